@@ -1,0 +1,164 @@
+//! One error type: a line for a person, a kind for a program.
+//!
+//! A message names the object, says what was wrong and, where we know, what to do:
+//! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What became of a command, for those who decide by it: the exit code of both programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Something that should have worked did not.
+    Failed,
+    /// The request itself was wrong: arguments, a name that does not exist, a file that does not parse.
+    Usage,
+    /// There is nothing to do here: no driver, no GPU.
+    Nothing,
+    /// A check did its work and found something.
+    Found,
+}
+
+impl Kind {
+    /// The process's exit code for this kind (0 is success, so kinds begin at 1).
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Nothing => 3,
+            Kind::Found => 4,
+        }
+    }
+}
+
+/// An error that is shown as one line.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    object: String,
+    what: String,
+    hint: Option<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// `Result` with our [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind` about `object` (a path, a device, an argument): `what` was wrong with it.
+    pub fn new(kind: Kind, object: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            object: object.to_string(),
+            what: what.to_string(),
+            hint: None,
+            source: None,
+        }))
+    }
+
+    /// [`Kind::Failed`] about `object`.
+    pub fn failed(object: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::new(Kind::Failed, object, what)
+    }
+
+    /// [`Kind::Usage`] about `object`.
+    pub fn usage(object: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::new(Kind::Usage, object, what)
+    }
+
+    /// Adds what the reader can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.0.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Adds the error that this one comes from; its text follows ours in the line.
+    #[must_use]
+    pub fn from_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What became of the command.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The thing that the error is about.
+    pub fn object(&self) -> &str {
+        &self.0.object
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names in here may come from an image: a line break in one must not start a line of its own in a log.
+        let mut line = format!("{}: {}", self.0.object, self.0.what);
+        let mut source = self.0.source.as_deref().map(|s| s as &dyn StdError);
+        while let Some(s) = source {
+            line.push_str(": ");
+            line.push_str(&s.to_string());
+            source = s.source();
+        }
+        if let Some(hint) = &self.0.hint {
+            line.push_str("; ");
+            line.push_str(hint);
+        }
+        for c in line.chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                c if c.is_control() => write!(f, "{}", c.escape_default())?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        // Display already tells the chain: giving the source too would say it twice.
+        None
+    }
+}
+
+/// Says what an I/O error was about.
+pub trait Context<T> {
+    /// Turns a failure into [`Kind::Failed`] about `object`, doing `what` (`"cannot read"`).
+    fn about(self, object: impl fmt::Display, what: impl fmt::Display) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Context<T> for std::result::Result<T, E> {
+    fn about(self, object: impl fmt::Display, what: impl fmt::Display) -> Result<T> {
+        self.map_err(|e| Error::failed(object, what).from_source(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_with_cause_and_hint() {
+        let e = Error::usage("gpu 7", "no such GPU")
+            .from_source(std::io::Error::other("gone"))
+            .hint("there are 0 to 3");
+        assert_eq!(e.to_string(), "gpu 7: no such GPU: gone; there are 0 to 3");
+        assert_eq!(e.kind().exit_code(), 2);
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_stays_in_its_line() {
+        let e = Error::failed("/a\nERROR fake", "x\u{1b}[31m");
+        assert_eq!(e.to_string(), "/a\\nERROR fake: x\\u{1b}[31m");
+    }
+}

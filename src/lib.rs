@@ -1,0 +1,17 @@
+//! tranche gives containers a GPU, or an exact slice of one, on any engine.
+//!
+//! ```text
+//! host ──discover──▶ Inventory ──derive──▶ Edits ──build──▶ Spec ──write──▶ CDI directory
+//! ```
+//!
+//! Only the two ends touch the world; what lies between is pure: equal hosts give equal bytes.
+//!
+//! The words: [`types`] and [`error`], which know nothing else of ours.
+//! The data: [`inventory`] (what a host has), [`edits`] (what is done to a container).
+//! The ends: [`host`] reads a machine, [`cdi`] reads and writes specs, [`hook`] works inside a container's root,
+//! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
+//! uses it.
+
+pub mod error;
+pub mod types;
+

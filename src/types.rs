@@ -1,0 +1,44 @@
+//! The nouns that must not be mixed up: an index is not a minor, a path on the host is not one in a container.
+//!
+//! Every type reads from text with `FromStr`, writes itself with `Display`, and is that same text in JSON.
+
+mod device_name;
+mod memory;
+mod mig_profile;
+mod number;
+mod path;
+mod pci;
+mod percent;
+mod share_name;
+mod uuid;
+mod version;
+
+pub use device_name::{CdiKind, DeviceName, QualifiedName};
+pub use memory::MemorySize;
+pub use mig_profile::MigProfile;
+pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChannelId, MigIndex, Minor};
+pub use path::{ContainerPath, HostPath};
+pub use pci::PciAddress;
+pub use percent::{Overcommit, Percent};
+pub use share_name::ShareName;
+pub use uuid::{GpuUuid, MigUuid};
+pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
+
+/// Gives a type that implements `FromStr` and `Display` its text form in serde.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use serde_as_text;

@@ -1,0 +1,129 @@
+//! Names of MIG profiles.
+
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of a MIG profile: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`, `4g.24gb+gfx`.
+///
+/// `1c.3g.20gb` is one compute slice of a GPU instance with three slices and 20 GB; without `c` the compute instance
+/// has all slices of its GPU instance (NVIDIA's MIG user guide, "Device names").
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MigProfile {
+    /// Compute slices of the compute instance, where fewer than the GPU instance has.
+    pub compute_slices: Option<u8>,
+    /// Slices of the GPU instance.
+    pub gpu_slices: u8,
+    /// Memory as the name tells it: in GB, rounded by NVIDIA.
+    pub memory_gb: u32,
+    /// What follows a `+` (media extensions, graphics) or a `-`, with that sign, in the order of the name.
+    pub attributes: Vec<String>,
+}
+
+impl MigProfile {
+    /// Whether instances of this profile can draw: those need the DRI nodes too.
+    pub fn has_graphics(&self) -> bool {
+        self.attributes.iter().any(|a| a == "+gfx")
+    }
+}
+
+impl fmt::Display for MigProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = String::new();
+        if let Some(c) = self.compute_slices {
+            name.push_str(&format!("{c}c."));
+        }
+        name.push_str(&format!("{}g.{}gb", self.gpu_slices, self.memory_gb));
+        self.attributes.iter().for_each(|a| name.push_str(a));
+        f.pad(&name)
+    }
+}
+
+impl FromStr for MigProfile {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse(text).ok_or_else(|| Error::usage(format!("\"{text}\""), "not a MIG profile like 1g.10gb"))
+    }
+}
+
+fn parse(text: &str) -> Option<MigProfile> {
+    let end = text.find(['+', '-']).unwrap_or(text.len());
+    let (base, tail) = text.split_at(end);
+    let parts: Vec<&str> = base.split('.').collect();
+    let (compute, gpu, memory) = match parts.as_slice() {
+        [gpu, memory] => (None, *gpu, *memory),
+        [compute, gpu, memory] => (Some(*compute), *gpu, *memory),
+        _ => return None,
+    };
+    Some(MigProfile {
+        compute_slices: compute.map(|c| number(c, "c").ok_or(())).transpose().ok()?,
+        gpu_slices: number(gpu, "g")?,
+        memory_gb: number(memory, "gb")?,
+        attributes: attributes(tail)?,
+    })
+}
+
+fn number<T: FromStr>(text: &str, unit: &str) -> Option<T> {
+    let digits = text.strip_suffix(unit)?;
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+/// `+me.all` keeps its dot; `+me+gfx` is two.
+fn attributes(mut tail: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    while !tail.is_empty() {
+        let end = tail[1..].find(['+', '-']).map_or(tail.len(), |i| i + 1);
+        let (one, rest) = tail.split_at(end);
+        let name = &one[1..];
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.') {
+            return None;
+        }
+        found.push(one.to_owned());
+        tail = rest;
+    }
+    Some(found)
+}
+
+super::serde_as_text!(MigProfile);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive() {
+        for name in [
+            "1g.10gb",
+            "1c.3g.20gb",
+            "1g.10gb+me",
+            "4g.24gb+gfx",
+            "1g.12gb+me.all",
+            "2g.24gb-me",
+            "1g.6gb+me+gfx",
+        ] {
+            assert_eq!(name.parse::<MigProfile>().unwrap().to_string(), name);
+        }
+        assert!("1g.6gb+me+gfx".parse::<MigProfile>().unwrap().has_graphics());
+    }
+
+    #[test]
+    fn others_do_not() {
+        for bad in [
+            "",
+            "g.10gb",
+            "1g",
+            "1g.10",
+            "1g.10gb+",
+            "1g.10gb+a/b",
+            "999g.1gb",
+            "1x.1g.5gb",
+            "1g.5gb é",
+        ] {
+            assert!(bad.parse::<MigProfile>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Small numbers that name things. Each is a type of its own, because each is wrong in the place of another.
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::error::Error;
+
+            /// Decimal digits alone: no sign, no space.
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                if text.bytes().all(|b| b.is_ascii_digit()) && let Ok(n) = text.parse() {
+                    return Ok(Self(n));
+                }
+                Err(crate::error::Error::usage(format!("\"{text}\""), "not a number"))
+            }
+        }
+    };
+}
+
+number!(
+    /// NVML's index of a GPU: its place in the order of PCI addresses. Not the minor of its device node.
+    GpuIndex
+);
+number!(
+    /// The minor number of `/dev/nvidiaN`, and the N in that name. Not NVML's index.
+    Minor
+);
+number!(
+    /// NVML's index of a MIG device within its GPU: the `1` of `0:1`.
+    MigIndex
+);
+number!(
+    /// The driver's id of a GPU instance, as in `/proc/driver/nvidia/capabilities/gpu0/mig/gi<ID>`.
+    GpuInstanceId
+);
+number!(
+    /// The driver's id of a compute instance within its GPU instance.
+    ComputeInstanceId
+);
+number!(
+    /// The minor number of `/dev/nvidia-caps/nvidia-capN`, and the N in that name.
+    CapMinor
+);
+number!(
+    /// The number of an IMEX channel, `/dev/nvidia-caps-imex-channels/channelN`: 0 to 2^20-1.
+    ImexChannelId
+);

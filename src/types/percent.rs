@@ -1,0 +1,146 @@
+//! Parts of a whole, without rounding.
+
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// Whole percent of a device's compute: 1 to 100.
+///
+/// MPS takes whole numbers (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`), so a finer number would be a promise that nothing
+/// keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Percent(u8);
+
+impl Percent {
+    /// A percentage.
+    ///
+    /// # Errors
+    /// 0, and more than 100.
+    pub fn new(percent: u32) -> Result<Self, Error> {
+        match u8::try_from(percent) {
+            Ok(p @ 1..=100) => Ok(Self(p)),
+            _ => Err(Error::usage(format!("{percent}%"), "a share is 1% to 100%")),
+        }
+    }
+
+    /// The number.
+    pub fn get(self) -> u32 {
+        u32::from(self.0)
+    }
+}
+
+impl TryFrom<u32> for Percent {
+    type Error = Error;
+
+    fn try_from(percent: u32) -> Result<Self, Error> {
+        Self::new(percent)
+    }
+}
+
+impl From<Percent> for u32 {
+    fn from(percent: Percent) -> u32 {
+        percent.get()
+    }
+}
+
+impl FromStr for Percent {
+    type Err = Error;
+
+    /// `80%`, or `80`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
+        let number = if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+            digits.parse().ok()
+        } else {
+            None
+        };
+        Self::new(number.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a whole percentage like 30%"))?)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}%", self.0))
+    }
+}
+
+/// How much more than there is may be promised: 1.0 is nothing more. Kept in thousandths, so that sums stay exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Overcommit(u32);
+
+impl Overcommit {
+    /// Promise what is there.
+    pub const NONE: Self = Self(1000);
+
+    /// What may be promised of `whole`, rounded down.
+    pub fn of(self, whole: u64) -> u64 {
+        let promised = u128::from(whole) * u128::from(self.0) / 1000;
+        u64::try_from(promised).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Overcommit {
+    type Err = Error;
+
+    /// `1`, `1.5`, `1.25`: 1 to 100, at most three decimals.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse_thousandths(text)
+            .filter(|t| (1000..=100_000).contains(t))
+            .map(Self)
+            .ok_or_else(|| Error::usage(format!("\"{text}\""), "overcommit is a number from 1 to 100, like 1.2"))
+    }
+}
+
+fn parse_thousandths(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 6 || decimals.len() > 3 || !digits(whole) || !digits(decimals) {
+        return None;
+    }
+    let whole: u32 = whole.parse().ok()?;
+    let decimals: u32 = if decimals.is_empty() {
+        0
+    } else {
+        format!("{decimals:0<3}").parse().ok()?
+    };
+    Some(whole * 1000 + decimals)
+}
+
+impl fmt::Display for Overcommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
+        let short = text.trim_end_matches('0');
+        f.pad(&if short.ends_with('.') {
+            format!("{short}0")
+        } else {
+            short.to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_is_whole_and_at_most_all() {
+        assert_eq!("80%".parse::<Percent>().unwrap().get(), 80);
+        for bad in ["0", "0%", "101%", "-1", "12.5%", "%", "", "4294967297%"] {
+            assert!(bad.parse::<Percent>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn overcommit_is_exact() {
+        let x: Overcommit = "1.2".parse().unwrap();
+        assert_eq!(x.of(81_559), 97_870);
+        assert_eq!(x.to_string(), "1.2");
+        assert_eq!("1".parse::<Overcommit>().unwrap(), Overcommit::NONE);
+        assert_eq!(Overcommit::NONE.to_string(), "1.0");
+        for bad in ["0.9", "0", "", "1.2345", "nan", "1e3", "101", ".5"] {
+            assert!(bad.parse::<Overcommit>().is_err(), "{bad}");
+        }
+    }
+}

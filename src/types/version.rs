@@ -1,0 +1,217 @@
+//! Versions: of the driver, of CUDA, of the CDI specification. They order as numbers, not as text.
+
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// Splits `1.2.3` into numbers; `None` for anything that is not digits and dots.
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    text.split('.')
+        .map(|p| {
+            let digits = !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit());
+            digits.then(|| p.parse().ok()).flatten()
+        })
+        .collect()
+}
+
+/// A driver's version: `550.54.15`, `450.80.02`, `580.95`.
+///
+/// The text is kept, because it is part of file names where `02` is not `2`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DriverVersion {
+    text: String,
+    numbers: Vec<u32>,
+}
+
+impl DriverVersion {
+    /// The version as the driver writes it, which is how its files are named.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The branch: 550 of `550.54.15`.
+    pub fn major(&self) -> u32 {
+        self.numbers.first().copied().unwrap_or(0)
+    }
+}
+
+impl FromStr for DriverVersion {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match numbers(text) {
+            Some(numbers) if (2..=4).contains(&numbers.len()) => Ok(Self {
+                text: text.to_owned(),
+                numbers,
+            }),
+            _ => Err(Error::usage(
+                format!("\"{text}\""),
+                "not a driver version like 550.54.15",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl PartialOrd for DriverVersion {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for DriverVersion {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.numbers
+            .cmp(&other.numbers)
+            .then_with(|| self.text.cmp(&other.text))
+    }
+}
+
+super::serde_as_text!(DriverVersion);
+
+macro_rules! major_minor {
+    ($(#[$doc:meta])* $name:ident, $example:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// The number before the dot.
+            pub major: u32,
+            /// The number after the dot.
+            pub minor: u32,
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                match numbers(text).as_deref() {
+                    Some([major, minor]) => Ok(Self { major: *major, minor: *minor }),
+                    _ => Err(Error::usage(format!("\"{text}\""), concat!("not a version like ", $example))),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&format!("{}.{}", self.major, self.minor))
+            }
+        }
+
+        super::serde_as_text!($name);
+    };
+}
+
+major_minor!(
+    /// The newest CUDA that a driver serves.
+    CudaVersion,
+    "12.4"
+);
+major_minor!(
+    /// A GPU's compute capability: 9.0 is Hopper.
+    ComputeCapability,
+    "9.0"
+);
+
+/// A version of the CDI specification that exists. Order is age.
+///
+/// 0.1.0 and 0.2.0 were never a minimum of anything, so a generator has no use for them; a reader meets them rarely
+/// (SPEC.md, "Released versions").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CdiVersion {
+    /// 0.1.0
+    V0_1,
+    /// 0.2.0
+    V0_2,
+    /// The first with the fields of today.
+    V0_3,
+    /// Mounts have a `type`.
+    V0_4,
+    /// Device nodes have a `hostPath`; a device's name may begin with a digit.
+    V0_5,
+    /// Annotations; a class may hold dots.
+    V0_6,
+    /// `intelRdt`, `additionalGids`.
+    V0_7,
+    /// Nothing new in a spec.
+    V0_8,
+    /// Nothing new in a spec.
+    V1_0,
+    /// `netDevices`, more of `intelRdt`.
+    V1_1,
+}
+
+impl CdiVersion {
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::V0_1, "0.1.0"),
+        (Self::V0_2, "0.2.0"),
+        (Self::V0_3, "0.3.0"),
+        (Self::V0_4, "0.4.0"),
+        (Self::V0_5, "0.5.0"),
+        (Self::V0_6, "0.6.0"),
+        (Self::V0_7, "0.7.0"),
+        (Self::V0_8, "0.8.0"),
+        (Self::V1_0, "1.0.0"),
+        (Self::V1_1, "1.1.0"),
+    ];
+
+    /// The newest version that we know.
+    pub const NEWEST: Self = Self::V1_1;
+
+    /// The version as a spec declares it.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(v, _)| *v == self).map_or("", |(_, text)| text)
+    }
+}
+
+impl FromStr for CdiVersion {
+    type Err = Error;
+
+    /// Takes `0.5.0`, and `0.5` for people.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == text || known.strip_suffix(".0") == Some(text))
+            .map(|(version, _)| *version)
+            .ok_or_else(|| {
+                Error::usage(format!("\"{text}\""), "not a version of CDI")
+                    .hint("known are 0.1.0 to 0.8.0, 1.0.0 and 1.1.0")
+            })
+    }
+}
+
+impl fmt::Display for CdiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+super::serde_as_text!(CdiVersion);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_order_by_number() {
+        let v = |s: &str| s.parse::<DriverVersion>().unwrap();
+        assert!(v("550.54.15") > v("550.54.9"));
+        assert!(v("1000.1") > v("580.95.05"));
+        assert_eq!(v("450.80.02").to_string(), "450.80.02");
+        for bad in ["", "550", "550.", "550.54.x", "1.2.3.4.5", "550.54.15/../.."] {
+            assert!(bad.parse::<DriverVersion>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cdi_versions_are_those_that_exist() {
+        assert_eq!("0.5".parse::<CdiVersion>().unwrap(), CdiVersion::V0_5);
+        assert_eq!("1.0.0".parse::<CdiVersion>().unwrap().to_string(), "1.0.0");
+        assert!("0.9.0".parse::<CdiVersion>().is_err());
+        assert!(CdiVersion::V0_8 < CdiVersion::V1_0);
+    }
+}
