@@ -12,6 +12,8 @@
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
 //! uses it.
 
+pub mod elf;
 pub mod error;
+pub mod ldcache;
 pub mod types;
 

@@ -1,0 +1,144 @@
+//! What we ask of an ELF library: its ABI, its SONAME, a note.
+//!
+//! A driver library has a hundred megabytes and an image's may be anything, so only the few pieces that answer the
+//! question are read, each under a limit, and no number in the file is believed before it was checked. The structures
+//! are those of the `object` crate; its own reader is not used, because it allocates whatever size the file claims.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::io::{Read, Seek};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::endian::Endianness;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+use crate::error::{Error, Result};
+use crate::ldcache::{Endian, Flags};
+
+mod notes;
+mod source;
+
+pub use notes::note;
+use source::Source;
+
+/// Limits on what is read of a file. Driver libraries have a dozen program headers, thirty dynamic entries and forty
+/// sections; a file beyond these is not a library that a driver or a distribution ships.
+const MAX_PROGRAM_HEADERS: u64 = 512;
+const MAX_DYNAMIC_BYTES: u64 = 64 << 10;
+const MAX_SECTIONS: u64 = 4096;
+/// glibc's loader takes names of any length; a SONAME is also a file name, which has 255 bytes at most.
+const MAX_SONAME: u64 = 255;
+
+/// A shared library, as far as we looked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// Whether its pointers have 64 bits.
+    pub is_64: bool,
+    /// Its byte order.
+    pub endian: Endian,
+    /// `e_machine`: 62 is x86_64, 183 aarch64.
+    pub machine: u16,
+    /// `e_flags`: parts of the ABI on some architectures.
+    pub elf_flags: u32,
+    /// The name that programs ask for; a library may have none, and is then found by its file's name.
+    pub soname: Option<OsString>,
+}
+
+impl Library {
+    /// The word under which it stands in a loader's cache; nothing for an architecture that we do not know.
+    pub fn cache_flags(&self) -> Option<Flags> {
+        Flags::of(self.is_64, self.machine, self.elf_flags)
+    }
+}
+
+/// Reads what [`Library`] says from an open file, or from a slice in a `Cursor`.
+///
+/// Errors: not an ELF file, not a shared library, a structure that is outside the file or larger than any real one.
+/// A library without a dynamic section or a SONAME is no error.
+pub fn read<S: Read + Seek>(file: S) -> Result<Library> {
+    let mut source = Source::new(file);
+    match source.class()? {
+        elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, S>(&mut source),
+        _ => read_class::<FileHeader32<Endianness>, S>(&mut source),
+    }
+}
+
+fn read_class<H: FileHeader<Endian = Endianness>, S: Read + Seek>(source: &mut Source<S>) -> Result<Library> {
+    let (header, endian) = source.header::<H>()?;
+    if header.e_type(endian) != elf::ET_DYN {
+        return Err(malformed("not a shared library"));
+    }
+    Ok(Library {
+        is_64: header.is_class_64(),
+        endian: if endian == Endianness::Big {
+            Endian::Big
+        } else {
+            Endian::Little
+        },
+        machine: header.e_machine(endian).0,
+        elf_flags: header.e_flags(endian).0,
+        soname: soname::<H, S>(source, &header, endian)?,
+    })
+}
+
+fn soname<H: FileHeader<Endian = Endianness>, S: Read + Seek>(
+    source: &mut Source<S>,
+    header: &H,
+    endian: Endianness,
+) -> Result<Option<OsString>> {
+    let count = u64::from(header.e_phnum(endian));
+    if count > MAX_PROGRAM_HEADERS {
+        return Err(malformed(format_args!("{count} program headers")));
+    }
+    let segments = source.table::<H::ProgramHeader>(header.e_phoff(endian).into(), count, "program headers")?;
+    let Some(dynamic) = segments.iter().find(|s| s.p_type(endian) == elf::PT_DYNAMIC) else {
+        return Ok(None);
+    };
+    let size: u64 = dynamic.p_filesz(endian).into();
+    if size > MAX_DYNAMIC_BYTES {
+        return Err(malformed(format_args!("a dynamic section of {size} bytes")));
+    }
+    let count = size / size_of::<H::Dyn>() as u64;
+    let entries = source.table::<H::Dyn>(dynamic.p_offset(endian).into(), count, "dynamic section")?;
+    let (mut name, mut strings) = (None, None);
+    for entry in entries.iter().take_while(|e| e.d_tag(endian) != elf::DT_NULL) {
+        match entry.d_tag(endian) {
+            elf::DT_SONAME => name = Some(entry.d_val(endian).into()),
+            elf::DT_STRTAB => strings = Some(entry.d_val(endian).into()),
+            _ => {}
+        }
+    }
+    let Some(name) = name else { return Ok(None) };
+    let strings: u64 = strings.ok_or_else(|| malformed("a SONAME without a string table"))?;
+    // The table is named by its address in memory; the segment that is loaded there tells its place in the file.
+    let at = segments
+        .iter()
+        .filter(|s| s.p_type(endian) == elf::PT_LOAD)
+        .find_map(|s| {
+            let within = strings.checked_sub(s.p_vaddr(endian).into())?;
+            (within < s.p_filesz(endian).into()).then_some(())?;
+            within.checked_add(s.p_offset(endian).into())?.checked_add(name)
+        });
+    let at = at.ok_or_else(|| malformed(format_args!("no segment holds its strings at {strings:#x}")))?;
+    let name = source.string(at, MAX_SONAME, "SONAME")?;
+    // A SONAME becomes a file name beside the library and a line in a cache: one with a slash is neither.
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(malformed(format_args!(
+            "SONAME {} is no file name",
+            OsStr::from_bytes(&name).display()
+        )));
+    }
+    Ok(Some(OsString::from_vec(name)))
+}
+
+fn malformed(what: impl std::fmt::Display) -> Error {
+    Error::failed("ELF file", what)
+}
+
+/// The bytes of `window` before its first zero.
+fn until_zero(window: &[u8]) -> Option<&[u8]> {
+    CStr::from_bytes_until_nul(window).ok().map(CStr::to_bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! The only place that reads an ELF file: pieces, each of a checked size.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+
+use object::elf::{ELFCLASS32, ELFCLASS64, ELFMAG};
+use object::endian::Endianness;
+use object::pod::{self, Pod};
+use object::read::elf::FileHeader;
+
+use super::{malformed, until_zero};
+use crate::error::{Context, Error, Result};
+
+/// A file to read pieces of, with its first page kept: it holds the header and nearly always the program headers.
+pub(super) struct Source<S> {
+    file: S,
+    start: Vec<u8>,
+}
+
+const START: u64 = 4096;
+
+impl<S: Read + Seek> Source<S> {
+    pub(super) fn new(file: S) -> Self {
+        Source {
+            file,
+            start: Vec::new(),
+        }
+    }
+
+    /// Checks that this is an ELF file and says of which class (`ELFCLASS64` or `ELFCLASS32`).
+    pub(super) fn class(&mut self) -> Result<object::elf::FileClass> {
+        self.file.seek(SeekFrom::Start(0)).about("ELF file", "cannot seek")?;
+        self.start = read_up_to(&mut self.file, START).about("ELF file", "cannot read")?;
+        if !self.start.starts_with(&ELFMAG) {
+            return Err(malformed("not an ELF file"));
+        }
+        match self.start.get(4).map(|c| object::elf::FileClass(*c)) {
+            Some(class @ (ELFCLASS32 | ELFCLASS64)) => Ok(class),
+            _ => Err(malformed("neither 32-bit nor 64-bit")),
+        }
+    }
+
+    /// The file header, once [`Source::class`] has read it.
+    pub(super) fn header<H: FileHeader<Endian = Endianness>>(&self) -> Result<(H, Endianness)> {
+        let header = H::parse(self.start.as_slice()).map_err(malformed)?;
+        let endian = header.endian().map_err(malformed)?;
+        Ok((*header, endian))
+    }
+
+    /// A table of `count` structures at `offset`; the caller has bounded `count`.
+    pub(super) fn table<T: Pod>(&mut self, offset: u64, count: u64, what: &str) -> Result<Vec<T>> {
+        let outside = || {
+            malformed(format_args!(
+                "{what} at offset {offset:#x}: {count} entries are not in the file"
+            ))
+        };
+        let size = count.checked_mul(size_of::<T>() as u64).ok_or_else(outside)?;
+        let bytes = self.bytes(offset, size)?;
+        let (items, _) = pod::slice_from_bytes::<T>(&bytes, count as usize).map_err(|()| outside())?;
+        Ok(items.to_vec())
+    }
+
+    /// The bytes before the first zero from `offset` on, which must come within `limit` bytes.
+    pub(super) fn string(&mut self, offset: u64, limit: u64, what: &str) -> Result<Vec<u8>> {
+        let window = self.bytes(offset, limit + 1)?;
+        until_zero(&window).map(<[u8]>::to_vec).ok_or_else(|| {
+            malformed(format_args!(
+                "{what} at offset {offset:#x} has no end within {limit} bytes"
+            ))
+        })
+    }
+
+    /// Up to `size` bytes from `offset` on: fewer where the file ends. The caller has bounded `size`.
+    pub(super) fn bytes(&mut self, offset: u64, size: u64) -> Result<Vec<u8>> {
+        let kept = offset.checked_add(size).filter(|end| *end <= self.start.len() as u64);
+        if let Some(end) = kept {
+            return Ok(self
+                .start
+                .get(offset as usize..end as usize)
+                .unwrap_or_default()
+                .to_vec());
+        }
+        // A file position is signed: beyond that nothing can be, and some systems call it an invalid argument.
+        if offset > i64::MAX as u64 {
+            return Ok(Vec::new());
+        }
+        let read = |file: &mut S| -> std::io::Result<Vec<u8>> {
+            file.seek(SeekFrom::Start(offset))?;
+            read_up_to(file, size)
+        };
+        match read(&mut self.file) {
+            Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(Vec::new()),
+            other => other.map_err(|e| Error::failed("ELF file", "cannot read").from_source(e)),
+        }
+    }
+}
+
+/// Reads `size` bytes, or fewer where the file ends. Unlike `read_to_end` it does not grope for the end with small reads,
+/// which would be most of what a hook asks the kernel for. The caller has bounded `size`.
+fn read_up_to(file: &mut impl Read, size: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size as usize];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

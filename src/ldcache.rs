@@ -1,0 +1,200 @@
+//! glibc's `/etc/ld.so.cache`: read, extend and write it without starting `ldconfig`.
+//!
+//! Everything in here is a function from bytes to bytes. The cache of a host is trusted to be what it is; the cache
+//! of an image was written by somebody who may mean harm, so no length or offset in it is believed: nothing is
+//! allocated by a number that the file merely claims, and a string is a borrowed slice of the file, which keeps
+//! memory proportional to the file whatever the offsets say.
+//!
+//! The format is glibc's `sysdeps/generic/dl-cache.h`, in three shapes: the new one (`glibc-ld.so.cache1.1`), the
+//! old one (`ld.so-1.7.0`), and the old one followed by the new, which was `ldconfig`'s default before glibc 2.32.
+//! We read all three and write the new one, which every loader since glibc 2.2 reads.
+//!
+//! Alpine and other musl images have no cache; for them [`musl`] edits the loader's path file.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::Path;
+
+mod compare;
+pub mod directory;
+mod flags;
+mod merge;
+pub mod musl;
+mod read;
+mod write;
+
+pub use compare::{compare, compare_names};
+pub use flags::Flags;
+pub use merge::merge;
+pub use read::read;
+pub use write::write;
+
+/// The largest cache that is worth reading, in bytes: 10,000 libraries take about 1.3 MB. Callers cap their read of
+/// an image's file at this.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// What a cache says. Strings are slices of the bytes that were read: names need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache<'a> {
+    /// Which of the three shapes the file had.
+    pub format: Format,
+    /// The byte order of its numbers.
+    pub endian: Endian,
+    /// The libraries, in the file's order.
+    pub entries: Vec<Entry<'a>>,
+    /// Who wrote it, from the extension section (glibc 2.33 and later).
+    pub generator: Option<&'a [u8]>,
+    /// What could not be used. A caller that replaces the file should say so; one that only looks may go on.
+    pub skipped: Skipped,
+}
+
+impl<'a> Cache<'a> {
+    /// A cache without a library, for an image that has none.
+    pub fn empty(endian: Endian) -> Self {
+        Cache {
+            format: Format::New,
+            endian,
+            entries: Vec::new(),
+            generator: None,
+            skipped: Skipped::default(),
+        }
+    }
+
+    /// The libraries of this SONAME for this kind of program, best first, as the loader would take them.
+    pub fn find<'s>(&'s self, soname: &'s OsStr, flags: Flags) -> impl Iterator<Item = &'s Entry<'a>> {
+        self.entries
+            .iter()
+            .filter(move |e| e.soname == soname && e.flags == flags)
+    }
+}
+
+/// One library of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The name that a program asks for (`libcuda.so.1`).
+    pub soname: &'a OsStr,
+    /// Where the loader finds it.
+    pub path: &'a Path,
+    /// ABI of the library.
+    pub flags: Flags,
+    /// The lowest kernel version that it asked for; 0 is any. Loaders ignore it since glibc 2.36.
+    pub osversion: u32,
+    /// The processor that it is built for.
+    pub hwcap: Hwcap<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// A library for any processor of its architecture.
+    pub fn new(soname: &'a OsStr, path: &'a Path, flags: Flags) -> Self {
+        Entry {
+            soname,
+            path,
+            flags,
+            osversion: 0,
+            hwcap: Hwcap::Bits(0),
+        }
+    }
+}
+
+impl fmt::Display for Entry<'_> {
+    /// One line as `ldconfig -p` prints it, without the tab.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.soname.display(), self.flags)?;
+        match self.hwcap {
+            Hwcap::Named { name, .. } => write!(f, ", hwcap: \"{}\"", name.display())?,
+            Hwcap::Bits(0) => {}
+            Hwcap::Bits(bits) => write!(f, ", hwcap: {bits:#018x}")?,
+        }
+        write!(f, ") => {}", self.path.display())
+    }
+}
+
+/// Which processor a library needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hwcap<'a> {
+    /// Capability bits as glibc used them before 2.37; 0 means any processor.
+    Bits(u64),
+    /// A `glibc-hwcaps` subdirectory (glibc 2.33 and later).
+    Named {
+        /// Name of the subdirectory, `x86-64-v3`.
+        name: &'a OsStr,
+        /// The instruction set level that the library asks for, 0 to 1023; 0 where the architecture has none.
+        isa_level: u16,
+    },
+}
+
+/// The shape of a cache file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `glibc-ld.so.cache1.1` alone.
+    New,
+    /// The old table followed by the new one. Only the new one is used.
+    Combined,
+    /// `ld.so-1.7.0` alone: no processor capabilities, no extensions.
+    Old,
+}
+
+/// The byte order of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endian {
+    /// Least significant byte first: x86_64, aarch64.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+impl Endian {
+    /// The order of the machine that this program runs on, which is that of the containers beside it.
+    pub const NATIVE: Endian = if cfg!(target_endian = "big") {
+        Endian::Big
+    } else {
+        Endian::Little
+    };
+
+    fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(match self {
+            Endian::Little => u32::from_le_bytes(raw),
+            Endian::Big => u32::from_be_bytes(raw),
+        })
+    }
+
+    fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
+        let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        Some(match self {
+            Endian::Little => u64::from_le_bytes(raw),
+            Endian::Big => u64::from_be_bytes(raw),
+        })
+    }
+}
+
+/// What of a cache could not be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many entries were left out.
+    pub count: usize,
+    /// The first thing that was wrong, with its offset: an entry, or the extension section.
+    pub first: Option<String>,
+}
+
+/// `glibc-ld.so.cache1.1`: the magic and the version of the new shape.
+const NEW_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+/// The magic of the old shape; one byte of padding follows it.
+const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
+const NEW_HEADER: usize = 48;
+const NEW_ENTRY: usize = 24;
+const OLD_HEADER: usize = 16;
+const OLD_ENTRY: usize = 12;
+/// First word of the extension section.
+const EXTENSION_MAGIC: u32 = 0xeaa4_2174;
+const TAG_GENERATOR: u32 = 0;
+const TAG_GLIBC_HWCAPS: u32 = 1;
+/// This bit of a capability word says that its low half is an index into the names of the extension section, and
+/// the ten bits above that half the instruction set level.
+const HWCAP_EXTENSION: u64 = 1 << 62;
+const ISA_LEVEL_MASK: u64 = (1 << 10) - 1;
+/// A path that the kernel takes has at most 4,095 bytes, so a longer one serves no loader.
+const MAX_STRING: usize = 4095;
+/// Longer than the name of any `glibc-hwcaps` directory. Many entries share one such name, so it is no part of the
+/// reader's account of overlapping strings, and this bounds it instead.
+const MAX_HWCAP_NAME: usize = 64;

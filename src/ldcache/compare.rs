@@ -1,0 +1,152 @@
+//! The order of a cache. The loader finds a name by binary search, so a cache in any other order hides libraries.
+
+use std::cmp::Ordering;
+use std::ffi::c_char;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{Entry, Hwcap};
+
+/// Orders entries as `ldconfig` writes them: names descending by [`compare_names`]; for one name the flags descending
+/// as signed numbers; then libraries for named processors, by that name, before those for any; then the more
+/// specific capability bits first. Entries that are equal in all of that keep the order in which they were added,
+/// which is that of the configured directories, and the loader takes the first.
+///
+/// glibc `elf/cache.c`; the loader's side is `search_cache` in `elf/dl-cache.c`.
+pub fn compare(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+    compare_names(b.soname.as_bytes(), a.soname.as_bytes())
+        .then_with(|| (b.flags.0 as i32).cmp(&(a.flags.0 as i32)))
+        .then_with(|| match (a.hwcap, b.hwcap) {
+            (Hwcap::Named { name: a, isa_level: x }, Hwcap::Named { name: b, isa_level: y }) => {
+                a.as_bytes().cmp(b.as_bytes()).then(y.cmp(&x))
+            }
+            (Hwcap::Named { .. }, Hwcap::Bits(_)) => Ordering::Less,
+            (Hwcap::Bits(_), Hwcap::Named { .. }) => Ordering::Greater,
+            (Hwcap::Bits(a), Hwcap::Bits(b)) => b.count_ones().cmp(&a.count_ones()).then(b.cmp(&a)),
+        })
+        .then_with(|| b.osversion.cmp(&a.osversion))
+}
+
+/// Compares two SONAMEs as the loader does: runs of digits by their value, before that any digit after any other
+/// character, everything else by its byte, which is signed where C's `char` is (x86) and not elsewhere (ARM).
+///
+/// glibc lets a number overflow; so do we, and then compare the two results rather than subtract them, because sorting
+/// needs an order without circles. The two differ only for names with numbers more than 2^31 apart.
+pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        match (a.split_first(), b.split_first()) {
+            (Some((x, rest_a)), Some((y, rest_b))) => match (x.is_ascii_digit(), y.is_ascii_digit()) {
+                (true, true) => {
+                    let (x, y);
+                    (x, a) = number(a);
+                    (y, b) = number(b);
+                    if x != y {
+                        return x.cmp(&y);
+                    }
+                }
+                (true, false) => return Ordering::Greater,
+                (false, true) => return Ordering::Less,
+                (false, false) if x != y => return (*x as c_char).cmp(&(*y as c_char)),
+                (false, false) => (a, b) = (rest_a, rest_b),
+            },
+            // The end of a string is a zero byte there, which counts like any other.
+            (Some((x, _)), None) if x.is_ascii_digit() => return Ordering::Greater,
+            (None, Some((y, _))) if y.is_ascii_digit() => return Ordering::Less,
+            (Some((x, _)), None) => return (*x as c_char).cmp(&0),
+            (None, Some((y, _))) => return 0.cmp(&(*y as c_char)),
+            (None, None) => return Ordering::Equal,
+        }
+    }
+}
+
+/// The number that a string begins with, and what follows it.
+fn number(string: &[u8]) -> (i32, &[u8]) {
+    let length = string.iter().take_while(|c| c.is_ascii_digit()).count();
+    let (digits, rest) = string.split_at(length);
+    let value = digits.iter().fold(0_i32, |value, c| {
+        value.wrapping_mul(10).wrapping_add(i32::from(c - b'0'))
+    });
+    (value, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::super::Flags;
+    use super::*;
+
+    #[test]
+    fn numbers_by_value_and_digits_after_letters() {
+        for (smaller, larger) in [
+            ("libfoo.so.9", "libfoo.so.10"),
+            ("libfoo.so", "libfoo.so.1"),
+            ("libfoo.so", "libfoo1.so"),
+            ("liba.so", "libb.so"),
+            ("libz.so", "lib1.so"),
+            ("lib", "lib1"),
+            ("", "a"),
+        ] {
+            assert_eq!(
+                compare_names(smaller.as_bytes(), larger.as_bytes()),
+                Ordering::Less,
+                "{smaller} {larger}"
+            );
+            assert_eq!(
+                compare_names(larger.as_bytes(), smaller.as_bytes()),
+                Ordering::Greater,
+                "{smaller} {larger}"
+            );
+        }
+        assert_eq!(compare_names(b"libfoo.so.01", b"libfoo.so.1"), Ordering::Equal);
+    }
+
+    #[test]
+    fn ties_go_by_flags_then_processor_then_the_order_of_adding() {
+        let (name, path) = (OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"));
+        let plain = Entry::new(name, path, Flags::X86_64);
+        let v3 = Entry {
+            hwcap: Hwcap::Named {
+                name: OsStr::new("x86-64-v3"),
+                isa_level: 0,
+            },
+            ..plain
+        };
+        let v2 = Entry {
+            hwcap: Hwcap::Named {
+                name: OsStr::new("x86-64-v2"),
+                isa_level: 0,
+            },
+            ..plain
+        };
+        let bits = Entry {
+            hwcap: Hwcap::Bits(1 << 63),
+            ..plain
+        };
+        let i386 = Entry {
+            flags: Flags::LIBC6,
+            ..plain
+        };
+        let second = Entry {
+            path: Path::new("/usr/lib/libfoo.so.1"),
+            ..plain
+        };
+        let mut entries = [i386, plain, second, v3, bits, v2];
+        entries.sort_by(compare);
+        assert_eq!(entries, [v2, v3, bits, plain, second, i386]);
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_an_order_without_circles(names in prop::collection::vec("[ab.0-9\u{e9}]{0,12}", 3)) {
+            let [a, b, c] = [0, 1, 2].map(|i| names[i].as_bytes());
+            prop_assert_eq!(compare_names(a, b), compare_names(b, a).reverse());
+            if compare_names(a, b).is_le() && compare_names(b, c).is_le() {
+                prop_assert!(compare_names(a, c).is_le());
+            }
+        }
+    }
+}

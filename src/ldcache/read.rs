@@ -1,0 +1,303 @@
+//! Bytes to [`Cache`].
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{
+    Cache, EXTENSION_MAGIC, Endian, Entry, Flags, Format, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME,
+    MAX_STRING, NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped, TAG_GENERATOR,
+    TAG_GLIBC_HWCAPS,
+};
+use crate::error::{Error, Result};
+
+const OBJECT: &str = "ld.so.cache";
+
+/// Reads a cache of any of the three shapes.
+///
+/// An entry that cannot be used (a string outside the file, without an end, or longer than a path may be) is left
+/// out and counted in [`Cache::skipped`], as the loader would pass over it. Errors, each with the offset or the
+/// numbers: no known magic, a table that is longer than the file, a byte order that is none, and strings that
+/// overlap so much that writing them out would take many times the file, which no `ldconfig` writes.
+pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
+    if bytes.starts_with(NEW_MAGIC) {
+        return read_new(bytes, 0, Format::New);
+    }
+    if !bytes.starts_with(OLD_MAGIC) {
+        return Err(Error::failed(
+            OBJECT,
+            format_args!("not a loader's cache: unknown magic in {} bytes", bytes.len()),
+        ));
+    }
+    // The old header does not say its byte order. A count that fits in one order cannot be trusted to be wrong in the
+    // other, so ours comes first.
+    let (endian, count, table_end) = [Endian::NATIVE, Endian::Little, Endian::Big]
+        .into_iter()
+        .find_map(|endian| {
+            let count = endian.u32_at(bytes, 12)?;
+            Some((endian, count, table_end(bytes, OLD_HEADER, OLD_ENTRY, count)?))
+        })
+        .ok_or_else(|| truncated(bytes, 12, Endian::NATIVE.u32_at(bytes, 12)))?;
+    // The new table begins at the next multiple of its alignment, which is 4 where ldconfig ran as a 32-bit program.
+    for align in [8, 4] {
+        let start = table_end.next_multiple_of(align);
+        if bytes.get(start..).is_some_and(|rest| rest.starts_with(NEW_MAGIC)) {
+            return read_new(bytes, start, Format::Combined);
+        }
+    }
+    read_old(bytes, endian, count, table_end)
+}
+
+/// Where a table of `count` entries after a header ends, if that is within the file.
+fn table_end(bytes: &[u8], header: usize, entry: usize, count: u32) -> Option<usize> {
+    let end = (count as usize).checked_mul(entry)?.checked_add(header)?;
+    (end <= bytes.len()).then_some(end)
+}
+
+fn truncated(bytes: &[u8], at: usize, count: Option<u32>) -> Error {
+    let size = bytes.len();
+    match count {
+        Some(count) => Error::failed(
+            OBJECT,
+            format_args!("the count at offset {at} says {count} libraries, more than fit in {size} bytes"),
+        ),
+        None => Error::failed(OBJECT, format_args!("the header ends at {size} bytes")),
+    }
+}
+
+fn read_old(bytes: &[u8], endian: Endian, count: u32, table_end: usize) -> Result<Cache<'_>> {
+    let mut strings = Strings::new(bytes, table_end, table_end);
+    let mut skipped = Skipped::default();
+    let mut entries = Vec::new();
+    let table = bytes.get(OLD_HEADER..table_end).unwrap_or_default();
+    for (index, raw) in table.chunks_exact(OLD_ENTRY).take(count as usize).enumerate() {
+        match common_fields(endian, raw, &mut strings) {
+            Ok((flags, soname, path)) => entries.push(Entry::new(soname, path, flags)),
+            Err(what) => skipped.add(index, &what),
+        }
+        strings.check_budget()?;
+    }
+    Ok(Cache {
+        format: Format::Old,
+        endian,
+        entries,
+        generator: None,
+        skipped,
+    })
+}
+
+fn read_new(bytes: &[u8], start: usize, format: Format) -> Result<Cache<'_>> {
+    let rest = bytes.get(start..).unwrap_or_default();
+    let flag = rest.get(28).copied().unwrap_or_default();
+    let fits = |endian: Endian| {
+        let count = endian.u32_at(rest, 20)?;
+        table_end(rest, NEW_HEADER, NEW_ENTRY, count)
+    };
+    let endian = match flag & 3 {
+        2 => Endian::Little,
+        3 => Endian::Big,
+        1 => {
+            let at = start + 28;
+            return Err(Error::failed(
+                OBJECT,
+                format_args!("marked as invalid: byte order {flag:#04x} at offset {at}"),
+            ));
+        }
+        // glibc before 2.33 does not say; a loader then assumes its own.
+        _ => match fits(Endian::NATIVE) {
+            Some(_) => Endian::NATIVE,
+            None => Endian::NATIVE.other(),
+        },
+    };
+    let table_end = fits(endian).ok_or_else(|| truncated(bytes, start + 20, endian.u32_at(rest, 20)))?;
+    let mut skipped = Skipped::default();
+    let extensions = Extensions::read(bytes, start, endian).unwrap_or_else(|what| {
+        skipped.first = Some(what);
+        Extensions::default()
+    });
+    let mut strings = Strings::new(bytes, start, start + table_end);
+    let table = rest.get(NEW_HEADER..table_end).unwrap_or_default();
+    let mut entries = Vec::with_capacity(table.len() / NEW_ENTRY);
+    for (index, raw) in table.chunks_exact(NEW_ENTRY).enumerate() {
+        match new_entry(endian, raw, &mut strings, &extensions) {
+            Ok(entry) => entries.push(entry),
+            Err(what) => skipped.add(index, &what),
+        }
+        strings.check_budget()?;
+    }
+    Ok(Cache {
+        format,
+        endian,
+        entries,
+        generator: extensions.generator,
+        skipped,
+    })
+}
+
+/// The three words that both shapes begin an entry with.
+fn common_fields<'a>(
+    endian: Endian,
+    raw: &[u8],
+    strings: &mut Strings<'a>,
+) -> Result<(Flags, &'a OsStr, &'a Path), String> {
+    let word = |at| endian.u32_at(raw, at).unwrap_or_default();
+    let soname = strings.get(word(4)).map_err(|e| format!("name at {e}"))?;
+    let path = strings.get(word(8)).map_err(|e| format!("path at {e}"))?;
+    Ok((Flags(word(0)), soname, Path::new(path)))
+}
+
+fn new_entry<'a>(
+    endian: Endian,
+    raw: &[u8],
+    strings: &mut Strings<'a>,
+    extensions: &Extensions<'a>,
+) -> Result<Entry<'a>, String> {
+    let (flags, soname, path) = common_fields(endian, raw, strings)?;
+    let osversion = endian.u32_at(raw, 12).unwrap_or_default();
+    let bits = endian.u64_at(raw, 16).unwrap_or_default();
+    let high = bits >> 32;
+    let hwcap = if high & !ISA_LEVEL_MASK == HWCAP_EXTENSION >> 32 {
+        let index = bits as u32;
+        let offset = (index as usize)
+            .checked_mul(4)
+            .and_then(|at| endian.u32_at(extensions.hwcaps, at));
+        let offset = offset.ok_or_else(|| format!("no processor name with index {index}"))?;
+        let name = strings
+            .at(offset, MAX_HWCAP_NAME)
+            .map_err(|e| format!("processor name {index} at {e}"))?;
+        Hwcap::Named {
+            name,
+            isa_level: (high & ISA_LEVEL_MASK) as u16,
+        }
+    } else {
+        Hwcap::Bits(bits)
+    };
+    Ok(Entry {
+        soname,
+        path,
+        flags,
+        osversion,
+        hwcap,
+    })
+}
+
+impl Skipped {
+    fn add(&mut self, index: usize, what: &str) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| format!("entry {index}: {what}"));
+    }
+}
+
+impl Endian {
+    fn other(self) -> Endian {
+        match self {
+            Endian::Little => Endian::Big,
+            Endian::Big => Endian::Little,
+        }
+    }
+}
+
+/// The strings of a file, and how much of them was given out.
+struct Strings<'a> {
+    bytes: &'a [u8],
+    /// What offsets count from.
+    base: usize,
+    /// End of the table: no string begins before it.
+    first: usize,
+    given: usize,
+}
+
+impl<'a> Strings<'a> {
+    fn new(bytes: &'a [u8], base: usize, first: usize) -> Self {
+        Strings {
+            bytes,
+            base,
+            first,
+            given: 0,
+        }
+    }
+
+    /// A SONAME or a path, counted.
+    fn get(&mut self, offset: u32) -> Result<&'a OsStr, String> {
+        let string = self.at(offset, MAX_STRING)?;
+        self.given += string.len();
+        Ok(string)
+    }
+
+    fn at(&self, offset: u32, limit: usize) -> Result<&'a OsStr, String> {
+        let size = self.bytes.len();
+        let at = self
+            .base
+            .checked_add(offset as usize)
+            .filter(|at| (self.first..size).contains(at));
+        let at = at.ok_or_else(|| format!("offset {offset:#x} is outside the strings of {size} bytes"))?;
+        let end = size.min(at + limit + 1);
+        let string = self
+            .bytes
+            .get(at..end)
+            .and_then(|window| CStr::from_bytes_until_nul(window).ok());
+        let string = string.ok_or_else(|| format!("offset {offset:#x} has no end within {} bytes", end - at))?;
+        if string.is_empty() {
+            return Err(format!("offset {offset:#x} is empty"));
+        }
+        Ok(OsStr::from_bytes(string.to_bytes()))
+    }
+
+    /// Overlapping strings can say a thousand times what the file holds. ldconfig shares a name with the end of its
+    /// path, which is twice at most.
+    fn check_budget(&self) -> Result<()> {
+        let limit = self.bytes.len().saturating_mul(4).saturating_add(MAX_STRING);
+        if self.given <= limit {
+            return Ok(());
+        }
+        Err(Error::failed(
+            OBJECT,
+            format_args!("its strings overlap: more than {limit} bytes of them"),
+        ))
+    }
+}
+
+/// The sections after the strings (glibc 2.33 and later).
+#[derive(Default)]
+struct Extensions<'a> {
+    generator: Option<&'a [u8]>,
+    /// Offsets of names, four bytes each.
+    hwcaps: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    /// Offsets of sections count from the start of the file, also in the combined shape.
+    fn read(bytes: &'a [u8], start: usize, endian: Endian) -> Result<Self, String> {
+        let mut found = Extensions::default();
+        let at = endian.u32_at(bytes, start + 32).unwrap_or_default() as usize;
+        if at == 0 {
+            return Ok(found);
+        }
+        let outside = || format!("the extensions at offset {at:#x} are outside the file");
+        if endian.u32_at(bytes, at) != Some(EXTENSION_MAGIC) {
+            return Err(format!("no extensions at offset {at:#x}"));
+        }
+        let count = endian.u32_at(bytes, at + 4).ok_or_else(outside)? as usize;
+        let length = count.checked_mul(16).ok_or_else(outside)?;
+        let sections = bytes
+            .get(at + 8..)
+            .and_then(|rest| rest.get(..length))
+            .ok_or_else(outside)?;
+        for section in sections.chunks_exact(16) {
+            let word = |at| endian.u32_at(section, at).unwrap_or_default();
+            let (tag, offset, size) = (word(0), word(8) as usize, word(12) as usize);
+            let data = bytes.get(offset..).and_then(|rest| rest.get(..size));
+            let data = data.ok_or_else(|| format!("section {tag} at offset {offset:#x} is outside the file"))?;
+            match tag {
+                TAG_GENERATOR => found.generator = Some(data),
+                TAG_GLIBC_HWCAPS => found.hwcaps = data,
+                // Sections of later glibc versions: loaders skip those that they do not know, and so do we.
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;

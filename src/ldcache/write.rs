@@ -1,0 +1,170 @@
+//! [`Entry`]s to bytes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{
+    EXTENSION_MAGIC, Endian, Entry, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
+    NEW_HEADER, NEW_MAGIC, TAG_GENERATOR, TAG_GLIBC_HWCAPS, compare,
+};
+use crate::error::{Error, Result};
+
+/// What `ldconfig -p` shows as the origin of the file.
+const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
+
+/// Writes a cache of the new shape, sorted by [`compare`](super::compare()); entries equal in that order stay in theirs.
+///
+/// Errors, by the name of the library: a string that is empty, too long, or has a zero byte in it; more than a cache
+/// can address (4 GiB).
+pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
+    let mut sorted = Cow::Borrowed(entries);
+    if !entries.is_sorted_by(|a, b| compare(a, b).is_le()) {
+        sorted.to_mut().sort_by(compare);
+    }
+    // Names are numbered in their order, so that equal libraries give equal bytes.
+    let mut hwcaps: BTreeMap<&[u8], u32> = BTreeMap::new();
+    let mut length = NEW_HEADER + NEW_ENTRY * sorted.len();
+    for entry in sorted.iter() {
+        length += entry.soname.len() + entry.path.as_os_str().len() + 2;
+        check(entry, entry.soname.as_bytes(), MAX_STRING)?;
+        check(entry, entry.path.as_os_str().as_bytes(), MAX_STRING)?;
+        if let Hwcap::Named { name, isa_level } = entry.hwcap {
+            check(entry, name.as_bytes(), MAX_HWCAP_NAME)?;
+            if u64::from(isa_level) > ISA_LEVEL_MASK {
+                return Err(Error::failed(
+                    entry.soname.display(),
+                    format_args!("instruction set level {isa_level}"),
+                ));
+            }
+            hwcaps.insert(name.as_bytes(), 0);
+        }
+    }
+    for (index, number) in hwcaps.values_mut().enumerate() {
+        *number = number_of(index)?;
+    }
+
+    let mut out = Output {
+        bytes: Vec::with_capacity(length + 256),
+        endian,
+    };
+    out.bytes.extend(NEW_MAGIC);
+    out.word(number_of(sorted.len())?);
+    out.bytes.resize(NEW_HEADER, 0);
+    out.bytes[28] = if endian == Endian::Little { 2 } else { 3 };
+
+    let strings_at = NEW_HEADER + NEW_ENTRY * sorted.len();
+    let mut strings = Vec::with_capacity(length - strings_at);
+    for entry in sorted.iter() {
+        let path = entry.path.as_os_str().as_bytes();
+        let path_at = strings_at + strings.len();
+        strings.extend_from_slice(path);
+        strings.push(0);
+        // Nearly every path ends in its SONAME, and then one string serves for both.
+        let name_at = if path.ends_with(entry.soname.as_bytes()) {
+            path_at + path.len() - entry.soname.len()
+        } else {
+            let at = strings_at + strings.len();
+            strings.extend_from_slice(entry.soname.as_bytes());
+            strings.push(0);
+            at
+        };
+        out.word(entry.flags.0);
+        out.word(number_of(name_at)?);
+        out.word(number_of(path_at)?);
+        out.word(entry.osversion);
+        out.double_word(match entry.hwcap {
+            Hwcap::Bits(bits) => bits,
+            Hwcap::Named { name, isa_level } => {
+                let index = hwcaps.get(name.as_bytes()).copied().unwrap_or_default();
+                HWCAP_EXTENSION | (u64::from(isa_level) << 32) | u64::from(index)
+            }
+        });
+    }
+    let mut names = Vec::with_capacity(hwcaps.len());
+    for name in hwcaps.keys() {
+        names.push(number_of(strings_at + strings.len())?);
+        strings.extend_from_slice(name);
+        strings.push(0);
+    }
+    out.set_word(24, number_of(strings.len())?);
+    out.bytes.extend(strings);
+    out.extensions(&names)?;
+    Ok(out.bytes)
+}
+
+/// Whether a loader could make use of this string of a library.
+fn check(entry: &Entry<'_>, string: &[u8], limit: usize) -> Result<()> {
+    let what = match string.len() {
+        0 => "an empty string",
+        length if length > limit => "a string that is too long",
+        _ if string.contains(&0) => "a string with a zero byte",
+        _ => return Ok(()),
+    };
+    Err(Error::failed(
+        entry.soname.display(),
+        format_args!("{what} cannot stand in a loader's cache"),
+    ))
+}
+
+/// The cache's numbers have 32 bits.
+fn number_of(value: usize) -> Result<u32> {
+    u32::try_from(value).map_err(|_| Error::failed("ld.so.cache", "more libraries than a cache can hold (4 GiB)"))
+}
+
+struct Output {
+    bytes: Vec<u8>,
+    endian: Endian,
+}
+
+impl Output {
+    fn word(&mut self, value: u32) {
+        self.bytes.extend(match self.endian {
+            Endian::Little => value.to_le_bytes(),
+            Endian::Big => value.to_be_bytes(),
+        });
+    }
+
+    fn double_word(&mut self, value: u64) {
+        self.bytes.extend(match self.endian {
+            Endian::Little => value.to_le_bytes(),
+            Endian::Big => value.to_be_bytes(),
+        });
+    }
+
+    fn set_word(&mut self, at: usize, value: u32) {
+        let end = self.bytes.len();
+        self.word(value);
+        self.bytes.copy_within(end.., at);
+        self.bytes.truncate(end);
+    }
+
+    /// The sections at the end: who wrote this, and the names of processors. Loaders before glibc 2.33 know nothing of
+    /// them and pass over entries that name a processor.
+    fn extensions(&mut self, names: &[u32]) -> Result<()> {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        let at = self.bytes.len();
+        self.set_word(32, number_of(at)?);
+        let sections = if names.is_empty() { 1 } else { 2 };
+        let names_at = number_of(at + 8 + sections * 16)?;
+        let names_size = number_of(names.len() * 4)?;
+        self.word(EXTENSION_MAGIC);
+        self.word(number_of(sections)?);
+        for word in [TAG_GENERATOR, 0, names_at + names_size, number_of(GENERATOR.len())?] {
+            self.word(word);
+        }
+        if !names.is_empty() {
+            for word in [TAG_GLIBC_HWCAPS, 0, names_at, names_size] {
+                self.word(word);
+            }
+        }
+        for name in names {
+            self.word(*name);
+        }
+        self.bytes.extend(GENERATOR.bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
