@@ -12,8 +12,10 @@
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
 //! uses it.
 
+pub mod edits;
 pub mod elf;
 pub mod error;
+pub mod inventory;
 pub mod ldcache;
 pub mod types;
 

@@ -1,0 +1,158 @@
+//! What a host has, as a value: discovered once, saved, sent elsewhere, and the same spec comes out of it everywhere.
+//!
+//! Data only; [`crate::host`] fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that equal
+//! hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
+
+mod driver;
+mod gpu;
+mod load;
+mod node;
+
+pub use driver::{Driver, DriverCapability, DriverFile, ElfClass, FileKind, Link};
+pub use gpu::{
+    AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigMode, MigState, VirtualizationMode,
+};
+pub use load::load;
+pub use node::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
+
+use crate::types::HostPath;
+use serde::{Deserialize, Serialize};
+
+/// The version of this form. A reader refuses a newer one: what it does not know it would drop.
+pub const FORMAT: u32 = 1;
+
+/// Everything that tranche knows about a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    /// [`FORMAT`] of the program that wrote it.
+    pub format: u32,
+    /// The machine.
+    pub platform: Platform,
+    /// Where the facts about GPUs come from.
+    pub source: Source,
+    /// The driver; `None` where the host has none.
+    pub driver: Option<Driver>,
+    /// GPUs that answer, by index. A GPU that fell off the bus is in `warnings`, not here.
+    pub gpus: Vec<Gpu>,
+    /// Device nodes that belong to no single GPU.
+    pub nodes: Nodes,
+    /// What went wrong on the way; each is worth a line to a person.
+    pub warnings: Vec<Warning>,
+    /// What was looked for and is not there; shown with `-v`.
+    pub absent: Vec<Absent>,
+}
+
+/// The machine itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Platform {
+    /// Its processor.
+    pub arch: Arch,
+    /// What the driver runs on.
+    pub kind: PlatformKind,
+    /// `uname -r`.
+    pub kernel: String,
+}
+
+/// Processors that the driver exists for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arch {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+/// Kinds of platform that want their own way of discovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlatformKind {
+    /// A machine with the ordinary driver.
+    Linux,
+    /// Windows Subsystem for Linux: `/dev/dxg`, no `/dev/nvidia*`.
+    Wsl,
+    /// Jetson and its kin, with the integrated GPU's driver.
+    Tegra,
+}
+
+/// Where the facts about GPUs come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The driver's own library.
+    Nvml,
+    /// `/proc/driver/nvidia` and `/dev` alone: the library was missing, broken or silent. Names, numbers and nodes are
+    /// right; memory, modes and MIG device UUIDs are unknown.
+    Proc,
+}
+
+/// Something that went wrong while looking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Warning {
+    /// What it is about: a path, `gpu 3`, `NVML`.
+    pub object: String,
+    /// What was wrong, and what that means.
+    pub text: String,
+}
+
+/// Something that was looked for and is not there, which may be quite right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absent {
+    /// A file name or a pattern.
+    pub what: String,
+    /// Where it was looked for: directories, caches, library calls.
+    pub looked_in: Vec<String>,
+}
+
+impl Inventory {
+    /// An inventory of a machine where nothing was found yet.
+    pub fn empty(platform: Platform) -> Self {
+        Self {
+            format: FORMAT,
+            platform,
+            source: Source::Proc,
+            driver: None,
+            gpus: Vec::new(),
+            nodes: Nodes::default(),
+            warnings: Vec::new(),
+            absent: Vec::new(),
+        }
+    }
+
+    /// Records something that went wrong.
+    pub fn warn(&mut self, object: impl std::fmt::Display, text: impl std::fmt::Display) {
+        self.warnings.push(Warning {
+            object: object.to_string(),
+            text: text.to_string(),
+        });
+    }
+
+    /// Records something that is not there.
+    pub fn absent(&mut self, what: impl std::fmt::Display, looked_in: impl IntoIterator<Item = String>) {
+        self.absent.push(Absent {
+            what: what.to_string(),
+            looked_in: looked_in.into_iter().collect(),
+        });
+    }
+
+    /// Every MIG device with its GPU, by index.
+    pub fn mig_devices(&self) -> impl Iterator<Item = (&Gpu, &MigDevice)> {
+        self.gpus
+            .iter()
+            .flat_map(|gpu| gpu.mig_devices.iter().map(move |mig| (gpu, mig)))
+    }
+}
+
+/// A directory both as the host and as a container names it; see [`HostPath`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryDir {
+    /// On the host, as the engine must name it.
+    pub host: HostPath,
+    /// In the container.
+    pub container: crate::types::ContainerPath,
+}

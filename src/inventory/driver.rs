@@ -1,0 +1,99 @@
+//! The driver's files.
+
+use super::LibraryDir;
+use crate::types::{ContainerPath, CudaVersion, DriverVersion, HostPath};
+use serde::{Deserialize, Serialize};
+
+/// The driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Driver {
+    /// Of the kernel module; of the libraries where the module does not tell.
+    pub version: DriverVersion,
+    /// The newest CUDA that it serves.
+    pub cuda: Option<CudaVersion>,
+    /// Directories with libraries of this driver, in the order of the search. A loader in a container has to know
+    /// them.
+    pub library_dirs: Vec<LibraryDir>,
+    /// Files of the driver, by path in the container.
+    pub files: Vec<DriverFile>,
+}
+
+/// One file of the driver, and where it belongs in a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverFile {
+    /// On the host, as the engine must name it, all links resolved.
+    pub host: HostPath,
+    /// In a container.
+    pub container: ContainerPath,
+    /// What it is.
+    pub kind: FileKind,
+    /// What it is needed for.
+    pub capability: DriverCapability,
+    /// Names under which programs look for it. Sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
+pub enum FileKind {
+    /// A shared library.
+    Library {
+        /// DT_SONAME: the name by which a loader asks for it.
+        soname: Option<String>,
+        /// Word size.
+        class: ElfClass,
+    },
+    /// A program.
+    Binary,
+    /// A configuration file or other data.
+    Config,
+    /// Firmware that the driver loads into the GPU.
+    Firmware,
+    /// A socket of a daemon.
+    Socket,
+}
+
+/// Word size of an ELF file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ElfClass {
+    /// 32-bit.
+    #[serde(rename = "32")]
+    Elf32,
+    /// 64-bit.
+    #[serde(rename = "64")]
+    Elf64,
+}
+
+/// A symbolic link that belongs to a file: `libcuda.so.1` beside `libcuda.so.550.54.15`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Where the link is, in a container.
+    pub path: ContainerPath,
+    /// What it says, relative to its directory or absolute.
+    pub target: String,
+}
+
+/// What an image may ask for in `NVIDIA_DRIVER_CAPABILITIES`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriverCapability {
+    /// CUDA and OpenCL.
+    Compute,
+    /// NVML, nvidia-smi.
+    Utility,
+    /// OpenGL and Vulkan.
+    Graphics,
+    /// The video codec.
+    Video,
+    /// Leasing X11 displays.
+    Display,
+    /// NGX: DLSS and its kin.
+    Ngx,
+    /// 32-bit libraries, of whatever use.
+    Compat32,
+}

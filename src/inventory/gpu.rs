@@ -1,0 +1,191 @@
+//! GPUs and MIG devices.
+
+use super::DeviceNode;
+use crate::types::{
+    ComputeCapability, ComputeInstanceId, GpuIndex, GpuInstanceId, GpuUuid, MemorySize, MigIndex, MigProfile, MigUuid,
+    Minor, PciAddress,
+};
+use serde::{Deserialize, Serialize};
+
+/// One GPU. What only NVML tells is `None` where NVML did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// NVML's index, or the place in the order of PCI addresses, which is how NVML counts.
+    pub index: GpuIndex,
+    /// The N of `/dev/nvidiaN`. Not the index.
+    pub minor: Minor,
+    /// UUID.
+    pub uuid: GpuUuid,
+    /// PCI address.
+    pub pci: PciAddress,
+    /// Product name: `NVIDIA H200`.
+    pub name: String,
+    /// Architecture.
+    pub architecture: Option<Architecture>,
+    /// Compute capability.
+    pub compute_capability: Option<ComputeCapability>,
+    /// Memory in all, as the driver reports it.
+    pub memory: Option<MemorySize>,
+    /// MIG mode; `None` for a GPU that has no MIG, or where NVML did not answer.
+    pub mig: Option<MigState>,
+    /// Compute mode.
+    pub compute_mode: Option<ComputeMode>,
+    /// Whether the driver stays loaded on this GPU when nobody uses it.
+    pub persistence: Option<bool>,
+    /// How it shares addresses with the processor.
+    pub addressing: Option<AddressingMode>,
+    /// The NUMA node of its PCI device.
+    pub numa_node: Option<u32>,
+    /// Whether this is a piece of a GPU that a hypervisor hands out.
+    pub virtualization: Option<VirtualizationMode>,
+    /// `/dev/nvidiaN`; `None` where neither the node nor the driver's major number is there.
+    pub node: Option<DeviceNode>,
+    /// DRI nodes of its PCI address, by path.
+    pub dri: Vec<DriNode>,
+    /// MIG devices, by index.
+    pub mig_devices: Vec<MigDevice>,
+}
+
+impl Gpu {
+    /// Whether its work runs on MIG devices only (the current mode, not the pending one).
+    pub fn is_in_mig_mode(&self) -> bool {
+        self.mig.is_some_and(|m| m.current == MigMode::Enabled)
+    }
+}
+
+/// A piece of a GPU with its own memory and compute: a compute instance in a GPU instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigDevice {
+    /// The M of `G:M`.
+    pub index: MigIndex,
+    /// UUID; it changes whenever the instance is made anew. `None` where NVML did not answer.
+    pub uuid: Option<MigUuid>,
+    /// GPU instance.
+    pub gpu_instance: GpuInstanceId,
+    /// Compute instance within it.
+    pub compute_instance: ComputeInstanceId,
+    /// Profile.
+    pub profile: Option<MigProfile>,
+    /// Memory of the GPU instance, as the driver reports it; compute instances of one GPU instance share it.
+    pub memory: Option<MemorySize>,
+    /// Slices of the GPU instance.
+    pub gpu_slices: Option<u32>,
+    /// Slices of the compute instance.
+    pub compute_slices: Option<u32>,
+    /// The capability node of the GPU instance.
+    pub gpu_instance_cap: Option<DeviceNode>,
+    /// The capability node of the compute instance.
+    pub compute_instance_cap: Option<DeviceNode>,
+}
+
+/// A node under `/dev/dri`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriNode {
+    /// What it is for.
+    pub kind: DriKind,
+    /// The node.
+    pub node: DeviceNode,
+    /// Its name in `/dev/dri/by-path`, where the host has that link: `pci-0000:41:00.0-card`.
+    pub by_path: Option<String>,
+}
+
+/// What a DRI node is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriKind {
+    /// `cardN`: mode setting.
+    Card,
+    /// `renderDN`: drawing without a screen.
+    Render,
+    /// `controlDN`: of old kernels.
+    Control,
+}
+
+/// MIG mode now, and after the next reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigState {
+    /// In force.
+    pub current: MigMode,
+    /// In force after the next reset of the GPU.
+    pub pending: MigMode,
+}
+
+/// MIG on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MigMode {
+    /// Off.
+    Disabled,
+    /// On.
+    Enabled,
+}
+
+/// Architectures, oldest first (`nvmlDeviceArchitecture_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// 2012
+    Kepler,
+    /// 2014
+    Maxwell,
+    /// 2016
+    Pascal,
+    /// 2017
+    Volta,
+    /// 2018
+    Turing,
+    /// 2020
+    Ampere,
+    /// 2022, graphics
+    Ada,
+    /// 2022, data centre
+    Hopper,
+    /// 2024
+    Blackwell,
+}
+
+/// Who may use a GPU at the same time (`nvmlComputeMode_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeMode {
+    /// Everybody.
+    Default,
+    /// One thread; drivers of today read it as one process.
+    ExclusiveThread,
+    /// Nobody.
+    Prohibited,
+    /// One process.
+    ExclusiveProcess,
+}
+
+/// How a GPU shares addresses with the processor (`nvmlDeviceAddressingModeType_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressingMode {
+    /// Not at all.
+    None,
+    /// The kernel's heterogeneous memory management.
+    Hmm,
+    /// Address translation services: one coherent address space.
+    Ats,
+}
+
+/// Whether a GPU is real (`nvmlGpuVirtualizationMode_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VirtualizationMode {
+    /// A real GPU on a real machine.
+    None,
+    /// A real GPU given to this virtual machine.
+    Passthrough,
+    /// A vGPU: this is a guest, and modes cannot be changed here.
+    Vgpu,
+    /// A host that hands out vGPUs.
+    HostVgpu,
+    /// A host that hands out vSGAs.
+    HostVsga,
+}
