@@ -17,5 +17,7 @@ pub mod elf;
 pub mod error;
 pub mod inventory;
 pub mod ldcache;
+pub mod oci;
+pub mod root;
 pub mod types;
 

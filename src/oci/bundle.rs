@@ -1,0 +1,67 @@
+//! From a container's state to its configuration and its root directory.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::{CONFIG_LIMIT, Config, State};
+use crate::error::{Context, Error, Result};
+use crate::root::{ContainerRoot, Directory};
+
+/// A container that is being made: what it was configured with, and its root directory, open.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Its `config.json`.
+    pub config: Config,
+    /// Its root directory, with everything that the runtime mounted in it.
+    pub root: ContainerRoot,
+}
+
+impl Bundle {
+    /// Opens the bundle that `state` names.
+    ///
+    /// The root is `root.path` of config.json. Where the runtime names it too (crun), its path is taken, since only the
+    /// runtime knows through which mount the container will see it; both must be the same directory.
+    ///
+    /// # Errors
+    /// If the bundle, its config.json or the root is not there, if the two words about the root differ, or if it is the
+    /// root directory of this process.
+    pub fn open(state: &State) -> Result<Bundle> {
+        let shown = state.bundle.display();
+        let bundle = Directory::open(&state.bundle).about(&shown, "cannot open the bundle")?;
+        let file = format!("{shown}/config.json");
+        let bytes = bundle
+            .read(OsStr::new("config.json"), CONFIG_LIMIT)
+            .about(&file, "cannot read")?;
+        let config = Config::parse(&bytes)?;
+        let shown = config.root.display();
+        let mut root = ContainerRoot::open(&bundle, &config.root).about(&shown, "cannot open the container's root")?;
+        if let Some(path) = &state.root {
+            let named = ContainerRoot::open(&bundle, path).about(path.display(), "cannot open the container's root")?;
+            if !root
+                .is_same_as(&named)
+                .about(path.display(), "cannot look at the container's root")?
+            {
+                let what = format!("config.json has another root: {shown}");
+                return Err(
+                    Error::failed(path.display(), what).hint("the state and the bundle belong to two containers")
+                );
+            }
+            root = named;
+        }
+        // A createContainer hook runs before the container's root becomes the process's own. What would be done to
+        // the host's directories here is never what a container's user meant.
+        let ours = ContainerRoot::open(&bundle, Path::new("/")).about("/", "cannot open")?;
+        if root
+            .is_same_as(&ours)
+            .about(&shown, "cannot look at the container's root")?
+        {
+            return Err(Error::failed(&shown, "is the host's own root directory").hint("nothing is done to it"));
+        }
+        let mounts = config
+            .mounts
+            .iter()
+            .map(|mount| (mount.destination.clone(), mount.bind));
+        let root = root.with_mounts(mounts);
+        Ok(Bundle { config, root })
+    }
+}

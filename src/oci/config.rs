@@ -1,0 +1,189 @@
+//! The part of `config.json` that a hook inside a container needs (runtime-spec, config.md and config-linux.md).
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Context, Error, Result};
+
+/// What a container was configured with, as far as we look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `root.path`: the root directory, relative to the bundle or absolute.
+    pub root: PathBuf,
+    /// `root.readonly`: the user wants nothing written to the root. Some runtimes (runc) still let a hook write there.
+    pub read_only: bool,
+    /// The container paths in `linux.devices`.
+    pub devices: Vec<PathBuf>,
+    /// `mounts`, in their order.
+    pub mounts: Vec<Mount>,
+    /// `process.env`.
+    pub environment: Vec<String>,
+}
+
+/// One entry of `mounts`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where the container sees it.
+    pub destination: PathBuf,
+    /// Whether something of the host is bound there, rather than a file system made for it.
+    pub bind: bool,
+}
+
+impl Config {
+    /// Parses a `config.json`; keys and values that we do not look at may be anything.
+    ///
+    /// # Errors
+    /// If it is no JSON, has no `root.path`, or a list that we need is no list.
+    pub fn parse(bytes: &[u8]) -> Result<Config> {
+        let raw: Raw = serde_json::from_slice(bytes).about("config.json", "does not parse")?;
+        let root = raw.root.unwrap_or_default();
+        let path = root.path.filter(|path| !path.as_os_str().is_empty());
+        Ok(Config {
+            root: path.ok_or_else(|| Error::failed("config.json", "has no root.path"))?,
+            read_only: root.readonly.unwrap_or(false),
+            devices: raw
+                .linux
+                .unwrap_or_default()
+                .devices
+                .unwrap_or_default()
+                .into_iter()
+                .map(|d| d.path)
+                .collect(),
+            mounts: raw.mounts.unwrap_or_default().into_iter().map(Mount::from).collect(),
+            environment: raw.process.unwrap_or_default().env.unwrap_or_default(),
+        })
+    }
+
+    /// Whether the container gets the device node `path`: as a device, or, from a rootless engine, as a bind mount.
+    pub fn has_node(&self, path: &Path) -> bool {
+        self.devices.iter().any(|device| device == path)
+            || self.mounts.iter().any(|mount| mount.bind && mount.destination == path)
+    }
+
+    /// Whether the directory `path`, or one above it, is the host's own, bound into the container.
+    pub fn is_bound_from_host(&self, path: &Path) -> bool {
+        // The last mount that covers a path is the one that is seen.
+        let seen = self
+            .mounts
+            .iter()
+            .rev()
+            .find(|mount| path.starts_with(&mount.destination));
+        seen.is_some_and(|mount| mount.bind)
+    }
+}
+
+// Go writes an empty list as `null`, so every key may be missing or null.
+#[derive(Deserialize)]
+struct Raw {
+    root: Option<RawRoot>,
+    mounts: Option<Vec<RawMount>>,
+    linux: Option<RawLinux>,
+    process: Option<RawProcess>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawProcess {
+    env: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawRoot {
+    path: Option<PathBuf>,
+    readonly: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawLinux {
+    devices: Option<Vec<RawDevice>>,
+}
+
+#[derive(Deserialize)]
+struct RawDevice {
+    path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct RawMount {
+    destination: PathBuf,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    options: Option<Vec<String>>,
+}
+
+impl From<RawMount> for Mount {
+    fn from(raw: RawMount) -> Self {
+        // A runtime takes either as the mark of a bind mount; engines write both.
+        let by_option = raw
+            .options
+            .unwrap_or_default()
+            .iter()
+            .any(|o| o == "bind" || o == "rbind");
+        Mount {
+            destination: raw.destination,
+            bind: by_option || raw.kind.as_deref() == Some("bind"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_bound_nodes_are_found() {
+        let config = Config::parse(
+            br#"{"root":{"path":"rootfs","readonly":true},
+                 "mounts":[{"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid"]},
+                           {"destination":"/dev/dri/renderD128","type":"bind","source":"/dev/dri/renderD128"}],
+                 "linux":{"devices":[{"path":"/dev/dri/card0","type":"c","major":226,"minor":0}]},"x":1}"#,
+        )
+        .unwrap();
+        assert_eq!((config.root.as_path(), config.read_only), (Path::new("rootfs"), true));
+        assert!(config.has_node(Path::new("/dev/dri/card0")));
+        assert!(config.has_node(Path::new("/dev/dri/renderD128")));
+        assert!(!config.has_node(Path::new("/dev/dri/card1")));
+        assert!(!config.has_node(Path::new("/dev")), "a tmpfs is no node");
+        assert!(!config.is_bound_from_host(Path::new("/dev/dri")));
+    }
+
+    #[test]
+    fn a_directory_of_the_host_is_seen_through_what_is_mounted_on_it() {
+        let bound = |mounts: &str| {
+            let text = format!(r#"{{"root":{{"path":"r"}},"mounts":[{mounts}]}}"#);
+            Config::parse(text.as_bytes())
+                .unwrap()
+                .is_bound_from_host(Path::new("/dev/dri"))
+        };
+        assert!(bound(r#"{"destination":"/dev","options":["rbind"]}"#));
+        assert!(!bound(
+            r#"{"destination":"/dev","options":["rbind"]},{"destination":"/dev/dri","type":"tmpfs"}"#
+        ));
+        assert!(!bound(r#"{"destination":"/device","options":["rbind"]}"#));
+    }
+
+    #[test]
+    fn null_and_missing_lists_are_empty() {
+        let config = Config::parse(br#"{"root":{"path":"/r"},"mounts":null,"linux":{"devices":null}}"#).unwrap();
+        assert_eq!(
+            (config.mounts.len(), config.devices.len(), config.read_only),
+            (0, 0, false)
+        );
+    }
+
+    #[test]
+    fn a_config_without_a_root_is_refused() {
+        for text in ["{}", r#"{"root":null}"#, r#"{"root":{}}"#, r#"{"root":{"path":""}}"#] {
+            assert_eq!(
+                Config::parse(text.as_bytes()).unwrap_err().to_string(),
+                "config.json: has no root.path"
+            );
+        }
+        assert!(
+            Config::parse(b"{\"root\":")
+                .unwrap_err()
+                .to_string()
+                .contains("does not parse")
+        );
+    }
+}

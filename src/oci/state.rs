@@ -1,0 +1,117 @@
+//! The state of a container, as a runtime writes it to the standard input of a hook (runtime-spec, runtime.md, "State").
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::STATE_LIMIT;
+use crate::error::{Context, Error, Result};
+
+/// What we need of a container's state.
+///
+/// Left out on purpose: `status`, where crun has words of its own (`starting`); and `ociVersion`, which says nothing
+/// about the keys below.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct State {
+    /// The container's name in its runtime.
+    #[serde(default)]
+    pub id: String,
+    /// The directory with `config.json`, absolute.
+    pub bundle: PathBuf,
+    /// The container's first process. In a `createRuntime` hook that is its number in the engine's namespace; a
+    /// `createContainer` hook gets 0 from crun and 1, of the container's own namespace, from runc, and has no use for it.
+    #[serde(default, deserialize_with = "pid")]
+    pub pid: Option<u32>,
+    /// crun's own addition: the absolute path of the root directory.
+    #[serde(default)]
+    pub root: Option<PathBuf>,
+}
+
+impl State {
+    /// Reads a state to its end. `from` must close: an engine's pipe does.
+    ///
+    /// # Errors
+    /// If it cannot be read, is larger than [`STATE_LIMIT`], or does not parse.
+    pub fn read(from: impl Read) -> Result<State> {
+        let mut bytes = Vec::new();
+        from.take(STATE_LIMIT + 1)
+            .read_to_end(&mut bytes)
+            .about("container state", "cannot read standard input")?;
+        if bytes.len() as u64 > STATE_LIMIT {
+            return Err(Error::failed(
+                "container state",
+                format!("larger than {STATE_LIMIT} bytes"),
+            ));
+        }
+        Self::parse(&bytes)
+    }
+
+    /// Parses a state.
+    ///
+    /// # Errors
+    /// If it is no JSON object, or has no absolute `bundle`.
+    pub fn parse(bytes: &[u8]) -> Result<State> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(Error::failed("container state", "standard input is empty")
+                .hint("this program is run by an OCI runtime, which writes the state there"));
+        }
+        let state: State = serde_json::from_slice(bytes).about("container state", "does not parse")?;
+        if !state.bundle.is_absolute() {
+            let what = format!("bundle {:?} is not an absolute path", state.bundle);
+            return Err(Error::failed("container state", what));
+        }
+        Ok(state)
+    }
+}
+
+/// A number of a process, or nothing: what else stands there is for those who need a pid to complain about.
+fn pid<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crun_and_runc_are_both_understood() {
+        let crun =
+            br#"{"ociVersion":"1.0","id":"c","pid":0,"root":"/r","bundle":"/b","status":"starting","annotations":{}}"#;
+        let runc = br#"{"ociVersion":"1.0.2-dev","id":"c","status":"creating","pid":1,"bundle":"/b"}"#;
+        assert_eq!(State::parse(crun).unwrap().root, Some(PathBuf::from("/r")));
+        let state = State::parse(runc).unwrap();
+        assert_eq!((state.id.as_str(), state.root), ("c", None));
+    }
+
+    #[test]
+    fn a_key_that_we_do_not_need_may_hold_anything() {
+        let odd = br#"{"ociVersion":2,"status":null,"pid":"x","bundle":"/b","root":null,"annotations":[]}"#;
+        assert_eq!(State::parse(odd).unwrap().bundle, PathBuf::from("/b"));
+        assert_eq!(State::parse(odd).unwrap().pid, None);
+        assert_eq!(State::parse(br#"{"bundle":"/b","pid":42}"#).unwrap().pid, Some(42));
+    }
+
+    #[test]
+    fn what_is_no_state_is_one_line() {
+        for (bytes, says) in [
+            (&b""[..], "empty"),
+            (b"\n", "empty"),
+            (b"{\"bundle\":\"/b\"", "does not parse"),
+            (b"{\"id\":\"c\"}", "missing field `bundle`"),
+            (b"{\"bundle\":\"b\"}", "not an absolute path"),
+            (b"{\"bundle\":\"/b\"} x", "does not parse"),
+            (b"[1]", "does not parse"),
+        ] {
+            let line = State::parse(bytes).unwrap_err().to_string();
+            assert!(line.contains(says), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_endless_state_is_cut() {
+        let line = State::read(std::io::repeat(b' ')).unwrap_err().to_string();
+        assert!(line.contains("larger than"), "{line}");
+    }
+}

@@ -1,0 +1,130 @@
+//! A file laid over a container's by a mount, so that nothing of the image changes.
+//!
+//! The file lies in a file system in memory that has no place in any directory tree, made for it alone. Everything is
+//! done by handles: no path of the image is named, and none of the host is needed to mount on.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{OFlag, openat};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, fchmod};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
+    fsmount, fsopen, move_mount, open_tree,
+};
+
+use super::found::proc_path;
+use super::{Found, Kind};
+
+/// The name of the file in its file system; nobody sees it.
+const NAME: &str = "file";
+
+/// Lays a file of these bytes and this mode over `target`. `place` is a directory of the same mount namespace.
+pub(super) fn cover(place: BorrowedFd<'_>, target: &Found, bytes: &[u8], mode: u32) -> io::Result<()> {
+    if target.kind() != Kind::File {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let tree = file_system(bytes.len())?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(&tree, NAME, flags, Mode::from_bits_truncate(0o600))?);
+    file.write_all(bytes)?;
+    fchmod(&file, Mode::from_bits_truncate(mode))?;
+    // A file system with a file that is open for writing does not become read-only.
+    drop(file);
+    let only = detach(place, &tree)?;
+    let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&only, "", target.as_fd(), "", onto)?;
+    // The user may have said that the container changes nothing: this file is to be as the others are.
+    let read_only = MsFlags::MS_REMOUNT
+        | MsFlags::MS_BIND
+        | MsFlags::MS_RDONLY
+        | MsFlags::MS_NOSUID
+        | MsFlags::MS_NODEV
+        | MsFlags::MS_NOEXEC;
+    mount(
+        None::<&str>,
+        proc_path(only.as_fd()).as_str(),
+        None::<&str>,
+        read_only,
+        None::<&str>,
+    )?;
+    Ok(())
+}
+
+/// A file system in memory, mounted nowhere, with room for a file of `size` bytes.
+fn file_system(size: usize) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // Whole pages, whose size differs: 64 KiB is the largest that there is.
+    let size = size.next_multiple_of(64 << 10) + (64 << 10);
+    fsconfig_set_string(&context, "size", size.to_string())?;
+    fsconfig_set_string(&context, "mode", "0755")?;
+    fsconfig_create(&context)?;
+    let plain =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, plain)?)
+}
+
+/// A mount of the one file of `tree`, mounted nowhere.
+///
+/// Linux before 6.15 takes a part only of what is mounted somewhere. There the file system is mounted on the root directory
+/// for a moment: it is the one directory that is surely there, the runtime waits for us, and our handles are below.
+fn detach(place: BorrowedFd<'_>, tree: &OwnedFd) -> io::Result<OwnedFd> {
+    let part = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    match open_tree(tree, NAME, part) {
+        Err(rustix::io::Errno::INVAL) => detach_by_mounting(place, tree, part),
+        taken => Ok(taken?),
+    }
+}
+
+fn detach_by_mounting(place: BorrowedFd<'_>, tree: &OwnedFd, part: OpenTreeFlags) -> io::Result<OwnedFd> {
+    let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", place, "", onto)?;
+    let taken = open_tree(tree, NAME, part);
+    umount2(proc_path(tree.as_fd()).as_str(), MntFlags::MNT_DETACH)?;
+    Ok(taken?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+    use crate::root::{ContainerRoot, Directory};
+
+    /// Linux before 6.15 needs the second way; later ones are to be tried with it too.
+    #[test]
+    fn the_file_can_be_taken_from_a_mounted_file_system() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("not run: root::cover: not root");
+            return;
+        }
+        // In a thread with mounts of its own, which go with it.
+        let tried = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+            let top = tempfile::tempdir().unwrap();
+            fs::write(top.path().join("seen"), "seen").unwrap();
+            let root = ContainerRoot::open(&Directory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+            let directory = root.directory(Path::new("/")).unwrap();
+            let tree = file_system(10).unwrap();
+            let flags = OFlag::O_WRONLY | OFlag::O_CREAT;
+            let mut file = File::from(openat(&tree, NAME, flags, Mode::S_IRWXU).unwrap());
+            file.write_all(b"ours").unwrap();
+            let part = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let taken = detach_by_mounting(directory.as_fd(), &tree, part).unwrap();
+            assert_eq!(
+                fs::read(top.path().join("seen")).unwrap(),
+                b"seen",
+                "the root is uncovered again"
+            );
+            assert_eq!(fs::read(proc_path(taken.as_fd())).unwrap(), b"ours");
+        });
+        tried.join().unwrap();
+    }
+}
