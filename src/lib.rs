@@ -18,6 +18,8 @@ pub mod error;
 pub mod inventory;
 pub mod ldcache;
 pub mod oci;
+pub mod policy;
 pub mod root;
+pub mod share;
 pub mod types;
 

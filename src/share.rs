@@ -1,0 +1,303 @@
+//! From a policy and an inventory to a plan: which shares there are, how large, and what each is worth.
+//!
+//! Pure: equal policies and equal inventories give equal plans, in whatever order they were written. A plan that
+//! cannot hold cannot be made: [`plan`] says which device, what was asked and what there is.
+
+mod arithmetic;
+mod clients;
+mod device;
+mod fit;
+mod guarantee;
+mod resolve;
+
+pub use device::DeviceRef;
+pub use fit::{Fit, Wish, fit};
+pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
+
+use crate::error::{Error, Result};
+use crate::inventory::{Architecture, Inventory, VirtualizationMode};
+use crate::policy::{Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, Split, Strategy, WholeDevice};
+use crate::types::{CdiKind, HostPath, MemorySize, Percent, ShareName};
+use device::Target;
+use serde::{Deserialize, Serialize};
+
+/// Every share that a policy makes of an inventory, by device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Devices that are split, by index.
+    pub devices: Vec<SplitDevice>,
+    /// What the names of a split device as a whole mean.
+    pub whole_device: WholeDevice,
+    /// Entries of the policy that found no device on this host.
+    pub notes: Vec<String>,
+}
+
+/// A device that is split.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitDevice {
+    /// Which.
+    pub device: DeviceRef,
+    /// Its UUID, where it is known.
+    pub uuid: Option<String>,
+    /// Its product name or profile.
+    pub product: String,
+    /// The kind under which its shares are offered.
+    pub kind: CdiKind,
+    /// How the shares are kept apart.
+    pub method: Method,
+    /// Its memory; `None` where the driver does not tell.
+    pub memory: Option<MemorySize>,
+    /// The shares, replicas by number, others by name.
+    pub shares: Vec<Share>,
+    /// Memory in MiB that no share has.
+    pub memory_left_mib: u64,
+    /// Percent of compute that no share has.
+    pub compute_left: u32,
+    /// A claim may ask for one share of this device and no more.
+    pub one_share_a_claim: bool,
+}
+
+/// How shares are kept apart, with what the machine has to be set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "strategy", deny_unknown_fields)]
+pub enum Method {
+    /// The driver lets processes run in turn.
+    TimeSlicing {
+        /// How long a turn is.
+        interval: Interval,
+    },
+    /// MPS.
+    Mps {
+        /// Whose processes one daemon serves.
+        users: MpsUsers,
+        /// Whether the device is set to EXCLUSIVE_PROCESS while it is shared.
+        exclusive_process: bool,
+        /// Seconds without a claim before the device is put back.
+        grace: u32,
+    },
+}
+
+impl Method {
+    /// The strategy behind it.
+    pub fn strategy(self) -> Strategy {
+        match self {
+            Method::TimeSlicing { .. } => Strategy::TimeSlicing,
+            Method::Mps { .. } => Strategy::Mps,
+        }
+    }
+}
+
+/// A part of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Its name.
+    pub name: ShareName,
+    /// Its memory; `None` where it has no limit.
+    pub memory: Option<MemorySize>,
+    /// Its ceiling of compute; `None` where it has none.
+    pub compute: Option<Percent>,
+    /// MPS's hint about whose work goes first.
+    pub priority: Priority,
+    /// What that is worth.
+    pub guarantees: Guarantees,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// A device that is not there, one device in two entries, a strategy that a device lacks, more than a device has.
+pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
+    let (targets, notes) = resolve::targets(policy, inventory)?;
+    let mut devices = Vec::with_capacity(targets.len());
+    for (target, split) in targets {
+        devices.push(split_device(policy, inventory, target, split)?);
+    }
+    devices.sort_by_key(|d| d.device);
+    Ok(Plan {
+        devices,
+        whole_device: policy.whole_device,
+        notes,
+    })
+}
+
+impl Plan {
+    /// The plan for one device, if it is split.
+    pub fn split(&self, device: DeviceRef) -> Option<&SplitDevice> {
+        self.devices.iter().find(|d| d.device == device)
+    }
+}
+
+impl SplitDevice {
+    /// One of its shares.
+    pub fn share(&self, name: &ShareName) -> Option<&Share> {
+        self.shares.iter().find(|s| s.name == *name)
+    }
+
+    /// The commands that make what must be running or set before a share of it is worth what the plan says; none where
+    /// nothing must.
+    pub fn needs(&self, state_dir: &HostPath) -> Vec<String> {
+        match self.method {
+            Method::Mps {
+                exclusive_process,
+                users,
+                ..
+            } => self.needs_daemon(state_dir, exclusive_process, users),
+            Method::TimeSlicing {
+                interval: Interval::Default,
+            } => Vec::new(),
+            Method::TimeSlicing { interval } => {
+                let number = match interval {
+                    Interval::Default => 0,
+                    Interval::Short => 1,
+                    Interval::Medium => 2,
+                    Interval::Long => 3,
+                };
+                vec![format!(
+                    "nvidia-smi compute-policy -i {} --set-timeslice={number}",
+                    self.device.gpu
+                )]
+            }
+        }
+    }
+
+    /// The daemon's defaults are those of the largest share: a client can only go below them, and a process that an engine
+    /// starts by `exec`, without CDI's environment, has them.
+    fn needs_daemon(&self, state_dir: &HostPath, exclusive_process: bool, users: MpsUsers) -> Vec<String> {
+        let what = self.uuid.as_deref().unwrap_or("this device");
+        let pipe = format!("CUDA_MPS_PIPE_DIRECTORY={}", self.pipe_directory(state_dir));
+        let mut commands = Vec::new();
+        if exclusive_process {
+            commands.push(format!("nvidia-smi -i {what} -c EXCLUSIVE_PROCESS"));
+        }
+        let many = if users == MpsUsers::Many {
+            " -multiuser-server"
+        } else {
+            ""
+        };
+        commands.push(format!(
+            "CUDA_VISIBLE_DEVICES={what} {pipe} nvidia-cuda-mps-control -d{many}"
+        ));
+        if let Some(most) = self.shares.iter().filter_map(|s| s.memory).max() {
+            let mib = most.mib();
+            commands.push(format!(
+                "echo set_default_device_pinned_mem_limit {what} {mib}M | {pipe} nvidia-cuda-mps-control"
+            ));
+        }
+        if let Some(most) = self.shares.iter().filter_map(|s| s.compute).max() {
+            let percent = most.get();
+            commands.push(format!(
+                "echo set_default_active_thread_percentage {percent} | {pipe} nvidia-cuda-mps-control"
+            ));
+        }
+        commands
+    }
+
+    /// The pipe directory of this device's MPS daemon on the host: short, because a socket's path has 108 bytes.
+    pub fn pipe_directory(&self, state_dir: &HostPath) -> HostPath {
+        state_dir.join("mps").join(&self.device.cdi_name().replace(':', "-"))
+    }
+}
+
+fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, split: &Split) -> Result<SplitDevice> {
+    let method = method(policy, &target, split)?;
+    let limit = clients::limit(split.strategy, inventory);
+    let asked = match &split.parts {
+        Parts::Equal(n) => *n as usize,
+        Parts::Named(shares) => shares.len(),
+    };
+    if let Some(limit) = limit
+        && asked > limit.shares
+    {
+        return Err(Error::usage(
+            target.device,
+            format!(
+                "{asked} shares, and MPS serves {} clients here ({})",
+                limit.shares, limit.why
+            ),
+        )
+        .hint(format!("ask for at most {}", limit.shares)));
+    }
+    let cut = arithmetic::cut(policy, &target, split)?;
+    let facts = guarantee::Facts {
+        strategy: split.strategy,
+        on_mig: target.device.mig.is_some(),
+        exclusive_process: matches!(
+            method,
+            Method::Mps {
+                exclusive_process: true,
+                ..
+            }
+        ),
+    };
+    let shares = cut
+        .parts
+        .into_iter()
+        .map(|part| Share {
+            guarantees: guarantee::of(facts, part.memory.is_some(), part.compute.is_some()),
+            name: part.name,
+            memory: part.memory,
+            compute: part.compute,
+            priority: part.priority,
+        })
+        .collect();
+    Ok(SplitDevice {
+        device: target.device,
+        uuid: target.uuid.clone(),
+        product: target.product.clone(),
+        kind: split.kind.clone(),
+        method,
+        memory: target.memory,
+        shares,
+        memory_left_mib: cut.memory_left_mib,
+        compute_left: cut.compute_left,
+        one_share_a_claim: split.fail_requests_greater_than_one,
+    })
+}
+
+fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method> {
+    let vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
+    let before_volta = target.gpu.architecture.is_some_and(|a| a < Architecture::Volta);
+    match split.strategy {
+        Strategy::Mps => {
+            if before_volta {
+                return Err(Error::usage(
+                    target.device,
+                    "MPS has no limits before Volta, so a share would promise nothing",
+                )
+                .hint("use timeSlicing for this device"));
+            }
+            // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
+            let exclusive_process =
+                policy.mps.compute_mode == MpsComputeMode::Exclusive && target.device.mig.is_none() && !vgpu;
+            Ok(Method::Mps {
+                users: policy.mps.users,
+                exclusive_process,
+                grace: policy.mps.grace,
+            })
+        }
+        Strategy::TimeSlicing => {
+            let interval = policy.time_slicing.interval;
+            if interval != Interval::Default && vgpu {
+                return Err(
+                    Error::usage(target.device, "a vGPU guest cannot set the length of a turn")
+                        .hint("leave timeSlicing.interval at default"),
+                );
+            }
+            // The length of a turn is a setting of a whole GPU.
+            let interval = if target.device.mig.is_some() {
+                Interval::Default
+            } else {
+                interval
+            };
+            Ok(Method::TimeSlicing { interval })
+        }
+    }
+}
+
+// Policies are written in YAML, which only the command line reads.
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests;

@@ -1,0 +1,180 @@
+//! Which free shares serve a wish best.
+
+use super::{DeviceRef, Plan, Share, SplitDevice};
+use crate::error::{Error, Result};
+use crate::types::{MemorySize, ShareName};
+
+/// What somebody wants, of whatever device.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish {
+    /// At least so much memory.
+    pub memory: Option<MemorySize>,
+    /// At least so much compute, in percent of a device. More than 100 is no device's.
+    pub compute: Option<u32>,
+    /// So many shares.
+    pub shares: Option<usize>,
+    /// Of this device.
+    pub device: Option<DeviceRef>,
+}
+
+/// Shares of one device that serve a wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// The device.
+    pub device: DeviceRef,
+    /// The shares, sorted.
+    pub shares: Vec<ShareName>,
+    /// Their memory in sum; `None` where they have no limit.
+    pub memory: Option<MemorySize>,
+    /// Their compute in sum, percent of the device; `None` where they have no ceiling.
+    pub compute: Option<u32>,
+}
+
+/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares, then
+/// the first device. `is_free` says whether nobody holds a share.
+///
+/// # Errors
+/// Nothing serves it: says what each device that was in question has free.
+pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
+    let asked: Vec<&SplitDevice> = plan
+        .devices
+        .iter()
+        .filter(|d| wish.device.is_none_or(|w| w == d.device))
+        .collect();
+    if asked.is_empty() {
+        let (object, hint) = match wish.device {
+            Some(device) => (device.to_string(), "tranche plan shows which devices are"),
+            None => ("policy".to_owned(), "add a sharing section to it"),
+        };
+        return Err(Error::usage(object, "no device that is split").hint(hint));
+    }
+    let mut best: Option<(u64, u32, Fit)> = None;
+    for device in &asked {
+        let free: Vec<&Share> = device.shares.iter().filter(|s| is_free(device, s)).collect();
+        let Some(chosen) = choose(device, &free, wish) else {
+            continue;
+        };
+        let found = sum(device, &chosen);
+        let spare_memory = found.memory.map_or(0, MemorySize::mib)
+            - wish
+                .memory
+                .map_or(0, MemorySize::mib)
+                .min(found.memory.map_or(0, MemorySize::mib));
+        let spare_compute = found.compute.unwrap_or(0).saturating_sub(wish.compute.unwrap_or(0));
+        let better = best.as_ref().is_none_or(|(memory, compute, other)| {
+            (spare_memory, spare_compute, found.shares.len()) < (*memory, *compute, other.shares.len())
+        });
+        if better {
+            best = Some((spare_memory, spare_compute, found));
+        }
+    }
+    best.map(|(.., fit)| fit).ok_or_else(|| refuse(&asked, wish, &is_free))
+}
+
+/// The shares of one device to take: exactly as many as asked, or as few as serve.
+fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: Wish) -> Option<Vec<&'a Share>> {
+    // What has no limit serves no wish for so much of it: nothing would keep it there.
+    let unlimited =
+        |s: &&&Share| (wish.memory.is_some() && s.memory.is_none()) || (wish.compute.is_some() && s.compute.is_none());
+    if free.iter().any(|s| unlimited(&s)) {
+        return None;
+    }
+    let mut by_size: Vec<&Share> = free.to_vec();
+    by_size.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
+    let most = if device.one_share_a_claim { 1 } else { usize::MAX };
+    if let Some(n) = wish.shares {
+        if n > most || n > by_size.len() {
+            return None;
+        }
+        // The smallest run of n that serves: shares of unequal size are rarely asked for by number.
+        return by_size.windows(n).find(|run| serves(run, wish)).map(<[&Share]>::to_vec);
+    }
+    // The smallest that completes what is there; until one does, the largest there is.
+    let mut chosen: Vec<&Share> = Vec::new();
+    while !by_size.is_empty() && chosen.len() < most {
+        let completes = by_size.iter().position(|s| {
+            let mut with = chosen.clone();
+            with.push(s);
+            serves(&with, wish)
+        });
+        let largest = by_size.iter().map(|s| size(s)).max();
+        let first_largest = by_size.iter().position(|s| Some(size(s)) == largest).unwrap_or(0);
+        chosen.push(by_size.remove(completes.unwrap_or(first_largest)));
+        if completes.is_some() {
+            drop_superfluous(&mut chosen, wish);
+            return Some(chosen);
+        }
+    }
+    None
+}
+
+/// Takes out what is not needed, largest first, so that the least is left unused.
+fn drop_superfluous(chosen: &mut Vec<&Share>, wish: Wish) {
+    let mut at = 0;
+    while at < chosen.len() {
+        let out = chosen.remove(at);
+        if !serves(chosen, wish) {
+            chosen.insert(at, out);
+            at += 1;
+        }
+    }
+}
+
+fn size(share: &Share) -> (u64, u32) {
+    (
+        share.memory.map_or(0, MemorySize::mib),
+        share.compute.map_or(0, |c| c.get()),
+    )
+}
+
+fn serves(shares: &[&Share], wish: Wish) -> bool {
+    let memory: u64 = shares.iter().map(|s| size(s).0).sum();
+    let compute: u32 = shares.iter().map(|s| size(s).1).sum();
+    !shares.is_empty() && wish.memory.is_none_or(|m| memory >= m.mib()) && wish.compute.is_none_or(|c| compute >= c)
+}
+
+fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
+    let mut names: Vec<ShareName> = shares.iter().map(|s| s.name.clone()).collect();
+    names.sort();
+    let limited = |has: fn(&Share) -> bool| shares.iter().all(|s| has(s));
+    Fit {
+        device: device.device,
+        shares: names,
+        memory: limited(|s| s.memory.is_some()).then(|| MemorySize::from_mib(shares.iter().map(|s| size(s).0).sum())),
+        compute: limited(|s| s.compute.is_some()).then(|| shares.iter().map(|s| size(s).1).sum()),
+    }
+}
+
+fn refuse(asked: &[&SplitDevice], wish: Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
+    let mut want: Vec<String> = Vec::new();
+    want.extend(wish.shares.map(|n| format!("{n} shares")));
+    want.extend(wish.memory.map(|m| m.to_string()));
+    want.extend(wish.compute.map(|c| format!("{c}% compute")));
+    let want = if want.is_empty() {
+        "a share".to_owned()
+    } else {
+        want.join(" and ")
+    };
+    let has = asked.iter().take(8).map(|device| {
+        let free: Vec<&Share> = device.shares.iter().filter(|s| is_free(device, s)).collect();
+        let sum = sum(device, &free);
+        let memory = sum
+            .memory
+            .filter(|_| !free.is_empty())
+            .map(|m| format!(", {m}"))
+            .unwrap_or_default();
+        let compute = sum
+            .compute
+            .filter(|_| !free.is_empty())
+            .map(|c| format!(", {c}%"))
+            .unwrap_or_default();
+        let one = if device.one_share_a_claim { ", one a claim" } else { "" };
+        format!(
+            "{} has {} of {} shares free{memory}{compute}{one}",
+            device.device,
+            free.len(),
+            device.shares.len()
+        )
+    });
+    Error::failed(want, "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
+}

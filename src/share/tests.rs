@@ -1,0 +1,404 @@
+//! Plans of small hosts, and what must hold for every plan.
+
+use super::*;
+use crate::inventory::{Arch, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};
+use crate::policy::Strategy;
+use crate::policy::{Amount, DeviceSelector, Resource, ShareAsk};
+use crate::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MigIndex, Minor, Overcommit, PciAddress};
+use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, proptest};
+use proptest::strategy::Strategy as Generator;
+
+fn gpu(index: u32, mib: u64) -> Gpu {
+    Gpu {
+        index: GpuIndex(index),
+        minor: Minor(index),
+        uuid: format!("GPU-0000000{index}-aaaa").parse().unwrap(),
+        pci: PciAddress {
+            domain: 0,
+            bus: u8::try_from(index).unwrap() + 1,
+            device: 0,
+            function: 0,
+        },
+        name: "NVIDIA H200".into(),
+        architecture: Some(Architecture::Hopper),
+        compute_capability: None,
+        memory: Some(MemorySize::from_mib(mib)),
+        mig: None,
+        compute_mode: None,
+        persistence: None,
+        addressing: None,
+        numa_node: None,
+        virtualization: None,
+        node: None,
+        dri: Vec::new(),
+        mig_devices: Vec::new(),
+    }
+}
+
+fn mig(index: u32, profile: &str, mib: u64) -> MigDevice {
+    MigDevice {
+        index: MigIndex(index),
+        uuid: Some(format!("MIG-0000000{index}-bbbb").parse().unwrap()),
+        gpu_instance: GpuInstanceId(index + 7),
+        compute_instance: ComputeInstanceId(0),
+        profile: Some(profile.parse().unwrap()),
+        memory: Some(MemorySize::from_mib(mib)),
+        gpu_slices: None,
+        compute_slices: None,
+        gpu_instance_cap: None,
+        compute_instance_cap: None,
+    }
+}
+
+/// GPU 0 whole, GPU 1 whole, GPU 2 with two MIG devices.
+fn host() -> Inventory {
+    let platform = Platform {
+        arch: Arch::X86_64,
+        kind: PlatformKind::Linux,
+        kernel: "6.1".into(),
+    };
+    let mut inventory = Inventory::empty(platform);
+    inventory.driver = Some(Driver {
+        version: "580.95.05".parse().unwrap(),
+        cuda: Some("13.0".parse().unwrap()),
+        library_dirs: Vec::new(),
+        files: Vec::new(),
+    });
+    let mut parent = gpu(2, 80_000);
+    parent.mig = Some(MigState {
+        current: MigMode::Enabled,
+        pending: MigMode::Enabled,
+    });
+    parent.mig_devices = vec![mig(0, "3g.40gb", 40_000), mig(1, "1g.10gb", 9_728)];
+    inventory.gpus = vec![gpu(0, 81_920), gpu(1, 24_576), parent];
+    inventory
+}
+
+fn policy(yaml: &str) -> Policy {
+    crate::policy::read::parse("c.yaml", yaml).unwrap().policy
+}
+
+fn run() -> HostPath {
+    HostPath::new("/run/tranche").unwrap()
+}
+
+fn planned(yaml: &str) -> Plan {
+    plan(&policy(yaml), &host()).unwrap()
+}
+
+fn refused(yaml: &str) -> String {
+    plan(&policy(yaml), &host()).unwrap_err().to_string()
+}
+
+#[test]
+fn equal_parts_are_rounded_down_and_the_rest_is_told() {
+    let p = planned("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 3}\n");
+    let d = &p.devices[0];
+    assert_eq!(d.shares.len(), 3);
+    assert_eq!(d.shares[2].memory.unwrap().mib(), 27_306);
+    assert_eq!(d.shares[2].compute.unwrap().get(), 33);
+    assert_eq!((d.memory_left_mib, d.compute_left), (81_920 - 3 * 27_306, 1));
+    assert_eq!(d.shares[0].guarantees.memory.grade, Grade::Soft);
+    assert!(d.needs(&run())[1].contains("/run/tranche/mps/0"));
+}
+
+#[test]
+fn unequal_parts_by_name() {
+    let p = planned(
+        "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [GPU-00000000-aaaa]\n      shares:\n      \
+         - {name: small, compute: 20%, memory: 12Gi, priority: below-normal}\n      - {name: big, compute: 80%, memory: 64Gi}\n",
+    );
+    let names: Vec<_> = p.devices[0].shares.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["big", "small"]);
+    assert_eq!((p.devices[0].memory_left_mib, p.devices[0].compute_left), (4 * 1024, 0));
+}
+
+#[test]
+fn strategies_side_by_side_and_on_mig() {
+    let p = planned(
+        "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/mig-3g.40gb, replicas: 2}\n  timeSlicing:\n    interval: long\n    \
+         resources:\n    - {name: nvidia.com/gpu, devices: [1, \"2:1\"], replicas: 4}\n",
+    );
+    let names: Vec<_> = p.devices.iter().map(|d| d.device.cdi_name()).collect();
+    assert_eq!(names, ["1", "2:0", "2:1"]);
+    let on_mig = &p.devices[1];
+    assert_eq!(on_mig.shares[0].memory.unwrap().mib(), 20_000);
+    assert_eq!(
+        on_mig.shares[0].guarantees.memory.grade,
+        Grade::Advisory,
+        "MIG has no EXCLUSIVE_PROCESS"
+    );
+    assert!(matches!(
+        p.devices[0].method,
+        Method::TimeSlicing {
+            interval: Interval::Long
+        }
+    ));
+    assert!(matches!(
+        p.devices[2].method,
+        Method::TimeSlicing {
+            interval: Interval::Default
+        }
+    ));
+    assert_eq!(p.devices[0].shares[0].memory, None);
+    assert!(p.devices[0].needs(&run())[0].contains("--set-timeslice=3"));
+}
+
+#[test]
+fn what_cannot_hold_is_refused_with_what_would() {
+    let e = refused(
+        "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      \
+         - {name: big, memory: 64Gi}\n      - {name: small, memory: 32Gi}\n",
+    );
+    assert_eq!(
+        e,
+        "gpu 0: shares ask for 96.0 GiB of 80.0 GiB: big 64.0 GiB, small 32.0 GiB; lower one, or set overcommit.memory to 1.2"
+    );
+    let e = refused("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 49}\n");
+    assert!(e.contains("at most 48"), "{e}");
+    let e =
+        refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [2], replicas: 2}\n");
+    assert!(e.contains("MIG mode") && e.contains("2:0"), "{e}");
+    let e =
+        refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [7], replicas: 2}\n");
+    assert!(
+        e.contains("device 7") && e.contains("there are 0, 1, 2, 2:0, 2:1"),
+        "{e}"
+    );
+    let e = refused(
+        "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n  mps:\n    resources:\n    \
+         - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n",
+    );
+    assert!(
+        e.starts_with("gpu 1: is split twice") && e.contains("line 4") && e.contains("line 7"),
+        "{e}"
+    );
+    let e = refused(
+        "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [MIG-12345678-dead], replicas: 2}\n",
+    );
+    assert!(e.contains("MIG-12345678-dead") && e.contains("changes"), "{e}");
+    let e = refused(
+        "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      - {name: a, memory: 1Gi}\n      - {name: b}\n",
+    );
+    assert!(e.contains("share b has no memory"), "{e}");
+}
+
+#[test]
+fn before_volta_there_is_time_slicing_alone() {
+    let mut old = host();
+    old.gpus[1].architecture = Some(Architecture::Pascal);
+    let mps = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n");
+    assert!(plan(&mps, &old).unwrap_err().to_string().contains("timeSlicing"));
+    let ts =
+        policy("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n");
+    assert_eq!(plan(&ts, &old).unwrap().devices.len(), 1);
+}
+
+#[test]
+fn more_clients_from_cuda_13_1_on() {
+    let mut new = host();
+    new.driver.as_mut().unwrap().cuda = Some("13.1".parse().unwrap());
+    let p = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 60}\n");
+    assert_eq!(plan(&p, &new).unwrap().devices[0].shares.len(), 60);
+    assert!(plan(&p, &host()).is_err());
+}
+
+#[test]
+fn without_nvml_time_can_be_cut_and_memory_cannot() {
+    let mut blind = host();
+    blind.gpus[0].memory = None;
+    let mps = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n");
+    assert!(
+        plan(&mps, &blind)
+            .unwrap_err()
+            .to_string()
+            .contains("NVML did not answer")
+    );
+    let ts =
+        policy("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n");
+    assert!(plan(&ts, &blind).is_ok());
+}
+
+#[test]
+fn a_daemon_s_defaults_are_the_largest_share_s() {
+    let p = planned(UNEQUAL);
+    let needs = p.devices[0].needs(&run());
+    assert_eq!(needs.len(), 4, "{needs:?}");
+    assert!(
+        needs[2].starts_with("echo set_default_device_pinned_mem_limit GPU-00000000-aaaa 40960M | "),
+        "{needs:?}"
+    );
+    assert!(
+        needs[3].starts_with("echo set_default_active_thread_percentage 60 | "),
+        "{needs:?}"
+    );
+}
+
+fn asks() -> impl Generator<Value = Vec<(u32, u32)>> {
+    prop::collection::vec((1u32..=100, 1u32..=100), 1..8)
+}
+
+proptest! {
+    #[test]
+    fn parts_and_remainder_are_the_whole(mib in 1u64..2_000_000, n in 2u32..=48) {
+        let mut inventory = host();
+        inventory.gpus[0].memory = Some(MemorySize::from_mib(mib));
+        let mut p = Policy::default();
+        p.splits.push(Split {
+            strategy: Strategy::Mps,
+            resource: Resource::Gpu,
+            kind: "nvidia.com/gpu".parse().unwrap(),
+            devices: DeviceSelector::Count(1),
+            parts: Parts::Equal(n),
+            fail_requests_greater_than_one: true,
+            line: 0,
+        });
+        match plan(&p, &inventory) {
+            Err(_) => prop_assert!(mib < u64::from(n)),
+            Ok(plan) => {
+                let d = &plan.devices[0];
+                let memory: u64 = d.shares.iter().map(|s| s.memory.unwrap().mib()).sum();
+                let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
+                prop_assert_eq!(memory + d.memory_left_mib, mib);
+                prop_assert_eq!(compute + d.compute_left, 100);
+            }
+        }
+    }
+
+    #[test]
+    fn no_plan_promises_more_than_there_is(asks in asks(), over in 1000u32..2500) {
+        let mut p = Policy { overcommit_memory: format!("{}.{:03}", over / 1000, over % 1000).parse().unwrap(), ..Policy::default() };
+        let shares = asks.iter().enumerate().map(|(i, (memory, compute))| ShareAsk {
+            name: format!("s{i}").parse().unwrap(),
+            compute: Some(Percent::new(*compute).unwrap()),
+            memory: Some(Amount::Percent(Percent::new(*memory).unwrap())),
+            priority: Priority::Normal,
+        });
+        p.splits.push(Split {
+            strategy: Strategy::Mps,
+            resource: Resource::Gpu,
+            kind: "nvidia.com/gpu".parse().unwrap(),
+            devices: DeviceSelector::Count(1),
+            parts: Parts::Named(shares.collect()),
+            fail_requests_greater_than_one: true,
+            line: 0,
+        });
+        if let Ok(plan) = plan(&p, &host()) {
+            let d = &plan.devices[0];
+            let memory: u64 = d.shares.iter().map(|s| s.memory.unwrap().mib()).sum();
+            let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
+            prop_assert!(memory <= p.overcommit_memory.of(81_920));
+            prop_assert!(compute <= 100);
+            prop_assert_eq!(d.memory_left_mib, 81_920u64.saturating_sub(memory));
+        } else {
+            let compute: u32 = asks.iter().map(|a| a.1).sum();
+            let memory: u64 = asks.iter().map(|a| 81_920 * u64::from(a.0) / 100).sum();
+            prop_assert!(compute > 100 || memory > p.overcommit_memory.of(81_920));
+        }
+    }
+
+    #[test]
+    fn order_does_not_matter(order in Just(vec![0usize, 1, 2]).prop_shuffle()) {
+        let mut p = policy(
+            "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], shares: [{name: a, memory: 1Gi}, {name: b, memory: 2Gi}]}\n    \
+             - {name: nvidia.com/mig-3g.40gb, replicas: 2}\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [1], replicas: 4}\n",
+        );
+        let straight = plan(&p, &host()).unwrap();
+        p.splits = order.iter().map(|i| p.splits[*i].clone()).collect();
+        for split in &mut p.splits {
+            if let Parts::Named(shares) = &mut split.parts { shares.reverse(); }
+        }
+        let mut turned = host();
+        turned.gpus.reverse();
+        prop_assert_eq!(plan(&p, &turned).unwrap(), straight);
+    }
+}
+
+#[test]
+fn overcommit_is_told_as_nothing_left() {
+    let mut p = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n");
+    p.overcommit_memory = "1.5".parse::<Overcommit>().unwrap();
+    let plan = plan(&p, &host()).unwrap();
+    assert_eq!(plan.devices[0].shares[0].memory.unwrap().mib(), 61_440);
+    assert_eq!(plan.devices[0].memory_left_mib, 0);
+}
+
+const UNEQUAL: &str = "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      \
+    - {name: big, compute: 60%, memory: 40Gi}\n      - {name: mid, compute: 30%, memory: 20Gi}\n      - {name: small, compute: 10%, memory: 8Gi}\n    \
+    - {name: nvidia.com/gpu, devices: [1], replicas: 10}\n";
+
+fn fits(yaml: &str, wish: Wish, held: &[&str]) -> Result<Fit> {
+    let plan = planned(yaml);
+    fit(&plan, wish, |d, s| {
+        !held.contains(&format!("{}.{}", d.device.cdi_name(), s.name).as_str())
+    })
+}
+
+fn names(fit: &Fit) -> String {
+    let names: Vec<_> = fit.shares.iter().map(ShareName::as_str).collect();
+    format!("{}.{}", fit.device.cdi_name(), names.join("+"))
+}
+
+#[test]
+fn the_best_fit_leaves_least() {
+    let memory = |gib: u64| Wish {
+        memory: Some(MemorySize::from_mib(gib * 1024)),
+        ..Wish::default()
+    };
+    // 7 GiB: three tenths of 24 GiB leave 0.2 GiB, the small share 1 GiB.
+    assert_eq!(names(&fits(UNEQUAL, memory(7), &[]).unwrap()), "1.0+1+2");
+    assert_eq!(names(&fits(UNEQUAL, memory(8), &[]).unwrap()), "0.small");
+    assert_eq!(names(&fits(UNEQUAL, memory(8), &["0.small"]).unwrap()), "1.0+1+2+3");
+    assert_eq!(names(&fits(UNEQUAL, memory(45), &[]).unwrap()), "0.big+small");
+    let e = fits(UNEQUAL, memory(70), &["0.small"]).unwrap_err().to_string();
+    assert_eq!(
+        e,
+        "70.0 GiB: no device can give it now; gpu 0 has 2 of 3 shares free, 60.0 GiB, 90%; gpu 1 has 10 of 10 shares free, 23.9 GiB, 100%"
+    );
+}
+
+#[test]
+fn shares_by_number_of_a_device() {
+    let wish = Wish {
+        shares: Some(3),
+        device: Some(DeviceRef {
+            gpu: GpuIndex(1),
+            mig: None,
+        }),
+        ..Wish::default()
+    };
+    let found = fits(UNEQUAL, wish, &["1.0", "1.2"]).unwrap();
+    assert_eq!((names(&found).as_str(), found.compute), ("1.1+3+4", Some(30)));
+    let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
+    assert!(fits(&one, wish, &[]).unwrap_err().to_string().contains("one a claim"));
+    let none = Wish {
+        device: Some(DeviceRef {
+            gpu: GpuIndex(2),
+            mig: None,
+        }),
+        ..wish
+    };
+    assert!(
+        fits(UNEQUAL, none, &[])
+            .unwrap_err()
+            .to_string()
+            .starts_with("gpu 2: no device that is split")
+    );
+}
+
+#[test]
+fn what_has_no_limit_serves_no_wish_for_memory() {
+    let ts = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n";
+    assert!(
+        fits(
+            ts,
+            Wish {
+                memory: Some(MemorySize::from_mib(1)),
+                ..Wish::default()
+            },
+            &[]
+        )
+        .is_err()
+    );
+    assert_eq!(names(&fits(ts, Wish::default(), &["0.0"]).unwrap()), "0.1");
+}
