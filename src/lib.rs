@@ -17,6 +17,7 @@ pub mod elf;
 pub mod error;
 pub mod inventory;
 pub mod ldcache;
+pub mod ledger;
 pub mod oci;
 pub mod policy;
 pub mod root;

@@ -1,0 +1,24 @@
+//! Who holds what: claims on shares, on disk, so that nothing is promised twice.
+//!
+//! One file a device below a directory that root alone may enter, one lock around every change, each change a new file
+//! renamed over the old one. Whoever is killed on the way, at whatever instruction, leaves the old state or the new one and
+//! a lock that the kernel opens. A claim whose process is gone is given back by whoever looks next; nobody has to be
+//! running for that.
+//!
+//! [`book`](Book) holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at
+//! processes.
+
+mod book;
+mod claim;
+mod identity;
+pub mod process;
+mod refusals;
+mod store;
+
+pub use book::{Ask, Book, Refused, World};
+pub use claim::{Claim, DeviceKey, Holder, Part, Process, State};
+pub use identity::ContainerName;
+pub use refusals::Refusal;
+#[cfg(fuzzing)]
+pub(crate) use store::parse as parse_book;
+pub use store::{Books, Change, Ledger, Locked, NoSteps, Steps};

@@ -1,0 +1,333 @@
+//! The rules, in a world that the test makes.
+
+use super::*;
+use std::cell::Cell;
+
+struct Toy {
+    dead: Cell<Vec<u32>>,
+    uptime: Cell<u64>,
+    boot: String,
+    now: u64,
+}
+
+impl Toy {
+    fn new() -> Self {
+        Self {
+            dead: Cell::new(Vec::new()),
+            uptime: Cell::new(100),
+            boot: "b1".into(),
+            now: 1_795_227_000,
+        }
+    }
+
+    fn kill(&self, pid: u32) {
+        let mut dead = self.dead.take();
+        dead.push(pid);
+        self.dead.set(dead);
+    }
+}
+
+impl World for Toy {
+    fn is_gone(&self, process: &Process) -> bool {
+        let dead = self.dead.take();
+        let gone = process.boot != self.boot || (process.namespace == 1 && dead.contains(&process.pid));
+        self.dead.set(dead);
+        gone
+    }
+    fn lives(&self, process: &Process) -> bool {
+        process.namespace == 1 && !self.is_gone(process)
+    }
+    fn now(&self) -> u64 {
+        self.now
+    }
+    fn uptime(&self) -> u64 {
+        self.uptime.get()
+    }
+    fn boot(&self) -> &str {
+        &self.boot
+    }
+}
+
+fn process(pid: u32) -> Process {
+    Process {
+        pid,
+        start: 1,
+        namespace: 1,
+        boot: "b1".into(),
+    }
+}
+
+fn container(id: &str) -> ContainerName {
+    ContainerName {
+        bundle: format!("/run/engine/{id}"),
+        id: id.into(),
+    }
+}
+
+fn ask(part: Part, id: &str, pid: u32) -> Ask {
+    Ask {
+        part,
+        name: None,
+        container: Some(container(id)),
+        process: Some(process(pid)),
+        state: State::Held,
+        keep: false,
+        alone: false,
+        uid: 0,
+        ttl: None,
+    }
+}
+
+fn share(name: &str) -> Part {
+    Part::share(name.parse().unwrap())
+}
+
+fn book() -> Book {
+    Book::new("GPU-1".parse().unwrap())
+}
+
+#[test]
+fn a_share_is_held_by_one_and_the_other_is_told_who() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    book.take(&ask(share("b"), "two", 11), &world).unwrap();
+    let refused = book
+        .take(&ask(share("a"), "three", 12), &world)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(refused, "container one holds share a since 2026-11-21 02:10:00 UTC");
+    assert_eq!(
+        book.release_container(&container("one"), 0, &world),
+        0,
+        "a late release: its init lives"
+    );
+    world.kill(10);
+    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    book.take(&ask(share("a"), "three", 12), &world).unwrap();
+    assert!(book.is_sound());
+}
+
+#[test]
+fn the_whole_device_and_its_shares_exclude_one_another() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    assert!(book.take(&ask(Part::Whole, "two", 11), &world).is_err());
+    world.kill(10);
+    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    book.take(&ask(Part::Whole, "two", 11), &world).unwrap();
+    assert!(book.take(&ask(share("a"), "one", 13), &world).is_err());
+}
+
+#[test]
+fn who_is_gone_holds_nothing() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    world.kill(10);
+    book.take(&ask(share("a"), "two", 11), &world).unwrap();
+    assert_eq!(book.claims.len(), 1);
+}
+
+#[test]
+fn a_foreign_pid_namespace_is_not_judged() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut inner = ask(share("a"), "one", 10);
+    inner.process.as_mut().unwrap().namespace = 2;
+    book.take(&inner, &world).unwrap();
+    world.kill(10);
+    assert!(book.take(&ask(share("a"), "two", 11), &world).is_err());
+    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    assert!(book.take(&ask(share("a"), "two", 11), &world).is_ok());
+}
+
+#[test]
+fn the_same_container_takes_it_twice_and_restarts_with_a_new_init() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    assert!(
+        book.take(&ask(share("a"), "one", 20), &world).is_err(),
+        "its init lives"
+    );
+    world.kill(10);
+    book.take(&ask(share("a"), "one", 20), &world).unwrap();
+    assert_eq!(book.claims[0].holder.process, Some(process(20)));
+    let mut stranger = ask(share("a"), "one", 20);
+    stranger.uid = 1000;
+    assert!(
+        book.take(&stranger, &world).is_err(),
+        "a name is not squatted by another user"
+    );
+}
+
+#[test]
+fn equal_ids_of_two_engines_are_two_containers() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    let mut other = ask(share("a"), "one", 10);
+    other.container.as_mut().unwrap().bundle = "/run/other/one".into();
+    assert!(book.take(&other, &world).is_err());
+    assert_eq!(book.release_container(other.container.as_ref().unwrap(), 0, &world), 0);
+}
+
+#[test]
+fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(Part::Shares(vec!["1".parse().unwrap(), "2".parse().unwrap()]), "-", 0);
+    (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
+    made.ttl = Some(60);
+    book.take(&made, &world).unwrap();
+    assert_eq!(book.take(&made, &world), Err(Refused::NameTaken("train1".into())));
+    assert!(
+        book.enter("nobody", container("c"), process(30), 0, false, &world)
+            .is_err()
+    );
+    book.enter("train1", container("c"), process(30), 0, false, &world)
+        .unwrap();
+    assert!(
+        book.enter("train1", container("d"), process(31), 0, false, &world)
+            .is_err()
+    );
+    world.uptime.set(1000);
+    assert_eq!(book.reconcile(&world), 0, "in use, time does not end it");
+    world.kill(30);
+    assert_eq!(book.release_container(&container("c"), 0, &world), 1);
+    assert!(book.claims.is_empty());
+}
+
+#[test]
+fn a_claim_that_nobody_uses_ends_in_time_and_one_that_is_kept_stays() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(share("1"), "-", 0);
+    (made.name, made.container, made.process, made.state, made.ttl) =
+        (Some("a".into()), None, None, State::Reserved, Some(60));
+    book.take(&made, &world).unwrap();
+    (made.name, made.part, made.ttl, made.keep) = (Some("b".into()), share("2"), None, true);
+    book.take(&made, &world).unwrap();
+    book.enter("b", container("c"), process(30), 0, false, &world).unwrap();
+    world.kill(30);
+    world.uptime.set(160);
+    assert_eq!(book.reconcile(&world), 1);
+    assert_eq!(book.claims[0].name.as_deref(), Some("b"));
+    assert_eq!(book.claims[0].holder.process, None);
+}
+
+#[test]
+fn another_user_touches_nothing_of_mine() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(share("1"), "-", 0);
+    (made.name, made.container, made.process, made.uid) = (Some("a".into()), None, None, 1000);
+    book.take(&made, &world).unwrap();
+    assert!(
+        book.enter("a", container("c"), process(30), 1001, false, &world)
+            .is_err()
+    );
+    assert!(book.release_name("a", 1001).is_err());
+    assert_eq!(book.release_name("a", 1000), Ok(true));
+}
+
+#[test]
+fn a_reboot_ends_what_processes_held() {
+    let (mut book, mut world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    world.boot = "b2".into();
+    assert_eq!(book.reconcile(&world), 1);
+}
+
+#[test]
+fn a_second_share_for_one_container_is_refused_where_it_may_have_one() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    book.take(&ask(share("b"), "one", 10), &world).unwrap();
+    let mut third = ask(share("c"), "one", 10);
+    third.alone = true;
+    assert!(matches!(book.take(&third, &world), Err(Refused::Another { .. })));
+}
+
+#[test]
+fn nor_may_it_enter_a_claim_beside_its_share() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(share("b"), "-", 0);
+    (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
+    book.take(&made, &world).unwrap();
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    let enter = |book: &mut Book, alone| book.enter("train1", container("one"), process(10), 0, alone, &world);
+    assert!(matches!(enter(&mut book, true), Err(Refused::Another { .. })));
+    enter(&mut book, false).unwrap();
+    enter(&mut book, false).unwrap();
+}
+
+#[test]
+fn a_share_that_the_policy_no_longer_has_is_held_until_its_container_ends() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("gone-from-policy"), "one", 10), &world).unwrap();
+    book.take(&ask(share("a"), "two", 11), &world).unwrap();
+    let whole = book.take(&ask(Part::Whole, "three", 12), &world).unwrap_err();
+    assert!(whole.to_string().contains("gone-from-policy"), "{whole}");
+    world.kill(10);
+    world.kill(11);
+    book.take(&ask(Part::Whole, "three", 12), &world).unwrap();
+}
+
+#[test]
+fn a_clock_that_jumps_ends_nothing() {
+    let (mut book, mut world) = (book(), Toy::new());
+    let mut made = ask(share("a"), "-", 0);
+    (made.name, made.container, made.process, made.ttl) = (Some("a".into()), None, None, Some(60));
+    book.take(&made, &world).unwrap();
+    world.now = 7;
+    assert_eq!(book.reconcile(&world), 0);
+    world.now = u64::MAX;
+    assert_eq!(book.reconcile(&world), 0);
+}
+
+/// A world in which every process ends after it was looked at `after` times.
+struct Ends {
+    toy: Toy,
+    after: Cell<u32>,
+}
+
+impl World for Ends {
+    fn is_gone(&self, _: &Process) -> bool {
+        let left = self.after.get();
+        self.after.set(left.saturating_sub(1));
+        left == 0
+    }
+    fn lives(&self, process: &Process) -> bool {
+        !self.is_gone(process)
+    }
+    fn now(&self) -> u64 {
+        self.toy.now
+    }
+    fn uptime(&self) -> u64 {
+        self.toy.uptime.get()
+    }
+    fn boot(&self) -> &str {
+        &self.toy.boot
+    }
+}
+
+#[test]
+fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
+    for after in 0..6 {
+        let mut book = book();
+        for n in 0..3 {
+            book.take(&ask(share(&n.to_string()), &n.to_string(), n), &Toy::new())
+                .unwrap();
+        }
+        let world = Ends {
+            toy: Toy::new(),
+            after: Cell::new(after),
+        };
+        book.reconcile(&world);
+        for claim in &book.claims {
+            assert_eq!(
+                (claim.state, claim.holder.process.is_some()),
+                (State::Held, true),
+                "after {after} looks"
+            );
+        }
+        world.after.set(0);
+        book.reconcile(&world);
+        assert!(book.claims.is_empty(), "after {after} looks: {:?}", book.claims);
+    }
+}

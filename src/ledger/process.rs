@@ -1,0 +1,205 @@
+//! The world as this machine has it: processes in `/proc`, clocks, the boot.
+
+use super::book::World;
+use super::claim::Process;
+use crate::error::{Context, Error, Result};
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// This machine, as seen from this process.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    proc: PathBuf,
+    boot: String,
+    namespace: u64,
+}
+
+impl Machine {
+    /// Looks at `/proc`.
+    ///
+    /// # Errors
+    /// A `/proc` that tells neither the boot nor this process's pid namespace: without them a claim could be taken for
+    /// another's.
+    pub fn here() -> Result<Self> {
+        Self::at(Path::new("/proc"))
+    }
+
+    fn at(proc: &Path) -> Result<Self> {
+        let file = proc.join("sys/kernel/random/boot_id");
+        let boot = fs::read_to_string(&file)
+            .about(file.display(), "cannot be read")?
+            .trim()
+            .to_owned();
+        let file = proc.join("self/ns/pid");
+        let namespace = fs::metadata(&file).about(file.display(), "cannot be read")?.st_ino();
+        Ok(Self {
+            proc: proc.to_owned(),
+            boot,
+            namespace,
+        })
+    }
+
+    /// The process with that number, as it is now.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn process(&self, pid: u32) -> Result<Process> {
+        let start = self
+            .start_of(pid)?
+            .ok_or_else(|| Error::failed(format!("process {pid}"), "is not there"))?;
+        Ok(Process {
+            pid,
+            start,
+            namespace: self.namespace,
+            boot: self.boot.clone(),
+        })
+    }
+
+    /// When a process was started, in ticks; `None` where there is none. A zombie is none: it holds no device.
+    fn start_of(&self, pid: u32) -> Result<Option<u64>> {
+        let file = self.proc.join(format!("{pid}/stat"));
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            // ESRCH: it ended between the opening and the reading.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound || e.raw_os_error() == Some(3) => return Ok(None),
+            Err(e) => return Err(Error::failed(file.display(), "cannot be read").from_source(e)),
+        };
+        match stat(&text) {
+            Some(('Z' | 'X' | 'x', _)) => Ok(None),
+            Some((_, start)) => Ok(Some(start)),
+            None => Err(Error::failed(file.display(), "is not what the kernel writes")),
+        }
+    }
+}
+
+/// State and start time in a line of `/proc/PID/stat`. The second field is the program's name in parentheses and may
+/// hold anything, parentheses and spaces too: the fields count from the last `)` (proc(5)).
+fn stat(text: &str) -> Option<(char, u64)> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    Some((state, start))
+}
+
+impl World for Machine {
+    fn is_gone(&self, process: &Process) -> bool {
+        if process.boot != self.boot {
+            return true;
+        }
+        // In a foreign namespace the number means another process, or none: only its own engine can tell.
+        if process.namespace != self.namespace {
+            return false;
+        }
+        match self.start_of(process.pid) {
+            Ok(start) => start != Some(process.start),
+            // What cannot be read is not gone for certain.
+            Err(_) => false,
+        }
+    }
+
+    fn lives(&self, process: &Process) -> bool {
+        process.boot == self.boot
+            && process.namespace == self.namespace
+            && matches!(self.start_of(process.pid), Ok(Some(start)) if start == process.start)
+    }
+
+    fn now(&self) -> u64 {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs())
+    }
+
+    fn uptime(&self) -> u64 {
+        use nix::time::{ClockId, clock_gettime};
+        // The clock that goes on while the machine sleeps, and that nobody can set.
+        clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| u64::try_from(t.tv_sec()).unwrap_or(0))
+    }
+
+    fn boot(&self) -> &str {
+        &self.boot
+    }
+}
+
+/// Seconds since 1970 as `2026-11-21 02:30:00 UTC`.
+///
+/// Civil-from-days by Howard Hinnant's published algorithm ("chrono-Compatible Low-Level Date Algorithms"): a time zone
+/// database has no place in a program that runs before an image's root is entered.
+pub fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_is_a_name() {
+        let line = "42 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
+        assert_eq!(stat(line), Some(('S', 777)));
+        assert_eq!(stat("42 (a S"), None);
+    }
+
+    #[test]
+    fn this_process_is_here_and_its_number_alone_is_not_it() {
+        let machine = Machine::here().unwrap();
+        let me = machine.process(std::process::id()).unwrap();
+        assert!(!machine.is_gone(&me) && machine.lives(&me));
+        let reused = Process {
+            start: me.start + 1,
+            ..me.clone()
+        };
+        assert!(
+            machine.is_gone(&reused) && !machine.lives(&reused),
+            "a number that was given to another process"
+        );
+        let before_boot = Process {
+            boot: "another".into(),
+            ..me.clone()
+        };
+        assert!(machine.is_gone(&before_boot));
+        let elsewhere = Process {
+            namespace: me.namespace + 1,
+            pid: 4_000_000,
+            ..me
+        };
+        assert!(!machine.is_gone(&elsewhere), "a foreign namespace cannot be judged");
+        assert!(!machine.lives(&elsewhere), "nor seen to live");
+    }
+
+    #[test]
+    fn a_zombie_holds_nothing() {
+        let machine = Machine::here().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let as_started = machine.process(child.id());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        if let Ok(process) = as_started {
+            assert!(machine.is_gone(&process));
+        }
+        assert!(machine.process(child.id()).is_err());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_795_227_000), "2026-11-21 02:10:00 UTC");
+    }
+}
