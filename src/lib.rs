@@ -12,6 +12,8 @@
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
 //! uses it.
 
+pub mod cdi;
+pub mod derive;
 pub mod edits;
 pub mod elf;
 pub mod error;
@@ -24,3 +26,5 @@ pub mod root;
 pub mod share;
 pub mod types;
 
+#[cfg(feature = "cli")]
+pub mod sim;

@@ -1,0 +1,31 @@
+//! CDI specifications: what they hold, the least version that they need, how they are made, read, checked and written.
+//!
+//! ```text
+//! Derived ──build──▶ Spec ──yaml/json──▶ text ──write──▶ file
+//! directories ──registry──▶ Specs, and what is wrong with them ──inject──▶ an OCI specification
+//! ```
+//!
+//! The rules are those of the CDI specification 1.1.0 and of its reference library, which engines carry: where the two
+//! differ the library decides, because it is what refuses a file.
+
+pub mod build;
+pub mod inject;
+pub mod spec;
+pub mod transform;
+pub mod validate;
+pub mod version;
+
+#[cfg(feature = "cli")]
+pub mod encode;
+#[cfg(feature = "cli")]
+mod locate;
+#[cfg(feature = "cli")]
+pub mod parse;
+#[cfg(feature = "cli")]
+pub mod registry;
+#[cfg(feature = "cli")]
+pub mod write;
+
+pub use build::{LeftOut, build};
+pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
+pub use version::minimum_version;

@@ -1,0 +1,184 @@
+//! A specification as text: the same specification gives the same bytes.
+
+use super::Spec;
+use crate::error::{Context, Error, Result};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// How a specification is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// YAML.
+    Yaml,
+    /// JSON.
+    Json,
+}
+
+impl Format {
+    /// The file name extension, without its dot. Engines read these two and no others.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Yaml => "yaml",
+            Format::Json => "json",
+        }
+    }
+
+    /// The format that a file's name tells: `.json`, `.yaml`, `.yml`, in any case.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "json" => Some(Format::Json),
+            "yaml" | "yml" => Some(Format::Yaml),
+            _ => None,
+        }
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "yaml" => Ok(Format::Yaml),
+            "json" => Ok(Format::Json),
+            _ => Err(Error::usage(format!("format \"{text}\""), "does not exist").hint("there are yaml and json")),
+        }
+    }
+}
+
+/// Where a specification for `path` is written, and how: a name that ends in `.yaml` or `.json` says it, to any other the
+/// extension of `format` is added (`x.yml` becomes `x.yml.yaml`, since no engine reads `.yml`).
+pub fn file_of(path: &Path, format: Format) -> (PathBuf, Format) {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("yaml") => (path.to_owned(), Format::Yaml),
+        Some("json") => (path.to_owned(), Format::Json),
+        _ => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".");
+            name.push(format.extension());
+            (name.into(), format)
+        }
+    }
+}
+
+/// `spec` as text in `format`, with a line at the end.
+///
+/// `comments` are lines for people at the head of a YAML file (engines accept them); JSON has no comments and is written
+/// without.
+///
+/// # Errors
+/// None that a specification can cause; the encoders' own.
+pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String> {
+    match format {
+        Format::Yaml => yaml(spec, comments),
+        Format::Json => {
+            let mut text = serde_json::to_string_pretty(spec).about("specification", "cannot be written as JSON")?;
+            text.push('\n');
+            Ok(text)
+        }
+    }
+}
+
+fn yaml(spec: &Spec, comments: &[String]) -> Result<String> {
+    let mut text = String::from("---\n");
+    for comment in comments {
+        // A line break in a comment would end it.
+        let _ = writeln!(text, "# {}", comment.replace(|c: char| c.is_control(), " "));
+    }
+    let options = serde_saphyr::ser_options! {
+        // One value, one line: people compare these files.
+        prefer_block_scalars: false,
+    };
+    let body =
+        serde_saphyr::to_string_with_options(spec, options).about("specification", "cannot be written as YAML")?;
+    text.push_str(&body);
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ContainerEdits, Device, parse};
+    use super::*;
+
+    /// Values that some YAML parser takes for something else than text.
+    #[test]
+    fn text_stays_text() {
+        let odd = [
+            "0",
+            "0:1",
+            "1:30",
+            "no",
+            "on",
+            "y",
+            "null",
+            "~",
+            "1e3",
+            "0x1f",
+            "0o7",
+            ".5",
+            "1_000",
+            "2001-01-01",
+            "a: b",
+            "- a",
+            "#x",
+            "a #b",
+            "",
+            " a",
+            "a ",
+            "é",
+            "a\nb",
+            "'",
+            "\"",
+            "\\",
+            "!x",
+            "&a",
+            "*a",
+            "%x",
+            "@x",
+            "`x",
+            "{",
+            "[",
+        ];
+        let spec = Spec {
+            version: "0.5.0".into(),
+            kind: "a.b/c".into(),
+            devices: odd
+                .iter()
+                .map(|name| Device {
+                    name: (*name).into(),
+                    annotations: [((*name).to_owned(), (*name).to_owned())].into(),
+                    edits: ContainerEdits {
+                        env: odd.iter().map(|o| (*o).to_owned()).collect(),
+                        ..ContainerEdits::default()
+                    },
+                })
+                .collect(),
+            ..Spec::default()
+        };
+        let text = encode(&spec, Format::Yaml, &["for people\nkind: x".into()]).unwrap();
+        assert!(
+            text.starts_with("---\n# for people kind: x\ncdiVersion: \"0.5.0\"\n")
+                || text.starts_with("---\n# for people kind: x\ncdiVersion: '0.5.0'\n"),
+            "{text}"
+        );
+        assert!(text.contains("- name: \"0:1\"\n"), "{text}");
+        assert!(!text.contains("- no\n") && !text.contains("- 2001-01-01\n"), "{text}");
+        assert_eq!(parse::spec(text.as_bytes()).unwrap(), spec);
+        let json = encode(&spec, Format::Json, &[]).unwrap();
+        assert_eq!(parse::spec(json.as_bytes()).unwrap(), spec);
+        assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), spec);
+    }
+
+    #[test]
+    fn names_of_files() {
+        let name = |p: &str, f| file_of(Path::new(p), f).0.display().to_string();
+        assert_eq!(name("a/x.yaml", Format::Json), "a/x.yaml");
+        assert_eq!(name("x.json", Format::Yaml), "x.json");
+        assert_eq!(name("x.yml", Format::Yaml), "x.yml.yaml");
+        assert_eq!(name("nvidia", Format::Json), "nvidia.json");
+        assert_eq!(Format::of_path(Path::new("x.YML")), Some(Format::Yaml));
+        assert_eq!(Format::of_path(Path::new("x.txt")), None);
+    }
+}

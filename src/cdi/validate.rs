@@ -1,0 +1,294 @@
+//! What the CDI reference library checks before it takes a file (pkg/cdi, `Spec.validate` and `ContainerEdits.Validate`).
+//!
+//! It stops at the first fault and refuses the whole file; we name them all. What it does not check (absolute paths,
+//! say) is not checked here either: this says what an engine will refuse.
+
+use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
+use super::version::minimum_version;
+use crate::types::{CdiKind, CdiVersion, DeviceName};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A step on the way to a value in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A field.
+    Field(&'static str),
+    /// A place in a list, from 0.
+    Item(usize),
+}
+
+/// Something that an engine refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it is in the file.
+    pub at: Vec<Step>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    /// `devices[0].containerEdits.env[1]: what`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, step) in self.at.iter().enumerate() {
+            match step {
+                Step::Field(name) if i == 0 => f.write_str(name)?,
+                Step::Field(name) => write!(f, ".{name}")?,
+                Step::Item(n) => write!(f, "[{n}]")?,
+            }
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+struct Faults {
+    at: Vec<Step>,
+    found: Vec<Fault>,
+}
+
+impl Faults {
+    fn add(&mut self, what: impl Into<String>) {
+        self.found.push(Fault {
+            at: self.at.clone(),
+            what: what.into(),
+        });
+    }
+
+    fn below(&mut self, steps: &[Step], look: impl FnOnce(&mut Self)) {
+        let depth = self.at.len();
+        self.at.extend_from_slice(steps);
+        look(self);
+        self.at.truncate(depth);
+    }
+
+    fn field(&mut self, name: &'static str, look: impl FnOnce(&mut Self)) {
+        self.below(&[Step::Field(name)], look);
+    }
+
+    fn each<'a, T>(&mut self, name: &'static str, items: &'a [T], mut look: impl FnMut(&mut Self, &'a T)) {
+        for (i, item) in items.iter().enumerate() {
+            self.below(&[Step::Field(name), Step::Item(i)], |faults| look(faults, item));
+        }
+    }
+}
+
+/// Everything in `spec` for which an engine would refuse it; nothing for a good one.
+pub fn validate(spec: &Spec) -> Vec<Fault> {
+    let mut faults = Faults {
+        at: Vec::new(),
+        found: Vec::new(),
+    };
+    declared_version(&mut faults, spec);
+    if let Err(e) = spec.kind.parse::<CdiKind>() {
+        faults.field("kind", |f| f.add(format!("\"{}\" is no vendor/class: {e}", spec.kind)));
+    }
+    if spec.devices.is_empty() {
+        faults.field("devices", |f| f.add("there is no device"));
+    }
+    let mut names = BTreeSet::new();
+    faults.each("devices", &spec.devices, |faults, device| {
+        faults.field("name", |f| {
+            if device.name.parse::<DeviceName>().is_err() {
+                f.add(format!("\"{}\" is not a name that CDI allows", device.name));
+            }
+            if !names.insert(device.name.as_str()) {
+                f.add(format!("\"{}\" is there twice", device.name));
+            }
+        });
+        faults.field("containerEdits", |f| {
+            if device.edits.is_empty() {
+                f.add(format!("device \"{}\" does nothing to a container", device.name));
+            }
+            container_edits(f, &device.edits);
+        });
+    });
+    faults.field("containerEdits", |f| container_edits(f, &spec.edits));
+    faults.found
+}
+
+fn declared_version(faults: &mut Faults, spec: &Spec) {
+    let text = spec.version.strip_prefix('v').unwrap_or(&spec.version);
+    let known = text.parse::<CdiVersion>().ok().filter(|v| v.as_str() == text);
+    let needed = minimum_version(spec);
+    faults.field("cdiVersion", |f| match known {
+        None => f.add(format!(
+            "\"{}\" is no version of CDI; known are 0.1.0 to {}",
+            spec.version,
+            CdiVersion::NEWEST
+        )),
+        Some(declared) if declared < needed => {
+            f.add(format!("{declared} is declared, and the content needs {needed}"));
+        }
+        Some(_) => {}
+    });
+}
+
+fn container_edits(faults: &mut Faults, edits: &ContainerEdits) {
+    faults.each("env", &edits.env, |f, entry| env(f, entry));
+    faults.each("deviceNodes", &edits.device_nodes, device_node);
+    let mut on_host = BTreeSet::new();
+    let mut in_container = BTreeSet::new();
+    faults.each("netDevices", &edits.net_devices, |f, net| {
+        net_device(f, net);
+        if !on_host.insert(net.host_interface_name.as_str()) || !in_container.insert(net.name.as_str()) {
+            f.add("this network device is there twice");
+        }
+    });
+    faults.each("mounts", &edits.mounts, mount);
+    faults.each("hooks", &edits.hooks, hook);
+    if let Some(rdt) = &edits.intel_rdt {
+        faults.field("intelRdt", |f| intel_rdt(f, rdt));
+    }
+}
+
+fn env(faults: &mut Faults, entry: &str) {
+    if entry.find('=').is_none_or(|at| at == 0) {
+        faults.add(format!("\"{entry}\" is no NAME=value"));
+    }
+}
+
+fn device_node(faults: &mut Faults, node: &DeviceNode) {
+    if node.path.is_empty() {
+        faults.field("path", |f| f.add("is empty"));
+    }
+    let node_type = node.node_type.as_deref().unwrap_or("");
+    if !["", "b", "c", "u", "p"].contains(&node_type) {
+        faults.field("type", |f| {
+            f.add(format!("\"{node_type}\" is no type of device node: b, c, u or p"))
+        });
+    }
+    let permissions = node.permissions.as_deref().unwrap_or("");
+    if permissions.chars().any(|c| !"rwm".contains(c)) {
+        faults.field("permissions", |f| {
+            f.add(format!("\"{permissions}\" is not made of r, w and m"))
+        });
+    }
+}
+
+fn net_device(faults: &mut Faults, net: &NetDevice) {
+    if net.host_interface_name.is_empty() || net.name.is_empty() {
+        faults.add("hostInterfaceName and name must both be given");
+    }
+}
+
+fn mount(faults: &mut Faults, mount: &Mount) {
+    if mount.host_path.is_empty() {
+        faults.field("hostPath", |f| f.add("is empty"));
+    }
+    if mount.container_path.is_empty() {
+        faults.field("containerPath", |f| f.add("is empty"));
+    }
+}
+
+fn hook(faults: &mut Faults, hook: &Hook) {
+    const STAGES: [&str; 6] = [
+        "prestart",
+        "createRuntime",
+        "createContainer",
+        "startContainer",
+        "poststart",
+        "poststop",
+    ];
+    if !STAGES.contains(&hook.hook_name.as_str()) {
+        faults.field("hookName", |f| {
+            f.add(format!("\"{}\" is no stage: {}", hook.hook_name, STAGES.join(", ")))
+        });
+    }
+    if hook.path.is_empty() {
+        faults.field("path", |f| f.add("is empty"));
+    }
+    faults.each("env", &hook.env, |f, entry| env(f, entry));
+}
+
+fn intel_rdt(faults: &mut Faults, rdt: &IntelRdt) {
+    // It becomes a directory's name in /sys/fs/resctrl.
+    let id = rdt.clos_id.as_deref().unwrap_or("");
+    if id.len() >= 4096 || id == "." || id == ".." || id.contains(['/', '\n']) {
+        faults.field("closID", |f| f.add("is no name of a directory"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Device;
+    use super::*;
+
+    fn good() -> Spec {
+        Spec {
+            version: "0.5.0".into(),
+            kind: "nvidia.com/gpu".into(),
+            devices: vec![Device {
+                name: "0".into(),
+                edits: ContainerEdits {
+                    env: vec!["A=b".into()],
+                    ..ContainerEdits::default()
+                },
+                ..Device::default()
+            }],
+            ..Spec::default()
+        }
+    }
+
+    #[test]
+    fn a_good_one_passes() {
+        assert_eq!(validate(&good()), []);
+    }
+
+    /// Each row is refused by the reference library too.
+    #[test]
+    fn each_fault_is_named_with_its_place() {
+        let said = |change: fn(&mut Spec)| {
+            let mut spec = good();
+            change(&mut spec);
+            let faults: Vec<String> = validate(&spec).iter().map(Fault::to_string).collect();
+            assert_eq!(faults.len(), 1, "{faults:?}");
+            faults[0].clone()
+        };
+        for (change, part) in [
+            (
+                (|s| s.version = "0.4.0".into()) as fn(&mut Spec),
+                "cdiVersion: 0.4.0 is declared, and the content needs 0.5.0",
+            ),
+            (|s| s.version = "0.5".into(), "cdiVersion: \"0.5\" is no version"),
+            (|s| s.kind = "gpu".into(), "kind: \"gpu\""),
+            (|s| s.devices.clear(), "devices: there is no device"),
+            (
+                |s| s.devices.push(s.devices[0].clone()),
+                "devices[1].name: \"0\" is there twice",
+            ),
+            (|s| s.devices[0].name = "0-".into(), "devices[0].name: \"0-\""),
+            (
+                |s| s.devices[0].edits = ContainerEdits::default(),
+                "devices[0].containerEdits: device \"0\" does nothing",
+            ),
+            (|s| s.edits.env.push("=x".into()), "containerEdits.env[0]: \"=x\""),
+            (
+                |s| s.edits.device_nodes.push(DeviceNode::default()),
+                "containerEdits.deviceNodes[0].path: is empty",
+            ),
+            (
+                |s| {
+                    s.edits.device_nodes.push(DeviceNode {
+                        path: "/dev/x".into(),
+                        permissions: Some("rx".into()),
+                        ..DeviceNode::default()
+                    });
+                },
+                "deviceNodes[0].permissions: \"rx\"",
+            ),
+            (
+                |s| {
+                    s.edits.hooks.push(Hook {
+                        hook_name: "later".into(),
+                        path: "/x".into(),
+                        ..Hook::default()
+                    });
+                },
+                "hooks[0].hookName: \"later\" is no stage",
+            ),
+        ] {
+            let line = said(change);
+            assert!(line.contains(part), "{line}\n{part}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The driver's files, as mounts.
+
+use super::Options;
+use crate::edits::{Edits, MountEdit};
+use crate::inventory::{Driver, DriverFile, ElfClass, FileKind};
+use crate::types::ContainerPath;
+use std::collections::BTreeSet;
+
+/// Options for files that a container only reads.
+const READ_ONLY: [&str; 5] = ["ro", "nosuid", "nodev", "rbind", "rprivate"];
+/// Options for sockets: without `ro`, since connecting is writing; nothing is executed there.
+const SOCKET: [&str; 5] = ["nosuid", "nodev", "rbind", "rprivate", "noexec"];
+
+/// The files of `driver` that a container gets, by path.
+pub(super) fn wanted<'a>(driver: &'a Driver, options: &Options) -> Vec<&'a DriverFile> {
+    let mut files: Vec<&DriverFile> = driver
+        .files
+        .iter()
+        .filter(|f| options.capabilities.contains(&f.capability) || (options.draws() && serves_drawing(f)))
+        .filter(|f| options.sockets || f.kind != FileKind::Socket)
+        .collect();
+    files.sort_by(|a, b| (&a.container, &a.host).cmp(&(&b.container, &b.host)));
+    files.dedup_by(|a, b| a.container == b.container);
+    files
+}
+
+/// Libraries that CUDA and OpenGL both load: a file has one capability, and theirs is compute.
+fn serves_drawing(file: &DriverFile) -> bool {
+    let name = file.container.file_name();
+    ["libnvidia-allocator.so.", "libnvidia-gpucomp.so."]
+        .iter()
+        .any(|library| name.starts_with(library))
+}
+
+/// Adds a mount for each of `files`.
+pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile]) {
+    for file in files {
+        let socket = file.kind == FileKind::Socket;
+        let edit = MountEdit {
+            host: file.host.clone(),
+            options: texts(if socket { &SOCKET } else { &READ_ONLY }),
+        };
+        edits.mounts.insert(file.container.clone(), edit);
+    }
+}
+
+/// Adds a mount of each file where a link to it belongs: for a specification that has no program to make links.
+pub(super) fn mount_links(edits: &mut Edits, files: &[&DriverFile]) {
+    for file in files {
+        for link in &file.links {
+            // A file of that name has been mounted already, or a link of an earlier file: both serve.
+            edits.mounts.entry(link.path.clone()).or_insert_with(|| MountEdit {
+                host: file.host.clone(),
+                options: texts(&READ_ONLY),
+            });
+        }
+    }
+}
+
+/// A mount of something that only is read.
+pub(super) fn read_only(host: crate::types::HostPath) -> MountEdit {
+    MountEdit {
+        host,
+        options: texts(&READ_ONLY),
+    }
+}
+
+/// The directories in a container that hold libraries among `files`, which its loader has to know.
+pub(super) fn library_dirs(files: &[&DriverFile]) -> BTreeSet<ContainerPath> {
+    files
+        .iter()
+        .filter(|f| matches!(f.kind, FileKind::Library { .. }))
+        .filter(|f| f.container.file_name().starts_with("lib") && f.container.file_name().contains(".so"))
+        // An X server opens its modules by their path: no loader has to find them.
+        .filter(|f| !f.container.as_str().split('/').any(|part| part == "xorg"))
+        .map(|f| f.container.parent())
+        .collect()
+}
+
+/// `NVIDIA_CTK_LIBCUDA_DIR`: where in a container the libraries of exactly this driver are, for programs that load
+/// them by path. In the order of the driver's own search, the 64-bit ones.
+pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<String> {
+    let end = format!(".so.{}", driver.version);
+    let native = |f: &&&DriverFile| {
+        matches!(
+            f.kind,
+            FileKind::Library {
+                class: ElfClass::Elf64,
+                ..
+            }
+        )
+    };
+    let mut dirs: Vec<ContainerPath> = files
+        .iter()
+        .filter(native)
+        .filter(|f| f.container.file_name().ends_with(&end))
+        .map(|f| f.container.parent())
+        .collect();
+    dirs.sort();
+    dirs.dedup();
+    // Only what the driver's search names, where it names any: `vdpau` below it is no place for libcuda.
+    let searched: Vec<&str> = driver
+        .library_dirs
+        .iter()
+        .filter(|d| dirs.contains(&d.container))
+        .map(|d| d.container.as_str())
+        .collect();
+    (!searched.is_empty()).then(|| searched.join(":"))
+}
+
+fn texts(options: &[&str]) -> Vec<String> {
+    options.iter().map(|o| (*o).to_owned()).collect()
+}
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests {
+    use super::*;
+    use crate::inventory::DriverCapability;
+
+    #[test]
+    fn who_draws_gets_what_drawing_loads() {
+        let inventory = crate::sim::open("rtx4090").unwrap();
+        let driver = inventory.driver.as_ref().unwrap();
+        let graphics = Options {
+            capabilities: [DriverCapability::Graphics].into(),
+            ..Options::default()
+        };
+        let has = |options: &Options, library: &str| {
+            wanted(driver, options)
+                .iter()
+                .any(|f| f.container.file_name().starts_with(library))
+        };
+        assert!(has(&graphics, "libnvidia-allocator.so.") && has(&graphics, "libnvidia-gpucomp.so."));
+        assert!(!has(&graphics, "libcuda.so."));
+        let utility = Options {
+            capabilities: [DriverCapability::Utility].into(),
+            ..Options::default()
+        };
+        assert!(!has(&utility, "libnvidia-allocator.so."));
+    }
+}

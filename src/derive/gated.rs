@@ -1,0 +1,147 @@
+//! What a container gets only when it asks for it by name: the host's management, storage, RDMA, switches, channels.
+
+use super::gpu::{driver_files, no_driver, plain};
+use super::{Derived, DeviceId, Mode, Options, files, hook, node};
+use crate::edits::Edits;
+use crate::error::{Error, Kind, Result};
+use crate::inventory::{DeviceNode, Driver, DriverCapability, DriverFile, FileKind, Inventory};
+
+/// One device `all` with every node of the mode.
+pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
+    let there = &inventory.nodes;
+    let (nodes, looked_for) = match mode {
+        Mode::Gds => (&there.gds, "/dev/nvidia-fs*"),
+        Mode::Mofed => (&there.mofed, "/dev/infiniband/uverbs* or rdma_cm"),
+        Mode::Gdrcopy => (&there.gdrcopy, "/dev/gdrdrv"),
+        _ => (&there.nvswitch, "/dev/nvidia-nvswitch*"),
+    };
+    only_all(options)?;
+    if nodes.is_empty() {
+        return Err(Error::new(Kind::Nothing, "host", format!("there is no {looked_for}")));
+    }
+    let mut all = Edits::default();
+    for one in nodes {
+        node::add(&mut all, one, node::ANYBODY, options);
+    }
+    if mode == Mode::Gds {
+        for mount in &there.gds_mounts {
+            all.mounts
+                .insert(mount.container.clone(), files::read_only(mount.host.clone()));
+        }
+    }
+    derived.devices.push(plain("all", all)?);
+    Ok(())
+}
+
+/// One device `all` with every NVIDIA node of the host, and what a container needs to look after it.
+pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
+    only_all(options)?;
+    let there = &inventory.nodes;
+    let mut all = Edits::default();
+    for one in there
+        .control
+        .iter()
+        .map(|c| &c.node)
+        .chain(inventory.gpus.iter().filter_map(|g| g.node.as_ref()))
+        .chain(&there.orphans)
+        .chain(there.imex_channels.iter().map(|c| &c.node))
+    {
+        node::add(&mut all, one, node::ANYBODY, options);
+    }
+    let migs = inventory
+        .mig_devices()
+        .flat_map(|(_, mig)| [&mig.gpu_instance_cap, &mig.compute_instance_cap]);
+    for one in there
+        .caps
+        .iter()
+        .chain(migs.chain([&there.mig_config, &there.mig_monitor]).flatten())
+    {
+        node::add(&mut all, one, node::READ_ONLY, options);
+    }
+    if all.nodes.is_empty() {
+        let e = Error::new(Kind::Nothing, "host", "no NVIDIA device nodes found");
+        return Err(e.hint("is the driver's module loaded?"));
+    }
+    derived.devices.push(plain("all", all)?);
+
+    // A host may have nodes and no libraries (the driver's files in a container that is not up yet).
+    if let Some(driver) = &inventory.driver {
+        let mut files = files::wanted(driver, options);
+        files.retain(|f| looks_after(driver, f));
+        driver_files(&mut derived.common, driver, &files, options);
+        if let Some(hook) = &options.hook {
+            let work = hook::Work {
+                driver,
+                files: &files,
+                gpus: &[],
+                management: true,
+            };
+            hook::add(&mut derived.common, hook, &work);
+        }
+    }
+    Ok(())
+}
+
+/// Whether `file` is for looking after a host: the driver's own libraries of all kinds, since tests of a driver load them,
+/// but no program that draws and no configuration of graphics.
+fn looks_after(driver: &Driver, file: &DriverFile) -> bool {
+    match file.kind {
+        FileKind::Library { .. } => file.container.file_name().ends_with(&format!(".so.{}", driver.version)),
+        FileKind::Binary => ![DriverCapability::Graphics, DriverCapability::Display].contains(&file.capability),
+        FileKind::Config => false,
+        FileKind::Firmware | FileKind::Socket => true,
+    }
+}
+
+/// A device for each IMEX channel, by number, and `all`.
+pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
+    if inventory.driver.is_none() && inventory.nodes.imex_channels.is_empty() {
+        return Err(no_driver());
+    }
+    let mut channels: Vec<_> = inventory.nodes.imex_channels.iter().collect();
+    channels.sort_by_key(|c| c.id);
+    channels.dedup_by_key(|c| c.id);
+    let mut wanted = Vec::new();
+    let mut every = options.devices.is_empty();
+    for id in &options.devices {
+        match id {
+            DeviceId::All => every = true,
+            DeviceId::Index(n) => wanted.push(*n),
+            DeviceId::Channel(c) => wanted.push(c.0),
+            other => return Err(Error::usage(format!("device \"{other}\""), "is no IMEX channel")),
+        }
+    }
+    if let Some(missing) = wanted.iter().find(|n| !channels.iter().any(|c| c.id.0 == **n)) {
+        let there: Vec<String> = channels.iter().map(|c| c.id.to_string()).collect();
+        let there = if there.is_empty() {
+            "none".to_owned()
+        } else {
+            there.join(", ")
+        };
+        return Err(Error::usage(format!("IMEX channel {missing}"), "is not there").hint(format!("there are {there}")));
+    }
+    channels.retain(|c| every || wanted.contains(&c.id.0));
+    if channels.is_empty() {
+        return Err(Error::new(Kind::Nothing, "host", "there are no IMEX channels")
+            .hint("nvidia-modprobe -c 0 makes the first"));
+    }
+    let mut all = Edits::default();
+    for channel in &channels {
+        let node: &DeviceNode = &channel.node;
+        let mut edits = Edits::default();
+        node::add(&mut edits, node, node::ANYBODY, options);
+        all.merge(&edits)?;
+        derived.devices.push(plain(&channel.id.to_string(), edits)?);
+    }
+    if options.all_device {
+        derived.devices.push(plain("all", all)?);
+    }
+    Ok(())
+}
+
+fn only_all(options: &Options) -> Result<()> {
+    match options.devices.iter().find(|id| **id != DeviceId::All) {
+        None => Ok(()),
+        Some(id) => Err(Error::usage(format!("device \"{id}\""), "is not there").hint("there is only all")),
+    }
+}

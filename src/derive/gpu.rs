@@ -1,0 +1,238 @@
+//! GPUs and MIG devices: what most specifications are about.
+
+use super::select::{self, Device};
+use super::share::{self, Sharing};
+use super::{Derived, DerivedDevice, Options, device, files, hook, node};
+use crate::edits::Edits;
+use crate::error::{Error, Kind, Result};
+use crate::inventory::{AddressingMode, ControlRole, Driver, Gpu, Inventory, Warning};
+use crate::share::{DeviceRef, SplitDevice};
+use crate::types::DeviceName;
+use std::collections::BTreeMap;
+
+pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
+    let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
+    let gpus = select::gpus(inventory);
+    let devices = if options.devices.is_empty() {
+        if gpus.is_empty() {
+            return Err(Error::new(Kind::Nothing, "host", "there is a driver, but no GPU"));
+        }
+        select::all(&gpus)
+    } else {
+        select::named(&gpus, &options.devices)?
+    };
+    for gpu in gpus.iter().filter(|g| g.is_in_mig_mode() && g.mig_devices.is_empty()) {
+        derived.warnings.push(Warning {
+            object: format!("gpu {}", gpu.index),
+            text: "is in MIG mode and has no instances: no device for it".into(),
+        });
+    }
+    common(inventory, driver, &gpus, options, &mut derived.common);
+    let programs = take_mps_programs(&mut derived.common, options);
+
+    let mut found = Vec::new();
+    for one in devices {
+        match edits(one, options) {
+            Some(edits) => found.push((one, edits)),
+            None => derived.warnings.push(Warning {
+                object: one.to_string(),
+                text: "a device node of it is missing, and its number is unknown: left out".into(),
+            }),
+        }
+    }
+    for strategy in &options.names {
+        for (one, edits) in &found {
+            if let Some(name) = select::name(*one, *strategy, &mut derived.warnings) {
+                named(*one, name, edits, &programs, options, derived)?;
+            }
+        }
+    }
+    // Who asks for all devices asks for no share, and must not take one from somebody.
+    let mut plain_ones = found
+        .iter()
+        .filter(|(one, _)| split_of(*one, options).is_none())
+        .peekable();
+    if select::wants_all(options) && plain_ones.peek().is_some() {
+        let mut all = Edits::default();
+        for (_, edits) in plain_ones {
+            all.merge(edits)?;
+            all.merge(&programs)?;
+        }
+        derived.devices.push(plain("all", all)?);
+    }
+    if select::wants_none(options) {
+        derived.devices.push(none()?);
+    }
+    Ok(())
+}
+
+/// One device under one of its names: as it is, or, where the policy splits it, as a whole and as its shares.
+fn named(
+    one: Device<'_>,
+    name: DeviceName,
+    edits: &Edits,
+    programs: &Edits,
+    options: &Options,
+    derived: &mut Derived,
+) -> Result<()> {
+    let annotations = annotations(one, options);
+    let Some((sharing, split)) = split_of(one, options) else {
+        let mut edits = edits.clone();
+        edits.merge(programs)?;
+        derived.devices.push(DerivedDevice {
+            name,
+            edits,
+            annotations,
+        });
+        return Ok(());
+    };
+    let Some(hook) = share::hook_of(options) else {
+        let text = "is split by the policy, and a share needs the hook of tranche to claim it: left out";
+        derived.warnings.push(Warning {
+            object: format!("device {name}"),
+            text: text.into(),
+        });
+        return Ok(());
+    };
+    if let Some(edits) = share::whole(edits, split, sharing, &hook)? {
+        derived.devices.push(DerivedDevice {
+            name: name.clone(),
+            edits,
+            annotations,
+        });
+    }
+    for (kind, device) in share::shares(&name, edits, split, sharing, &hook)? {
+        if kind == derived.kind {
+            derived.devices.push(device);
+        } else {
+            derived.renamed.entry(kind).or_default().push(device);
+        }
+    }
+    Ok(())
+}
+
+fn split_of<'a>(one: Device<'_>, options: &'a Options) -> Option<(&'a Sharing, &'a SplitDevice)> {
+    let sharing = options.sharing.as_ref()?;
+    Some((sharing, sharing.split(one)?))
+}
+
+/// Takes the programs that command an MPS daemon out of what all containers get: one that holds a share could lift its own
+/// limits with them. Containers with a device of their own still get them.
+fn take_mps_programs(common: &mut Edits, options: &Options) -> Edits {
+    let mut programs = Edits::default();
+    if options.sharing.as_ref().is_some_and(Sharing::has_mps) {
+        let is_one = |p: &crate::types::ContainerPath| p.file_name().starts_with("nvidia-cuda-mps-");
+        let (out, rest) = std::mem::take(&mut common.mounts)
+            .into_iter()
+            .partition(|(p, _)| is_one(p));
+        (programs.mounts, common.mounts) = (out, rest);
+    }
+    programs
+}
+
+/// What one device needs by itself: all that is common, and its own edits.
+pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -> Result<(Derived, Edits)> {
+    let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
+    let gpus = select::gpus(inventory);
+    let id = match device.mig {
+        None => super::DeviceId::Index(device.gpu.0),
+        Some(mig) => super::DeviceId::Mig(device.gpu, mig),
+    };
+    let found = select::named(&gpus, &[id])?;
+    let edits = found
+        .first()
+        .and_then(|one| edits(*one, options))
+        .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
+    let mut derived = Derived {
+        kind: crate::types::CdiKind::new("nvidia.com", "gpu")?,
+        common: Edits::default(),
+        devices: Vec::new(),
+        renamed: BTreeMap::new(),
+        warnings: Vec::new(),
+    };
+    common(inventory, driver, &gpus, options, &mut derived.common);
+    take_mps_programs(&mut derived.common, options);
+    Ok((derived, edits))
+}
+
+/// The driver's files and no device. CDI wants a device to do something, so it says again what all say.
+fn none() -> Result<DerivedDevice> {
+    let mut edits = Edits::default();
+    edits.env.insert("NVIDIA_VISIBLE_DEVICES".into(), "void".into());
+    plain("none", edits)
+}
+
+pub(super) fn plain(name: &str, edits: Edits) -> Result<DerivedDevice> {
+    let name: DeviceName = name.parse()?;
+    Ok(DerivedDevice {
+        name,
+        edits,
+        annotations: BTreeMap::new(),
+    })
+}
+
+pub(super) fn no_driver() -> Error {
+    Error::new(Kind::Nothing, "host", "no NVIDIA driver found").hint("tranche -v list says where it was looked for")
+}
+
+fn edits(one: Device<'_>, options: &Options) -> Option<Edits> {
+    match one {
+        Device::Gpu(gpu) => device::gpu_edits(gpu, options),
+        Device::Mig(gpu, mig) => device::mig_edits(gpu, mig, options),
+    }
+}
+
+fn annotations(one: Device<'_>, options: &Options) -> BTreeMap<String, String> {
+    let (Device::Gpu(gpu) | Device::Mig(gpu, _)) = one;
+    let mut annotations = BTreeMap::new();
+    if options.coherent_annotations
+        && let Some(mode) = gpu.addressing
+    {
+        let coherent = mode == AddressingMode::Ats;
+        annotations.insert("gpu.nvidia.com/coherent".into(), coherent.to_string());
+    }
+    annotations
+}
+
+fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Options, edits: &mut Edits) {
+    for control in &inventory.nodes.control {
+        let wanted = match control.role {
+            ControlRole::Ctl | ControlRole::Uvm => true,
+            // CUDA runs without them: one that the driver has not made is not worth a container of a rootless engine, which
+            // binds nodes and fails on one that is missing. And where nothing is drawn nobody sets a mode.
+            ControlRole::UvmTools => control.node.present,
+            ControlRole::Modeset => control.node.present && options.draws(),
+        };
+        if wanted {
+            node::add(edits, &control.node, node::ANYBODY, options);
+        }
+    }
+    let files = files::wanted(driver, options);
+    driver_files(edits, driver, &files, options);
+    if let Some(hook) = &options.hook {
+        let drawing = if options.draws() { gpus } else { &[] };
+        let work = hook::Work {
+            driver,
+            files: &files,
+            gpus: drawing,
+            management: false,
+        };
+        hook::add(edits, hook, &work);
+    }
+}
+
+/// Mounts and environment for `files`.
+pub(super) fn driver_files(
+    edits: &mut Edits,
+    driver: &Driver,
+    wanted: &[&crate::inventory::DriverFile],
+    options: &Options,
+) {
+    files::mount(edits, wanted);
+    if options.hook.is_none() {
+        files::mount_links(edits, wanted);
+    }
+    if let Some(dirs) = files::libcuda_dir(driver, wanted) {
+        edits.env.insert("NVIDIA_CTK_LIBCUDA_DIR".into(), dirs);
+    }
+}

@@ -1,0 +1,38 @@
+//! A device node of the host, as an edit to a container.
+
+use super::Options;
+use crate::edits::{Edits, NodeEdit};
+use crate::inventory::DeviceNode;
+
+/// Permission bits for a node that the driver has not made yet.
+#[derive(Clone, Copy)]
+pub(super) struct AbsentMode(u32);
+
+/// What the driver gives `/dev/nvidia*` (its module's `NVreg_DeviceFileMode`, 0666 unless set).
+pub(super) const ANYBODY: AbsentMode = AbsentMode(0o666);
+/// What it gives the capability node of a MIG instance (`DeviceFileMode` in /proc/driver/nvidia/capabilities).
+pub(super) const READ_ONLY: AbsentMode = AbsentMode(0o444);
+
+/// Adds `node`, and the group that a process needs to open it.
+///
+/// Numbers are written only where the host has no node: an engine takes numbers in a specification for the truth, even
+/// after the driver came back with another major; without them it reads the node at every start.
+pub(super) fn add(edits: &mut Edits, node: &DeviceNode, absent: AbsentMode, options: &Options) {
+    let gid = (node.gid != 0).then_some(node.gid);
+    edits.nodes.insert(
+        node.container.clone(),
+        NodeEdit {
+            host: node.host.clone(),
+            numbers: (!node.present).then_some((node.major, node.minor)),
+            mode: (!node.present).then_some(node.mode.unwrap_or(absent.0)),
+            gid,
+        },
+    );
+    let open_to_all = node.mode.is_none_or(|mode| mode & 0o006 == 0o006);
+    if let Some(gid) = gid
+        && options.additional_gids
+        && !open_to_all
+    {
+        edits.additional_gids.insert(gid);
+    }
+}

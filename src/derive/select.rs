@@ -1,0 +1,142 @@
+//! Which devices, and what they are called.
+
+use super::{DeviceId, NameStrategy, Options};
+use crate::error::{Error, Result};
+use crate::inventory::{Gpu, Inventory, MigDevice, Warning};
+use crate::types::DeviceName;
+
+/// Something that CUDA runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Device<'a> {
+    Gpu(&'a Gpu),
+    Mig(&'a Gpu, &'a MigDevice),
+}
+
+impl std::fmt::Display for Device<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Gpu(gpu) => write!(f, "gpu {}", gpu.index),
+            Device::Mig(gpu, mig) => write!(f, "gpu {}:{}", gpu.index, mig.index),
+        }
+    }
+}
+
+/// All devices, by index; a GPU in MIG mode by its instances, since nothing runs on the whole of it.
+pub(super) fn all<'a>(gpus: &[&'a Gpu]) -> Vec<Device<'a>> {
+    let mut found = Vec::new();
+    for gpu in gpus {
+        if !gpu.is_in_mig_mode() {
+            found.push(Device::Gpu(gpu));
+        }
+        found.extend(mig_devices(gpu).into_iter().map(|mig| Device::Mig(gpu, mig)));
+    }
+    found
+}
+
+/// The GPUs of `inventory`, by index, whatever their order there.
+pub(super) fn gpus(inventory: &Inventory) -> Vec<&Gpu> {
+    let mut gpus: Vec<&Gpu> = inventory.gpus.iter().collect();
+    gpus.sort_by(|a, b| (a.index, a.pci, &a.uuid).cmp(&(b.index, b.pci, &b.uuid)));
+    gpus
+}
+
+fn mig_devices(gpu: &Gpu) -> Vec<&MigDevice> {
+    let mut migs: Vec<&MigDevice> = gpu.mig_devices.iter().collect();
+    migs.sort_by_key(|m| (m.index, m.gpu_instance, m.compute_instance));
+    migs
+}
+
+/// The devices that `ids` name, in their order, each once.
+///
+/// # Errors
+/// An id that no device has; the error lists those that there are.
+pub(super) fn named<'a>(gpus: &[&'a Gpu], ids: &[DeviceId]) -> Result<Vec<Device<'a>>> {
+    let mut found: Vec<Device<'a>> = Vec::new();
+    for id in ids {
+        let some = match id {
+            DeviceId::All => all(gpus),
+            DeviceId::None => Vec::new(),
+            other => vec![one(gpus, other).ok_or_else(|| unknown(gpus, other))?],
+        };
+        for device in some {
+            if !found.contains(&device) {
+                found.push(device);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn one<'a>(gpus: &[&'a Gpu], id: &DeviceId) -> Option<Device<'a>> {
+    let migs = || {
+        gpus.iter()
+            .flat_map(|gpu| gpu.mig_devices.iter().map(move |mig| (*gpu, mig)))
+    };
+    match id {
+        // A GPU that is named is given even in MIG mode: who names it wants to change its instances.
+        DeviceId::Index(n) => gpus.iter().find(|g| g.index.0 == *n).map(|g| Device::Gpu(g)),
+        DeviceId::GpuUuid(uuid) => gpus.iter().find(|g| g.uuid == *uuid).map(|g| Device::Gpu(g)),
+        DeviceId::Mig(gpu, mig) => migs()
+            .find(|(g, m)| g.index == *gpu && m.index == *mig)
+            .map(|(g, m)| Device::Mig(g, m)),
+        DeviceId::MigUuid(uuid) => migs()
+            .find(|(g, m)| m.uuid.as_ref() == Some(uuid) || old_form(g, m) == uuid.as_str())
+            .map(|(g, m)| Device::Mig(g, m)),
+        DeviceId::All | DeviceId::None | DeviceId::Channel(_) => None,
+    }
+}
+
+/// The name that drivers before 470 gave a MIG device, which people still type.
+fn old_form(gpu: &Gpu, mig: &MigDevice) -> String {
+    format!("MIG-{}/{}/{}", gpu.uuid, mig.gpu_instance, mig.compute_instance)
+}
+
+fn unknown(gpus: &[&Gpu], id: &DeviceId) -> Error {
+    let mut there: Vec<String> = Vec::new();
+    for gpu in gpus {
+        there.push(format!("{} ({})", gpu.index, gpu.uuid));
+        for mig in mig_devices(gpu) {
+            let uuid = mig.uuid.as_ref().map_or(String::new(), |u| format!(" ({u})"));
+            there.push(format!("{}:{}{uuid}", gpu.index, mig.index));
+        }
+    }
+    let there = if there.is_empty() {
+        "none".to_owned()
+    } else {
+        there.join(", ")
+    };
+    Error::usage(format!("device \"{id}\""), "is not there").hint(format!("there are {there}"))
+}
+
+/// The name of `device` under `strategy`; `None`, with a warning, where it cannot have one.
+pub(super) fn name(device: Device<'_>, strategy: NameStrategy, warnings: &mut Vec<Warning>) -> Option<DeviceName> {
+    let text = match (device, strategy) {
+        (Device::Gpu(gpu), NameStrategy::Index) => gpu.index.to_string(),
+        (Device::Gpu(gpu), NameStrategy::TypeIndex) => format!("gpu{}", gpu.index),
+        (Device::Gpu(gpu), NameStrategy::Uuid) => gpu.uuid.to_string(),
+        (Device::Mig(gpu, mig), NameStrategy::Index) => format!("{}:{}", gpu.index, mig.index),
+        (Device::Mig(gpu, mig), NameStrategy::TypeIndex) => format!("mig{}:{}", gpu.index, mig.index),
+        // Unknown without NVML: nothing to say, the inventory has said so.
+        (Device::Mig(_, mig), NameStrategy::Uuid) => mig.uuid.as_ref()?.to_string(),
+    };
+    match text.parse() {
+        Ok(name) => Some(name),
+        Err(_) => {
+            warnings.push(Warning {
+                object: device.to_string(),
+                text: format!("its name {text} is none that CDI allows; it is there under its other names"),
+            });
+            None
+        }
+    }
+}
+
+/// Whether `options` asks for the device `none`.
+pub(super) fn wants_none(options: &Options) -> bool {
+    options.devices.is_empty() || options.devices.contains(&DeviceId::None)
+}
+
+/// Whether `options` asks for the device `all`.
+pub(super) fn wants_all(options: &Options) -> bool {
+    options.all_device && !options.devices.contains(&DeviceId::None)
+}

@@ -1,0 +1,273 @@
+//! Shares of a device, as devices of a specification; and claims on shares, as specifications of their own.
+
+use super::select::Device;
+use super::{Derived, DerivedDevice, Options, gpu};
+use crate::edits::{Edits, HookEdit, MountEdit, Stage};
+use crate::error::{Error, Result};
+use crate::inventory::Inventory;
+use crate::ledger::DeviceKey;
+use crate::policy::{Priority, WholeDevice};
+use crate::share::{DeviceRef, Fit, Method, Plan, Share, SplitDevice};
+use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize};
+use std::collections::BTreeMap;
+
+/// The plan of a specification, and where its hooks find the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharing {
+    /// Which devices are split, and how.
+    pub plan: Plan,
+    /// Where the ledger is.
+    pub state_dir: HostPath,
+}
+
+/// Where the ledger is unless somebody says otherwise; a specification does not repeat it.
+pub const STATE_DIR: &str = "/run/tranche";
+
+/// Where CUDA looks for the daemon of MPS when nothing says otherwise: a process that an engine starts by `exec` gets
+/// no environment of CDI's, and must find the daemon all the same.
+const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
+
+/// Seconds after which an engine ends a claim hook: as for the hook that prepares the root.
+const TIMEOUT: u32 = 10;
+
+impl Sharing {
+    pub(super) fn split(&self, device: Device<'_>) -> Option<&SplitDevice> {
+        self.plan.split(reference(device))
+    }
+
+    /// Whether any device is shared by MPS.
+    pub fn has_mps(&self) -> bool {
+        self.plan.devices.iter().any(|d| matches!(d.method, Method::Mps { .. }))
+    }
+}
+
+fn reference(device: Device<'_>) -> DeviceRef {
+    match device {
+        Device::Gpu(gpu) => DeviceRef {
+            gpu: gpu.index,
+            mig: None,
+        },
+        Device::Mig(gpu, mig) => DeviceRef {
+            gpu: gpu.index,
+            mig: Some(mig.index),
+        },
+    }
+}
+
+/// The device's key in the ledger: its UUID, which stays when indices move.
+///
+/// # Errors
+/// Never for a UUID that the inventory took in.
+pub fn key(split: &SplitDevice) -> Result<DeviceKey> {
+    let place = || format!("gpu-{}", split.device.cdi_name().replace(':', "-"));
+    split
+        .uuid
+        .clone()
+        .map(|u| u.replace('/', "-"))
+        .unwrap_or_else(place)
+        .parse()
+}
+
+/// What the whole of a split device does to a container, beyond `edits`; `None` where the policy hides it.
+pub(super) fn whole(edits: &Edits, split: &SplitDevice, sharing: &Sharing, hook: &HostPath) -> Result<Option<Edits>> {
+    match sharing.plan.whole_device {
+        WholeDevice::Hide => Ok(None),
+        WholeDevice::Open => Ok(Some(edits.clone())),
+        WholeDevice::Claim => {
+            let mut edits = edits.clone();
+            let claim = vec!["--whole".to_owned(), "--of".to_owned(), siblings(split)];
+            add_hooks(&mut edits, split, sharing, hook, claim, Vec::new())?;
+            Ok(Some(edits))
+        }
+    }
+}
+
+/// The shares of a split device that is called `base`, with their kind. `edits` are those of the whole device.
+pub(super) fn shares(
+    base: &DeviceName,
+    edits: &Edits,
+    split: &SplitDevice,
+    sharing: &Sharing,
+    hook: &HostPath,
+) -> Result<Vec<(CdiKind, DerivedDevice)>> {
+    split
+        .shares
+        .iter()
+        .map(|share| {
+            let mut edits = edits.clone();
+            limit(
+                &mut edits,
+                split,
+                sharing,
+                share.memory,
+                share.compute.map(|c| c.get()),
+                share.priority,
+            )?;
+            let mut claim = ["--share", share.name.as_str(), "--of"].map(str::to_owned).to_vec();
+            claim.push(siblings(split));
+            claim.extend(neighbours(&edits, split, sharing));
+            add_hooks(&mut edits, split, sharing, hook, claim, Vec::new())?;
+            let name = format!("{base}.{}", share.name).parse()?;
+            Ok((
+                split.kind.clone(),
+                DerivedDevice {
+                    name,
+                    edits,
+                    annotations: BTreeMap::new(),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// The specification of a claim that was made beforehand: `nvidia.com/claim=NAME`, with the limits of its shares in
+/// sum. `spec_file` is where it will lie, so that it can go with the claim.
+///
+/// # Errors
+/// A device that is not in the inventory, or has no node; a name that CDI does not allow.
+pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, spec_file: &HostPath) -> Result<Derived> {
+    let sharing = options
+        .sharing
+        .as_ref()
+        .ok_or_else(|| Error::failed("claim", "there is no plan"))?;
+    let split = sharing
+        .plan
+        .split(fit.device)
+        .ok_or_else(|| Error::failed(fit.device, "is not split"))?;
+    let hook = hook_of(options).ok_or_else(|| Error::usage("claim", "needs the hook of tranche"))?;
+    let (mut derived, mut edits) = gpu::one(inventory, options, fit.device)?;
+    let priority = fit
+        .shares
+        .iter()
+        .filter_map(|n| split.share(n))
+        .map(|s| s.priority)
+        .next()
+        .unwrap_or_default();
+    limit(&mut edits, split, sharing, fit.memory, fit.compute, priority)?;
+    let own = vec!["--claim".to_owned(), name.to_owned()];
+    let mut take = own.clone();
+    take.extend(neighbours(&edits, split, sharing));
+    let mut release = own;
+    release.extend(["--spec-file".to_owned(), spec_file.to_string()]);
+    add_hooks(&mut edits, split, sharing, &hook, take, release)?;
+    derived.kind = CdiKind::new("nvidia.com", "claim")?;
+    derived.devices = vec![DerivedDevice {
+        name: name.parse()?,
+        edits,
+        annotations: BTreeMap::new(),
+    }];
+    Ok(derived)
+}
+
+/// The hook that can claim: ours. NVIDIA's knows no shares.
+pub(super) fn hook_of(options: &Options) -> Option<HostPath> {
+    let path = &options.hook.as_ref()?.path;
+    (!matches!(path.file_name(), "nvidia-cdi-hook" | "nvidia-ctk")).then(|| path.clone())
+}
+
+/// Sets what MPS reads in a container. Every variable of the family, so that what an image or its user sets is written
+/// over; `CUDA_MPS_SM_PARTITION` alone is left, since it has no value that means nothing, and the daemon heeds it only
+/// where it was started for static partitions (MPS documentation, "Environment Variables").
+fn limit(
+    edits: &mut Edits,
+    split: &SplitDevice,
+    sharing: &Sharing,
+    memory: Option<MemorySize>,
+    compute: Option<u32>,
+    priority: Priority,
+) -> Result<()> {
+    if !matches!(split.method, Method::Mps { .. }) {
+        return Ok(());
+    }
+    let uuid = split
+        .uuid
+        .as_ref()
+        .ok_or_else(|| Error::failed(split.device, "has no UUID to limit it by"))?;
+    let memory = memory.or(split.memory).map(MemorySize::mib);
+    let mut set = |name: &str, value: String| edits.env.insert(name.to_owned(), value);
+    set("CUDA_MPS_PIPE_DIRECTORY", PIPE_IN_CONTAINER.into());
+    set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", compute.unwrap_or(100).to_string());
+    if let Some(mib) = memory {
+        // By UUID: an ordinal means another device on either side of the daemon.
+        set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("{uuid}={mib}M"));
+        set("NVIDIA_GPU_MEMORY_LIMIT", mib.to_string());
+    }
+    set("NVIDIA_GPU_MEMORY_REQUEST", "0".into());
+    let priority = if priority == Priority::BelowNormal { "1" } else { "0" };
+    set("CUDA_MPS_CLIENT_PRIORITY", priority.into());
+    set("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "0".into());
+    set("CUDA_VISIBLE_DEVICES", uuid.clone());
+    edits.mounts.insert(
+        ContainerPath::new(PIPE_IN_CONTAINER)?,
+        MountEdit {
+            host: split.pipe_directory(&sharing.state_dir),
+            options: ["rw", "nosuid", "nodev", "noexec", "rbind", "rprivate"]
+                .map(str::to_owned)
+                .to_vec(),
+        },
+    );
+    Ok(())
+}
+
+/// What the claim hook must know of other shares and devices in the container.
+fn neighbours(edits: &Edits, split: &SplitDevice, sharing: &Sharing) -> Vec<String> {
+    let mps = matches!(split.method, Method::Mps { .. });
+    let mut args = Vec::new();
+    if mps || split.one_share_a_claim {
+        args.push("--alone".to_owned());
+    }
+    if mps {
+        for node in edits.nodes.keys().filter(|n| n.as_str().starts_with("/dev/nvidia")) {
+            args.extend(["--node".to_owned(), node.to_string()]);
+        }
+        args.extend([
+            "--daemon".to_owned(),
+            split.pipe_directory(&sharing.state_dir).to_string(),
+        ]);
+    }
+    args
+}
+
+/// The shares that a device has, as the hook takes them: a number for replicas, names for others.
+fn siblings(split: &SplitDevice) -> String {
+    let number = |s: &Share| s.name.as_str().bytes().all(|b| b.is_ascii_digit());
+    if split.shares.iter().all(number) {
+        return split.shares.len().to_string();
+    }
+    let names: Vec<&str> = split.shares.iter().map(|s| s.name.as_str()).collect();
+    names.join(",")
+}
+
+fn add_hooks(
+    edits: &mut Edits,
+    split: &SplitDevice,
+    sharing: &Sharing,
+    hook: &HostPath,
+    claim: Vec<String>,
+    release: Vec<String>,
+) -> Result<()> {
+    let key = key(split)?;
+    let label = split.device.to_string();
+    let mut labelled = vec!["--label".to_owned(), label];
+    labelled.extend(claim);
+    for (stage, verb, own) in [
+        (Stage::CreateRuntime, "claim", labelled),
+        (Stage::Poststop, "release", release),
+    ] {
+        let mut args: Vec<String> = ["tranche-oci", "hook", verb, "--device", key.as_str()]
+            .map(str::to_owned)
+            .to_vec();
+        args.extend(own);
+        if sharing.state_dir.as_str() != STATE_DIR {
+            args.extend(["--state-dir".to_owned(), sharing.state_dir.to_string()]);
+        }
+        edits.hooks.push(HookEdit {
+            stage,
+            path: hook.clone(),
+            args,
+            env: vec![super::hook::ENVIRONMENT.to_owned()],
+            timeout: Some(TIMEOUT),
+        });
+    }
+    Ok(())
+}
