@@ -17,6 +17,7 @@ pub mod derive;
 pub mod edits;
 pub mod elf;
 pub mod error;
+pub mod hook;
 pub mod inventory;
 pub mod ldcache;
 pub mod ledger;

@@ -1,0 +1,87 @@
+//! What runs inside a container's root, as root, before the container's first process: one file per action.
+//!
+//! An engine runs `tranche-oci hook VERB …` with the container's state on standard input, in the container's
+//! namespaces, while the host's files are still in sight and the image's files are under its hands. So: every path of
+//! the image goes through [`crate::root`]; no program is started, neither the image's nor the host's; no environment
+//! variable, `PATH` or current directory is looked at.
+
+mod application_profile;
+mod by_path;
+mod chmod;
+mod claim;
+mod confine;
+mod cuda_compat;
+mod driver_params;
+mod ldcache;
+mod links;
+mod loader;
+mod nvidia;
+mod options;
+mod place;
+mod prepare;
+mod report;
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+
+use nix::sys::stat::{Mode, umask};
+
+use crate::error::{Error, Result};
+use report::Report;
+
+/// Runs `tranche-oci hook` with these arguments (the verb first) and returns the process's exit code. `state` is the
+/// standard input, `lines` the standard error: one line for each failure, and for each thing that was left undone.
+///
+/// A verb that we do not know is a line and success: a spec may be newer than the program that it calls.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, lines: &mut dyn Write) -> u8 {
+    // Whatever the engine's is: what we make is for every user of a container, or of the ledger.
+    umask(Mode::from_bits_truncate(0o022));
+    let mut arguments = arguments.into_iter();
+    // Options of NVIDIA's program as a whole, for its logs: ours has lines for what goes wrong, and no others.
+    let verb = arguments.find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+    let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
+    let mut report = Report::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
+    let arguments: Vec<OsString> = arguments.collect();
+    let done = match name.as_deref() {
+        Some("prepare") => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
+        // These two work in the engine's namespaces and on our own ledger; no image is near.
+        Some("claim") => claim::claim(arguments, state, &mut report),
+        Some("release") => claim::release(arguments, state, &mut report),
+        Some(verb) if nvidia::VERBS.contains(&verb) => {
+            confine::enter().and_then(|()| nvidia::run(verb, arguments, state, &mut report))
+        }
+        Some(unknown) => {
+            report.note(unknown, "unknown hook, ignored");
+            Ok(())
+        }
+        None => no_verb(),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            report.failure(&error);
+            error.kind().exit_code()
+        }
+    }
+}
+
+/// What [`crate::fuzzing`] looks into.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    pub(crate) use super::cuda_compat::{Host, decide};
+    pub(crate) use super::driver_params::without_modification;
+}
+
+const OWN: [&str; 3] = ["prepare", "claim", "release"];
+
+/// Whether a verb is one that we have: only then it may stand at the beginning of a line, for it may be anything else.
+fn is_known(verb: &str) -> bool {
+    OWN.contains(&verb) || nvidia::VERBS.contains(&verb)
+}
+
+fn no_verb() -> Result<()> {
+    Err(Error::usage("arguments", "no hook named").hint(format!(
+        "there is: {}, and the hooks of nvidia-cdi-hook",
+        OWN.join(", ")
+    )))
+}

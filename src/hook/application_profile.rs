@@ -1,0 +1,101 @@
+//! The driver's application profile that keeps EGL and Vulkan to the GPUs of a container.
+//!
+//! These libraries enumerate every GPU that the kernel module knows, not only those whose nodes are there, and then
+//! fail on the first that cannot be opened. A profile for all programs names the ones that may be seen.
+
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::report::Report;
+use crate::oci::{Bundle, Config};
+use crate::types::Minor;
+
+/// Where it lies in the container. The driver reads every file of this directory (driver README, "Application Profiles
+/// Search Path").
+pub(crate) const DIRECTORY: &str = "/etc/nvidia/nvidia-application-profiles-rc.d";
+/// The name that NVIDIA's hook gives it, so that the two replace and do not contradict each other.
+pub(crate) const FILE: &str = "10-container.conf";
+
+/// Writes the profile of the GPUs that the container has. What cannot be done is a line: a GPU that works without a
+/// profile must not fail to start for want of it.
+pub(super) fn write(bundle: &Bundle, report: &mut Report<'_>) {
+    let (text, beyond) = text(minors(&bundle.config));
+    if let Some(Minor(first)) = beyond.first() {
+        let what = format!("no place for /dev/nvidia{first} and {} more", beyond.len() - 1);
+        report.note("application profile", what);
+    }
+    let Some(text) = text else { return };
+    if bundle.config.read_only {
+        report.note("application profile", "not written: the root is read-only");
+    } else if let Err(error) = write_file(bundle, text.as_bytes()) {
+        report.note("application profile", format_args!("not written: {error}"));
+    }
+}
+
+fn write_file(bundle: &Bundle, bytes: &[u8]) -> io::Result<()> {
+    let directory = bundle.root.make_directory(Path::new(DIRECTORY))?;
+    let name = OsStr::new(FILE);
+    match directory.read(name, bytes.len() as u64) {
+        Ok(now) if now == bytes => Ok(()),
+        Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => Err(e),
+        // Programs of the container are not to change it, though root in the container may.
+        _ => directory.replace(name, bytes, 0o444),
+    }
+}
+
+/// The minors of the GPUs of a container: as devices, or, from a rootless engine, as bind mounts.
+fn minors(config: &Config) -> impl Iterator<Item = Minor> {
+    let mounts = config
+        .mounts
+        .iter()
+        .filter(|mount| mount.bind)
+        .map(|mount| &mount.destination);
+    let minor = |path: &Path| {
+        let digits = path.to_str()?.strip_prefix("/dev/nvidia")?;
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain).map(Minor)
+    };
+    config.devices.iter().chain(mounts).filter_map(move |path| minor(path))
+}
+
+/// A profile that shows GPUs of these device minors (`/dev/nvidiaN`). Nothing without one.
+///
+/// The driver takes a mask of 64 bits; minors beyond that are left out of it and returned, to be told.
+pub(crate) fn text(minors: impl IntoIterator<Item = Minor>) -> (Option<String>, Vec<Minor>) {
+    let (shown, beyond): (Vec<_>, Vec<_>) = minors.into_iter().partition(|minor| minor.0 < u64::BITS);
+    let mask = shown.iter().fold(0_u64, |mask, minor| mask | 1 << minor.0);
+    // Nearly JSON: the driver's own notation has hexadecimal numbers.
+    let text = format!(
+        "{{\"profiles\":[{{\"name\":\"_container_\",\"settings\":[\"EGLVisibleDGPUDevices\",{mask:#x}]}}],\
+         \"rules\":[{{\"pattern\":[],\"profile\":\"_container_\"}}]}}"
+    );
+    ((mask != 0).then_some(text), beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_for_each_minor() {
+        let (text, beyond) = text([0, 3, 63, 3].map(Minor));
+        assert_eq!(
+            text.as_deref(),
+            Some(
+                "{\"profiles\":[{\"name\":\"_container_\",\"settings\":[\"EGLVisibleDGPUDevices\",\
+                 0x8000000000000009]}],\"rules\":[{\"pattern\":[],\"profile\":\"_container_\"}]}"
+            )
+        );
+        assert!(beyond.is_empty());
+    }
+
+    #[test]
+    fn what_the_mask_cannot_hold_is_told() {
+        assert_eq!(text([]), (None, vec![]));
+        assert_eq!(text([64, 128].map(Minor)), (None, vec![Minor(64), Minor(128)]));
+        let (some, beyond) = text([1, 64].map(Minor));
+        assert!(some.unwrap().contains("\"EGLVisibleDGPUDevices\",0x2]"));
+        assert_eq!(beyond, [Minor(64)]);
+    }
+}

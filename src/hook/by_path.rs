@@ -1,0 +1,50 @@
+//! `/dev/dri/by-path`: links that name a graphics node by its PCI address, as udev makes them on a host.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use super::prepare::ByPath;
+use super::report::Report;
+use crate::oci::Bundle;
+
+const DRI: &str = "/dev/dri";
+const BY_PATH: &str = "/dev/dri/by-path";
+
+/// Makes the link of each node that the container has. A program that looks for a node by its address finds none
+/// without, but the node works: a link that cannot be made is a line, not a failure.
+pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut Report<'_>) {
+    let config = &bundle.config;
+    // Where /dev or /dev/dri is the host's own, its by-path is there already, and not ours to write.
+    if config.is_bound_from_host(Path::new(DRI)) {
+        return;
+    }
+    let mut here = links.iter().filter(|link| config.has_node(&link.node)).peekable();
+    if here.peek().is_none() {
+        return;
+    }
+    if let Err(e) = make_all(here, bundle) {
+        report.note(BY_PATH, format!("cannot make the links: {e}"));
+    }
+}
+
+fn make_all<'l>(links: impl Iterator<Item = &'l ByPath>, bundle: &Bundle) -> io::Result<()> {
+    let dri = match bundle.root.directory(Path::new(DRI)) {
+        Ok(directory) => directory,
+        // A rootless runtime may put the nodes somewhere that we do not see yet; there is nothing to link to.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    // /dev is a tmpfs of the container's own, unlike the image: a read-only root says nothing about it.
+    if bundle.config.read_only && dri.device()? == bundle.root.device()? {
+        return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+    }
+    let directory = bundle.root.make_directory(Path::new(BY_PATH))?;
+    for link in links {
+        let Some(node) = link.node.file_name() else { continue };
+        let mut target = OsString::from("../");
+        target.push(node);
+        directory.link(&link.name, &target)?;
+    }
+    Ok(())
+}

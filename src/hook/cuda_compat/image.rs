@@ -1,0 +1,53 @@
+//! The compatibility library that an image has, if it is to be used.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::{Decision, Host, NOTE_OWNER, NOTE_SECTION, decide, version_in_name};
+use crate::elf;
+use crate::hook::report::Report;
+use crate::oci::Bundle;
+use crate::root::Kind;
+
+/// Where CUDA's images have it.
+pub(crate) const DIRECTORY: &str = "/usr/local/cuda/compat";
+/// NVIDIA's has a dozen.
+const MAX_NAMES: usize = 4096;
+
+/// Whether the libraries in `directory` of the container go before the host's. An image without any, or with one that
+/// does not fit this host, is nothing to speak of; one that cannot be judged is a line, and stays unused.
+pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut Report<'_>) -> bool {
+    if host.driver.is_none() && host.cuda.is_none() {
+        return false;
+    }
+    let judged = judge(directory, host, bundle);
+    judged.unwrap_or_else(|error| {
+        let missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        if !missing {
+            report.note(
+                directory.display(),
+                format_args!("CUDA forward compatibility is not used: {error}"),
+            );
+        }
+        false
+    })
+}
+
+fn judge(directory: &Path, host: &Host, bundle: &Bundle) -> std::io::Result<bool> {
+    let open = bundle.root.directory(directory)?;
+    let mut library = None;
+    for name in open.names(MAX_NAMES)? {
+        let Some(text) = name.to_str().filter(|name| version_in_name(name).is_some()) else {
+            continue;
+        };
+        let found = open.find(OsStr::new(text))?;
+        if found.kind() == Kind::File && library.replace((text.to_owned(), found)).is_some() {
+            return Err(std::io::Error::other("there are several libcuda"));
+        }
+    }
+    let Some((name, found)) = library else { return Ok(false) };
+    // A library whose note cannot be read counts as one without: its branch decides.
+    let note = elf::note(found.open()?, NOTE_SECTION, NOTE_OWNER).unwrap_or_default();
+    Ok(decide(&name, note.as_deref(), host) == Decision::Use)
+}

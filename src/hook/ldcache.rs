@@ -1,0 +1,129 @@
+//! The driver's libraries made known to the loader of the image, without its `ldconfig` or the host's.
+//!
+//! glibc's loader finds a library by `/etc/ld.so.cache`: we read the image's, put the driver's libraries before what it
+//! has, and replace it. An image without one gets one with the driver's libraries; its own are still found, because the
+//! loader goes on to its default directories for a name that the cache lacks. musl's loader finds libraries by the
+//! directories in a path file. An image without a loader stays as it is.
+
+mod conf;
+mod gather;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::prepare::Link;
+use super::report::Report;
+use super::{loader, place};
+use crate::error::{Context, Error, Result};
+use crate::ldcache::{self, Cache, Endian, Entry, directory, musl};
+use crate::oci::Bundle;
+
+pub(super) use conf::{record_compat, recorded_compat};
+use gather::{Gathered, Place};
+
+const CACHE: &str = "/etc/ld.so.cache";
+/// musl's path file holds a handful of directories.
+const MAX_PATH_FILE: u64 = 64 << 10;
+
+/// What is to be found by name.
+pub(super) struct Work<'a> {
+    /// CUDA's own compatibility directory in the image, where it goes before the host's libraries.
+    pub(super) compat: Option<PathBuf>,
+    /// The container's directories with the driver's libraries.
+    pub(super) directories: &'a [PathBuf],
+    /// The links that were asked for. Where they could not be made the cache serves their names.
+    pub(super) links: &'a [Link],
+}
+
+/// Makes the libraries known.
+///
+/// # Errors
+/// If a cache or path file cannot be replaced though the root can be written: the container would start and not find
+/// its driver. The file is then as it was. On a read-only root where it cannot be done, a line in `report`.
+pub(super) fn update(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+    if work.directories.is_empty() && work.compat.is_none() {
+        return Ok(());
+    }
+    let mut places = gather::places(work, bundle, report);
+    if places.is_empty() {
+        return Ok(());
+    }
+    if loader::has_glibc(&bundle.root) {
+        glibc(work, &mut places, bundle, report)?;
+        conf::write(&places, bundle, report);
+    }
+    for arch in loader::musl(&bundle.root) {
+        musl_path(arch, &places, bundle, report)?;
+    }
+    Ok(())
+}
+
+fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+    let path = Path::new(CACHE);
+    let now = place::current(bundle, path, ldcache::MAX_BYTES).about(CACHE, "cannot read")?;
+    let cache = now.as_deref().map(ldcache::read).transpose().unwrap_or_else(|error| {
+        // The loader does without such a cache too.
+        report.note(CACHE, format_args!("replaced, because it cannot be used: {error}"));
+        None
+    });
+    let cache = cache.unwrap_or_else(|| Cache::empty(Endian::NATIVE));
+    if let Some(first) = cache.skipped.first.as_ref().filter(|_| cache.skipped.count > 0) {
+        let count = cache.skipped.count;
+        report.note(
+            CACHE,
+            format_args!("{count} of its entries cannot be used and are left out: {first}"),
+        );
+    }
+    let found = gather::libraries(work, places, &cache.entries, bundle, report)?;
+    if found.driver.is_empty() && found.image.is_empty() {
+        return Ok(());
+    }
+    let bytes = ldcache::write(&merged(&found), cache.endian)?;
+    let put = place::put(bundle, path, &bytes, now.as_deref());
+    essential(put, CACHE, places, bundle, report)
+}
+
+/// The driver's libraries, then what the image's cache has, then what it lacks of the image's own.
+fn merged<'a>(found: &'a Gathered<'a>) -> Vec<Entry<'a>> {
+    let driver: Vec<_> = found.driver.iter().map(directory::Library::entry).collect();
+    let merged = ldcache::merge(&found.kept, &driver);
+    if found.image.is_empty() {
+        return merged;
+    }
+    let image: Vec<_> = found.image.iter().map(directory::Library::entry).collect();
+    ldcache::merge(&image, &merged)
+}
+
+fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+    let file = musl::path_file(arch);
+    let path = Path::new(&file);
+    let now = place::current(bundle, path, MAX_PATH_FILE).about(&file, "cannot read")?;
+    let directories: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
+    let Some(bytes) = musl::with_directories(now.as_deref(), &directories)? else {
+        return Ok(());
+    };
+    let put = place::put(bundle, path, &bytes, now.as_deref());
+    essential(put, &file, places, bundle, report)
+}
+
+/// What cannot be done where nothing may be written is a line; anything else ends the start.
+fn essential(
+    put: std::io::Result<()>,
+    file: &str,
+    places: &[Place],
+    bundle: &Bundle,
+    report: &mut Report<'_>,
+) -> Result<()> {
+    let Err(error) = put else { return Ok(()) };
+    if !bundle.config.read_only && error.kind() != ErrorKind::ReadOnlyFilesystem {
+        return Err(error).about(file, "cannot replace");
+    }
+    let what = match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => "not there, and the root is read-only".to_owned(),
+        _ => format!("cannot lay another over it on a read-only root: {error}"),
+    };
+    let directories: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
+    let hint = format!("set LD_LIBRARY_PATH={} in the container", directories.join(":"));
+    report.failure(&Error::failed(file, what).hint(hint));
+    Ok(())
+}

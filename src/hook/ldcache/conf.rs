@@ -1,0 +1,128 @@
+//! A line for an `ldconfig` that someone runs in the container later: it makes its cache from what is configured, and
+//! would lose the driver's libraries otherwise.
+
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::gather::Place;
+use crate::hook::place;
+use crate::hook::report::Report;
+use crate::oci::Bundle;
+use crate::root::Directory;
+
+const MAIN: &str = "/etc/ld.so.conf";
+const PARTS: &str = "/etc/ld.so.conf.d";
+/// Sorted before the image's own: directories that come first are searched first.
+const OURS: &str = "00-tranche.conf";
+/// Of `enable-cuda-compat`, and before [`OURS`]: NVIDIA's hook has such a file too, with a name of chance in it.
+const COMPAT: &str = "00-compat-tranche.conf";
+const MAX_FILE: u64 = 64 << 10;
+const MAX_FILES: usize = 1024;
+
+/// Every `ldconfig` takes these whatever is configured. Fedora's takes /lib64 and /usr/lib64 too, Debian's does not.
+const ALWAYS: [&str; 2] = ["/lib", "/usr/lib"];
+
+/// Writes the directories that no other file of the image names. What fails is a line: the cache is there already.
+pub(super) fn write(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) {
+    // What is not kept need not be configured.
+    if bundle.config.read_only {
+        return;
+    }
+    match write_file(places, bundle) {
+        Err(e) if e.kind() != ErrorKind::ReadOnlyFilesystem => {
+            report.note(PARTS, format_args!("directories of libraries not written: {e}"));
+        }
+        _ => {}
+    }
+}
+
+fn write_file(places: &[Place], bundle: &Bundle) -> io::Result<()> {
+    let directory = match bundle.root.directory(Path::new(PARTS)) {
+        Ok(directory) => directory,
+        // No ldconfig here, or one that is configured in some other way.
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    bundle.root.check_own(&directory)?;
+    let configured = configured(&directory, bundle)?;
+    let names = |path: &Path| configured.iter().any(|line| line == path.as_os_str().as_bytes());
+    let always = |path: &Path| ALWAYS.iter().any(|always| Path::new(always) == path);
+    let mut content = Vec::new();
+    for place in places
+        .iter()
+        .filter(|place| !names(&place.path) && !always(&place.path))
+    {
+        let line = place.path.as_os_str().as_bytes();
+        // The format ends a line at these, and has no way to write them.
+        if line
+            .iter()
+            .any(|byte| matches!(byte, b'\n' | b'#' | b'=' | b' ' | b'\t'))
+        {
+            continue;
+        }
+        content.extend_from_slice(line);
+        content.push(b'\n');
+    }
+    let ours = OsStr::new(OURS);
+    if content.is_empty() {
+        return directory.remove(ours);
+    }
+    match directory.read(ours, MAX_FILE) {
+        Ok(now) if now == content => Ok(()),
+        _ => directory.replace(ours, &content, place::READABLE),
+    }
+}
+
+/// Keeps the directory that `enable-cuda-compat` found for the `update-ldcache` that follows, or that there is none.
+pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &mut Report<'_>) {
+    if bundle.config.read_only {
+        if directory.is_some() {
+            report.note("CUDA forward compatibility", "not used: the root is read-only");
+        }
+        return;
+    }
+    let path = Path::new(PARTS).join(COMPAT);
+    let name = OsStr::new(COMPAT);
+    let kept = match directory {
+        Some(directory) => {
+            let mut content = directory.as_os_str().as_bytes().to_vec();
+            content.push(b'\n');
+            place::current(bundle, &path, MAX_FILE).and_then(|now| place::put(bundle, &path, &content, now.as_deref()))
+        }
+        None => match bundle.root.directory(Path::new(PARTS)) {
+            Ok(parts) => bundle.root.check_own(&parts).and_then(|()| parts.remove(name)),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(e) => Err(e),
+        },
+    };
+    if let Err(error) = kept {
+        report.note(
+            path.display(),
+            format_args!("CUDA forward compatibility is as it was: {error}"),
+        );
+    }
+}
+
+/// The directory that [`record_compat`] kept, if it did.
+pub(crate) fn recorded_compat(bundle: &Bundle) -> Option<PathBuf> {
+    let parts = bundle.root.directory(Path::new(PARTS)).ok()?;
+    let bytes = parts.read(OsStr::new(COMPAT), MAX_FILE).ok()?;
+    let line = bytes.strip_suffix(b"\n")?;
+    let path = Path::new(OsStr::from_bytes(line));
+    (path.is_absolute() && !line.contains(&b'\n')).then(|| path.to_path_buf())
+}
+
+/// The lines of the image's configuration. Patterns in them are not followed: at worst a directory is named twice.
+fn configured(directory: &Directory, bundle: &Bundle) -> io::Result<Vec<Vec<u8>>> {
+    let mut files = vec![place::current(bundle, Path::new(MAIN), MAX_FILE)?.unwrap_or_default()];
+    for name in directory.names(MAX_FILES)? {
+        if name.as_bytes().ends_with(b".conf") && name != OURS {
+            // As ldconfig does: what cannot be read says nothing.
+            files.push(directory.read(&name, MAX_FILE).unwrap_or_default());
+        }
+    }
+    let lines = files.iter().flat_map(|file| file.split(|byte| *byte == b'\n'));
+    Ok(lines.map(|line| line.trim_ascii().to_vec()).collect())
+}

@@ -1,0 +1,84 @@
+//! `tranche-oci hook prepare`: the one `createContainer` hook of our specs.
+//!
+//! # Arguments
+//!
+//! What a spec says, in its common edits. Every option may be given many times, in any order, as `--option VALUE` or
+//! `--option=VALUE`; the same value twice is the same as once.
+//!
+//! | option | value | what is done |
+//! |---|---|---|
+//! | `--link` | `TARGET::LINK` | `LINK`, an absolute container path, becomes a symbolic link with the text `TARGET` |
+//! | `--by-path` | `NAME::/dev/dri/NODE` | `/dev/dri/by-path/NAME` becomes a link to `../NODE`, if the container has that node |
+//! | `--ldcache-dir` | container directory | its libraries are made known to the image's loader |
+//! | `--driver-version` | `580.95.05` | the host's driver, once: with it CUDA forward compatibility is looked for |
+//! | `--skip` | a hook of NVIDIA's | `disable-device-node-modification` or `update-application-profile` is left out |
+//!
+//! CDI cannot merge the hooks of two devices. So a spec lists the by-path links of all its devices once, in its common
+//! edits, and which of them are made follows from the nodes in config.json.
+//!
+//! An option that we do not know is one line on standard error and is ignored with its value: a spec may be newer than
+//! the program that it calls. A known option with a value that makes no sense is a usage error (exit code 2), before
+//! anything is touched.
+//!
+//! # In this order
+//!
+//! 1. Arguments, state, config.json: nothing is touched before all are understood.
+//! 2. Links of `--link`.
+//! 3. Whether the image's CUDA compatibility libraries go before the host's.
+//! 4. The libraries made known to the loader; they are under their links' names by now.
+//! 5. By-path links of graphics nodes.
+//! 6. Device-node modification off.
+//! 7. The application profile.
+//!
+//! # What can fail
+//!
+//! A link of `--link` that cannot be made, and a loader's file that cannot be replaced, fail the container's start (exit
+//! code 1): its programs would not find the driver. Everything else is one line, and the start goes on. So is what a
+//! read-only root or mount does not allow: there nothing of the image changes, and what the loader needs is laid over
+//! its files by a mount.
+
+mod arguments;
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+
+use super::cuda_compat::{self, Host};
+use super::report::Report;
+use super::{application_profile, by_path, driver_params, ldcache, links};
+use crate::error::Result;
+use crate::oci::{Bundle, State};
+
+use arguments::Part;
+pub(super) use arguments::{ByPath, Link, Request};
+
+/// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
+pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
+    let request = Request::parse(arguments, report)?;
+    let bundle = Bundle::open(&State::read(state)?)?;
+    // In the order in which one step needs another: a cache is made of what links have put in place.
+    links::make(&request.links, &bundle, report)?;
+    let compat = Path::new(cuda_compat::DIRECTORY);
+    let host = Host {
+        driver: request
+            .driver_version
+            .as_deref()
+            .and_then(|version| version.parse().ok()),
+        cuda: None,
+    };
+    let used = cuda_compat::find(compat, &host, &bundle, report);
+    let work = ldcache::Work {
+        compat: used.then(|| compat.to_path_buf()),
+        directories: &request.ldcache_dirs,
+        links: &request.links,
+    };
+    ldcache::update(&work, &bundle, report)?;
+    by_path::make(&request.by_path, &bundle, report);
+    if !request.skips(Part::DeviceNodeModification) {
+        driver_params::turn_off(&bundle, report);
+    }
+    if !request.skips(Part::ApplicationProfile) {
+        application_profile::write(&bundle, report);
+    }
+    Ok(())
+}

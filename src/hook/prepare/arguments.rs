@@ -1,0 +1,272 @@
+//! The arguments of `hook prepare`: see the table in its documentation.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::hook::options;
+use crate::hook::report::Report;
+
+/// What a spec asks of the hook.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) links: Vec<Link>,
+    pub(crate) by_path: Vec<ByPath>,
+    /// Container directories whose libraries belong into ld.so.cache.
+    pub(crate) ldcache_dirs: Vec<PathBuf>,
+    /// The version of the host's driver.
+    pub(crate) driver_version: Option<String>,
+    /// What is left out.
+    skip: Vec<Part>,
+}
+
+/// A part of the work that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Keeping the driver from making device nodes.
+    DeviceNodeModification,
+    /// The application profile.
+    ApplicationProfile,
+}
+
+impl Part {
+    fn parse(name: &OsStr) -> Option<Part> {
+        match name.to_str()? {
+            "disable-device-node-modification" => Some(Part::DeviceNodeModification),
+            "update-application-profile" => Some(Part::ApplicationProfile),
+            _ => None,
+        }
+    }
+}
+
+const OPTIONS: [&str; 5] = ["link", "by-path", "ldcache-dir", "driver-version", "skip"];
+
+/// One symbolic link to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// The link's text.
+    pub(crate) target: OsString,
+    /// Where it is, an absolute path of the container in normal form.
+    pub(crate) at: PathBuf,
+}
+
+/// One link below `/dev/dri/by-path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ByPath {
+    /// The link's name.
+    pub(crate) name: OsString,
+    /// The node that it stands for, directly below `/dev/dri`.
+    pub(crate) node: PathBuf,
+}
+
+impl Request {
+    /// Parses the arguments; what is ignored is a line in `report`.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Usage`] for a value that makes no sense, or none.
+    pub(super) fn parse(arguments: Vec<OsString>, report: &mut Report<'_>) -> Result<Request> {
+        let mut request = Request::default();
+        for (option, value) in options::parse(arguments, &OPTIONS, report)? {
+            // The name of what is left out is NVIDIA's to make new ones of.
+            if option == "skip" && Part::parse(&value).is_none() {
+                report.note(format!("--skip {}", value.display()), "unknown, ignored");
+                continue;
+            }
+            request.take(option, value)?;
+        }
+        Ok(request)
+    }
+
+    /// Whether a part of the work is to be left out.
+    pub(super) fn skips(&self, part: Part) -> bool {
+        self.skip.contains(&part)
+    }
+
+    /// Takes one option (without its dashes).
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub(crate) fn take(&mut self, name: &str, value: OsString) -> Result<()> {
+        let option = &*format!("--{name}");
+        match name {
+            "link" => {
+                let (target, at) = pair(option, &value)?;
+                let link = Link {
+                    target,
+                    at: absolute(option, &value, at)?,
+                };
+                // As text, which for paths in normal form is the same as by their parts, and there may be many.
+                let text = link.at.as_os_str();
+                match self.links.iter().find(|other| other.at.as_os_str() == text) {
+                    Some(other) if *other == link => {}
+                    Some(other) => {
+                        let what = format!("already a link to {}", other.target.display());
+                        return Err(bad(option, &value, what));
+                    }
+                    None => self.links.push(link),
+                }
+            }
+            "by-path" => {
+                let (name, node) = pair(option, &value)?;
+                let node = absolute(option, &value, node)?;
+                if node.parent() != Some(Path::new("/dev/dri")) {
+                    return Err(bad(option, &value, "the node is not directly below /dev/dri"));
+                }
+                if !is_one_name(&name) {
+                    return Err(bad(option, &value, "the name of the link is not one name"));
+                }
+                let link = ByPath { name, node };
+                if !self.by_path.contains(&link) {
+                    self.by_path.push(link);
+                }
+            }
+            "ldcache-dir" => {
+                let directory = absolute(option, &value, value.clone())?;
+                if !self.ldcache_dirs.contains(&directory) {
+                    self.ldcache_dirs.push(directory);
+                }
+            }
+            "skip" => self.skip.extend(Part::parse(&value)),
+            _ => {
+                let version = value.to_str().filter(|v| !v.is_empty());
+                let version = version.ok_or_else(|| bad(option, &value, "not a version"))?;
+                if self.driver_version.as_deref().is_some_and(|other| other != version) {
+                    return Err(bad(option, &value, "another version was given before"));
+                }
+                self.driver_version = Some(version.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts `A::B`; both must be there, and nothing after them.
+fn pair(option: &str, value: &OsStr) -> Result<(OsString, OsString)> {
+    let bytes = value.as_bytes();
+    let wrong = || bad(option, value, "not of the form A::B");
+    let cut = bytes.windows(2).position(|two| two == b"::").ok_or_else(wrong)?;
+    let (first, second) = (&bytes[..cut], &bytes[cut + 2..]);
+    if first.is_empty() || second.is_empty() || second.windows(2).any(|two| two == b"::") {
+        return Err(wrong());
+    }
+    Ok((OsString::from_vec(first.to_vec()), OsString::from_vec(second.to_vec())))
+}
+
+/// A path of the container that says where it is by itself: absolute, without `.` and `..`, and not the root.
+fn absolute(option: &str, value: &OsStr, path: OsString) -> Result<PathBuf> {
+    let path = PathBuf::from(path);
+    // Path's own components hide `.` and doubled slashes, so the text is looked at too.
+    let written = path.as_os_str().as_bytes().split(|b| *b == b'/').skip(1);
+    let plain = written.clone().all(|part| !part.is_empty() && part != b".");
+    let normal = path
+        .components()
+        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+    if !path.has_root() || !plain || !normal || path.file_name().is_none() {
+        return Err(bad(option, value, "not an absolute path in normal form"));
+    }
+    Ok(path)
+}
+
+fn is_one_name(name: &OsStr) -> bool {
+    !matches!(name.as_bytes(), b"." | b"..") && !name.as_bytes().contains(&b'/')
+}
+
+fn bad(option: &str, value: &OsStr, what: impl std::fmt::Display) -> Error {
+    Error::usage(format!("{option} {}", value.display()), what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> (Result<Request>, String) {
+        let mut lines = Vec::new();
+        let mut report = Report::new("hook", Some("prepare"), &mut lines);
+        let request = Request::parse(arguments.iter().map(OsString::from).collect(), &mut report);
+        (request, String::from_utf8(lines).unwrap())
+    }
+
+    #[test]
+    fn the_arguments_of_a_spec() {
+        let (request, lines) = parse(&[
+            "--link",
+            "libcuda.so.1::/usr/lib/x86_64-linux-gnu/libcuda.so",
+            "--by-path=pci-0000:41:00.0-card::/dev/dri/card1",
+            "--ldcache-dir",
+            "/usr/lib/x86_64-linux-gnu",
+            "--driver-version",
+            "580.95.05",
+            "--skip=update-application-profile",
+            "--link",
+            "libcuda.so.1::/usr/lib/x86_64-linux-gnu/libcuda.so",
+        ]);
+        let request = request.unwrap();
+        assert_eq!(lines, "");
+        let link = Link {
+            target: "libcuda.so.1".into(),
+            at: "/usr/lib/x86_64-linux-gnu/libcuda.so".into(),
+        };
+        assert_eq!(request.links, [link]);
+        let by_path = ByPath {
+            name: "pci-0000:41:00.0-card".into(),
+            node: "/dev/dri/card1".into(),
+        };
+        assert_eq!(request.by_path, [by_path]);
+        assert_eq!(request.ldcache_dirs, [PathBuf::from("/usr/lib/x86_64-linux-gnu")]);
+        assert_eq!(request.driver_version.as_deref(), Some("580.95.05"));
+        assert!(request.skips(Part::ApplicationProfile) && !request.skips(Part::DeviceNodeModification));
+    }
+
+    #[test]
+    fn what_a_newer_spec_may_say_is_ignored_with_a_line_each() {
+        let (request, lines) = parse(&[
+            "--frobnicate",
+            "x",
+            "--mode=2",
+            "-v",
+            "--skip",
+            "tea",
+            "--link",
+            "a::/b",
+            "word",
+        ]);
+        assert_eq!(request.unwrap().links.len(), 1);
+        assert_eq!(
+            lines,
+            "tranche-oci: hook prepare: --frobnicate: unknown option, ignored\n\
+             tranche-oci: hook prepare: --mode: unknown option, ignored\n\
+             tranche-oci: hook prepare: -v: unknown option, ignored\n\
+             tranche-oci: hook prepare: word: unexpected argument, ignored\n\
+             tranche-oci: hook prepare: --skip tea: unknown, ignored\n"
+        );
+    }
+
+    #[test]
+    fn a_value_that_makes_no_sense_is_a_usage_error() {
+        for arguments in [
+            &["--link"][..],
+            &["--link", "a"],
+            &["--link", "::/b"],
+            &["--link", "a::"],
+            &["--link", "a::/b::/c"],
+            &["--link", "a::b"],
+            &["--link", "a::/"],
+            &["--link", "a::/x/../b"],
+            &["--link", "a::/x/./b"],
+            &["--link", "a::/x//b"],
+            &["--link", "a::/x/"],
+            &["--link", "a::/b", "--link", "c::/b"],
+            &["--by-path", "x::/dev/nvidia0"],
+            &["--by-path", "x::/dev/dri/sub/card0"],
+            &["--by-path", "../x::/dev/dri/card0"],
+            &["--by-path", "..::/dev/dri/card0"],
+            &["--ldcache-dir", "lib"],
+            &["--driver-version", ""],
+            &["--driver-version", "1", "--driver-version", "2"],
+        ] {
+            let error = parse(arguments).0.unwrap_err();
+            assert_eq!(error.kind().exit_code(), 2, "{arguments:?}");
+        }
+    }
+}
