@@ -25,7 +25,15 @@ pub mod oci;
 pub mod policy;
 pub mod root;
 pub mod share;
+pub mod sys;
 pub mod types;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(feature = "cli")]
+pub mod host;
 #[cfg(feature = "cli")]
 pub mod sim;
+#[cfg(feature = "cli")]
+pub mod sources;

@@ -1,0 +1,51 @@
+//! Doors to parsers that are nobody's business but for those who throw bytes at them (see `fuzz/`). Only there when
+//! the compiler is told that it builds for that.
+#![allow(clippy::panic, clippy::missing_panics_doc, reason = "a panic is what is looked for")]
+
+use crate::types::{GpuInstanceId, Minor};
+use std::path::Path;
+
+/// The texts below `/proc` that the kernel and the driver write.
+pub fn kernel_texts(text: &str) {
+    use crate::host::proc::{Majors, MigCapability, MigMinors};
+    use crate::host::proc::{capability_minor, information, module_version, numbered, printable};
+    let _ = module_version(text);
+    let model = information(text).model;
+    assert!(model.is_none_or(|model| !model.contains(char::is_control)));
+    assert!(printable(text).is_none_or(|text| !text.is_empty() && text.len() <= 128));
+    let _ = capability_minor(text);
+    let _ = Majors::parse(text).of(&["nvidia-frontend", "nvidia"]);
+    assert!(numbered(text, "gi").is_none_or(|number| text == format!("gi{number}")));
+    let wanted = [
+        MigCapability::Config,
+        MigCapability::GpuInstance(Minor(0), GpuInstanceId(1)),
+    ];
+    assert!(MigMinors::new(text.to_owned()).find(&wanted).len() <= wanted.len());
+}
+
+/// What the child that asks NVML says, as it comes through the pipe.
+pub fn nvml_answer(pieces: &[Vec<u8>]) {
+    crate::host::nvml::read_pieces(pieces);
+}
+
+/// The book of a device in the ledger.
+pub fn ledger_book(text: &str) {
+    let Ok(device) = "GPU-1".parse() else { return };
+    if let Ok(book) = crate::ledger::parse_book(Path::new("GPU-1.json"), &device, text) {
+        assert!(book.is_sound());
+    }
+}
+
+/// The name and the note of a compatibility library, and the driver's parameters.
+pub fn driver_texts(name: &str, note: &[u8], parameters: &str) {
+    use crate::hook::fuzzing::{Host, decide, without_modification};
+    let host = Host {
+        driver: "580.95.05".parse().ok(),
+        cuda: "13.0".parse().ok(),
+    };
+    let _ = decide(name, Some(note), &host);
+    let _ = decide(name, None, &Host { cuda: None, ..host });
+    if let Some(text) = without_modification(parameters) {
+        assert_eq!(without_modification(&text), None, "once is enough");
+    }
+}

@@ -1,0 +1,171 @@
+//! Discovery: a machine, or a picture of one, becomes an [`Inventory`].
+//!
+//! What is read: the driver's library NVML (in a process of its own, see [`nvml`]), `/proc/driver/nvidia`,
+//! `/proc/devices`, sysfs, the device nodes, the loader's cache and the directories of libraries. Nothing is written
+//! and nothing but the driver's library is executed.
+//!
+//! Whatever is missing or broken costs itself: it ends in [`Inventory::warnings`] or [`Inventory::absent`], and the
+//! rest is described.
+
+mod driver;
+mod gpus;
+mod mig;
+mod node;
+mod nodes;
+pub mod nvml;
+mod pci;
+mod platform;
+pub(crate) mod proc;
+mod roots;
+mod tree;
+
+pub use roots::{RootPaths, Roots};
+
+use crate::error::Result;
+use crate::inventory::Inventory;
+use crate::types::{DriverVersion, HostPath, Minor};
+use proc::{Majors, MigMinors};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to look.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether to ask NVML. It runs code of the tree that is looked at.
+    pub nvml: bool,
+    /// How long NVML may take in all before it is ended.
+    pub deadline: Duration,
+    /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
+    pub program: PathBuf,
+    /// Directories to search for libraries, in the driver's tree, instead of the known ones and the loader's cache.
+    pub library_search_paths: Vec<HostPath>,
+    /// Directories to search for configuration files, in the driver's tree, instead of the known ones.
+    pub config_search_paths: Vec<HostPath>,
+    /// Whether to take 32-bit libraries too.
+    pub compat32: bool,
+}
+
+impl Default for Options {
+    /// NVML with 10 seconds, this program, the known directories, 64 bits.
+    fn default() -> Self {
+        Self {
+            nvml: true,
+            deadline: Duration::from_secs(10),
+            program: PathBuf::from("/proc/self/exe"),
+            library_search_paths: Vec::new(),
+            config_search_paths: Vec::new(),
+            compat32: false,
+        }
+    }
+}
+
+/// Describes the host at `roots`.
+///
+/// # Errors
+/// None so far: what goes wrong is in the inventory. A host without a driver gives one that says so.
+pub fn discover(roots: &Roots, options: &Options) -> Result<Inventory> {
+    // A copy knows nothing from the last time.
+    let roots = &roots.clone();
+    let mut inventory = Inventory::empty(platform::read(roots));
+    if let Some(dev) = &roots.dev_root_note {
+        inventory.absent("device nodes in the driver root", [dev.clone()]);
+    }
+    let module = module_version(roots, &mut inventory);
+    let found = driver::search(roots, options, module.as_ref(), &mut inventory);
+
+    // The child loads and asks while we read files.
+    let mut asked = start_nvml(roots, options, &found, module.is_some(), &mut inventory);
+    inventory.driver = driver::collect(roots, options, &found, module.as_ref(), &mut inventory);
+    let majors = majors(roots, &mut inventory);
+    let minors = mig_minors(roots, &mut inventory);
+    let in_proc = gpus::in_proc(roots, &mut inventory);
+    let report = asked.as_mut().map(nvml::Asked::finish);
+
+    if let Some(report) = &report {
+        inventory.warnings.extend(report.warnings.iter().cloned());
+        for name in &report.missing {
+            inventory.absent(format!("{name}()"), ["libnvidia-ml.so.1".to_owned()]);
+        }
+        gpus::driver_facts(&report.facts, &mut inventory);
+    }
+    inventory.gpus = gpus::collect(roots, report.as_ref(), &in_proc, &majors, &minors, &mut inventory);
+    let taken: BTreeSet<Minor> = inventory.gpus.iter().map(|g| g.minor).collect();
+    inventory.nodes = nodes::collect(roots, &majors, &minors, &taken, &mut inventory);
+    inventory.platform.kind = platform::kind(roots, &inventory);
+    Ok(inventory)
+}
+
+/// The version of the kernel module that is loaded.
+fn module_version(roots: &Roots, inventory: &mut Inventory) -> Option<DriverVersion> {
+    let files = ["/driver/nvidia/version", "/module/nvidia/version"];
+    let of_proc = roots.proc.text(files[0]).ok().and_then(|t| proc::module_version(&t));
+    let found = of_proc.or_else(|| roots.sys.text(files[1]).ok()?.trim().parse().ok());
+    if found.is_none() {
+        let looked_in = [roots.proc.host(files[0]), roots.sys.host(files[1])];
+        inventory.absent("version of the kernel module", looked_in.map(|p| p.as_str().to_owned()));
+    }
+    found
+}
+
+fn majors(roots: &Roots, inventory: &mut Inventory) -> Majors {
+    match roots.proc.text("/devices") {
+        Ok(text) => Majors::parse(&text),
+        Err(e) => {
+            inventory.warn(
+                roots.proc.host("/devices"),
+                format!("cannot be read: {e}; nodes are taken as they are"),
+            );
+            Majors::default()
+        }
+    }
+}
+
+fn mig_minors(roots: &Roots, inventory: &mut Inventory) -> MigMinors {
+    const FILE: &str = "/driver/nvidia-caps/mig-minors";
+    roots.proc.text(FILE).map(MigMinors::new).unwrap_or_else(|_| {
+        inventory.absent("mig-minors", [roots.proc.host(FILE).as_str().to_owned()]);
+        MigMinors::default()
+    })
+}
+
+fn start_nvml(
+    roots: &Roots,
+    options: &Options,
+    found: &driver::Found,
+    has_module: bool,
+    inventory: &mut Inventory,
+) -> Option<nvml::Asked> {
+    const NAME: &str = "libnvidia-ml.so.1";
+    if !options.nvml {
+        return None;
+    }
+    let (library, shown) = match driver::nvml(&roots.driver, found) {
+        Some(path) => {
+            let shown = roots.driver.host(&path).as_str().to_owned();
+            (roots.driver.path(&path).into_os_string(), shown)
+        }
+        None => {
+            inventory.absent(NAME, found.looked_in.iter().cloned());
+            // A loader may know more directories than we do, but it is the loader of this machine.
+            if !(roots.live && has_module) {
+                if has_module {
+                    inventory.warn(
+                        NAME,
+                        "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries",
+                    );
+                }
+                return None;
+            }
+            (OsString::from(NAME), NAME.to_owned())
+        }
+    };
+    match nvml::start(&options.program, &library, &shown, options.deadline) {
+        Ok(asked) => Some(asked),
+        Err(e) => {
+            inventory.warn("NVML", format!("the process that asks it cannot be started: {e}"));
+            None
+        }
+    }
+}

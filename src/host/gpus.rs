@@ -1,0 +1,306 @@
+//! GPUs: what NVML told, what `/proc` tells, put together and checked.
+
+use super::mig;
+use super::node::{Expected, look};
+use super::nvml::{Facts, GpuFacts, Report};
+use super::pci;
+use super::proc::{self, Information, Majors, MigMinors};
+use super::roots::Roots;
+use super::tree::is_absence;
+use crate::inventory::{
+    AddressingMode, Architecture, ComputeMode, Gpu, Inventory, MigMode, MigState, Source, VirtualizationMode,
+};
+use crate::types::{ComputeCapability, GpuIndex, GpuUuid, MemorySize, Minor, PciAddress};
+use std::collections::BTreeSet;
+
+/// What `/proc/driver/nvidia/gpus` says, in the order of PCI addresses, which is the order of NVML's indices.
+pub(crate) fn in_proc(roots: &Roots, inventory: &mut Inventory) -> Vec<Information> {
+    const DIR: &str = "/driver/nvidia/gpus";
+    let entries = match roots.proc.list(DIR) {
+        Ok(entries) => entries,
+        Err(e) if is_absence(&e) => {
+            inventory.absent("GPUs of the kernel module", [roots.proc.host(DIR).as_str().to_owned()]);
+            return Vec::new();
+        }
+        Err(e) => {
+            inventory.warn(roots.proc.host(DIR), format!("cannot be listed: {e}"));
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = format!("{DIR}/{}/information", entry.name);
+        match roots.proc.text(&path) {
+            Ok(text) => {
+                let mut information = proc::information(&text);
+                information.pci = information.pci.or_else(|| entry.name.parse().ok());
+                found.push(information);
+            }
+            // A GPU that goes away takes its file with it.
+            Err(e) => inventory.warn(roots.proc.host(&path), format!("cannot be read: {e}")),
+        }
+    }
+    found.sort_by_key(|i| i.pci);
+    found
+}
+
+/// All GPUs, by index; sets the inventory's source.
+pub(crate) fn collect(
+    roots: &Roots,
+    report: Option<&Report>,
+    in_proc: &[Information],
+    majors: &Majors,
+    minors: &MigMinors,
+    inventory: &mut Inventory,
+) -> Vec<Gpu> {
+    let mut gpus = Vec::new();
+    let told = report.filter(|r| r.facts.driver.is_some());
+    inventory.source = match told {
+        Some(report) if report.complete || !report.facts.gpus.is_empty() => Source::Nvml,
+        _ => Source::Proc,
+    };
+    if let Some(report) = told {
+        for facts in &report.facts.gpus {
+            gpus.extend(from_nvml(facts, in_proc, inventory));
+        }
+    }
+    gpus.extend(untold(told, in_proc, inventory));
+    gpus.sort_by_key(|g| g.index);
+    drop_doubles(&mut gpus, inventory);
+    for gpu in &mut gpus {
+        let expected = Expected {
+            majors: majors.gpu(),
+            minor: Some(gpu.minor.0),
+        };
+        gpu.node = look(roots, &format!("/dev/nvidia{}", gpu.minor), expected, inventory);
+        gpu.numa_node = pci::numa_node(roots, gpu.pci);
+        gpu.dri = pci::dri(roots, gpu.pci, inventory);
+        let facts = told.and_then(|r| r.facts.gpus.iter().find(|f| f.index == gpu.index.0));
+        gpu.mig_devices = match facts {
+            Some(facts) => mig::from_nvml(gpu, facts, inventory),
+            None => mig::in_proc(roots, gpu.minor, inventory),
+        };
+        mig::add_nodes(roots, majors, minors, gpu, inventory);
+    }
+    gpus
+}
+
+/// GPUs that NVML was not asked about, from `/proc`. All of them where it told nothing; those after the one at which it
+/// got stuck, where the places in both orders agree. Not the one at which it got stuck.
+fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Inventory) -> Vec<Gpu> {
+    let first = match told {
+        None => 0,
+        Some(report) if report.complete => return Vec::new(),
+        Some(report) => {
+            let Some(stuck) = report.stuck_at else {
+                return Vec::new();
+            };
+            inventory.warn(format!("gpu {stuck}"), "does not answer and is left out");
+            let count = report.facts.driver.as_ref().map_or(0, |d| d.count);
+            if usize::try_from(count) != Ok(in_proc.len()) {
+                return Vec::new();
+            }
+            stuck.saturating_add(1)
+        }
+    };
+    let mut gpus = Vec::new();
+    for (index, information) in (0..).zip(in_proc).filter(|(index, _)| *index >= first) {
+        if information.excluded {
+            inventory.warn(
+                format!("gpu {index}"),
+                "is excluded by a parameter of the kernel module and is left out",
+            );
+            continue;
+        }
+        if told.is_some() {
+            inventory.warn(
+                format!("gpu {index}"),
+                "NVML was not asked; memory, modes and MIG UUIDs are unknown",
+            );
+        }
+        let facts = GpuFacts {
+            index,
+            ..GpuFacts::default()
+        };
+        gpus.extend(build(&facts, Some(information), inventory));
+    }
+    gpus
+}
+
+fn from_nvml(facts: &GpuFacts, in_proc: &[Information], inventory: &mut Inventory) -> Option<Gpu> {
+    let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
+    let uuid: Option<GpuUuid> = facts.uuid.as_deref().and_then(|u| u.parse().ok());
+    let information = in_proc
+        .iter()
+        .find(|i| (pci.is_some() && i.pci == pci) || (uuid.is_some() && i.uuid == uuid));
+    build(facts, information, inventory)
+}
+
+/// One GPU from both sources. Without a UUID, an address or a minor nobody could be given this GPU and no other.
+fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut Inventory) -> Option<Gpu> {
+    let object = format!("gpu {}", facts.index);
+    let empty = Information::default();
+    let information = information.unwrap_or(&empty);
+    let uuid = checked(&object, "UUID", facts.uuid.as_deref(), inventory).or_else(|| information.uuid.clone());
+    let pci = checked(&object, "PCI address", facts.pci.as_deref(), inventory).or(information.pci);
+    let minor = facts.minor.map(Minor).or(information.minor);
+    let missing = match (&uuid, pci, minor) {
+        (Some(_), Some(_), Some(_)) => None,
+        (None, _, _) => {
+            Some("UUID (the driver knows it once the GPU was opened: run nvidia-smi, or nvidia-persistenced)")
+        }
+        (_, None, _) => Some("PCI address"),
+        (_, _, None) => Some("minor number"),
+    };
+    if let Some(missing) = missing {
+        inventory.warn(&object, format!("is left out: nothing tells its {missing}"));
+    }
+    let name = facts.name.as_deref().and_then(proc::printable);
+    Some(Gpu {
+        index: GpuIndex(facts.index),
+        minor: minor?,
+        uuid: uuid?,
+        pci: pci?,
+        name: name
+            .or_else(|| information.model.clone())
+            .unwrap_or_else(|| "unknown GPU".to_owned()),
+        architecture: facts.architecture.and_then(architecture),
+        compute_capability: facts.compute_capability.and_then(|(major, minor)| {
+            Some(ComputeCapability {
+                major: u32::try_from(major).ok().filter(|m| *m > 0)?,
+                minor: u32::try_from(minor).ok()?,
+            })
+        }),
+        memory: facts.memory.filter(|m| *m > 0).map(MemorySize::from_bytes),
+        mig: facts.mig.and_then(|(current, pending)| {
+            Some(MigState {
+                current: mig_mode(current)?,
+                pending: mig_mode(pending)?,
+            })
+        }),
+        compute_mode: facts.compute_mode.and_then(compute_mode),
+        persistence: facts.persistence.and_then(|p| match p {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }),
+        addressing: facts.addressing.and_then(addressing),
+        numa_node: None,
+        virtualization: facts.virtualization.and_then(virtualization),
+        node: None,
+        dri: Vec::new(),
+        mig_devices: Vec::new(),
+    })
+}
+
+/// A text of NVML's as what it should be; a warning where it is something else.
+pub(super) fn checked<T: std::str::FromStr>(
+    object: &str,
+    what: &str,
+    text: Option<&str>,
+    inventory: &mut Inventory,
+) -> Option<T> {
+    let text = text?;
+    let value = text.parse().ok();
+    if value.is_none() {
+        inventory.warn(object, format!("NVML gives {text:?} as its {what}, which is none"));
+    }
+    value
+}
+
+/// Two entries for one GPU would put one node into two devices.
+fn drop_doubles(gpus: &mut Vec<Gpu>, inventory: &mut Inventory) {
+    let (mut indices, mut uuids, mut minors, mut addresses) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    gpus.retain(|gpu| {
+        // All four sets must learn it: no short cut.
+        let is_new = [
+            indices.insert(gpu.index),
+            uuids.insert(gpu.uuid.clone()),
+            minors.insert(gpu.minor),
+            addresses.insert(gpu.pci),
+        ];
+        let keep = is_new == [true; 4];
+        if !keep {
+            inventory.warn(
+                format!("gpu {}", gpu.index),
+                "has a UUID, minor or PCI address of another GPU and is left out",
+            );
+        }
+        keep
+    });
+}
+
+fn mig_mode(code: u32) -> Option<MigMode> {
+    match code {
+        0 => Some(MigMode::Disabled),
+        1 => Some(MigMode::Enabled),
+        _ => None,
+    }
+}
+
+/// `NVML_DEVICE_ARCH_*`. A number that is not listed is a GPU newer than we are: unknown, not wrong.
+fn architecture(code: u32) -> Option<Architecture> {
+    Some(match code {
+        2 => Architecture::Kepler,
+        3 => Architecture::Maxwell,
+        4 => Architecture::Pascal,
+        5 => Architecture::Volta,
+        6 => Architecture::Turing,
+        7 => Architecture::Ampere,
+        8 => Architecture::Ada,
+        9 => Architecture::Hopper,
+        10 => Architecture::Blackwell,
+        _ => return None,
+    })
+}
+
+fn compute_mode(code: u32) -> Option<ComputeMode> {
+    Some(match code {
+        0 => ComputeMode::Default,
+        1 => ComputeMode::ExclusiveThread,
+        2 => ComputeMode::Prohibited,
+        3 => ComputeMode::ExclusiveProcess,
+        _ => return None,
+    })
+}
+
+fn addressing(code: u32) -> Option<AddressingMode> {
+    Some(match code {
+        0 => AddressingMode::None,
+        1 => AddressingMode::Hmm,
+        2 => AddressingMode::Ats,
+        _ => return None,
+    })
+}
+
+fn virtualization(code: u32) -> Option<VirtualizationMode> {
+    Some(match code {
+        0 => VirtualizationMode::None,
+        1 => VirtualizationMode::Passthrough,
+        2 => VirtualizationMode::Vgpu,
+        3 => VirtualizationMode::HostVgpu,
+        4 => VirtualizationMode::HostVsga,
+        _ => return None,
+    })
+}
+
+/// Warnings about versions, and what NVML adds to the driver.
+pub(crate) fn driver_facts(facts: &Facts, inventory: &mut Inventory) {
+    let Some(told) = &facts.driver else { return };
+    let version: Option<crate::types::DriverVersion> =
+        checked("NVML", "driver version", told.version.as_deref(), inventory);
+    let cuda = told.cuda.and_then(|c| u32::try_from(c).ok()).filter(|c| *c >= 1000);
+    let Some(driver) = &mut inventory.driver else { return };
+    driver.cuda = cuda.map(|c| crate::types::CudaVersion {
+        major: c / 1000,
+        minor: c % 1000 / 10,
+    });
+    let module = driver.version.clone();
+    if let Some(version) = version.filter(|v| *v != module) {
+        inventory.warn(
+            "NVML",
+            format!("says that the driver is {version}, the kernel module says {module}; reboot, or unload and load the module"),
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! MIG devices.
+//!
+//! In `/proc` and in `mig-minors` a GPU is named by its minor, and an instance by the ids that NVML gives too.
+
+use super::gpus::checked;
+use super::nodes::{cap_minors, cap_node};
+use super::nvml::{GpuFacts, MigFacts};
+use super::proc::{Majors, MigCapability, MigMinors, numbered};
+use super::roots::Roots;
+use crate::inventory::{Gpu, Inventory, MigDevice};
+use crate::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The MIG devices that NVML told of.
+pub(crate) fn from_nvml(gpu: &Gpu, facts: &GpuFacts, inventory: &mut Inventory) -> Vec<MigDevice> {
+    let mut devices: Vec<MigDevice> = Vec::new();
+    for facts in &facts.mig_devices {
+        let object = format!("gpu {}:{}", gpu.index, facts.index);
+        let ids = facts.gpu_instance.zip(facts.compute_instance);
+        let Some((gi, ci)) = ids else {
+            inventory.warn(
+                &object,
+                "is left out: NVML does not tell its instances, which name its capabilities",
+            );
+            continue;
+        };
+        devices.push(MigDevice {
+            index: MigIndex(facts.index),
+            uuid: checked(&object, "UUID", facts.uuid.as_deref(), inventory),
+            gpu_instance: GpuInstanceId(gi),
+            compute_instance: ComputeInstanceId(ci),
+            profile: profile(&object, facts, inventory),
+            memory: facts.memory_mib.filter(|m| *m > 0).map(MemorySize::from_mib),
+            gpu_slices: facts.gpu_slices.filter(|s| *s > 0),
+            compute_slices: facts.compute_slices.filter(|s| *s > 0),
+            gpu_instance_cap: None,
+            compute_instance_cap: None,
+        });
+    }
+    devices
+}
+
+/// `NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb`: the profile is the last word.
+fn profile(object: &str, facts: &MigFacts, inventory: &mut Inventory) -> Option<MigProfile> {
+    let name = facts.name.as_deref()?;
+    let (_, profile) = name.rsplit_once(" MIG ").unwrap_or(("", name));
+    checked(object, "profile", Some(profile.trim()), inventory)
+}
+
+/// The instances that the driver has files for, where NVML does not tell. Their order is NVML's in all that was seen:
+/// by GPU instance, then by compute instance.
+pub(crate) fn in_proc(roots: &Roots, gpu: Minor, inventory: &mut Inventory) -> Vec<MigDevice> {
+    let dir = format!("/driver/nvidia/capabilities/gpu{gpu}/mig");
+    let mut ids: Vec<(u32, u32)> = Vec::new();
+    // A GPU without MIG has no such directory.
+    for gi in roots.proc.list(&dir).unwrap_or_default() {
+        let Some(gi) = numbered(&gi.name, "gi") else { continue };
+        let entries = roots.proc.list(&format!("{dir}/gi{gi}"));
+        let entries = entries.unwrap_or_else(|e| {
+            inventory.warn(roots.proc.host(&dir), format!("instance {gi} cannot be listed: {e}"));
+            Vec::new()
+        });
+        ids.extend(
+            entries
+                .iter()
+                .filter_map(|e| numbered(&e.name, "ci"))
+                .map(|ci| (gi, ci)),
+        );
+    }
+    ids.sort_unstable();
+    (0..)
+        .zip(ids)
+        .map(|(index, (gi, ci))| MigDevice {
+            index: MigIndex(index),
+            uuid: None,
+            gpu_instance: GpuInstanceId(gi),
+            compute_instance: ComputeInstanceId(ci),
+            profile: None,
+            memory: None,
+            gpu_slices: None,
+            compute_slices: None,
+            gpu_instance_cap: None,
+            compute_instance_cap: None,
+        })
+        .collect()
+}
+
+/// Finds the capability nodes of a GPU's MIG devices.
+pub(crate) fn add_nodes(roots: &Roots, majors: &Majors, minors: &MigMinors, gpu: &mut Gpu, inventory: &mut Inventory) {
+    let minor = gpu.minor;
+    let capabilities = |mig: &MigDevice| {
+        [
+            MigCapability::GpuInstance(minor, mig.gpu_instance),
+            MigCapability::ComputeInstance(minor, mig.gpu_instance, mig.compute_instance),
+        ]
+    };
+    let wanted: BTreeSet<MigCapability> = gpu.mig_devices.iter().flat_map(capabilities).collect();
+    let wanted: Vec<MigCapability> = wanted.into_iter().collect();
+    let known = cap_minors(roots, minors, &wanted);
+    // Compute instances of one GPU instance share its node: each is looked at once.
+    let mut nodes = BTreeMap::new();
+    for capability in wanted {
+        let node = known
+            .get(&capability)
+            .and_then(|m| cap_node(roots, majors, *m, inventory));
+        if node.is_none() {
+            let text = format!("has no node for {}: no container can use it", capability.file());
+            inventory.warn(format!("gpu {}", gpu.index), text);
+        }
+        nodes.insert(capability, node);
+    }
+    for mig in &mut gpu.mig_devices {
+        let [gi, ci] = capabilities(mig).map(|c| nodes.get(&c).cloned().flatten());
+        mig.gpu_instance_cap = gi;
+        mig.compute_instance_cap = ci;
+    }
+}

@@ -1,0 +1,96 @@
+//! What sysfs says about a PCI device: its DRI nodes and its NUMA node.
+
+use super::node::{Expected, look};
+use super::proc::numbered;
+use super::roots::Roots;
+use crate::inventory::{DriKind, DriNode, Inventory};
+use crate::types::PciAddress;
+
+/// The NUMA node of a device; `None` where it has none (the kernel writes -1) or sysfs does not tell.
+pub(crate) fn numa_node(roots: &Roots, pci: PciAddress) -> Option<u32> {
+    let text = roots.sys.text(&format!("/bus/pci/devices/{pci}/numa_node")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The DRI nodes of a device, by path.
+pub(crate) fn dri(roots: &Roots, pci: PciAddress, inventory: &mut Inventory) -> Vec<DriNode> {
+    let dir = format!("/bus/pci/devices/{pci}/drm");
+    // Without the DRM module there is no such directory, and nothing to say.
+    let Ok(entries) = roots.sys.list(&dir) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let Some(kind) = kind(&entry.name) else { continue };
+        let numbers = roots.sys.text(&format!("{dir}/{}/dev", entry.name)).ok();
+        let numbers = numbers.as_deref().and_then(major_minor);
+        let majors: Vec<u32> = numbers.iter().map(|(major, _)| *major).collect();
+        let expected = Expected {
+            majors: &majors,
+            minor: numbers.map(|(_, minor)| minor),
+        };
+        let Some(node) = look(roots, &format!("/dev/dri/{}", entry.name), expected, inventory) else {
+            continue;
+        };
+        found.push(DriNode {
+            kind,
+            node,
+            by_path: by_path(roots, pci, kind, &entry.name),
+        });
+    }
+    found.sort_by(|a, b| a.node.cmp(&b.node));
+    found
+}
+
+fn kind(name: &str) -> Option<DriKind> {
+    // controlD is tried before card: no name begins with both, but `card0-HDMI-A-1` must match neither.
+    [
+        ("controlD", DriKind::Control),
+        ("renderD", DriKind::Render),
+        ("card", DriKind::Card),
+    ]
+    .into_iter()
+    .find(|(prefix, _)| numbered(name, prefix).is_some())
+    .map(|(_, kind)| kind)
+}
+
+/// `226:128`
+fn major_minor(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// udev's name for a node, if that link is there and leads to the node.
+fn by_path(roots: &Roots, pci: PciAddress, kind: DriKind, node: &str) -> Option<String> {
+    let suffix = match kind {
+        DriKind::Card => "card",
+        DriKind::Render => "render",
+        DriKind::Control => return None,
+    };
+    let name = format!("pci-{pci}-{suffix}");
+    let target = roots.dev.read_link(&format!("/dev/dri/by-path/{name}")).ok()?;
+    (target.file_name()? == node).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_by_name() {
+        assert_eq!(kind("card0"), Some(DriKind::Card));
+        assert_eq!(kind("renderD128"), Some(DriKind::Render));
+        assert_eq!(kind("controlD64"), Some(DriKind::Control));
+        for other in ["card0-HDMI-A-1", "card", "version", "renderD", "renderD+1"] {
+            assert_eq!(kind(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_device() {
+        assert_eq!(major_minor("226:128\n"), Some((226, 128)));
+        for bad in ["", "226", "226:", ":1", "a:b"] {
+            assert_eq!(major_minor(bad), None, "{bad}");
+        }
+    }
+}

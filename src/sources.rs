@@ -1,0 +1,60 @@
+//! Opens an inventory that somebody has already: a file, standard input, a built-in one.
+
+use crate::error::{Context, Error, Result};
+use crate::inventory::{Inventory, load};
+use crate::sim;
+use std::fs::File;
+use std::io::{self, Read};
+
+/// The inventory of sixteen GPUs with seven MIG devices each has a quarter of a megabyte.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Opens `spec`: a path, `-` for standard input, `sim:NAME` for a built-in inventory.
+///
+/// # Errors
+/// What cannot be read, and what is no inventory.
+pub fn open(spec: &str) -> Result<Inventory> {
+    if let Some(name) = spec.strip_prefix("sim:") {
+        return sim::open(name);
+    }
+    if spec == "-" {
+        return load("stdin", &text("stdin", io::stdin().lock())?);
+    }
+    let file = File::open(spec).map_err(|e| Error::usage(spec, "cannot be opened").from_source(e))?;
+    load(spec, &text(spec, file)?)
+}
+
+fn text(name: &str, from: impl Read) -> Result<String> {
+    let mut text = String::new();
+    from.take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .about(name, "cannot be read")?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Error::usage(
+            name,
+            format!("is larger than {MAX_BYTES} bytes, and no inventory"),
+        ));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_and_built_in_ones() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let inventory = open("sim:t4x2").unwrap();
+        file.write_all(serde_json::to_string(&inventory).unwrap().as_bytes())
+            .unwrap();
+        assert_eq!(open(file.path().to_str().unwrap()).unwrap(), inventory);
+        assert!(
+            open("/nonexistent/x.json")
+                .unwrap_err()
+                .to_string()
+                .starts_with("/nonexistent/x.json: ")
+        );
+    }
+}
