@@ -28,6 +28,8 @@ pub mod share;
 pub mod sys;
 pub mod types;
 
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,0 +1,83 @@
+//! The command line of `tranche`: one file per verb, each of which says what was typed, does it through the library,
+//! and renders the result. Nothing in the library uses this module.
+
+mod cdi;
+mod claim;
+mod inventory;
+mod list;
+pub mod log;
+pub mod look;
+pub mod out;
+pub mod place;
+mod plan;
+mod policy;
+mod sharing;
+mod status;
+mod table;
+
+use crate::error::Result;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Gives a container a GPU, or an exact slice of one, on any engine.
+#[derive(Parser)]
+#[command(name = "tranche", version, about, max_term_width = 110)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do (no driver, no GPU), 4 a check found something."
+)]
+pub struct Arguments {
+    /// Also show what was looked for and not found; twice: every step
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    List(list::Args),
+    Inventory(inventory::Args),
+    /// Specifications for engines (podman, docker, containerd, CRI-O)
+    Cdi(cdi::Args),
+    /// How devices are to be shared
+    Policy(policy::Args),
+    Plan(plan::Args),
+    /// Shares taken beforehand, for a container to come
+    Claim(claim::Args),
+    Status(status::Args),
+}
+
+/// Reads the arguments; gives them with the number of `-v`.
+///
+/// # Errors
+/// The exit code, once clap has said what was wrong or printed the help that was asked for.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, u8), ExitCode> {
+    match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => {
+            let verbose = parsed.verbose;
+            Ok((parsed, verbose))
+        }
+        Err(e) => {
+            // A closed stdout or stderr leaves nobody to tell.
+            let _ = e.print();
+            Err(ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2)))
+        }
+    }
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// Whatever the verb could not do.
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.verb {
+        Verb::List(args) => list::run(&args),
+        Verb::Inventory(args) => inventory::run(&args),
+        Verb::Cdi(args) => cdi::run(args),
+        Verb::Policy(args) => policy::run(&args),
+        Verb::Plan(args) => plan::run(&args),
+        Verb::Claim(args) => claim::run(&args),
+        Verb::Status(args) => status::run(&args),
+    }
+}

@@ -1,0 +1,57 @@
+//! `tranche cdi`: specifications for engines.
+
+mod generate;
+mod inspect;
+mod list;
+mod transform;
+mod validate;
+
+pub(super) use generate::hook_beside_us;
+
+use super::place::SpecDirArgs;
+use crate::error::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `tranche cdi`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Write what this host can give to containers as a CDI specification
+    Generate(Box<generate::Args>),
+    /// List the devices that engines find
+    List(list::Args),
+    /// Check specifications of any vendor: what is wrong where, and which devices are lost by it
+    Validate(validate::Args),
+    /// Show what exactly a container would get with a device
+    Inspect(inspect::Args),
+    /// Rewrite a specification
+    Transform(transform::Args),
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// Whatever the verb could not do.
+pub(super) fn run(args: Args) -> Result<ExitCode> {
+    match args.verb {
+        Verb::Generate(args) => generate::run(*args),
+        Verb::List(args) => list::run(&args),
+        Verb::Validate(args) => validate::run(&args),
+        Verb::Inspect(args) => inspect::run(&args),
+        Verb::Transform(args) => transform::run(&args),
+    }
+}
+
+/// The directories that an engine reads; `NVIDIA_CTK_CDI_SPEC_DIRS` is understood as NVIDIA's tool does.
+fn spec_dirs(args: &SpecDirArgs) -> Vec<PathBuf> {
+    match std::env::var_os("NVIDIA_CTK_CDI_SPEC_DIRS") {
+        Some(dir) if args.spec_dirs.is_empty() && !dir.is_empty() => vec![dir.into()],
+        _ => args.dirs(),
+    }
+}

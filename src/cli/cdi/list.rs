@@ -1,0 +1,44 @@
+//! `tranche cdi list`: the names of all devices, one on a line.
+
+use super::super::out;
+use super::super::place::SpecDirArgs;
+use crate::cdi::registry::Registry;
+use crate::error::Result;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    dirs: SpecDirArgs,
+    /// As JSON, with the file of each device
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(serde::Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    file: &'a std::path::Path,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let registry = Registry::read(&super::spec_dirs(&args.dirs));
+    for problem in &registry.problems {
+        out::note(problem);
+    }
+    let rows: Vec<Row<'_>> = registry
+        .devices()
+        .map(|(name, found)| Row {
+            name,
+            file: &found.file.path,
+        })
+        .collect();
+    if args.json {
+        out::json(&rows)?;
+    } else {
+        let lines: String = rows.iter().map(|r| format!("{}\n", r.name)).collect();
+        out::result(&lines)?;
+        out::note(format_args!("Found {} CDI devices", rows.len()));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,82 @@
+//! `tranche cdi transform`: a specification made for one place, rewritten for another.
+
+use super::super::out;
+use crate::cdi::encode::{Format, encode, file_of};
+use crate::cdi::transform::{Side, root};
+use crate::cdi::{parse, write};
+use crate::error::{Context, Error, Result};
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Put another directory in the place of the one with which paths begin
+    Root(RootArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RootArgs {
+    /// The beginning that goes
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    from: String,
+    /// The beginning that comes
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    to: String,
+    /// Whose paths: of the host or of the container
+    #[arg(long, value_name = "SIDE", default_value = "host")]
+    relative_to: Side,
+    /// The file to read; - is stdin
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    input: PathBuf,
+    /// The file to write [default: stdout]
+    // Not a path to clap, which refuses an empty one: it means stdout.
+    #[arg(long, value_name = "FILE")]
+    output: Option<OsString>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let Verb::Root(args) = &args.verb;
+    for dir in [&args.from, &args.to] {
+        if !dir.starts_with('/') {
+            return Err(Error::usage(format!("\"{dir}\""), "path is not absolute"));
+        }
+    }
+    let (name, text) = read(&args.input)?;
+    let mut spec = parse::spec(&text).map_err(|refusal| {
+        let at = refusal
+            .at
+            .map_or(String::new(), |at| format!(":{}:{}", at.line, at.column));
+        Error::failed(format!("{name}{at}"), refusal.what)
+    })?;
+    root(&mut spec, &args.from, &args.to, args.relative_to);
+    let is_json = text.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
+    let format = if is_json { Format::Json } else { Format::Yaml };
+    match args.output.as_deref().filter(|o| !o.is_empty()) {
+        None => out::result(&encode(&spec, format, &[])?)?,
+        Some(output) => {
+            let (path, format) = file_of(Path::new(output), format);
+            write::write(&path, &encode(&spec, format, &[])?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(input: &Path) -> Result<(String, Vec<u8>)> {
+    if input == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut text)
+            .about("stdin", "cannot be read")?;
+        return Ok(("stdin".into(), text));
+    }
+    let text = std::fs::read(input).about(input.display(), "cannot be read")?;
+    Ok((input.display().to_string(), text))
+}

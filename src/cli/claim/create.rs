@@ -1,0 +1,187 @@
+//! `tranche claim create`.
+
+use super::ClaimDirArgs;
+use crate::cdi::encode::{Format, encode};
+use crate::cdi::{build, write};
+use crate::cli::cdi::hook_beside_us;
+use crate::cli::sharing::{self, SharingArgs};
+use crate::cli::{out, status};
+use crate::derive::{self, HookOptions, Options, Sharing};
+use crate::error::{Error, Result};
+use crate::ledger::process::Machine;
+use crate::ledger::{Ask, Book, Change, Ledger, Part, State};
+use crate::policy::DeviceId;
+use crate::share::{DeviceRef, Fit, Share, SplitDevice, Wish, fit};
+use crate::types::{CdiVersion, HostPath, MemorySize, Percent, QualifiedName};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: SharingArgs,
+    #[command(flatten)]
+    dir: ClaimDirArgs,
+    /// What to call it; the device is then nvidia.com/claim=NAME
+    #[arg(long)]
+    name: String,
+    /// At least so much memory: 8Gi
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<MemorySize>,
+    /// At least so much compute: 30%
+    #[arg(long, value_name = "PERCENT")]
+    compute: Option<Percent>,
+    /// So many shares, as one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    shares: Option<u32>,
+    /// Of this device: 0, 0:1, GPU-…, MIG-…
+    #[arg(long, visible_alias = "of", value_name = "DEVICE")]
+    device: Option<DeviceId>,
+    /// Give it back after so many seconds, unless a container uses it by then
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    ttl: Option<u64>,
+    /// Keep it when the container that used it is gone
+    #[arg(long)]
+    keep: bool,
+    /// Write its specification for engines that know no newer CDI than this
+    #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
+    cdi_version: Option<CdiVersion>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    // The name becomes a device's and a file's before anything is taken.
+    let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
+    let (inventory, sharing) = sharing::required(&args.at)?;
+    let wish = Wish {
+        memory: args.memory,
+        compute: args.compute.map(|c| c.get()),
+        shares: args.shares.map(|n| n as usize),
+        device: args.device.as_ref().map(|id| device(&sharing, id)).transpose()?,
+    };
+    let file = HostPath::new(args.dir.file(&args.name))?;
+    let found = take(args, &sharing, wish)?;
+    let options = Options {
+        hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
+        sharing: Some(sharing.clone()),
+        ..Options::default()
+    };
+    let written = derive::claim(&inventory, &options, &found, &args.name, &file)
+        .and_then(|derived| build(&derived, args.cdi_version))
+        .and_then(|(spec, _)| {
+            encode(
+                &spec,
+                Format::Yaml,
+                &[format!("Made by tranche {}", env!("CARGO_PKG_VERSION"))],
+            )
+        })
+        .and_then(|text| {
+            sharing::make_pipe_directories(&sharing)?;
+            write::write(file.as_path(), &text)
+        });
+    if let Err(error) = written {
+        // A claim that no container can name is nobody's.
+        give_back(args, &sharing, &found)?;
+        return Err(error);
+    }
+    out::result(&format!("{device_name}\n"))?;
+    out::note(describe(&found));
+    if let Some(split) = sharing.plan.split(found.device) {
+        sharing::note_needs(&sharing, split);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Chooses the shares and takes them, under one lock: nobody is faster, and no name is given twice.
+fn take(args: &Args, sharing: &Sharing, wish: Wish) -> Result<Fit> {
+    let machine = Machine::here()?;
+    let ledger = Ledger::open(&args.at.state.state_dir)?;
+    let locked = ledger.lock()?;
+    let books = status::current(locked.books()?.books, &machine);
+    let mut claims = books.iter().flat_map(|b| &b.claims);
+    if claims.any(|c| c.name.as_deref() == Some(&args.name)) {
+        return Err(
+            Error::usage(format!("claim {}", args.name), "is there already").hint("release it, or choose another name")
+        );
+    }
+    let found = fit(&sharing.plan, wish, |split, share| is_free(&books, split, share))?;
+    let split = sharing
+        .plan
+        .split(found.device)
+        .ok_or_else(|| Error::failed(found.device, "is not split"))?;
+    let ask = Ask {
+        part: Part::Shares(found.shares.clone()),
+        name: Some(args.name.clone()),
+        container: None,
+        process: None,
+        state: State::Reserved,
+        keep: args.keep,
+        alone: false,
+        uid: nix::unistd::getuid().as_raw(),
+        ttl: args.ttl,
+    };
+    locked.change(&derive::key(split)?, |book| match book.take(&ask, &machine) {
+        Ok(()) => Ok(((), Change::Made)),
+        Err(refused) => Err(Error::failed(format!("claim {}", args.name), refused)),
+    })?;
+    Ok(found)
+}
+
+fn give_back(args: &Args, sharing: &Sharing, found: &Fit) -> Result<()> {
+    let Some(split) = sharing.plan.split(found.device) else {
+        return Ok(());
+    };
+    Ledger::open(&args.at.state.state_dir)?.change(&derive::key(split)?, |book| {
+        let uid = nix::unistd::getuid().as_raw();
+        book.release_name(&args.name, uid)
+            .map_err(|r| Error::failed(format!("claim {}", args.name), r))?;
+        Ok(((), Change::Made))
+    })
+}
+
+fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
+    let Ok(key) = derive::key(split) else { return false };
+    let part = Part::share(share.name.clone());
+    books
+        .iter()
+        .filter(|b| b.device == key)
+        .flat_map(|b| &b.claims)
+        .all(|c| !c.part.meets(&part))
+}
+
+fn device(sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
+    let named = |d: &&SplitDevice| match id {
+        DeviceId::Gpu(gpu) => d.device == DeviceRef { gpu: *gpu, mig: None },
+        DeviceId::Mig(gpu, mig) => {
+            d.device
+                == DeviceRef {
+                    gpu: *gpu,
+                    mig: Some(*mig),
+                }
+        }
+        DeviceId::GpuUuid(uuid) => d.uuid.as_deref() == Some(uuid.as_str()),
+        DeviceId::MigUuid(uuid) => d.uuid.as_deref() == Some(uuid.as_str()),
+    };
+    sharing
+        .plan
+        .devices
+        .iter()
+        .find(named)
+        .map(|d| d.device)
+        .ok_or_else(|| {
+            let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
+            Error::usage(format!("device {id}"), "is not split by the policy")
+                .hint(format!("split are {}", split.join(", ")))
+        })
+}
+
+fn describe(found: &Fit) -> String {
+    let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
+    let compute = found
+        .compute
+        .map(|c| format!(", up to {c}% compute"))
+        .unwrap_or_default();
+    format!(
+        "{}: {}{memory}{compute}",
+        found.device,
+        Part::Shares(found.shares.clone())
+    )
+}

@@ -1,0 +1,30 @@
+//! `tranche inventory`: what a host has, as JSON that `--inventory` takes elsewhere.
+
+use super::look::{self, LookArgs};
+use super::out;
+use super::place::HostArgs;
+use crate::error::Result;
+use crate::sim;
+use std::process::ExitCode;
+
+/// Describe the host as JSON, for --inventory on another machine
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: HostArgs,
+    #[command(flatten)]
+    how: LookArgs,
+}
+
+/// Writes the inventory. A host without a driver has one too.
+///
+/// # Errors
+/// Places that are none; an inventory that cannot be read.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    if args.at.inventory.as_deref() == Some("sim:help") {
+        out::result(&sim::help())?;
+    } else {
+        out::json(&look::inventory(&args.at, &args.how)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

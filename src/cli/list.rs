@@ -1,0 +1,177 @@
+//! `tranche list`: the GPUs and MIG devices of a host.
+
+use super::look::{self, LookArgs};
+use super::out;
+use super::place::HostArgs;
+use super::table::Table;
+use crate::error::Result;
+use crate::inventory::{AddressingMode, ComputeMode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode};
+use crate::sim;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// List the GPUs and MIG devices of the host
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: HostArgs,
+    #[command(flatten)]
+    how: LookArgs,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// One device, as `--json` gives it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Row {
+    /// `0`, `0:1`: the name of its CDI device.
+    name: String,
+    uuid: Option<String>,
+    product: String,
+    memory_mib: Option<u64>,
+    node: String,
+    pci: String,
+    notes: Vec<String>,
+}
+
+/// Lists the devices.
+///
+/// # Errors
+/// Kind `Nothing` where there is no GPU; what [`look::inventory`] gives.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    if args.at.inventory.as_deref() == Some("sim:help") {
+        out::result(&sim::help())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let inventory = look::inventory(&args.at, &args.how)?;
+    if inventory.gpus.is_empty() {
+        return Err(look::no_gpu(&inventory));
+    }
+    let rows = rows(&inventory);
+    if args.json {
+        out::json(&rows)?;
+    } else {
+        out::result(&text(&inventory, &rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rows(inventory: &Inventory) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for gpu in &inventory.gpus {
+        rows.push(of_gpu(gpu));
+        rows.extend(gpu.mig_devices.iter().map(|mig| of_mig(gpu, mig)));
+    }
+    rows
+}
+
+fn of_gpu(gpu: &Gpu) -> Row {
+    Row {
+        name: gpu.index.to_string(),
+        uuid: Some(gpu.uuid.to_string()),
+        product: gpu.name.clone(),
+        memory_mib: gpu.memory.map(|m| m.mib()),
+        node: format!("/dev/nvidia{}", gpu.minor),
+        pci: gpu.pci.to_string(),
+        notes: notes(gpu),
+    }
+}
+
+fn of_mig(gpu: &Gpu, mig: &MigDevice) -> Row {
+    let caps = [&mig.gpu_instance_cap, &mig.compute_instance_cap];
+    let caps = caps.map(|c| c.as_ref().map_or_else(|| "?".to_owned(), |n| n.minor.to_string()));
+    Row {
+        name: format!("{}:{}", gpu.index, mig.index),
+        uuid: mig.uuid.as_ref().map(ToString::to_string),
+        product: mig
+            .profile
+            .as_ref()
+            .map_or_else(|| "MIG".to_owned(), |p| format!("MIG {p}")),
+        memory_mib: mig.memory.map(|m| m.mib()),
+        node: format!("cap{}, cap{}", caps[0], caps[1]),
+        pci: gpu.pci.to_string(),
+        notes: vec![format!("instance {}.{}", mig.gpu_instance, mig.compute_instance)],
+    }
+}
+
+/// What is not as usual.
+fn notes(gpu: &Gpu) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: &str| notes.push(text.to_owned());
+    if let Some(mig) = gpu.mig {
+        match (mig.current, mig.pending) {
+            (MigMode::Enabled, MigMode::Disabled) => note("MIG, off after the next reset"),
+            (MigMode::Disabled, MigMode::Enabled) => note("MIG after the next reset"),
+            (MigMode::Enabled, _) if gpu.mig_devices.is_empty() => note("MIG, no instances"),
+            (MigMode::Enabled, _) => note("MIG"),
+            _ => {}
+        }
+    }
+    match gpu.compute_mode {
+        Some(ComputeMode::ExclusiveProcess | ComputeMode::ExclusiveThread) => note("one process at a time"),
+        Some(ComputeMode::Prohibited) => note("compute prohibited"),
+        _ => {}
+    }
+    match gpu.virtualization {
+        Some(VirtualizationMode::Vgpu) => note("vGPU"),
+        Some(VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga) => note("hands out vGPUs"),
+        _ => {}
+    }
+    if gpu.addressing == Some(AddressingMode::Ats) {
+        note("coherent");
+    }
+    match &gpu.node {
+        None => note("no device node"),
+        Some(node) if !node.present => note("node not made yet"),
+        _ => {}
+    }
+    notes
+}
+
+fn text(inventory: &Inventory, rows: &[Row]) -> String {
+    let mut table = Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]);
+    for row in rows {
+        let is_mig = row.name.contains(':');
+        table.row([
+            row.name.clone(),
+            format!("{}{}", if is_mig { "  " } else { "" }, row.product),
+            row.memory_mib
+                .map_or_else(|| "?".to_owned(), |m| crate::types::MemorySize::from_mib(m).to_string()),
+            row.uuid.clone().unwrap_or_else(|| "?".to_owned()),
+            row.node.clone(),
+            if is_mig { String::new() } else { row.pci.clone() },
+            row.notes.join(", "),
+        ]);
+    }
+    let mut text = table.text();
+    if let Some(driver) = &inventory.driver {
+        text.push_str(&format!("\nDriver {}", driver.version));
+        if let Some(cuda) = driver.cuda {
+            text.push_str(&format!(", CUDA {cuda}"));
+        }
+        if inventory.source == Source::Proc {
+            text.push_str("; NVML did not answer, so memory and modes are unknown");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_device() {
+        let inventory = crate::sources::open("sim:dgx-a100-mig").unwrap();
+        let rows = rows(&inventory);
+        assert_eq!(rows.len(), inventory.gpus.len() + inventory.mig_devices().count());
+        let text = text(&inventory, &rows);
+        for row in &rows {
+            assert!(text.contains(row.uuid.as_deref().unwrap()), "{}", row.name);
+        }
+        assert!(text.contains("MIG, no instances"), "{text}");
+        assert!(text.lines().all(|l| l == l.trim_end()), "{text}");
+    }
+}

@@ -1,0 +1,108 @@
+//! How a verb gets its inventory: by looking at a host, or from where `--inventory` says.
+
+use super::place::HostArgs;
+use crate::error::{Error, Result};
+use crate::host::{self, Options, RootPaths, Roots};
+use crate::inventory::Inventory;
+use crate::sources;
+use crate::types::HostPath;
+use std::time::Duration;
+
+/// How to look at a host.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "How to look at it")]
+pub struct LookArgs {
+    /// Search DIR for the driver's libraries instead of the usual directories (may be given again)
+    #[arg(
+        long = "library-search-path",
+        value_name = "DIR",
+        env = "TRANCHE_LIBRARY_SEARCH_PATHS",
+        value_delimiter = ':'
+    )]
+    pub library_search_paths: Vec<HostPath>,
+    /// Search DIR for the driver's configuration files instead of the usual directories (may be given again)
+    #[arg(
+        long = "config-search-path",
+        value_name = "DIR",
+        env = "TRANCHE_CONFIG_SEARCH_PATHS",
+        value_delimiter = ':'
+    )]
+    pub config_search_paths: Vec<HostPath>,
+    /// Take 32-bit libraries too
+    #[arg(long, env = "TRANCHE_COMPAT32")]
+    pub compat32: bool,
+    /// Do not ask the driver's library: /proc and /dev alone
+    #[arg(long, env = "TRANCHE_NO_NVML")]
+    pub no_nvml: bool,
+    /// How long the driver's library may take
+    #[arg(long, value_name = "SECONDS", env = "TRANCHE_NVML_DEADLINE", default_value = "10", value_parser = seconds)]
+    pub nvml_deadline: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|d| !d.is_zero() && d.as_secs() <= 3600)
+        .ok_or_else(|| "not between 0 and 3600 seconds".to_owned())
+}
+
+impl LookArgs {
+    fn options(&self) -> Options {
+        Options {
+            nvml: !self.no_nvml,
+            deadline: self.nvml_deadline,
+            library_search_paths: self.library_search_paths.clone(),
+            config_search_paths: self.config_search_paths.clone(),
+            compat32: self.compat32,
+            ..Options::default()
+        }
+    }
+}
+
+/// The inventory that a verb works on. What went wrong on the way is logged: each warning, and with `-v` what is not
+/// there.
+///
+/// # Errors
+/// Places that are none; an inventory that cannot be read.
+pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
+    let inventory = match &at.inventory {
+        Some(spec) => sources::open(spec)?,
+        None => {
+            let paths = RootPaths {
+                root: at.root.clone(),
+                driver_root: at.driver_root.clone(),
+                dev_root: at.dev_root.clone(),
+                proc_root: at.proc_root.clone(),
+                sys_root: at.sys_root.clone(),
+            };
+            host::discover(&Roots::new(&paths)?, &how.options())?
+        }
+    };
+    for warning in &inventory.warnings {
+        tracing::warn!("{}: {}", warning.object, warning.text);
+    }
+    for absent in &inventory.absent {
+        tracing::info!("{}: not found in {}", absent.what, absent.looked_in.join(", "));
+    }
+    Ok(inventory)
+}
+
+/// Says that a host has no GPU, and what was looked for: [`crate::error::Kind::Nothing`].
+pub fn no_gpu(inventory: &Inventory) -> Error {
+    use crate::error::Kind::Nothing;
+    match &inventory.driver {
+        None => Error::new(
+            Nothing,
+            "host",
+            "no NVIDIA driver: neither a kernel module nor libraries",
+        )
+        .hint("-v shows where they were looked for; --driver-root says where a driver container has them"),
+        Some(driver) => Error::new(
+            Nothing,
+            "host",
+            format!("driver {} is there, but no GPU that answers", driver.version),
+        )
+        .hint("-v shows what was looked for"),
+    }
+}

@@ -1,0 +1,47 @@
+//! What goes to stdout and stderr, and the exit code.
+//!
+//! Results are made whole in memory and written at once: a reader that goes away (`| head`) ends the program quietly,
+//! and a failure halfway leaves no half of a result behind.
+
+use crate::error::{Context, Error, Kind, Result};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Writes `text` to stdout.
+///
+/// # Errors
+/// Any failure but a closed pipe: a full disk must not look like success.
+pub fn result(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.about("stdout", "cannot write"),
+    }
+}
+
+/// Writes `value` to stdout as JSON, for programs.
+///
+/// # Errors
+/// As [`result`].
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).about("result", "cannot be written as JSON")?;
+    text.push('\n');
+    result(&text)
+}
+
+/// Writes one line to stderr, for people. Nobody is there to be told where that fails.
+pub fn note(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Says what went wrong, in one line, and gives the exit code that tells it to a program.
+pub fn complain(error: &Error) -> ExitCode {
+    note(format_args!("tranche: {error}"));
+    code(error.kind())
+}
+
+/// The exit code for `kind`.
+pub fn code(kind: Kind) -> ExitCode {
+    ExitCode::from(kind.exit_code())
+}

@@ -1,0 +1,77 @@
+//! `tranche policy check`: whether a policy can be read, and kept on this host.
+
+use super::look::{self, LookArgs};
+use super::out;
+use super::place::{ConfigArgs, HostArgs};
+use crate::error::{Error, Kind, Result};
+use crate::policy::read;
+use crate::share;
+use std::process::ExitCode;
+
+/// Arguments of `tranche policy`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Check a policy: read it, and plan it for this host
+    Check(Box<CheckArgs>),
+}
+
+#[derive(Debug, clap::Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let Verb::Check(args) = &args.verb;
+    let Some(file) = args.config.file() else {
+        return Err(Error::new(Kind::Nothing, read::DEFAULT_FILE, "is not there").hint("give --config FILE"));
+    };
+    match check(args, &file) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // What a check finds is its result.
+        Err(error) => {
+            out::result(&format!("{error}\n"))?;
+            Ok(out::code(Kind::Found))
+        }
+    }
+}
+
+fn check(args: &CheckArgs, file: &std::path::Path) -> Result<()> {
+    let read = read::file(file)?;
+    for warning in &read.warnings {
+        out::note(warning);
+    }
+    let inventory = look::inventory(&args.host, &args.look)?;
+    if inventory.gpus.is_empty() {
+        return out::result(&format!(
+            "{}: reads well; there is no GPU here to plan it for\n",
+            file.display()
+        ));
+    }
+    let plan = share::plan(&read.policy, &inventory)?;
+    for note in &plan.notes {
+        out::note(note);
+    }
+    let shares: usize = plan.devices.iter().map(|d| d.shares.len()).sum();
+    out::result(&format!(
+        "{}: {} of {}\n",
+        file.display(),
+        number(shares, "share"),
+        number(plan.devices.len(), "device")
+    ))
+}
+
+fn number(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}

@@ -1,0 +1,99 @@
+//! From the policy on this host to a plan: what every verb about shares begins with.
+
+use super::look::{self, LookArgs};
+use super::out;
+use super::place::{ConfigArgs, HostArgs, StateArgs};
+use crate::derive::Sharing;
+use crate::error::{Context, Error, Kind, Result};
+use crate::inventory::Inventory;
+use crate::policy::read;
+use crate::share;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+
+/// Where everything is that a verb about shares needs.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct SharingArgs {
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    #[command(flatten)]
+    pub(super) look: LookArgs,
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
+}
+
+/// The plan of `inventory`; `None` where no policy splits anything.
+///
+/// # Errors
+/// A policy that cannot be read, or that this host cannot keep.
+pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) -> Result<Option<Sharing>> {
+    let Some(file) = config.file() else { return Ok(None) };
+    let read = read::file(&file)?;
+    for warning in &read.warnings {
+        tracing::warn!("{warning}");
+    }
+    if read.policy.splits.is_empty() {
+        return Ok(None);
+    }
+    let plan = share::plan(&read.policy, inventory)?;
+    for note in &plan.notes {
+        tracing::info!("{}: {note}", file.display());
+    }
+    Ok(Some(Sharing {
+        plan,
+        state_dir: state.dir()?,
+    }))
+}
+
+/// The inventory and the plan.
+///
+/// # Errors
+/// As [`of`]; [`Kind::Nothing`] where there is no GPU, or no policy that splits one.
+pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
+    let inventory = look::inventory(&args.host, &args.look)?;
+    if inventory.gpus.is_empty() {
+        return Err(look::no_gpu(&inventory));
+    }
+    match of(&inventory, &args.config, &args.state)? {
+        Some(sharing) => Ok((inventory, sharing)),
+        None => Err(Error::new(Kind::Nothing, "policy", "splits no device")
+            .hint(format!("write one to {}, or give --config FILE", read::DEFAULT_FILE))),
+    }
+}
+
+/// Makes the pipe directories that a specification mounts: mounts come before hooks, so whoever writes the
+/// specification makes them.
+///
+/// # Errors
+/// A directory that cannot be made.
+pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
+    for split in sharing
+        .plan
+        .devices
+        .iter()
+        .filter(|d| d.method.strategy() == crate::policy::Strategy::Mps)
+    {
+        let dir = split.pipe_directory(&sharing.state_dir);
+        // 0755 and its parents: MPS servers run as their clients' user, and must get there.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(dir.as_path())
+            .about(&dir, "cannot be made")?;
+    }
+    Ok(())
+}
+
+/// Says what must be running or set for the shares of a device, where something must.
+pub(super) fn note_needs(sharing: &Sharing, split: &share::SplitDevice) {
+    let needs = split.needs(&sharing.state_dir);
+    if !needs.is_empty() {
+        out::note(format_args!(
+            "{}: needs this, which tranche does not do yet: {}",
+            split.device,
+            needs.join("; ")
+        ));
+    }
+}

@@ -1,0 +1,19 @@
+//! `tranche`, the command line: parse, run, say what became of it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Before anything else: this process may be the one that asks NVML, and has nothing to do with a command line.
+    if let Some(code) = tranche::host::nvml::run_if_asked() {
+        return code;
+    }
+    let (arguments, verbose) = match tranche::cli::parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    tranche::cli::log::start(verbose);
+    match tranche::cli::run(arguments) {
+        Ok(code) => code,
+        Err(error) => tranche::cli::out::complain(&error),
+    }
+}
