@@ -1,0 +1,55 @@
+//! Makes a test host: `fake-host NAME DIRECTORY`, or says which there are: `fake-host --list`. With
+//! `fake-host --facts SPEC.json` it prints what a CDI specification does, as the lists in `tests/parity/` have it.
+//!
+//! What could not be made (device nodes, without root) goes to stderr, one line each; the rest of the host is there.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the tests and the demonstration"
+)]
+
+use std::process::ExitCode;
+
+#[path = "../tests/support/facts_of_spec.rs"]
+mod facts_of_spec;
+#[path = "../tests/support/fake_host.rs"]
+mod fake_host;
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    match arguments {
+        [list] if list == "--list" => {
+            for name in fake_host::names()? {
+                println!("{name:22} {}", fake_host::about(&name)?);
+            }
+            Ok(())
+        }
+        [option, spec] if option == "--facts" => {
+            let text = std::fs::read_to_string(spec).map_err(|e| format!("{spec}: {e}"))?;
+            let spec = serde_json::from_str(&text).map_err(|e| format!("{spec}: {e}"))?;
+            for fact in facts_of_spec::facts(&spec) {
+                println!("{fact}");
+            }
+            Ok(())
+        }
+        [name, directory] => {
+            let host = fake_host::build(name, directory.as_ref())?;
+            for missing in &host.not_made {
+                eprintln!("not made: {}: {}", missing.path.display(), missing.why);
+            }
+            println!("{}", host.root.display());
+            Ok(())
+        }
+        _ => Err("usage: fake-host NAME DIRECTORY | --list | --facts SPEC.json".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("fake-host: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the library keeps between calls: whether it is initialised, what it was told, how often a GPU was asked.
+
+use crate::config::{self, ComputeInstance, Config, Gpu, GpuInstance, Mig};
+use nvml_wrapper_sys::bindings::*;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a call gives: done, or NVML's error.
+pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
+
+pub(crate) const INVALID: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT;
+pub(crate) const UNSUPPORTED: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED;
+pub(crate) const NOT_FOUND: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_FOUND;
+
+/// How many nvmlInit are open.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+static WORLD: OnceLock<World> = OnceLock::new();
+
+pub(crate) struct World {
+    pub(crate) config: Config,
+    /// Calls that each GPU has had.
+    asked: Vec<AtomicU32>,
+}
+
+/// What a handle stands for. NVML's handles are opaque pointers; ours hold these numbers, so a wild one is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handle {
+    Gpu(usize),
+    /// Positions of GPU, GPU instance and compute instance.
+    Mig(usize, usize, usize),
+}
+
+/// The mark of our handles, and of the instances within.
+const MARK: usize = 0x7a00_0000;
+
+pub(crate) fn encode(gpu: usize, instance: Option<usize>, compute: Option<usize>) -> usize {
+    let part = |p: Option<usize>| p.map_or(0, |n| n + 1);
+    MARK | gpu << 16 | part(instance) << 8 | part(compute)
+}
+
+pub(crate) fn decode(handle: usize) -> Option<(usize, Option<usize>, Option<usize>)> {
+    (handle & 0xff00_0000 == MARK).then(|| {
+        (
+            (handle >> 16) & 0xff,
+            ((handle >> 8) & 0xff).checked_sub(1),
+            (handle & 0xff).checked_sub(1),
+        )
+    })
+}
+
+/// One call of a function that is not nvmlInit: what it is called, and the world that it asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) world: &'static World,
+}
+
+impl Call {
+    pub(crate) fn handle(self, device: nvmlDevice_t) -> Answer<Handle> {
+        match decode(device as usize).ok_or(INVALID)? {
+            (gpu, None, None) if gpu < self.world.config.gpus.len() => Ok(Handle::Gpu(gpu)),
+            (gpu, Some(instance), Some(compute)) => Ok(Handle::Mig(gpu, instance, compute)),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// The GPU at a position, unless it is lost or told to fail at this call. Counts as one call on it.
+    pub(crate) fn gpu(self, position: usize) -> Answer<&'static Gpu> {
+        let gpu = self.world.config.gpus.get(position).ok_or(INVALID)?;
+        let before = self.world.asked[position].fetch_add(1, Ordering::Relaxed);
+        if gpu.lost_after.is_some_and(|n| before >= n) {
+            return Err(nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST);
+        }
+        self.told(&gpu.errors)?;
+        Ok(gpu)
+    }
+
+    /// The GPU of a handle: its own, or for a MIG device its parent.
+    pub(crate) fn parent(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu)> {
+        let (Handle::Gpu(position) | Handle::Mig(position, ..)) = self.handle(device)?;
+        Ok((position, self.gpu(position)?))
+    }
+
+    /// The GPU of a handle that must not be a MIG device's.
+    pub(crate) fn whole(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu)> {
+        match self.handle(device)? {
+            Handle::Gpu(position) => Ok((position, self.gpu(position)?)),
+            Handle::Mig(..) => Err(UNSUPPORTED),
+        }
+    }
+
+    /// The GPU of a handle and its MIG part; `NOT_SUPPORTED` on a card that has none.
+    pub(crate) fn mig(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu, &'static Mig)> {
+        let (position, gpu) = self.whole(device)?;
+        Ok((position, gpu, gpu.mig.as_ref().ok_or(UNSUPPORTED)?))
+    }
+
+    /// Both instances of a MIG device's handle.
+    pub(crate) fn device(
+        self,
+        device: nvmlDevice_t,
+    ) -> Answer<(&'static Gpu, &'static GpuInstance, &'static ComputeInstance)> {
+        let Handle::Mig(position, instance, compute) = self.handle(device)? else {
+            return Err(INVALID);
+        };
+        let gpu = self.gpu(position)?;
+        let instance = gpu
+            .mig
+            .as_ref()
+            .and_then(|m| m.instances.get(instance))
+            .ok_or(INVALID)?;
+        Ok((gpu, instance, instance.compute.get(compute).ok_or(INVALID)?))
+    }
+
+    fn told(self, errors: &BTreeMap<String, String>) -> Answer {
+        errors.get(self.name).map_or(Ok(()), |error| Err(number(error)))
+    }
+}
+
+/// Runs one function of the library: not before nvmlInit, after the delay, unless it is told to fail.
+pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvmlReturn_t {
+    let Some(world) = WORLD.get().filter(|_| OPEN.load(Ordering::SeqCst) > 0) else {
+        return nvmlReturn_enum_NVML_ERROR_UNINITIALIZED;
+    };
+    let call = Call { name, world };
+    std::thread::sleep(std::time::Duration::from_millis(world.config.faults.delay_ms));
+    match call.told(&world.config.faults.errors).and_then(|()| body(call)) {
+        Ok(()) => nvmlReturn_enum_NVML_SUCCESS,
+        Err(error) => error,
+    }
+}
+
+/// nvmlInit: reads the configuration the first time, and fails in the way that it asks for.
+#[allow(
+    clippy::print_stderr,
+    reason = "a test that set the library up wrongly must learn why"
+)]
+pub(crate) fn init() -> nvmlReturn_t {
+    if WORLD.get().is_none() {
+        match config::read() {
+            Ok(config) => {
+                let asked = config.gpus.iter().map(|_| AtomicU32::new(0)).collect();
+                WORLD.get_or_init(|| World { config, asked });
+            }
+            Err(why) => {
+                eprintln!("fake NVML: {why}");
+                return nvmlReturn_enum_NVML_ERROR_UNKNOWN;
+            }
+        }
+    }
+    match WORLD.get().and_then(|world| world.config.faults.init.as_deref()) {
+        None => {
+            OPEN.fetch_add(1, Ordering::SeqCst);
+            nvmlReturn_enum_NVML_SUCCESS
+        }
+        Some("hang") => loop {
+            std::thread::sleep(std::time::Duration::from_secs(3600));
+        },
+        Some("crash") => crash(),
+        Some(error) => number(error),
+    }
+}
+
+/// nvmlShutdown: once for each nvmlInit.
+pub(crate) fn shutdown() -> nvmlReturn_t {
+    match OPEN.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)) {
+        Ok(_) => nvmlReturn_enum_NVML_SUCCESS,
+        Err(_) => nvmlReturn_enum_NVML_ERROR_UNINITIALIZED,
+    }
+}
+
+/// Dies of SIGSEGV, as a library that runs into a bug of its own. Not by `raise`: the handler that Rust programs install
+/// returns from that.
+fn crash() -> ! {
+    let nowhere = std::hint::black_box(8_usize) as *mut u64;
+    // SAFETY: not safe, on purpose: the first page is never mapped, so the process ends here.
+    unsafe { nowhere.write_volatile(1) };
+    std::process::abort()
+}
+
+/// NVML's number of an error, from its name without `NVML_ERROR_`, or from the number itself.
+fn number(error: &str) -> nvmlReturn_t {
+    match error {
+        "UNINITIALIZED" => nvmlReturn_enum_NVML_ERROR_UNINITIALIZED,
+        "INVALID_ARGUMENT" => INVALID,
+        "NOT_SUPPORTED" => UNSUPPORTED,
+        "NO_PERMISSION" => nvmlReturn_enum_NVML_ERROR_NO_PERMISSION,
+        "NOT_FOUND" => NOT_FOUND,
+        "DRIVER_NOT_LOADED" => nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED,
+        "TIMEOUT" => nvmlReturn_enum_NVML_ERROR_TIMEOUT,
+        "FUNCTION_NOT_FOUND" => nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND,
+        "GPU_IS_LOST" => nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST,
+        "RESET_REQUIRED" => nvmlReturn_enum_NVML_ERROR_RESET_REQUIRED,
+        "LIB_RM_VERSION_MISMATCH" => nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+        other => other.parse().unwrap_or(nvmlReturn_enum_NVML_ERROR_UNKNOWN),
+    }
+}

@@ -1,0 +1,305 @@
+//! Everything that can be wrong with a machine or a request, through the real program: one line that says it, the right
+//! exit code, and never half a file.
+//!
+//! What discovery makes of a broken host is held in detail by `tests/discovery.rs`, wrong options and broken files of
+//! other vendors by `tests/cdi_cli.rs`; here is what comes out at the end.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by a panic, and says what it does"
+)]
+
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+#[path = "support/fake_host.rs"]
+mod fake_host;
+#[path = "support/skip.rs"]
+mod skip;
+
+use fake_host::Host;
+
+const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+
+fn tranche(arguments: &[&str]) -> Command {
+    let mut command = Command::new(TRANCHE);
+    command
+        .args(arguments)
+        .env_clear()
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// One way in which a host is broken, and what comes of it.
+struct Broken {
+    what: &'static str,
+    host: &'static str,
+    by: fn(&Host),
+    code: i32,
+    /// A part of the one line on stderr that tells it; empty where nothing is worth a line.
+    line: &'static str,
+    /// Devices by index in the specification that is written all the same.
+    devices: &'static [&'static str],
+}
+
+const T4: &str = "t4x2-old-driver";
+
+fn faults(host: &Host, faults: serde_json::Value) {
+    host.nvml(|config| config["faults"] = faults).unwrap();
+}
+
+fn put(host: &Host, path: &str, bytes: &[u8]) {
+    let place = host.path(path);
+    let _ = fs::remove_file(&place);
+    fs::write(place, bytes).unwrap();
+}
+
+const BROKEN: &[Broken] = &[
+    Broken {
+        what: "no driver",
+        host: "no-driver",
+        by: |_| (),
+        code: 3,
+        line: "no NVIDIA driver",
+        devices: &[],
+    },
+    Broken {
+        what: "a driver and no GPU",
+        host: "driver-no-gpu",
+        by: |_| (),
+        code: 3,
+        line: "no GPU",
+        devices: &[],
+    },
+    Broken {
+        what: "NVML that hangs in init",
+        host: T4,
+        by: |host| faults(host, json!({"init": "hang"})),
+        code: 0,
+        line: "gave no answer",
+        devices: &["0", "1"],
+    },
+    Broken {
+        what: "NVML that crashes in init",
+        host: T4,
+        by: |host| faults(host, json!({"init": "crash"})),
+        code: 0,
+        line: "crashed",
+        devices: &["0", "1"],
+    },
+    Broken {
+        what: "a library that is no ELF file",
+        host: T4,
+        by: |host| put(host, &format!("{LIBDIR}/libnvidia-ml.so.450.248.02"), b"no library"),
+        code: 0,
+        line: "libnvidia-ml",
+        devices: &["0", "1"],
+    },
+    Broken {
+        what: "a lost GPU",
+        host: "l4-one-lost",
+        by: |_| (),
+        code: 0,
+        line: "gpu 2",
+        devices: &["0", "1", "3"],
+    },
+    Broken {
+        what: "a device node that is a regular file",
+        host: T4,
+        by: |host| put(host, "/dev/nvidia1", b"no node"),
+        code: 0,
+        line: "/dev/nvidia1",
+        devices: &["0"],
+    },
+    Broken {
+        what: "a device node that is a link to another device",
+        host: T4,
+        by: |host| {
+            fs::remove_file(host.path("/dev/nvidia1")).unwrap();
+            symlink("/dev/nvidia-uvm", host.path("/dev/nvidia1")).unwrap();
+        },
+        code: 0,
+        line: "/dev/nvidia1",
+        devices: &["0"],
+    },
+    Broken {
+        what: "a truncated ld.so.cache",
+        host: T4,
+        by: |host| {
+            let bytes = fs::read(host.path("/etc/ld.so.cache")).unwrap();
+            put(host, "/etc/ld.so.cache", &bytes[..bytes.len() / 2]);
+        },
+        code: 0,
+        line: "ld.so.cache",
+        devices: &["0", "1"],
+    },
+];
+
+#[test]
+fn a_broken_host_costs_what_is_broken() {
+    for broken in BROKEN {
+        let directory = tempfile::tempdir().unwrap();
+        let host = fake_host::build(broken.host, &directory.path().join("host")).unwrap();
+        if let Some(missing) = host.not_made.first() {
+            return skip::not_run("a_broken_host_costs_what_is_broken", &missing.why);
+        }
+        (broken.by)(&host);
+        let specs = directory.path().join("specs");
+        fs::create_dir(&specs).unwrap();
+        let output = tranche(&["cdi", "generate", "--nvml-deadline=2", "--device-name-strategy=index"])
+            .arg(format!("--root={}", host.root.display()))
+            .arg(format!("--output={}/nvidia.json", specs.display()))
+            .output()
+            .unwrap();
+        let (what, said) = (broken.what, said(&output));
+        assert_eq!(output.status.code(), Some(broken.code), "{what}: {said}");
+        assert!(output.stdout.is_empty(), "{what}");
+        assert!(said.contains(broken.line), "{what}: {said}");
+        assert!(said.lines().count() <= 4, "{what}: {said}");
+        let written: Vec<_> = fs::read_dir(&specs).unwrap().map(|e| e.unwrap().path()).collect();
+        if broken.code != 0 {
+            assert!(written.is_empty(), "{what}: {written:?}");
+            continue;
+        }
+        let [file] = written.as_slice() else {
+            panic!("{what}: {written:?}")
+        };
+        let spec: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let names: Vec<&str> = spec["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| d["name"].as_str().unwrap())
+            .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
+            .collect();
+        assert_eq!(names, broken.devices, "{what}");
+    }
+}
+
+/// Runs `tranche cdi generate` with a file system of its own at `specs`, in a mount namespace that goes with it, and
+/// `before` in a shell there first. Afterwards the directory is listed on stdout.
+fn generate_on(specs: &Path, mount: &str, before: &str) -> Output {
+    let script = format!(
+        "mount -t tmpfs -o size=16k tmpfs {specs} && {before} && {mount} || exit 99
+         {TRANCHE} cdi generate --inventory=sim:dgx-a100-mig --output {specs}/nvidia.yaml
+         code=$?; ls -A {specs}; cat {specs}/nvidia.yaml; exit $code",
+        specs = specs.display()
+    );
+    Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sh", "-c", &script])
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_directory_that_takes_nothing_keeps_what_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let specs = directory.path();
+    let may = Command::new("unshare").args(["-m", "true"]).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        let name = "a_directory_that_takes_nothing_keeps_what_it_has";
+        return skip::not_run(name, "may not make a mount namespace");
+    }
+    let before = format!("echo before > {}/nvidia.yaml", specs.display());
+    let read_only = format!("mount -o remount,ro {}", specs.display());
+    for (what, mount, line) in [
+        ("full", "true", "cannot write: No space left on device"),
+        ("read-only", read_only.as_str(), "cannot write: Read-only file system"),
+    ] {
+        let output = generate_on(specs, mount, &before);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+        assert!(said.contains(line), "{what}: {said}");
+        let complaints: Vec<&str> = said.lines().filter(|l| l.starts_with("tranche: ")).collect();
+        assert_eq!(complaints.len(), 1, "{what}: {said}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "nvidia.yaml\nbefore\n",
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_is_missing_is_empty_to_read_and_made_to_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("a/b");
+    let dir = format!("--spec-dir={}", missing.display());
+    let output = tranche(&["cdi", "list", &dir]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout.is_empty());
+    let output = tranche(&["cdi", "inspect", "nvidia.com/gpu=0", &dir]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    assert!(!missing.exists(), "reading makes nothing");
+    let file = missing.join("nvidia.yaml");
+    let output = tranche(&["cdi", "generate", "--inventory=sim:t4x2"])
+        .arg("--output")
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(file.is_file());
+}
+
+/// Every verb that writes a result.
+const RESULTS: &[&[&str]] = &[
+    &["list", "--inventory=sim:t4x2"],
+    &["list", "--json", "--inventory=sim:t4x2"],
+    &["inventory", "--inventory=sim:t4x2"],
+    &["cdi", "generate", "--inventory=sim:t4x2"],
+    &["cdi", "list", "--spec-dir=cdi-specs"],
+];
+
+#[test]
+fn a_full_stdout_is_a_failure() {
+    for arguments in RESULTS {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = tranche(arguments).stdout(full).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(
+            said.contains("stdout: cannot write: No space left"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    for arguments in RESULTS {
+        let mut child = tranche(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
+        assert!(!said(&output).contains("panic"), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn options_that_exclude_each_other_are_refused_by_name() {
+    for arguments in [
+        &["list", "--root=/", "--inventory=sim:t4x2"][..],
+        &["cdi", "generate", "--driver-root=/x", "--inventory=sim:t4x2"],
+        &["inventory", "--proc-root=/x", "--inventory=sim:t4x2"],
+    ] {
+        let output = tranche(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(said(&output).contains("cannot be used with"), "{}", said(&output));
+    }
+}

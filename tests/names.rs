@@ -1,0 +1,354 @@
+//! Names that people type, through the tools that cut them, and policies that others have written.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use tranche::cdi::validate::validate;
+use tranche::cdi::{Spec, build};
+use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
+use tranche::error::Error;
+use tranche::inventory::Inventory;
+use tranche::policy::read;
+use tranche::share::{Plan, Wish, fit, plan};
+use tranche::types::HostPath;
+
+fn inventory(name: &str) -> Inventory {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/sim/{name}.json"));
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+fn planned(yaml: &str, inventory: &Inventory) -> Result<Plan, Error> {
+    plan(&read::parse("policy.yaml", yaml)?.policy, inventory)
+}
+
+/// The specifications of a policy, one for each kind.
+fn specs(yaml: &str, inventory: &Inventory) -> Result<Vec<Spec>, Error> {
+    let options = Options {
+        hook: Some(HookOptions::default()),
+        names: vec![NameStrategy::Index, NameStrategy::Uuid],
+        sharing: Some(Sharing {
+            plan: planned(yaml, inventory)?,
+            state_dir: HostPath::new("/run/tranche").unwrap(),
+        }),
+        ..Options::default()
+    };
+    let derived = derive(inventory, &options)?;
+    derived.by_kind().iter().map(|d| Ok(build(d, None)?.0)).collect()
+}
+
+/// What docker compose takes for the source of an entry under `devices`: it cuts at each colon and knows `SOURCE`,
+/// `SOURCE:TARGET` and `SOURCE:TARGET:PERMISSIONS`; more is an error (compose specification, "devices").
+fn compose_source(entry: &str) -> Option<&str> {
+    let parts: Vec<&str> = entry.split(':').collect();
+    (parts.len() <= 3).then(|| parts[0])
+}
+
+/// Every name survives: compose means the same device, or one that is not there, and never another.
+fn check(specs: &[Spec]) -> Result<(), String> {
+    let all: BTreeSet<String> = specs
+        .iter()
+        .flat_map(|s| s.devices.iter().map(|d| format!("{}={}", s.kind, d.name)))
+        .collect();
+    for name in &all {
+        if name.contains("::") {
+            return Err(format!("{name} has the mark of NVIDIA's device plugin"));
+        }
+        match compose_source(name) {
+            Some(source) if source != name && all.contains(source) => {
+                return Err(format!("compose takes {name} for {source}"));
+            }
+            _ => {}
+        }
+        // The same for whoever cuts at another place.
+        for (at, _) in name.match_indices(':') {
+            if all.contains(&name[..at]) {
+                return Err(format!("{name} begins with another device's name and a colon"));
+            }
+        }
+        name.parse::<tranche::types::QualifiedName>()
+            .map_err(|e| e.to_string())?;
+    }
+    for spec in specs {
+        let findings = validate(spec);
+        if !findings.is_empty() {
+            return Err(format!("{findings:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A policy for some devices of a DGX with MIG: whole GPUs and MIG devices, in replicas or by name.
+fn policies() -> impl Strategy<Value = String> {
+    let devices = prop::sample::subsequence(
+        vec!["0", "1", "\"2:0\"", "\"2:1\"", "3", "\"0:0\"", "\"0:1\"", "\"1:0\""],
+        1..5,
+    );
+    let parts = prop_oneof![
+        (2u32..30).prop_map(|n| format!("replicas: {n}")),
+        prop::collection::btree_set("[a-z][a-z0-9_-]{0,10}", 1..6).prop_map(|names| {
+            let shares: Vec<String> = names.iter().map(|n| format!("{{name: \"{n}\"}}")).collect();
+            format!("shares: [{}]", shares.join(", "))
+        }),
+    ];
+    let rename = prop::option::of(prop::sample::select(vec!["gpu.shared", "slice", "nvidia.com/part"]));
+    let whole = prop::sample::select(vec!["claim", "open", "hide"]);
+    (devices, parts, rename, any::<bool>(), whole).prop_map(|(devices, parts, rename, by_default, whole)| {
+        let mut yaml = format!(
+            "version: v1\nsharing:\n  wholeDevice: {whole}\n  timeSlicing:\n    renameByDefault: {by_default}\n    resources:\n"
+        );
+        for device in devices {
+            let _ = write!(yaml, "    - {{name: nvidia.com/gpu, devices: [{device}], {parts}");
+            if let Some(rename) = &rename {
+                let _ = write!(yaml, ", rename: {rename}");
+            }
+            yaml.push_str("}\n");
+        }
+        yaml
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_name_survives_compose(policy in policies()) {
+        // A device that this machine lacks, or has in MIG mode, is refused: no specification, no names.
+        if let Ok(specs) = specs(&policy, &inventory("dgx-a100-mig")) {
+            prop_assert_eq!(check(&specs), Ok(()), "{}", policy);
+        }
+    }
+}
+
+#[test]
+fn the_check_finds_what_it_looks_for() {
+    let inventory = inventory("hgx-h200");
+    let yaml = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n";
+    let mut specs = specs(yaml, &inventory).unwrap();
+    assert_eq!(check(&specs), Ok(()));
+    for bad in ["0::big", "0:big"] {
+        let mut device = specs[0].devices[0].clone();
+        device.name = bad.into();
+        specs[0].devices.push(device);
+        assert!(check(&specs).is_err(), "{bad}");
+        specs[0].devices.pop();
+    }
+}
+
+#[test]
+fn the_device_plugin_s_documentation_works_unchanged() {
+    let read = |name: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/device-plugin/{name}.yaml"));
+        std::fs::read_to_string(file).unwrap()
+    };
+    let hgx = inventory("hgx-h200");
+    let names = |yaml: &str, inventory: &Inventory| -> BTreeSet<String> {
+        let specs = specs(yaml, inventory).unwrap();
+        assert_eq!(check(&specs), Ok(()));
+        let all = specs.iter();
+        all.flat_map(|s| s.devices.iter().map(|d| format!("{}={}", s.kind, d.name)))
+            .collect()
+    };
+
+    // Ten of each GPU, as the plugin advertises nvidia.com/gpu: 10 for one.
+    let plan = planned(&read("time-slicing"), &hgx).unwrap();
+    assert!(plan.devices.len() == 8 && plan.devices.iter().all(|d| d.shares.len() == 10));
+    let all = names(&read("time-slicing"), &hgx);
+    assert!(all.contains("nvidia.com/gpu=7.9") && !all.contains("nvidia.com/gpu=7.10"));
+
+    let all = names(&read("rename-by-default"), &hgx);
+    assert!(
+        all.contains("nvidia.com/gpu.shared=0.9") && !all.contains("nvidia.com/gpu=0.9"),
+        "{all:?}"
+    );
+    assert!(all.contains("nvidia.com/gpu=0"));
+
+    let strict = planned(&read("fail-requests-greater-than-one"), &hgx).unwrap();
+    let wish = |shares| Wish {
+        shares: Some(shares),
+        ..Wish::default()
+    };
+    assert!(
+        fit(&strict, wish(2), |_, _| true)
+            .unwrap_err()
+            .to_string()
+            .contains("one a claim")
+    );
+    assert_eq!(fit(&strict, wish(1), |_, _| true).unwrap().shares.len(), 1);
+    let several = planned(&read("rename-by-default"), &hgx).unwrap();
+    assert_eq!(
+        fit(&several, wish(2), |_, _| true).unwrap().shares.len(),
+        2,
+        "said: false"
+    );
+
+    // Each resource in its own number; profiles that this machine lacks are a note, as one file serves many nodes.
+    let dgx = inventory("dgx-a100-mig");
+    let mixed = planned(&read("several-resources"), &dgx).unwrap();
+    for split in &mixed.devices {
+        let expected = match (split.device.mig, split.product.as_str()) {
+            (None, _) => 8,
+            (Some(_), p) if p.contains("3g.40gb") => 3,
+            (Some(_), p) if p.contains("7g.80gb") => 7,
+            _ => 2,
+        };
+        assert_eq!(split.shares.len(), expected, "{} {}", split.device, split.product);
+    }
+    assert!(
+        mixed.devices.iter().any(|d| d.device.mig.is_some()) && mixed.devices.iter().any(|d| d.device.mig.is_none())
+    );
+    assert!(
+        mixed.notes.iter().all(|n| n.contains("no such device here")),
+        "{:?}",
+        mixed.notes
+    );
+
+    // A tenth of memory and compute each.
+    let mps = planned(&read("mps"), &hgx).unwrap();
+    let device = &mps.devices[0];
+    assert_eq!(device.shares.len(), 10);
+    assert_eq!(device.shares[0].compute.unwrap().get(), 10);
+    assert_eq!(
+        device.shares[0].memory.unwrap().mib(),
+        device.memory.unwrap().mib() / 10
+    );
+
+    let read = read::parse("flags.yaml", &read("flags")).unwrap();
+    assert_eq!(read.warnings.len(), 1, "{:?}", read.warnings);
+    assert!(
+        read.warnings[0].starts_with("flags.yaml:3:1: flags"),
+        "{:?}",
+        read.warnings
+    );
+    assert_eq!(plan_len(&read.policy, &hgx), 4);
+}
+
+fn plan_len(policy: &tranche::policy::Policy, inventory: &Inventory) -> usize {
+    plan(policy, inventory).unwrap().devices[0].shares.len()
+}
+
+fn tranche(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
+        .args(arguments)
+        .env_clear()
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn renamed_shares_get_a_file_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let state = format!("--state-dir={}", file("state").display());
+    let policy = concat!(
+        "--config=",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/data/device-plugin/rename-by-default.yaml"
+    );
+    let base = ["cdi", "generate", "--inventory=sim:hgx-h200", policy, &state];
+    let output = format!("--output={}", file("x.yaml").display());
+    let (code, out, err) = tranche(&[&base[..], &[&output]].concat());
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    let plain = std::fs::read_to_string(file("x.yaml")).unwrap();
+    let shared = std::fs::read_to_string(file("x-gpu.shared.yaml")).unwrap();
+    assert!(plain.contains("kind: nvidia.com/gpu\n") && !plain.contains("0.9"));
+    assert!(
+        shared.contains("kind: nvidia.com/gpu.shared\n") && shared.contains("cdiVersion: \"0.7.0\"\n"),
+        "{shared:.80}"
+    );
+
+    // To stdout goes one specification, not two.
+    let (code, out, err) = tranche(&base);
+    assert_eq!((code, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
+    assert!(err.contains("--output"), "{err}");
+
+    // An engine that knows no dot in a class gets a line, and no file is touched.
+    let other = format!("--output={}", file("old.yaml").display());
+    let (code, _, err) = tranche(&[&base[..], &[&other, "--cdi-version=0.5"]].concat());
+    assert_eq!(code, Some(2));
+    let line = err.lines().next_back().unwrap();
+    assert!(
+        line.contains("dot in the class of nvidia.com/gpu.shared") && line.contains("rename"),
+        "{line}"
+    );
+    assert!(!file("old.yaml").exists() && !file("old-gpu.shared.yaml").exists());
+}
+
+#[test]
+fn the_example_of_a_policy_is_one() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/config.yaml");
+    let read = read::file(&file).unwrap();
+    assert_eq!(read.warnings, [""; 0]);
+    let plan = plan(&read.policy, &inventory("hgx-h200")).unwrap();
+    let shares: Vec<usize> = plan.devices.iter().map(|d| d.shares.len()).collect();
+    assert_eq!(shares, [4, 2]);
+    assert_eq!(plan.notes, [""; 0]);
+}
+
+#[test]
+fn a_check_that_finds_something_says_where_and_exits_with_four() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.yaml");
+    let config = format!("--config={}", file.display());
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let (code, out, err) = tranche(&["policy", "check", "--inventory=sim:hgx-h200", &config]);
+        assert!(err.lines().count() <= 1 && out.lines().count() == 1, "{out}{err}");
+        (code, format!("{out}{err}"))
+    };
+    let entry = |text: &str| {
+        check(&format!(
+            "version: v1\nsharing:\n  mps:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [0], {text}}}\n"
+        ))
+    };
+    let (code, said) = entry("replicas: 4");
+    assert_eq!((code, said.contains("4 shares of 1 device")), (Some(0), true), "{said}");
+    for (text, says) in [
+        ("replica: 4", "did you mean replicas?"),
+        ("shares: [{name: a, memory: 0Gi}]", "memory"),
+        ("shares: [{name: a, compute: 0%}]", "compute"),
+        ("shares: [{name: a, compute: 101%}]", "101%"),
+        ("shares: [{name: a, memory: 7Q}]", "7Q"),
+        ("shares: [{name: a, memory: 900Gi}]", "share a asks for 900.0 GiB of"),
+        (
+            "shares: [{name: a, compute: 60%}, {name: b, compute: 60%}]",
+            "shares ask for 120% of 100% compute",
+        ),
+        ("shares: [{name: a.b}]", "a.b"),
+        ("shares: [{name: \"a::b\"}]", "a::b"),
+        ("shares: [{name: \"7\"}]", "letter"),
+        ("replicas: 2, devices: [9]", "devices"),
+        ("replicas: two", "two"),
+    ] {
+        let (code, said) = entry(text);
+        assert!(code == Some(4) && said.contains(says), "{text}: {code:?} {said}");
+    }
+    let (code, said) = check(
+        "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n    - {name: nvidia.com/gpu, devices: [3], replicas: 4}\n",
+    );
+    assert!(
+        code == Some(4) && said.contains("gpu 3: is split twice") && said.contains("(line 6)"),
+        "{said}"
+    );
+    let (code, said) = check(
+        "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [42], replicas: 2}\n",
+    );
+    assert!(
+        code == Some(4) && said.contains("device 42: is in the policy and not on this host"),
+        "{said}"
+    );
+    let (code, said) = check(
+        "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [MIG-00000000-dead-beef], replicas: 2}\n",
+    );
+    assert!(
+        code == Some(4) && said.contains("its UUID changes with every MIG layout"),
+        "{said}"
+    );
+}

@@ -1,0 +1,159 @@
+//! Images with a real loader: glibc copied from this machine, musl where its compiler is installed, and a program that
+//! opens libraries by name.
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by a panic"
+)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the driver's libraries are in our images.
+pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+/// The version of the driver in our images.
+pub(crate) const DRIVER: &str = "580.95.05";
+
+/// The program: prints what `which` of each library that it is given says, or `none`.
+const PROGRAM: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        void *library = dlopen(argv[i], RTLD_NOW);
+        int (*which)(void) = library ? (int (*)(void))dlsym(library, "which") : 0;
+        if (which) printf("%s %d\n", argv[i], which());
+        else printf("%s none\n", argv[i]);
+    }
+    return 0;
+}
+"#;
+
+fn cc(compiler: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(compiler).args(arguments).output();
+    let output = output.map_err(|e| format!("no {compiler}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Why no such image can be made here, if so.
+pub(crate) fn missing() -> Option<String> {
+    if !nix::unistd::Uid::effective().is_root() {
+        return Some("not root: cannot mount or change the root directory".to_owned());
+    }
+    if !Path::new("/lib64/ld-linux-x86-64.so.2").exists() {
+        return Some("no glibc of x86_64".to_owned());
+    }
+    cc("gcc", &["--version"]).err()
+}
+
+/// Puts the loader, the C library and `/bin/open` into `root`, with `ldconfig` as `/sbin/ldconfig`. Without a cache.
+pub(crate) fn glibc(root: &Path) {
+    for directory in ["bin", "sbin", "etc/ld.so.conf.d", "lib64", "proc", "dev", "tmp"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::create_dir_all(in_root(root, LIBDIR)).unwrap();
+    fs::create_dir_all(root.join("lib/x86_64-linux-gnu")).unwrap();
+    fs::copy("/lib64/ld-linux-x86-64.so.2", root.join("lib64/ld-linux-x86-64.so.2")).unwrap();
+    for library in ["libc.so.6", "libdl.so.2"] {
+        let of_host = Path::new("/lib/x86_64-linux-gnu").join(library);
+        fs::copy(of_host, root.join("lib/x86_64-linux-gnu").join(library)).unwrap();
+    }
+    fs::copy("/sbin/ldconfig", root.join("sbin/ldconfig")).unwrap();
+    fs::write(root.join("etc/ld.so.conf"), "include /etc/ld.so.conf.d/*.conf\n").unwrap();
+    let directories = "/usr/local/lib\n/lib/x86_64-linux-gnu\n/usr/lib/x86_64-linux-gnu\n";
+    fs::write(root.join("etc/ld.so.conf.d/x86_64-linux-gnu.conf"), directories).unwrap();
+    program("gcc", root);
+}
+
+/// Puts musl's loader, which is its C library, and `/bin/open` into `root`; says why not where there is no musl.
+pub(crate) fn musl(root: &Path) -> Result<(), String> {
+    let loader = Path::new("/lib/ld-musl-x86_64.so.1");
+    if !loader.exists() {
+        return Err("no musl".to_owned());
+    }
+    cc("musl-gcc", &["--version"])?;
+    for directory in ["bin", "etc", "lib", "proc", "dev"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::create_dir_all(in_root(root, LIBDIR)).unwrap();
+    fs::copy(loader, root.join("lib/ld-musl-x86_64.so.1")).unwrap();
+    program("musl-gcc", root);
+    Ok(())
+}
+
+fn program(compiler: &str, root: &Path) {
+    let source = root.join("open.c");
+    fs::write(&source, PROGRAM).unwrap();
+    let program = root.join("bin/open");
+    cc(
+        compiler,
+        &["-o", program.to_str().unwrap(), source.to_str().unwrap(), "-ldl"],
+    )
+    .unwrap();
+    fs::remove_file(source).unwrap();
+}
+
+/// A library whose `which` gives `answer`, without any need of another. An empty `soname` is none.
+pub(crate) fn library(file: &Path, soname: &str, answer: i32) {
+    library_with(file, soname, answer, "");
+}
+
+/// As [`library`], with more C at its end.
+pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let source = file.with_extension("c");
+    fs::write(&source, format!("int which(void) {{ return {answer}; }}\n{more}\n")).unwrap();
+    let name = format!("-Wl,-soname,{soname}");
+    let mut arguments = vec![
+        "-shared",
+        "-fPIC",
+        "-nostdlib",
+        "-o",
+        file.to_str().unwrap(),
+        source.to_str().unwrap(),
+    ];
+    if !soname.is_empty() {
+        arguments.push(&name);
+    }
+    cc("gcc", &arguments).unwrap();
+    fs::remove_file(source).unwrap();
+}
+
+/// A path of the container below `root` on the host.
+pub(crate) fn in_root(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The driver's libraries in `directory`, as an engine mounts them: real files, no links. Each answers 580.
+pub(crate) fn driver(directory: &Path) {
+    library(&directory.join(format!("libcuda.so.{DRIVER}")), "libcuda.so.1", 580);
+    library(
+        &directory.join(format!("libnvidia-ml.so.{DRIVER}")),
+        "libnvidia-ml.so.1",
+        580,
+    );
+    let core = format!("libnvidia-eglcore.so.{DRIVER}");
+    library(&directory.join(&core), &core, 580);
+}
+
+/// The links that a spec asks for with that driver, as the values of `--link`.
+pub(crate) fn links(directory: &str) -> Vec<String> {
+    vec![
+        format!("libcuda.so.{DRIVER}::{directory}/libcuda.so.1"),
+        format!("libcuda.so.1::{directory}/libcuda.so"),
+        format!("libnvidia-ml.so.{DRIVER}::{directory}/libnvidia-ml.so.1"),
+    ]
+}
+
+/// Links in `directory` as the image had them before, to a library of its own.
+pub(crate) fn old_links(directory: &Path) {
+    library(&directory.join("libcuda.so.470.1"), "libcuda.so.1", 470);
+    symlink("libcuda.so.470.1", directory.join("libcuda.so.1")).unwrap();
+}

@@ -1,0 +1,187 @@
+//! A bundle with a hostile root, and a host around it that must stay as it is.
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by a panic"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+/// Where the driver's libraries are in our scenes.
+pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// A temporary directory with `outside/` (the host) and `bundle/` with `config.json` and `rootfs/` (the image).
+pub(crate) struct Scene {
+    top: tempfile::TempDir,
+}
+
+impl Scene {
+    /// A scene with an empty image, and a few files on the host that an attacker would like to change.
+    pub(crate) fn new() -> Scene {
+        Scene::of(tempfile::tempdir().unwrap())
+    }
+
+    /// As [`Self::new`], in this directory.
+    pub(crate) fn of(top: tempfile::TempDir) -> Scene {
+        let scene = Scene { top };
+        for directory in ["outside/lib", "outside/by-path", "bundle/rootfs"] {
+            fs::create_dir_all(scene.at(directory)).unwrap();
+        }
+        for file in [
+            "outside/shadow",
+            "outside/lib/libcuda.so",
+            "outside/lib/libc.so.6",
+            "outside/by-path/card",
+        ] {
+            fs::write(scene.at(file), format!("{file} of the host\n")).unwrap();
+        }
+        scene.configure(json!({"root": {"path": "rootfs"}}));
+        scene
+    }
+
+    /// A path below the scene's directory.
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.top.path().join(path)
+    }
+
+    /// A path of the image, as the host sees it.
+    pub(crate) fn image(&self, path: &str) -> PathBuf {
+        self.at("bundle/rootfs").join(path.trim_start_matches('/'))
+    }
+
+    /// Makes a link in the image, with its parents.
+    pub(crate) fn image_link(&self, target: impl AsRef<Path>, link: &str) {
+        let link = self.image(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(target, link).unwrap();
+    }
+
+    /// Makes a directory in the image.
+    pub(crate) fn image_directory(&self, path: &str) {
+        fs::create_dir_all(self.image(path)).unwrap();
+    }
+
+    /// Writes `config.json`.
+    pub(crate) fn configure(&self, config: serde_json::Value) {
+        fs::write(self.at("bundle/config.json"), config.to_string()).unwrap();
+    }
+
+    /// The state of this bundle, as runc gives it.
+    pub(crate) fn state(&self) -> String {
+        json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": self.at("bundle")}).to_string()
+    }
+
+    /// Everything outside the image: path to kind, mode, owner, content and time of change of content.
+    ///
+    /// Link counts are left out: an image may hold a hard link to a file of the host, and may drop it.
+    pub(crate) fn outside(&self) -> BTreeMap<PathBuf, String> {
+        let image = self.at("bundle/rootfs");
+        snapshot(self.top.path(), &|path| path != image)
+    }
+
+    /// Everything inside the image.
+    pub(crate) fn inside(&self) -> BTreeMap<PathBuf, String> {
+        snapshot(&self.at("bundle/rootfs"), &|_| true)
+    }
+
+    /// Runs `tranche-oci hook prepare ARGUMENTS` with this scene's state.
+    pub(crate) fn prepare(&self, arguments: &[&str]) -> Ended {
+        self.prepare_with(arguments, &self.state())
+    }
+
+    /// As [`Self::prepare`], with another state.
+    pub(crate) fn prepare_with(&self, arguments: &[&str], state: &str) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
+        command
+            .args(["hook", "prepare"])
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.at("bundle/rootfs"));
+        run(command, state.as_bytes())
+    }
+}
+
+/// A program that ran to its end.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Panics, with what was said, unless the program succeeded without a word.
+    pub(crate) fn silent(&self) {
+        assert_eq!((self.code, self.stderr.as_str()), (0, ""));
+    }
+}
+
+/// Runs a command with this input. One that does not end within a time that no machine needs is killed and fails.
+pub(crate) fn run(mut command: Command, input: &[u8]) -> Ended {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program may end without reading its input.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let end = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("{command:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    Ended {
+        code: status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+/// Everything below `top`, in directories that `enter` says yes to.
+pub(crate) fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![top.to_path_buf()];
+    while let Some(path) = waiting.pop() {
+        let meta = match fs::symlink_metadata(&path) {
+            // Deeper than a path can say; what is there is no deeper than what is above it.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidFilename => continue,
+            meta => meta.unwrap(),
+        };
+        let kind = meta.file_type();
+        let content = if kind.is_symlink() {
+            format!("-> {}", fs::read_link(&path).unwrap().display())
+        } else if kind.is_dir() {
+            waiting.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|e| e.unwrap().path())
+                    .filter(|p| enter(p)),
+            );
+            String::new()
+        } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            format!("{:x}", meta.rdev())
+        } else {
+            fs::read(&path).unwrap().escape_ascii().to_string()
+        };
+        let owner = format!("{:o} {}:{}", meta.mode(), meta.uid(), meta.gid());
+        let changed = format!("{}.{}", meta.mtime(), meta.mtime_nsec());
+        let name = PathBuf::from(std::ffi::OsStr::from_bytes(path.as_os_str().as_bytes()));
+        found.insert(name, format!("{owner} {changed} {content}"));
+    }
+    found
+}

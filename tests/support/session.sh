@@ -1,0 +1,45 @@
+# What every session can say; see session.rs.
+mkdir -p "$bed/steps"
+
+# step NAME COMMAND…: runs it, and keeps what it said and its exit code.
+step() {
+    step=$1
+    shift
+    "$@" > "$bed/steps/$step.text" 2>&1
+    code=$?
+    echo "$code" > "$bed/steps/$step.code"
+    echo "== $step: $code"
+    cat "$bed/steps/$step.text"
+}
+
+# refuse NAME COMMAND…: a step that is to fail, with what `tranche status` says of it.
+refuse() {
+    step "$@"
+    {
+        echo '-- status --'
+        tranche status
+    } >> "$bed/steps/$1.text" 2>&1
+}
+
+# start NAME IMAGE OPTION…: a container that sleeps.
+start() {
+    name=$1 image=$2
+    shift 2
+    # shellcheck disable=SC2086 # options are meant to be split
+    podman run --detach --name "$name" --network=none $limits "$@" --rootfs "$image" /bin/sleep 1000
+}
+
+# The process of a container's init.
+init_of() {
+    podman inspect --format '{{.State.Pid}}' "$1"
+}
+
+# await COMMAND…: until it succeeds, for a time that no machine needs.
+await() {
+    tries=0
+    until "$@" > /dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 300 ] || return 1
+        sleep 0.1
+    done
+}
