@@ -1,0 +1,323 @@
+//! `tranche cdi …` as people and scripts call it: results, exit codes, files.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by a panic, and says what it does"
+)]
+
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+    command.arg("cdi").args(arguments).env_clear();
+    command
+}
+
+fn said(mut command: Command) -> Said {
+    let output = command.output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn cdi(arguments: &[&str]) -> Said {
+    said(command(arguments))
+}
+
+/// `generate` for a machine that everybody has.
+fn generate(more: &[&str]) -> Said {
+    cdi(&[&["generate", "--inventory=sim:dgx-a100-mig"], more].concat())
+}
+
+#[test]
+fn devices_are_chosen_and_named_as_asked() {
+    let names = |more: &[&str]| {
+        let said = generate(&[&["--format=json"], more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let spec: Value = serde_json::from_str(&said.out).unwrap();
+        let names = spec["devices"].as_array().unwrap();
+        let names: Vec<String> = names.iter().map(|d| d["name"].as_str().unwrap().to_owned()).collect();
+        names.join(" ")
+    };
+    let index = "--device-name-strategy=index";
+    assert_eq!(names(&["--device-id=0", "--devices=1", index]), "0 1 all");
+    assert_eq!(names(&["--device=0", index, "--no-all-device"]), "0");
+    assert_eq!(names(&["--device-id=none"]), "none");
+    assert!(names(&[index]).ends_with(" all none"));
+    let kind = generate(&["--vendor=x.org", "--cdi-class=y"]).out;
+    assert!(kind.contains("kind: x.org/y\n"), "{kind}");
+}
+
+#[test]
+fn wrong_requests_are_one_line_and_code_two() {
+    for (arguments, part) in [
+        (
+            &["--device-id=99"][..],
+            "device \"99\": is not there; there are 0 (GPU-",
+        ),
+        (&["--device-id=../x"], "cannot be read"),
+        (&["--mode=vfio"], "there are auto, nvml"),
+        (&["--mode=csv"], "Tegra is not supported yet"),
+        (&["--mode=gds", "--device-id=0"], "there is only all"),
+        (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
+        (&["--disable-hook=chmd"], "there are create-symlinks"),
+        (&["--format=toml"], "yaml and json"),
+        (&["--cdi-version=0.2"], "too old"),
+        (&["--class=a b"], "not a CDI class"),
+        (&["--root=/"], "cannot be used with"),
+    ] {
+        let said = generate(arguments);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (Some(2), ""),
+            "{arguments:?}: {}",
+            said.err
+        );
+        assert!(said.err.contains(part), "{arguments:?}: {}", said.err);
+    }
+    let said = cdi(&["generate", "--inventory=sim:t4x2", "--mode=gds"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.err);
+}
+
+#[test]
+fn files_are_written_whole_with_the_right_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let write = |name: &str, more: &[&str]| generate(&[&["--output", path(name).to_str().unwrap()], more].concat());
+    for (name, more, real) in [
+        ("a/b/nvidia.yaml", &[][..], "a/b/nvidia.yaml"),
+        ("x.json", &[], "x.json"),
+        ("y.yml", &[], "y.yml.yaml"),
+        ("z", &["--format=json"], "z.json"),
+    ] {
+        let said = write(name, more);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{}", said.err);
+        let meta = fs::metadata(path(real)).unwrap();
+        assert_eq!(meta.permissions().mode() & 0o777, 0o644);
+    }
+    assert!(fs::read_to_string(path("x.json")).unwrap().starts_with('{'));
+    let said = write("w.yaml", &["--format=json"]);
+    assert!(said.err.contains("its name says yaml"), "{}", said.err);
+    assert!(fs::read_to_string(path("w.yaml")).unwrap().starts_with("---\n"));
+
+    // A script that knows NVIDIA's names.
+    let mut theirs = command(&["generate", "--inventory=sim:t4x2"]);
+    theirs.env("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", path("env.yaml"));
+    theirs.env("NVIDIA_CTK_CDI_HOOK_PATH", "/opt/hook");
+    assert_eq!(said_code(theirs), Some(0));
+    assert!(
+        fs::read_to_string(path("env.yaml"))
+            .unwrap()
+            .contains("path: /opt/hook\n")
+    );
+
+    let before = fs::read_dir(dir.path()).unwrap().count();
+    let said = write("x.json/y.yaml", &[]);
+    assert_eq!(said.code, Some(1));
+    let complaints = said.err.lines().filter(|l| l.starts_with("tranche: ")).count();
+    assert_eq!(complaints, 1, "{}", said.err);
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        before,
+        "nothing half-written"
+    );
+}
+
+fn said_code(command: Command) -> Option<i32> {
+    said(command).code
+}
+
+#[test]
+fn a_closed_stdout_is_no_failure() {
+    let mut child = command(&["generate", "--inventory=sim:dgx-a100-mig"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Two directories as an engine reads them, with a broken file of somebody else.
+fn directories() -> (tempfile::TempDir, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    for (inventory, output, more) in [
+        ("sim:t4x2", "etc/nvidia.yaml", &["--no-hooks"][..]),
+        ("sim:t4x2", "run/one.yaml", &["--device-id=0"]),
+        (
+            "sim:rtx4090",
+            "run/old.json",
+            &["--cdi-version=0.5", "--vendor=old.org"],
+        ),
+    ] {
+        let output = at(output);
+        let said = cdi(&[&["generate", "--inventory", inventory, "--output", &output], more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+    }
+    fs::write(
+        dir.path().join("etc/other.yaml"),
+        "cdiVersion: 0.5.0\nkind: other.org/nic\ndevices:\n- name: eth\n  containerEdit: {}\n",
+    )
+    .unwrap();
+    let dirs = vec!["--spec-dir".to_owned(), at("etc"), "--spec-dir".to_owned(), at("run")];
+    (dir, dirs)
+}
+
+fn with<'a>(first: &[&'a str], dirs: &'a [String]) -> Vec<&'a str> {
+    first.iter().copied().chain(dirs.iter().map(String::as_str)).collect()
+}
+
+#[test]
+fn directories_are_read_as_engines_read_them() {
+    let (_dir, dirs) = directories();
+    let list = cdi(&with(&["list"], &dirs));
+    assert_eq!(list.code, Some(0));
+    assert!(
+        list.out.contains("nvidia.com/gpu=0\n") && list.out.contains("old.org/gpu=all\n"),
+        "{}",
+        list.out
+    );
+    assert!(
+        list.err.contains("other.yaml:5:3: ") && list.err.contains("lost: other.org/nic=eth"),
+        "{}",
+        list.err
+    );
+    let rows: Value = serde_json::from_str(&cdi(&with(&["list", "--json"], &dirs)).out).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), list.out.lines().count());
+
+    let check = cdi(&with(&["validate"], &dirs));
+    assert_eq!(check.code, Some(4));
+    assert_eq!(check.out.lines().count(), 1, "{}", check.out);
+    assert!(check.err.contains("nvidia.com/gpu=0 does not count"), "{}", check.err);
+    let report: Value = serde_json::from_str(&cdi(&with(&["validate", "--json"], &dirs)).out).unwrap();
+    assert_eq!(report["problems"][0]["at"], json!({"line": 5, "column": 3}));
+    let etc = Path::new(&dirs[1]);
+    assert_eq!(
+        cdi(&["validate", etc.join("nvidia.yaml").to_str().unwrap()]).code,
+        Some(0)
+    );
+    assert_eq!(cdi(&["validate", etc.join("missing").to_str().unwrap()]).code, Some(2));
+}
+
+#[test]
+fn inspect_tells_what_a_container_would_get() {
+    let (dir, dirs) = directories();
+    let zero = cdi(&with(&["inspect", "nvidia.com/gpu=0"], &dirs));
+    assert_eq!(zero.code, Some(0), "{}", zero.err);
+    for part in [
+        "device    nvidia.com/gpu=0\n",
+        "run/one.yaml (declares CDI 0.5.0, needs 0.5.0)",
+        "env       NVIDIA_VISIBLE_DEVICES=void\n",
+        "node      /dev/nvidia0 ",
+        "hook      createContainer ",
+        "            --driver-version\n",
+        "MISSING ON THE HOST",
+    ] {
+        assert!(zero.out.contains(part), "{part}\n{}", zero.out);
+    }
+    let json: Value = serde_json::from_str(&cdi(&with(&["inspect", "--json", "nvidia.com/gpu=0"], &dirs)).out).unwrap();
+    assert_eq!(json["devices"][0]["minimumVersion"], "0.5.0");
+
+    // What a cap left out stands in the file; JSON has no place for it.
+    let yaml = dir.path().join("run/old2.yaml").display().to_string();
+    let capped = [
+        "generate",
+        "--inventory=sim:rtx4090",
+        "--cdi-version=0.5",
+        "--class=capped",
+        "--output",
+        &yaml,
+    ];
+    assert_eq!(cdi(&capped).code, Some(0));
+    let capped = cdi(&with(&["inspect", "nvidia.com/capped=0"], &dirs)).out;
+    assert!(capped.contains("left out  additional groups"), "{capped}");
+
+    for (name, part) in [
+        ("nvidia.com/gpu=7", "there are nvidia.com/gpu=0, "),
+        ("no.org/x=1", "no file in "),
+        ("other.org/nic=eth", "is lost; "),
+    ] {
+        let said = cdi(&with(&["inspect", name], &dirs));
+        assert_eq!(said.code, Some(2));
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+}
+
+#[test]
+fn a_container_specification_is_edited_as_an_engine_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = "cdiVersion: 0.3.0\nkind: a.org/b\ndevices:\n- name: null-device\n  containerEdits:\n    deviceNodes:\n    - path: /dev/null\n";
+    fs::write(dir.path().join("a.yaml"), spec).unwrap();
+    let config = dir.path().join("config.json");
+    fs::write(
+        &config,
+        json!({"ociVersion": "1.0.2", "x": 1.10, "process": {"env": []}}).to_string(),
+    )
+    .unwrap();
+    let (dirs, config) = (dir.path().to_str().unwrap(), config.to_str().unwrap());
+    let said = cdi(&["inspect", "a.org/b=null-device", "--spec-dir", dirs, "--oci", config]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let edited: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(edited["linux"]["devices"][0]["major"], 1);
+    assert_eq!(edited["linux"]["devices"][0]["minor"], 3);
+    assert_eq!(edited["ociVersion"], "1.0.2");
+}
+
+#[test]
+fn a_root_is_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("a.yaml"), dir.path().join("b"));
+    let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
+    assert_eq!(generate(&["--output", from]).code, Some(0));
+    let said = cdi(&[
+        "transform",
+        "root",
+        "--from=/usr",
+        "--to=/host/usr",
+        "--input",
+        from,
+        "--output",
+        to,
+    ]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let text = fs::read_to_string(format!("{to}.yaml")).unwrap();
+    assert!(
+        text.contains("hostPath: /host/usr/bin/nvidia-smi\n    containerPath: /usr/bin/nvidia-smi\n"),
+        "{text}"
+    );
+    let back = cdi(&[
+        "transform",
+        "root",
+        "--from=/host",
+        "--to=/",
+        "--input",
+        &format!("{to}.yaml"),
+    ]);
+    let comment = |text: &str| {
+        text.lines()
+            .filter(|l| !l.starts_with('#'))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(comment(&back.out), comment(&fs::read_to_string(from).unwrap()));
+    assert_eq!(cdi(&["transform", "root", "--from=usr", "--input", from]).code, Some(2));
+}
