@@ -1,0 +1,286 @@
+//! What `ContainerRoot` and `Directory` give to their callers, with `openat2` and without.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by a panic, and says what it does"
+)]
+
+#[path = "support/old_kernel.rs"]
+mod old_kernel;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tranche::root::{ContainerRoot, Directory, Linked};
+
+/// A temporary directory with `root/` and, outside of it, `secret`.
+fn scene() -> (tempfile::TempDir, ContainerRoot) {
+    let top = tempfile::tempdir().unwrap();
+    fs::create_dir(top.path().join("root")).unwrap();
+    fs::write(top.path().join("secret"), "secret").unwrap();
+    let root = ContainerRoot::open(&Directory::open(top.path()).unwrap(), Path::new("root")).unwrap();
+    (top, root)
+}
+
+/// Runs every other test of this file again in a process that has lost `openat2`.
+#[test]
+fn the_same_without_openat2() {
+    let rerun = std::thread::spawn(|| {
+        old_kernel::lose_openat2();
+        let mut all = Command::new(std::env::current_exe().unwrap());
+        all.args(["--skip", "the_same_without_openat2"])
+            .env("TRANCHE_TEST_NO_OPENAT2", "1")
+            .output()
+            .unwrap()
+    });
+    let output = rerun.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("test openat2_is_there_or_was_taken ... ok"), "{said}");
+}
+
+#[test]
+fn openat2_is_there_or_was_taken() {
+    let taken = std::env::var_os("TRANCHE_TEST_NO_OPENAT2").is_some();
+    // A kernel older than 5.6 has none to take: then both runs try the walk.
+    if taken {
+        assert!(!old_kernel::has_openat2());
+    }
+}
+
+#[test]
+fn a_file_is_read_through_links_that_stay_inside() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    fs::create_dir_all(at("etc/alternatives")).unwrap();
+    fs::write(at("etc/alternatives/cache"), "content").unwrap();
+    symlink("/etc/alternatives/../alternatives/cache", at("etc/cache")).unwrap();
+    assert_eq!(root.read(Path::new("/etc/cache"), 7).unwrap(), b"content");
+    assert_eq!(
+        root.read(Path::new("/etc/cache"), 6).unwrap_err().kind(),
+        ErrorKind::FileTooLarge
+    );
+    assert_eq!(
+        root.read(Path::new("/etc/none"), 6).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    // From the directory, by name, a link is not followed at all.
+    let etc = root.directory(Path::new("/etc")).unwrap();
+    assert_eq!(
+        etc.read(OsStr::new("cache"), 7).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    let inner = root.directory(Path::new("/etc/alternatives")).unwrap();
+    assert_eq!(inner.read(OsStr::new("cache"), 7).unwrap(), b"content");
+}
+
+#[test]
+fn nothing_outside_is_read() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    symlink(top.path().join("secret"), at("absolute")).unwrap();
+    symlink("../secret", at("relative")).unwrap();
+    symlink("/../../secret", at("dots")).unwrap();
+    for link in [
+        "/absolute",
+        "/relative",
+        "/dots",
+        "/../secret",
+        "../secret",
+        "/absolute/../../secret",
+    ] {
+        assert_eq!(
+            root.read(Path::new(link), 100).unwrap_err().kind(),
+            ErrorKind::NotFound,
+            "{link}"
+        );
+    }
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    for name in ["fifo", "directory", "socket"] {
+        let error = root.read(&Path::new("/").join(name), 100).unwrap_err();
+        assert_eq!(error.to_string(), "not a regular file", "{name}");
+    }
+    // A file that claims no size, as in /proc, and one that claims more than anyone could hold.
+    fs::File::create(at("vast")).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(
+        root.read(Path::new("/vast"), 1 << 20).unwrap_err().kind(),
+        ErrorKind::FileTooLarge
+    );
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    let (directory, name) = root.make_parent(Path::new("/etc/ld.so.conf.d/x.conf")).unwrap();
+    directory.replace(name, b"one", 0o644).unwrap();
+    let file = at("etc/ld.so.conf.d/x.conf");
+    let first = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (fs::read(&file).unwrap(), first.mode() & 0o7777),
+        (b"one".to_vec(), 0o644)
+    );
+    directory.replace(name, b"two", 0o444).unwrap();
+    let second = fs::metadata(&file).unwrap();
+    assert_eq!(
+        (fs::read(&file).unwrap(), second.mode() & 0o7777),
+        (b"two".to_vec(), 0o444)
+    );
+    assert_ne!(first.ino(), second.ino(), "a reader of the first still has the first");
+    assert_eq!(directory.names(10).unwrap(), ["x.conf"], "nothing else is left");
+}
+
+#[test]
+fn what_is_replaced_is_the_name_and_never_what_it_points_to() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    symlink(top.path().join("secret"), at("link")).unwrap();
+    fs::hard_link(top.path().join("secret"), at("hard")).unwrap();
+    mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+    let top_of_root = root.directory(Path::new("/")).unwrap();
+    for name in ["link", "hard", "fifo"] {
+        top_of_root.replace(OsStr::new(name), b"ours", 0o600).unwrap();
+        assert_eq!(fs::read(at(name)).unwrap(), b"ours");
+    }
+    assert_eq!(fs::read(top.path().join("secret")).unwrap(), b"secret");
+    fs::create_dir(at("directory")).unwrap();
+    let error = top_of_root
+        .replace(OsStr::new("directory"), b"ours", 0o600)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IsADirectory);
+    assert_eq!(top_of_root.names(10).unwrap(), ["directory", "fifo", "hard", "link"]);
+}
+
+#[test]
+fn a_name_is_one_name() {
+    let (_top, root) = scene();
+    let directory = root.directory(Path::new("/")).unwrap();
+    for name in ["", ".", "..", "a/b", "/a", "../secret"] {
+        let name = OsStr::new(name);
+        assert_eq!(
+            directory.link(name, OsStr::new("t")).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
+        assert_eq!(
+            directory.replace(name, b"", 0o600).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
+        assert_eq!(directory.read(name, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(directory.status(name).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    assert_eq!(directory.names(0).unwrap(), Vec::<std::ffi::OsString>::new());
+}
+
+#[test]
+fn a_link_is_made_once() {
+    let (_top, root) = scene();
+    let directory = root.directory(Path::new("/")).unwrap();
+    let (name, target) = (OsStr::new("libcuda.so"), OsStr::new("libcuda.so.1"));
+    assert_eq!(directory.link(name, target).unwrap(), Linked::Made);
+    let inode = directory.status(name).unwrap().unwrap().st_ino;
+    assert_eq!(directory.link(name, target).unwrap(), Linked::Already);
+    assert_eq!(directory.status(name).unwrap().unwrap().st_ino, inode);
+    assert_eq!(directory.link(name, OsStr::new("other")).unwrap(), Linked::Made);
+    assert_eq!(directory.names(1).unwrap(), [name]);
+    assert!(directory.status(OsStr::new("none")).unwrap().is_none());
+}
+
+#[test]
+fn a_full_directory_listing_is_bounded() {
+    let (top, root) = scene();
+    for n in 0..5 {
+        fs::write(top.path().join(format!("root/{n}")), "").unwrap();
+    }
+    let directory = root.directory(Path::new("/")).unwrap();
+    assert_eq!(directory.names(5).unwrap().len(), 5);
+    assert_eq!(directory.names(4).unwrap_err().kind(), ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn directories_are_made_inside_only() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    symlink("/b", at("a")).unwrap();
+    fs::create_dir(at("b")).unwrap();
+    root.make_directory(Path::new("/a/c/d")).unwrap();
+    assert!(at("b/c/d").is_dir());
+    symlink(top.path(), at("out")).unwrap();
+    assert!(root.make_directory(Path::new("/out/made")).is_err());
+    assert!(root.make_directory(Path::new("/b/none/../../../made")).is_err());
+    assert!(!top.path().join("made").exists());
+}
+
+#[test]
+fn the_same_directory_by_another_name_is_the_same() {
+    let (top, root) = scene();
+    symlink("root", top.path().join("alias")).unwrap();
+    let here = Directory::open(top.path()).unwrap();
+    assert!(
+        root.is_same_as(&ContainerRoot::open(&here, Path::new("alias")).unwrap())
+            .unwrap()
+    );
+    assert!(
+        !root
+            .is_same_as(&ContainerRoot::open(&here, Path::new(".")).unwrap())
+            .unwrap()
+    );
+}
+
+/// A racing process swaps a directory of the image for a link to the host, as fast as it can.
+#[test]
+fn no_write_gets_out_in_a_race() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    fs::create_dir_all(at("usr/lib")).unwrap();
+    fs::create_dir_all(top.path().join("host/lib")).unwrap();
+    fs::set_permissions(top.path().join("host"), PermissionsExt::from_mode(0o777)).unwrap();
+    symlink("../host", at("away")).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut made = 0;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                renameat2(
+                    AT_FDCWD,
+                    &at("usr"),
+                    AT_FDCWD,
+                    &at("away"),
+                    RenameFlags::RENAME_EXCHANGE,
+                )
+                .unwrap();
+            }
+        });
+        for n in 0..3000 {
+            let file = format!("/usr/lib/n{}", n % 7);
+            let write = || -> std::io::Result<()> {
+                let (directory, name) = root.make_parent(Path::new(&file))?;
+                directory.replace(name, b"x", 0o600)?;
+                directory.link(name, OsStr::new("t")).map(|_| ())
+            };
+            made += usize::from(write().is_ok());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(made > 0, "the race was never won by us");
+    assert_eq!(fs::read_dir(top.path().join("host/lib")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(top.path().join("host")).unwrap().count(), 1);
+}
