@@ -1,0 +1,416 @@
+//! The claim hooks as an engine runs them, in numbers and under every misfortune: real processes on a real disk.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+#[path = "support/skip.rs"]
+mod skip;
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::json;
+use tranche::ledger::{Book, Ledger, Part};
+
+/// A state directory, and containers that are processes without anything around them.
+struct Scene {
+    top: tempfile::TempDir,
+}
+
+/// A container's init: a process that ends when it is dropped.
+struct Init(Child);
+
+impl Init {
+    fn new() -> Init {
+        Init(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Scene {
+    /// A scene, or the reason why there is none: shares are for engines that run as root.
+    fn new(test: &str) -> Option<Scene> {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+        let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+        if !nix::unistd::geteuid().is_root() || !whole {
+            skip::not_run(&format!("claims::{test}"), "not root of the machine");
+            return None;
+        }
+        Some(Scene {
+            top: tempfile::tempdir().unwrap(),
+        })
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.top.path().join("state")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state_dir().join("ledger/GPU-1.json")
+    }
+
+    /// The hook `verb` for container `id` in `bundle`, whose init is `pid`.
+    fn hook(&self, verb: &str, share: &str, bundle: &str, id: &str, pid: u32) -> Command {
+        let state = json!({"ociVersion": "1.0.2", "id": id, "status": "creating", "bundle": bundle, "pid": pid});
+        let input = self.top.path().join(format!("{id}-{verb}-{pid}.state"));
+        fs::write(&input, state.to_string()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
+        command.args([
+            "hook", verb, "--device", "GPU-1", "--label", "gpu 0", "--share", share, "--of", "10",
+        ]);
+        command.arg("--state-dir").arg(self.state_dir());
+        command
+            .env_clear()
+            .stdin(File::open(&input).unwrap())
+            .stdout(Stdio::null());
+        command
+    }
+
+    fn claim(&self, share: &str, id: &str, init: &Init) -> Result<(), String> {
+        said(self.hook("claim", share, "/b", id, init.pid()).output().unwrap())
+    }
+
+    fn release(&self, share: &str, id: &str) {
+        said(self.hook("release", share, "/b", id, 0).output().unwrap()).unwrap();
+    }
+
+    /// What is in the ledger; panics where it is not sound.
+    fn books(&self) -> Vec<Book> {
+        let all = Ledger::open(&self.state_dir()).unwrap().books().unwrap();
+        assert!(all.damaged.is_empty(), "{:?}", all.damaged);
+        assert!(all.books.iter().all(Book::is_sound));
+        all.books
+    }
+
+    /// Shares and the ids of who holds them, as the file says.
+    fn held(&self) -> Vec<(String, String)> {
+        let claims = self.books().into_iter().flat_map(|b| b.claims);
+        let mut held: Vec<(String, String)> = claims
+            .map(|c| {
+                let Part::Shares(names) = c.part else { panic!() };
+                (names[0].to_string(), c.holder.container.unwrap().id)
+            })
+            .collect();
+        held.sort();
+        held
+    }
+
+    fn edit(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(self.file()).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(self.file(), text.replace(from, to)).unwrap();
+    }
+}
+
+/// Success, or the one line that the hook wrote.
+fn said(output: Output) -> Result<(), String> {
+    let text = String::from_utf8(output.stderr).unwrap();
+    if output.status.success() {
+        assert_eq!(text, "");
+        return Ok(());
+    }
+    assert_eq!(text.lines().count(), 1, "{text}");
+    Err(text)
+}
+
+#[test]
+fn a_thousand_at_once_for_ten_shares() {
+    let Some(scene) = Scene::new("a_thousand_at_once_for_ten_shares") else {
+        return;
+    };
+    Ledger::open(&scene.state_dir()).unwrap();
+    let init = Init::new();
+    // All come to the lock before one gets it.
+    let lock = File::create(scene.state_dir().join("ledger/lock")).unwrap();
+    let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
+    let mut hooks: Vec<(usize, Child)> = (0..1000)
+        .map(|n| {
+            let mut hook = scene.hook("claim", &(n % 10).to_string(), "/b", &format!("c{n}"), init.pid());
+            (n, hook.stderr(Stdio::null()).spawn().unwrap())
+        })
+        .collect();
+    drop(lock);
+    let mut won: Vec<(String, String)> = Vec::new();
+    for (n, hook) in &mut hooks {
+        if hook.wait().unwrap().success() {
+            won.push(((*n % 10).to_string(), format!("c{n}")));
+        }
+    }
+    won.sort();
+    assert_eq!(won.len(), 10, "{won:?}");
+    assert_eq!(scene.held(), won, "the ledger says what the hooks said");
+}
+
+#[test]
+fn taken_and_given_back_over_and_over_by_many() {
+    let Some(scene) = Scene::new("taken_and_given_back_over_and_over_by_many") else {
+        return;
+    };
+    let in_use: Vec<AtomicBool> = (0..4).map(|_| AtomicBool::new(false)).collect();
+    let taken = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let (scene, in_use, taken) = (&scene, &in_use, &taken);
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let share = (thread + round) % in_use.len();
+                    let (name, id) = (share.to_string(), format!("c{thread}-{round}"));
+                    let init = Init::new();
+                    if scene.claim(&name, &id, &init).is_ok() {
+                        assert!(!in_use[share].swap(true, Ordering::SeqCst), "two hold share {share}");
+                        taken.fetch_add(1, Ordering::SeqCst);
+                        assert!(in_use[share].swap(false, Ordering::SeqCst));
+                        drop(init);
+                        // Every third engine crashes before its poststop.
+                        if round % 3 > 0 {
+                            scene.release(&name, &id);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(taken.load(Ordering::SeqCst) >= 16);
+    for share in 0..in_use.len() {
+        let init = Init::new();
+        scene
+            .claim(&share.to_string(), "last", &init)
+            .expect("no share is lost");
+    }
+}
+
+#[test]
+fn killed_at_any_moment() {
+    let Some(scene) = Scene::new("killed_at_any_moment") else {
+        return;
+    };
+    let killed = |mut hook: Command, after: u64| {
+        let mut child = hook.stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(after));
+        let _ = child.kill();
+        let _ = child.wait();
+        scene.books();
+    };
+    let other = Init::new();
+    scene.claim("9", "other", &other).unwrap();
+    for round in 0..150u64 {
+        // Spread over the few milliseconds that a hook runs.
+        let after = round * 37 % 4000;
+        let id = format!("c{round}");
+        let init = Init::new();
+        killed(scene.hook("claim", "0", "/b", &id, init.pid()), after);
+        let held = scene.held();
+        assert!(held.contains(&("9".into(), "other".into())), "{held:?}");
+        drop(init);
+        // Whether the claim was written or not, the next one gets the share.
+        let init = Init::new();
+        let next = format!("{id}-next");
+        scene.claim("0", &next, &init).unwrap();
+        drop(init);
+        killed(scene.hook("release", "0", "/b", &next, 0), after);
+        let init = Init::new();
+        scene.claim("0", &format!("{id}-last"), &init).unwrap();
+    }
+    assert!(
+        scene.claim("9", "late", &other).is_err(),
+        "the first claim is still there"
+    );
+}
+
+#[test]
+fn a_hook_in_another_pid_namespace() {
+    let Some(scene) = Scene::new("a_hook_in_another_pid_namespace") else {
+        return;
+    };
+    let inner = scene.hook("claim", "0", "/inner", "c", 2);
+    let arguments: Vec<_> = inner.get_args().map(|a| a.to_owned()).collect();
+    // Process 2 of the new namespace is the container; when the namespace ends, nobody outside can tell.
+    let output = Command::new("unshare")
+        .args([
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            "sleep 1000 & \"$@\"",
+            "sh",
+        ])
+        .arg(inner.get_program())
+        .args(&arguments)
+        .stdin(File::open(scene.top.path().join("c-claim-2.state")).unwrap())
+        .output()
+        .unwrap();
+    if String::from_utf8_lossy(&output.stderr).contains("unshare") {
+        return skip::not_run(
+            "claims::a_hook_in_another_pid_namespace",
+            "may not make a pid namespace",
+        );
+    }
+    said(output).unwrap();
+    let init = Init::new();
+    let line = scene.claim("0", "outer", &init).unwrap_err();
+    assert!(line.contains("container c holds share 0 since"), "{line}");
+    said(scene.hook("release", "0", "/inner", "c", 0).output().unwrap()).unwrap();
+    scene.claim("0", "outer", &init).unwrap();
+}
+
+#[test]
+fn one_id_of_two_engines() {
+    let Some(scene) = Scene::new("one_id_of_two_engines") else {
+        return;
+    };
+    let (first, second) = (Init::new(), Init::new());
+    let claim =
+        |bundle: &str, init: &Init| said(scene.hook("claim", "0", bundle, "same", init.pid()).output().unwrap());
+    // Two engines, and two namespaces of containerd.
+    claim("/run/containerd/io.containerd.runtime.v2.task/default/same", &first).unwrap();
+    assert!(claim("/run/containerd/io.containerd.runtime.v2.task/k8s.io/same", &second).is_err());
+    let other = "/var/lib/containers/storage/overlay-containers/same/userdata";
+    assert!(claim(other, &second).is_err());
+    said(scene.hook("release", "0", other, "same", 0).output().unwrap()).unwrap();
+    assert_eq!(scene.held().len(), 1, "the other engine's container gave back nothing");
+}
+
+#[test]
+fn a_reboot_a_number_used_again_and_a_clock_that_jumps() {
+    let Some(scene) = Scene::new("a_reboot_a_number_used_again_and_a_clock_that_jumps") else {
+        return;
+    };
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let (one, two) = (Init::new(), Init::new());
+    scene.claim("0", "one", &one).unwrap();
+    assert!(scene.claim("0", "two", &two).is_err());
+    scene.edit(boot.trim(), "00000000-0000-0000-0000-000000000000");
+    scene.claim("0", "two", &two).expect("nothing of an earlier boot runs");
+
+    let stat = fs::read_to_string(format!("/proc/{}/stat", two.pid())).unwrap();
+    let start = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(19)
+        .unwrap()
+        .to_owned();
+    scene.edit(&format!("\"start\":{start}"), "\"start\":1");
+    scene
+        .claim("0", "one", &one)
+        .expect("the number is another process's now");
+
+    let since = scene.books()[0].claims[0].since;
+    scene.edit(&format!("\"since\":{since}"), "\"since\":4102444800");
+    let line = scene.claim("0", "two", &two).unwrap_err();
+    assert!(line.contains("since 2100-01-01 00:00:00 UTC"), "{line}");
+}
+
+#[test]
+fn a_ledger_that_is_not_ours() {
+    let Some(scene) = Scene::new("a_ledger_that_is_not_ours") else {
+        return;
+    };
+    let (one, two) = (Init::new(), Init::new());
+    scene.claim("0", "one", &one).unwrap();
+    let good = fs::read_to_string(scene.file()).unwrap();
+    for (bad, says) in [
+        (&good[..good.len() / 3], "is no ledger of ours"),
+        (&good.replace("\"format\":1", "\"format\":7"), "has format 7"),
+        ("GPU memory is full\n", "is no ledger of ours"),
+    ] {
+        fs::write(scene.file(), bad).unwrap();
+        let line = scene.claim("1", "two", &two).unwrap_err();
+        assert!(line.contains(says) && line.contains("GPU-1.json"), "{line}");
+        assert_eq!(fs::read_to_string(scene.file()).unwrap(), bad, "nothing is lost");
+        let status = Command::new(env!("CARGO_BIN_EXE_tranche"))
+            .args(["status", "--state-dir"])
+            .arg(scene.state_dir())
+            .output()
+            .unwrap();
+        let line = String::from_utf8(status.stderr).unwrap();
+        assert!(
+            status.status.code() == Some(1) && line.contains(says) && line.lines().count() == 1,
+            "{line}"
+        );
+    }
+    fs::write(scene.file(), &good).unwrap();
+    scene.claim("1", "two", &two).unwrap();
+    std::os::unix::fs::chown(scene.state_dir().join("ledger"), Some(65534), Some(65534)).unwrap();
+    let line = scene.claim("2", "three", &two).unwrap_err();
+    assert!(line.contains("its owner alone may enter"), "{line}");
+}
+
+/// A hook as a shell runs it.
+fn in_shell(scene: &Scene, share: &str, id: &str, init: &Init) -> String {
+    let hook = scene.hook("claim", share, "/b", id, init.pid());
+    let words = std::iter::once(hook.get_program()).chain(hook.get_args());
+    let words: Vec<String> = words.map(|w| format!("'{}'", w.to_str().unwrap())).collect();
+    let state = scene.top.path().join(format!("{id}-claim-{}.state", init.pid()));
+    format!("{} < '{}'", words.join(" "), state.display())
+}
+
+#[test]
+fn a_full_disk_and_one_that_is_read_only() {
+    let test = "a_full_disk_and_one_that_is_read_only";
+    let Some(scene) = Scene::new(test) else { return };
+    let init = Init::new();
+    let [one, two, three] = ["one", "two", "three"].map(|id| {
+        let share = if id == "one" { "0" } else { "1" };
+        in_shell(&scene, share, id, &init)
+    });
+    let dir = scene.state_dir();
+    fs::create_dir_all(&dir).unwrap();
+    // Whoever has no room to write refuses, and the first keeps what it has.
+    let script = format!(
+        "mount -t tmpfs -o size=32k,mode=755 tmpfs {dir} || exit 9
+         {one} || exit 1
+         dd if=/dev/zero of={dir}/fill bs=4k count=1000 2> /dev/null
+         {two} && exit 2
+         {status} || exit 3
+         rm {dir}/fill
+         {two} || exit 4
+         mount -o remount,ro {dir} || exit 9
+         {three} && exit 5
+         {status}",
+        dir = dir.display(),
+        status = format_args!("{} status --state-dir {}", env!("CARGO_BIN_EXE_tranche"), dir.display()),
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    if output.status.code() == Some(9) || err.contains("unshare") {
+        return skip::not_run(&format!("claims::{test}"), "may not mount");
+    }
+    assert!(output.status.success(), "{:?}\n{out}\n{err}", output.status);
+    assert_eq!(
+        out.matches("share 0  held").count(),
+        2,
+        "status can be asked on both:\n{out}"
+    );
+    assert_eq!(out.matches("share 1  held").count(), 1, "{out}");
+    let lines: Vec<&str> = err.lines().collect();
+    assert_eq!(lines.len(), 2, "{err}");
+    assert!(
+        lines[0].contains("/ledger/new: cannot be written: No space left on device"),
+        "{err}"
+    );
+    assert!(
+        lines[1].contains("/ledger/lock: cannot be opened: Read-only file system"),
+        "{err}"
+    );
+}
