@@ -1,0 +1,6 @@
+//! Any text as the files that the kernel and the driver write.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| tranche::fuzzing::kernel_texts(text));
