@@ -1,0 +1,280 @@
+//! All hook work of one start against the same work with `ldconfig`, and a container's start with the hook and without.
+//!
+//! Machines are noisy, so every round runs each program once and medians of one run are set beside each other. Where
+//! valgrind is installed the instructions of one run are counted too: they are the same on any day.
+//!
+//! ```text
+//! make bench                    # builds tranche-oci as it is shipped
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)]
+
+#[path = "../tests/support/stub_elf.rs"]
+mod stub_elf;
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stub_elf::{Machine, library};
+
+const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+/// About as many libraries as a driver with graphics brings.
+const DRIVER_LIBRARIES: usize = 50;
+const HOOK: &str = "hook prepare";
+
+/// Runs the program that it is given, and says how much memory that took at most, in KiB.
+const PEAK: &str = r#"
+#include <sys/wait.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    pid_t child = fork();
+    if (child == 0) { execv(argv[1], argv + 1); _exit(127); }
+    struct rusage usage;
+    int status;
+    if (wait4(child, &status, 0, &usage) != child || status != 0) return 1;
+    printf("%ld\n", usage.ru_maxrss);
+    return 0;
+}
+"#;
+
+fn main() {
+    // `cargo test --all-targets` runs this too, and wants no benchmark.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let Some(oci) = std::env::var_os("TRANCHE_OCI_STATIC").map(PathBuf::from) else {
+        println!("not run: benches/prepare: TRANCHE_OCI_STATIC is not set: run `make bench`");
+        return;
+    };
+    if !nix::unistd::Uid::effective().is_root() || !Path::new("/sbin/ldconfig").exists() {
+        println!("not run: benches/prepare: needs root and glibc's ldconfig");
+        return;
+    }
+    let rounds: usize = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(101);
+    // In memory where that is possible: what is measured is the program, not a disk.
+    let place = if Path::new("/dev/shm").is_dir() {
+        PathBuf::from("/dev/shm")
+    } else {
+        std::env::temp_dir()
+    };
+    let top = tempfile::tempdir_in(place).unwrap();
+    let empty = compile(top.path(), "empty", "int main(void) { return 0; }\n");
+    let peak = compile(top.path(), "peak", PEAK);
+
+    println!(
+        "{:>9} {:>10} {:>12} {:>12} {:>12} {:>9} {:>10} {:>14}",
+        "libraries", "empty", "first start", "next start", "ldconfig", "ratio", "peak KiB", "instructions"
+    );
+    for count in [50, 500, 3000, 10_000] {
+        let bench = Bench::new(top.path(), &oci, count);
+        let mut times = [const { Vec::new() }; 4];
+        for round in 0..rounds {
+            times[0].push(bench.time(Command::new(&empty)));
+            bench.reset();
+            times[1].push(bench.time(bench.hook()));
+            times[2].push(bench.time(bench.hook()));
+            // It is slow, and its median needs no more.
+            if round % 10 == 0 {
+                times[3].push(bench.time(bench.ldconfig()));
+            }
+        }
+        let [empty, first, next, theirs] = times.map(median);
+        bench.reset();
+        let mut measured = Command::new(&peak);
+        measured
+            .arg(&bench.oci)
+            .args(&bench.arguments)
+            .stdin(File::open(bench.at("state.json")).unwrap());
+        let peak = String::from_utf8(measured.output().unwrap().stdout).unwrap();
+        println!(
+            "{count:>9} {empty:>10.2?} {first:>12.2?} {next:>12.2?} {theirs:>12.2?} {:>8.1}x {:>10} {:>14}",
+            theirs.as_secs_f64() / first.saturating_sub(empty).as_secs_f64(),
+            peak.trim(),
+            bench.instructions().unwrap_or_else(|| "no valgrind".to_owned())
+        );
+    }
+    println!("ratio: ldconfig over what the first start takes beyond an empty static program");
+    start_of_a_container(top.path(), &oci, rounds.min(31));
+}
+
+/// A bundle whose image has `count` libraries, and a driver among them.
+struct Bench {
+    bundle: PathBuf,
+    oci: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Bench {
+    fn new(top: &Path, oci: &Path, count: usize) -> Bench {
+        let bundle = top.join(count.to_string());
+        let root = bundle.join("rootfs");
+        let directory = root.join(LIBDIR.trim_start_matches('/'));
+        for path in [&directory, &root.join("etc"), &root.join("lib64")] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(root.join("lib64/ld-linux-x86-64.so.2"), "").unwrap();
+        fs::write(root.join("etc/ld.so.conf"), format!("{LIBDIR}\n")).unwrap();
+        for number in 0..count {
+            let soname = format!("libbench{number:05}.so.1");
+            fs::write(
+                directory.join(format!("{soname}.2.3")),
+                library(&soname, Machine::X86_64).unwrap(),
+            )
+            .unwrap();
+            symlink(format!("{soname}.2.3"), directory.join(&soname)).unwrap();
+        }
+        let (mut arguments, mut mounts) = (vec!["hook".to_owned(), "prepare".to_owned()], Vec::new());
+        let bench = Bench {
+            bundle,
+            oci: oci.to_path_buf(),
+            arguments: Vec::new(),
+        };
+        let output = bench.ldconfig().output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::copy(root.join("etc/ld.so.cache"), bench.at("cache")).unwrap();
+        for number in 0..DRIVER_LIBRARIES {
+            let (soname, file) = (
+                format!("libdriver{number}.so.1"),
+                format!("libdriver{number}.so.580.95.05"),
+            );
+            fs::write(directory.join(&file), library(&soname, Machine::X86_64).unwrap()).unwrap();
+            arguments.extend(["--link".to_owned(), format!("{file}::{LIBDIR}/{soname}")]);
+            mounts.push(json!({"destination": format!("{LIBDIR}/{file}"), "type": "bind", "options": ["bind"]}));
+        }
+        arguments.extend(["--ldcache-dir", LIBDIR, "--driver-version", "580.95.05"].map(str::to_owned));
+        let config =
+            json!({"root": {"path": "rootfs"}, "mounts": mounts, "linux": {"devices": [{"path": "/dev/nvidia0"}]}});
+        fs::write(bench.at("config.json"), config.to_string()).unwrap();
+        let state = json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": bench.bundle});
+        fs::write(bench.at("state.json"), state.to_string()).unwrap();
+        Bench { arguments, ..bench }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.bundle.join(path)
+    }
+
+    /// The image as it was before its first start.
+    fn reset(&self) {
+        let root = self.at("rootfs");
+        for number in 0..DRIVER_LIBRARIES {
+            let link = format!("libdriver{number}.so.1");
+            let _ = fs::remove_file(root.join(LIBDIR.trim_start_matches('/')).join(link));
+        }
+        let _ = fs::remove_dir_all(root.join("etc/nvidia"));
+        fs::copy(self.at("cache"), root.join("etc/ld.so.cache")).unwrap();
+    }
+
+    fn hook(&self) -> Command {
+        let mut command = Command::new(&self.oci);
+        command.args(&self.arguments);
+        command
+    }
+
+    /// A full run without its auxiliary cache, as in a container that was just made.
+    fn ldconfig(&self) -> Command {
+        let mut command = Command::new("/sbin/ldconfig");
+        command.args(["-i", "-X", "-r"]).arg(self.at("rootfs"));
+        command
+    }
+
+    fn time(&self, mut command: Command) -> Duration {
+        let state = File::open(self.at("state.json")).map_or_else(|_| Stdio::null(), Stdio::from);
+        command.env_clear().stdin(state).stderr(Stdio::null());
+        let start = Instant::now();
+        assert!(command.status().unwrap().success(), "{command:?}");
+        start.elapsed()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        self.reset();
+        let mut command = Command::new("valgrind");
+        command
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(&self.oci)
+            .args(&self.arguments);
+        command.stdin(File::open(self.at("state.json")).unwrap());
+        let text = String::from_utf8_lossy(&command.output().ok()?.stderr).into_owned();
+        let line = text.lines().find(|line| line.contains("Collected : "))?;
+        line.split_whitespace().last().map(str::to_owned)
+    }
+}
+
+/// crun alone, on a bundle of a static program, with the hook in its configuration and without.
+fn start_of_a_container(top: &Path, oci: &Path, rounds: usize) {
+    let bundle = top.join("3000");
+    let own = compile(&bundle.join("rootfs"), "program", "int main(void) { return 0; }\n");
+    assert!(own.exists());
+    let arguments: Vec<String> = Bench::new(&top.join("crun"), oci, 50).arguments;
+    let bundle = top.join("crun/50");
+    fs::copy(&own, bundle.join("rootfs/program")).unwrap();
+    for directory in ["proc", "dev"] {
+        fs::create_dir_all(bundle.join("rootfs").join(directory)).unwrap();
+    }
+    let args: Vec<String> = ["tranche-oci".to_owned()].into_iter().chain(arguments).collect();
+    let config = |hooks: Value| {
+        json!({
+            "ociVersion": "1.0.2",
+            "process": {"terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["/program"], "cwd": "/", "env": []},
+            "root": {"path": "rootfs", "readonly": false},
+            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+            "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}]},
+            "hooks": hooks
+        })
+    };
+    let hooks = json!({"createContainer": [{"path": oci, "args": args, "env": ["PATH="]}]});
+    let configs = [config(json!({})), config(hooks)];
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (config, times) in configs.iter().zip(&mut times) {
+            fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+            let mut command = Command::new("crun");
+            command
+                .args(["--cgroup-manager=disabled", "run", "--bundle"])
+                .arg(&bundle)
+                .arg("tranche-bench");
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            let start = Instant::now();
+            match command.output() {
+                Ok(output) if output.status.success() => times.push(start.elapsed()),
+                Ok(output) => {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    println!("not run: benches/prepare: start under crun: {}", said.trim());
+                    return;
+                }
+                Err(error) => {
+                    println!("not run: benches/prepare: start under crun: {error}");
+                    return;
+                }
+            }
+        }
+    }
+    let [without, with] = times.map(median);
+    println!(
+        "a container's start under crun: {without:.2?} without, {with:.2?} with the hook ({:.2}x)",
+        with.as_secs_f64() / without.as_secs_f64()
+    );
+}
+
+fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&file);
+    assert!(compiler.status().unwrap().success(), "cannot compile {name}");
+    program
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
