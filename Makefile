@@ -1,0 +1,71 @@
+# make demo         a container with a MIG device of a machine that is not there
+# make test         installs what the tests need (on Debian, as root) and runs everything
+# make test-vm      the same hook in a booted machine with systemd and cgroup v2 (minutes)
+# make fuzz SECONDS=60   throws bytes at every parser, one after another (nightly Rust and cargo-fuzz)
+# make bench        start times and generation, as ratios within one run
+# make build lint install
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+
+# tranche-oci is static: no loader runs before it, so nothing in an image's environment reaches it. musl where Rust has
+# that target, else glibc, linked whole.
+MACHINE := $(shell uname -m)
+MUSL := $(MACHINE)-unknown-linux-musl
+HAVE_MUSL := $(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(MUSL)/lib)
+ifneq ($(HAVE_MUSL),)
+OCI_TARGET := $(MUSL)
+OCI_FLAGS :=
+else
+OCI_TARGET := $(MACHINE)-unknown-linux-gnu
+OCI_FLAGS := -C target-feature=+crt-static
+endif
+OCI := target/$(OCI_TARGET)/oci/tranche-oci
+
+.PHONY: build cli oci demo test test-vm bench fuzz lint install packages
+
+build: cli oci
+
+cli:
+	$(CARGO) build --release --bin tranche
+
+oci:
+	RUSTFLAGS="$(RUSTFLAGS) $(OCI_FLAGS)" $(CARGO) build --no-default-features --bin tranche-oci --profile oci --target $(OCI_TARGET)
+
+packages:
+	@tests/bed/packages.sh
+
+demo: packages build
+	@demo/run.sh target/release/tranche $(OCI)
+
+test: packages oci
+	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+
+test-vm: build
+	@tests/vm/run.sh target/vm target/release/tranche $(OCI)
+
+bench: oci
+	TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" $(CARGO) bench
+
+SECONDS ?= 60
+FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
+
+# What is found lies in fuzz/artifacts; the first target that finds something ends the run.
+fuzz:
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+	    cargo +nightly fuzz build && for target in $(FUZZ); do \
+	        mkdir -p target/fuzz-corpus/$$target && \
+	        cargo +nightly fuzz run $$target target/fuzz-corpus/$$target fuzz/corpus/$$target -- -max_total_time=$(SECONDS) -timeout=10 || exit 1; \
+	    done; \
+	else echo "not run: fuzz: needs a nightly Rust and cargo-fuzz"; fi
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --lib --bins --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --no-deps --document-private-items
+
+install: build
+	install -D -m 755 target/release/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
+	install -D -m 755 $(OCI) "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
