@@ -4,7 +4,7 @@
 set -eu
 
 # program:package
-needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux"
+needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux musl-gcc:musl-tools strace:strace"
 programs=""
 packages=""
 for pair in $needed; do
