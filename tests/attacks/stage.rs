@@ -26,14 +26,14 @@ use crate::verb::{DRIVER, LIBDIR, Verb};
 /// In every file of the host and in none of the image: where it appears in the image, the host was read.
 const MARK: &str = "of-the-host";
 
-/// A mount namespace, limits, and the lists of mounts around the run. The limit is one of processor time, beyond
-/// the two seconds that the program gives itself: wall time says more about the machine than about the program.
+/// A mount namespace, limits, and the lists of mounts around the run. The limit is one of processor time, and more than
+/// the two seconds that the program gives itself: one that reaches it did not keep its own.
 const ENTER: &str = r#"
 root=$1 before=$2 after=$3; shift 3
 PREPARE
 cat /proc/self/mountinfo > "$before"
 cd "$root" || exit 99
-(ulimit -c 0; ulimit -t 6; ulimit -d 262144; exec "$@")
+(ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@")
 code=$?
 cat /proc/self/mountinfo > "$after"
 AFTER
@@ -41,14 +41,14 @@ exit $code
 "#;
 
 /// The same limits where nothing is mounted: a namespace costs more than all else.
-const LIMITS: &str = r#"ulimit -c 0; ulimit -t 6; ulimit -d 262144; exec "$@""#;
+const LIMITS: &str = r#"ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@""#;
 
 /// The exit codes for SIGXCPU: ours, and a shell's.
 const XCPU: i32 = -24;
 const XCPU_OF_A_SHELL: i32 = 128 + 24;
 
 /// Longer than any run takes on a machine that is not stuck.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(20);
 
 /// A scene to attack in.
 pub(crate) struct Stage {
@@ -98,7 +98,7 @@ impl Stage {
             verb,
             more: Vec::new(),
             keeps_image: false,
-            mounts: tempfile::tempdir().unwrap(),
+            mounts: temporary(),
             before: String::new(),
             after: String::new(),
             environment: Vec::new(),
@@ -269,11 +269,18 @@ impl Stage {
     }
 }
 
-/// A directory in memory, where there is one: there are thousands of scenes.
+/// A directory in memory: there are thousands of scenes, and a disk that others use would stop some for a minute.
 pub(crate) fn temporary() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap()
+    tempfile::tempdir_in(in_memory()).unwrap()
+}
+
+fn in_memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }
 
 /// The program that is attacked: as it is shipped, where `make test` has built it.
@@ -284,7 +291,7 @@ pub(crate) fn program() -> PathBuf {
 fn run(mut command: Command, input: &[u8]) -> (i32, String, Duration) {
     let start = Instant::now();
     // A file: a pipe that nobody reads is full after 64 KiB, and a line may be longer.
-    let said = tempfile::NamedTempFile::new().unwrap();
+    let said = tempfile::NamedTempFile::new_in(in_memory()).unwrap();
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
