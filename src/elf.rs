@@ -5,7 +5,6 @@
 //! are those of the `object` crate; its own reader is not used, because it allocates whatever size the file claims.
 
 use std::ffi::{CStr, OsStr, OsString};
-use std::io::{Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use object::elf::{self, FileHeader32, FileHeader64};
@@ -19,6 +18,7 @@ mod notes;
 mod source;
 
 pub use notes::note;
+pub use source::ReadAt;
 use source::Source;
 
 /// Limits on what is read of a file. Driver libraries have a dozen program headers, thirty dynamic entries and forty
@@ -51,11 +51,11 @@ impl Library {
     }
 }
 
-/// Reads what [`Library`] says from an open file, or from a slice in a `Cursor`.
+/// Reads what [`Library`] says from an open file, or from a slice.
 ///
 /// Errors: not an ELF file, not a shared library, a structure that is outside the file or larger than any real one.
 /// A library without a dynamic section or a SONAME is no error.
-pub fn read<S: Read + Seek>(file: S) -> Result<Library> {
+pub fn read<S: ReadAt>(file: S) -> Result<Library> {
     let mut source = Source::new(file);
     match source.class()? {
         elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, S>(&mut source),
@@ -63,7 +63,7 @@ pub fn read<S: Read + Seek>(file: S) -> Result<Library> {
     }
 }
 
-fn read_class<H: FileHeader<Endian = Endianness>, S: Read + Seek>(source: &mut Source<S>) -> Result<Library> {
+fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source<S>) -> Result<Library> {
     let (header, endian) = source.header::<H>()?;
     if header.e_type(endian) != elf::ET_DYN {
         return Err(malformed("not a shared library"));
@@ -81,7 +81,7 @@ fn read_class<H: FileHeader<Endian = Endianness>, S: Read + Seek>(source: &mut S
     })
 }
 
-fn soname<H: FileHeader<Endian = Endianness>, S: Read + Seek>(
+fn soname<H: FileHeader<Endian = Endianness>, S: ReadAt>(
     source: &mut Source<S>,
     header: &H,
     endian: Endianness,

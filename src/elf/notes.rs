@@ -1,12 +1,10 @@
 //! Notes: what a vendor wrote into a library about itself.
 
-use std::io::{Read, Seek};
-
 use object::elf::{ELFCLASS64, FileHeader32, FileHeader64, SHT_NOTE};
 use object::endian::{Endian, Endianness};
 use object::read::elf::{FileHeader, SectionHeader};
 
-use super::source::Source;
+use super::source::{ReadAt, Source};
 use super::{MAX_SECTIONS, malformed, until_zero};
 use crate::error::Result;
 
@@ -21,7 +19,7 @@ const MAX_SECTION_NAME: u64 = 63;
 /// has no such section, or no note of that owner in it.
 ///
 /// Errors: as [`super::read`]'s.
-pub fn note<S: Read + Seek>(file: S, section: &str, owner: &str) -> Result<Option<Vec<u8>>> {
+pub fn note<S: ReadAt>(file: S, section: &str, owner: &str) -> Result<Option<Vec<u8>>> {
     let mut source = Source::new(file);
     match source.class()? {
         ELFCLASS64 => note_class::<FileHeader64<Endianness>, S>(&mut source, section, owner),
@@ -29,7 +27,7 @@ pub fn note<S: Read + Seek>(file: S, section: &str, owner: &str) -> Result<Optio
     }
 }
 
-fn note_class<H: FileHeader<Endian = Endianness>, S: Read + Seek>(
+fn note_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(
     source: &mut Source<S>,
     section: &str,
     owner: &str,

@@ -1,6 +1,8 @@
 //! The only place that reads an ELF file: pieces, each of a checked size.
 
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 
 use object::elf::{ELFCLASS32, ELFCLASS64, ELFMAG};
 use object::endian::Endianness;
@@ -10,6 +12,28 @@ use object::read::elf::FileHeader;
 use super::{malformed, until_zero};
 use crate::error::{Context, Error, Result};
 
+/// What has bytes at offsets. A position to move would be a question more to the kernel for each piece.
+pub trait ReadAt {
+    /// Reads some bytes from `offset` on into `buffer`, and says how many: 0 at the end.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..));
+        rest.map_or(Ok(0), |mut rest| io::Read::read(&mut rest, buffer))
+    }
+}
+
 /// A file to read pieces of, with its first page kept: it holds the header and nearly always the program headers.
 pub(super) struct Source<S> {
     file: S,
@@ -18,7 +42,7 @@ pub(super) struct Source<S> {
 
 const START: u64 = 4096;
 
-impl<S: Read + Seek> Source<S> {
+impl<S: ReadAt> Source<S> {
     pub(super) fn new(file: S) -> Self {
         Source {
             file,
@@ -28,8 +52,7 @@ impl<S: Read + Seek> Source<S> {
 
     /// Checks that this is an ELF file and says of which class (`ELFCLASS64` or `ELFCLASS32`).
     pub(super) fn class(&mut self) -> Result<object::elf::FileClass> {
-        self.file.seek(SeekFrom::Start(0)).about("ELF file", "cannot seek")?;
-        self.start = read_up_to(&mut self.file, START).about("ELF file", "cannot read")?;
+        self.start = read_up_to(&self.file, 0, START).about("ELF file", "cannot read")?;
         if !self.start.starts_with(&ELFMAG) {
             return Err(malformed("not an ELF file"));
         }
@@ -83,24 +106,20 @@ impl<S: Read + Seek> Source<S> {
         if offset > i64::MAX as u64 {
             return Ok(Vec::new());
         }
-        let read = |file: &mut S| -> std::io::Result<Vec<u8>> {
-            file.seek(SeekFrom::Start(offset))?;
-            read_up_to(file, size)
-        };
-        match read(&mut self.file) {
+        match read_up_to(&self.file, offset, size) {
             Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(Vec::new()),
             other => other.map_err(|e| Error::failed("ELF file", "cannot read").from_source(e)),
         }
     }
 }
 
-/// Reads `size` bytes, or fewer where the file ends. Unlike `read_to_end` it does not grope for the end with small reads,
-/// which would be most of what a hook asks the kernel for. The caller has bounded `size`.
-fn read_up_to(file: &mut impl Read, size: u64) -> std::io::Result<Vec<u8>> {
+/// Reads `size` bytes from `offset` on, or fewer where the file ends. Unlike `read_to_end` it does not grope for the end with
+/// small reads, which would be most of what a hook asks the kernel for. The caller has bounded `size`.
+fn read_up_to(file: &impl ReadAt, offset: u64, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
+        match file.read_at(rest, offset.saturating_add(filled as u64)) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
