@@ -32,7 +32,11 @@ pub fn compare(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
 /// glibc lets a number overflow; so do we, and then compare the two results rather than subtract them, because sorting
 /// needs an order without circles. The two differ only for names with numbers more than 2^31 apart.
 pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
-    let (mut a, mut b) = (a, b);
+    // Neighbours in a cache begin alike, and what is alike decides nothing but how a number begins.
+    let alike = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (head, _) = a.split_at(alike);
+    let at = alike - head.iter().rev().take_while(|c| c.is_ascii_digit()).count();
+    let (mut a, mut b) = (a.split_at(at).1, b.split_at(at).1);
     loop {
         match (a.split_first(), b.split_first()) {
             (Some((x, rest_a)), Some((y, rest_b))) => match (x.is_ascii_digit(), y.is_ascii_digit()) {
@@ -139,7 +143,37 @@ mod tests {
         assert_eq!(entries, [v2, v3, bits, plain, second, i386]);
     }
 
+    /// glibc's way, byte by byte from the start.
+    fn plainly(a: &[u8], b: &[u8]) -> Ordering {
+        let is_digit = |s: &[u8]| s.first().is_some_and(u8::is_ascii_digit);
+        let (mut a, mut b) = (a, b);
+        while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b) {
+            match (is_digit(a), is_digit(b)) {
+                (true, true) => {
+                    let ((x, rest_a), (y, rest_b)) = (number(a), number(b));
+                    if x != y {
+                        return x.cmp(&y);
+                    }
+                    (a, b) = (rest_a, rest_b);
+                }
+                (true, false) => return Ordering::Greater,
+                (false, true) => return Ordering::Less,
+                (false, false) if x != y => return (*x as c_char).cmp(&(*y as c_char)),
+                (false, false) => (a, b) = (rest_a, rest_b),
+            }
+        }
+        // What goes on is after what ends.
+        a.len().min(1).cmp(&b.len().min(1))
+    }
+
     proptest! {
+        #[test]
+        fn what_is_alike_decides_nothing(a in "[ab.0-9]{0,14}", b in "[ab.0-9]{0,14}", head in "[a.0-9]{0,6}") {
+            for (a, b) in [(a.clone(), b.clone()), (format!("{head}{a}"), format!("{head}{b}"))] {
+                prop_assert_eq!(compare_names(a.as_bytes(), b.as_bytes()), plainly(a.as_bytes(), b.as_bytes()));
+            }
+        }
+
         #[test]
         fn there_is_an_order_without_circles(names in prop::collection::vec("[ab.0-9\u{e9}]{0,12}", 3)) {
             let [a, b, c] = [0, 1, 2].map(|i| names[i].as_bytes());
