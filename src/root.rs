@@ -9,9 +9,11 @@ mod container;
 mod cover;
 mod directory;
 mod found;
+mod listing;
 mod mount;
 mod temporary;
 
 pub use container::ContainerRoot;
-pub use directory::{Directory, Linked, Named};
+pub use directory::{Directory, Linked};
 pub use found::{Found, Kind};
+pub use listing::{Listing, Named};

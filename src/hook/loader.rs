@@ -4,6 +4,7 @@
 //! every image. So these paths are looked at, and no directory is searched. An image with another loader (NixOS has
 //! its own, by hash) reads neither of the files that we write; one without any holds static programs alone.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::root::ContainerRoot;
@@ -29,8 +30,15 @@ pub(super) fn has_glibc(root: &ContainerRoot) -> bool {
     GLIBC.iter().any(|path| root.find(Path::new(path)).is_ok())
 }
 
-/// The architectures for which musl's loader is in this root.
-pub(super) fn musl(root: &ContainerRoot) -> impl Iterator<Item = &'static str> {
-    MUSL.into_iter()
-        .filter(|arch| root.find(Path::new(&format!("/lib/ld-musl-{arch}.so.1"))).is_ok())
+/// The architectures for which musl's loader is in this root: as a file, or as a link to it.
+pub(super) fn musl(root: &ContainerRoot) -> Vec<&'static str> {
+    // One look-up for them all: of most images the answer is that there is none.
+    let Ok(directory) = root.directory(Path::new("/lib")) else {
+        return Vec::new();
+    };
+    let is_there = |arch: &&str| {
+        let name = format!("ld-musl-{arch}.so.1");
+        directory.status(OsStr::new(&name)).is_ok_and(|status| status.is_some())
+    };
+    MUSL.into_iter().filter(is_there).collect()
 }

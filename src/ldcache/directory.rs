@@ -43,12 +43,23 @@ impl Library {
 pub fn is_library_name(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let ends = |end: &[u8]| name.ends_with(end);
+    // Everything that counts begins with a dot; a directory may have thousands of names.
+    let mut dotted = (0..name.len())
+        .filter_map(|at| name.get(at..))
+        .filter(|rest| rest.starts_with(b"."));
     (name.starts_with(b"lib") || name.starts_with(b"ld-"))
-        && name.windows(3).any(|w| w == b".so")
+        && dotted.clone().any(|rest| rest.starts_with(b".so"))
         && !ends(b"-gdb.py")
         && !ends(b".dpkg-new")
         && !ends(b".dpkg-tmp")
-        && !name.windows(11).any(|w| w == b".#prelink#.")
+        && !dotted.any(|rest| rest.starts_with(b".#prelink#."))
+}
+
+/// The name of the link that serves linking against the library of this SONAME: `libcuda.so` for `libcuda.so.1`.
+pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
+    let bytes = soname.as_bytes();
+    let end = bytes.windows(3).position(|w| w == b".so")? + 3;
+    bytes.get(..end).map(OsStr::from_bytes)
 }
 
 /// The libraries of `directory` under the names by which programs ask for them, sorted by name.

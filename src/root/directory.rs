@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::dir::Dir;
@@ -14,7 +14,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::temporary::Temporary;
-use super::{Found, Kind};
+use super::{Found, Kind, Listing};
 
 /// What [`Directory::link`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,45 +149,33 @@ impl Directory {
     /// # Errors
     /// `FileTooLarge` if there are more than `limit`.
     pub fn names(&self, limit: usize) -> io::Result<Vec<OsString>> {
-        let mut names: Vec<_> = self.entries(limit)?.into_iter().map(|entry| entry.name).collect();
+        let listing = self.entries(limit)?;
+        let mut names: Vec<_> = listing.iter().map(|named| named.name.to_owned()).collect();
         names.sort();
         Ok(names)
     }
 
     /// As [`Self::names`], in no order, with what the directory says that each is.
-    pub fn entries(&self, limit: usize) -> io::Result<Vec<Named>> {
+    pub fn entries(&self, limit: usize) -> io::Result<Listing> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut open = Dir::from_fd(openat(&self.fd, ".", flags, Mode::empty())?)?;
-        let mut entries = Vec::new();
+        let mut listing = Listing::default();
         for entry in open.iter() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
-            if entries.len() == limit {
+            if listing.len() == limit {
                 return Err(io::Error::new(
                     io::ErrorKind::FileTooLarge,
                     format!("more than {limit} names"),
                 ));
             }
-            entries.push(Named {
-                name: OsString::from_vec(name.to_vec()),
-                kind: entry.file_type().map(Kind::from),
-            });
+            listing.push(name, entry.file_type().map(Kind::from));
         }
-        Ok(entries)
+        Ok(listing)
     }
-}
-
-/// A name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
-    /// The name.
-    pub name: OsString,
-    /// What it was when the directory was read: a hint, of which nothing may depend but speed. Some file systems do
-    /// not say.
-    pub kind: Option<Kind>,
 }
 
 impl AsFd for Directory {

@@ -1,23 +1,25 @@
 //! The libraries in the container's driver directories.
 //!
-//! Such a directory is often the image's own library directory as well, with thousands of files. Two things tell what of it
-//! must be looked into: what an engine mounted there (config.json) is the driver's, and what the image's cache names it
-//! need not be told again.
+//! Such a directory is often the image's own library directory as well, with thousands of files. What an engine mounted
+//! there (config.json) is the driver's and is looked into; what the image's cache knows of it stays as its own `ldconfig`
+//! left it. Only a directory that is the host's as a whole, or one of which the image's cache knows nothing, is read.
 
-use std::collections::{HashMap, HashSet};
+mod look;
+
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::Work;
-use crate::elf;
 use crate::error::{Context, Result};
 use crate::hook::report::Report;
-use crate::ldcache::directory::{self, File, Library, is_library_name};
-use crate::ldcache::{Entry, Flags};
+use crate::ldcache::Entry;
+use crate::ldcache::directory::Library;
 use crate::oci::Bundle;
-use crate::root::{Directory, Found, Kind, Named};
+use crate::root::{Directory, Listing};
+use look::Look;
 
 /// The most names that a directory may have. The largest distribution image has a tenth of it.
 const MAX_NAMES: usize = 1 << 16;
@@ -31,6 +33,8 @@ pub(super) struct Place {
     /// Whether every library in it goes before the image's, not just what an engine mounted.
     whole: bool,
     directory: Directory,
+    /// Whether the image's cache has a library in it.
+    known: bool,
     /// Other paths of the same directory in the image's cache, such as /lib beside /usr/lib.
     aliases: Vec<PathBuf>,
 }
@@ -46,43 +50,11 @@ impl Place {
 pub(super) struct Gathered<'a> {
     /// What the driver brought.
     pub(super) driver: Vec<Library>,
-    /// What the image's cache has, less what is in one of the directories by a name that is no longer there: a driver
-    /// that was replaced leaves such names in the cache of a root that starts again and again.
+    /// What the image's cache has, less what a driver that was replaced left in it: a root that starts again and again
+    /// would gather such names.
     pub(super) kept: Vec<Entry<'a>>,
-    /// What the image has and its cache lacks.
+    /// What the image has in a directory of which its cache knows nothing.
     pub(super) image: Vec<Library>,
-}
-
-/// The names in a directory.
-struct Names<'a> {
-    /// Where in the listing each is.
-    index: HashMap<&'a OsStr, usize>,
-    /// For each of the listing, whether the image's cache has it.
-    known: Vec<bool>,
-}
-
-impl<'a> Names<'a> {
-    fn of(listing: &'a [Named]) -> Self {
-        let names = listing.iter().enumerate();
-        Names {
-            index: names.map(|(at, named)| (named.name.as_os_str(), at)).collect(),
-            known: vec![false; listing.len()],
-        }
-    }
-
-    fn at(&self, name: &OsStr) -> Option<usize> {
-        self.index.get(name).copied()
-    }
-
-    fn is_known(&self, at: usize) -> bool {
-        self.known.get(at).copied().unwrap_or_default()
-    }
-
-    /// Marks a name, if it is there.
-    fn mark(&mut self, name: &OsStr) -> bool {
-        let known = self.at(name).and_then(|at| self.known.get_mut(at));
-        known.map(|known| *known = true).is_some()
-    }
 }
 
 /// Opens the directories of `work` that the container has.
@@ -102,6 +74,7 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
                 path: path.clone(),
                 whole,
                 directory,
+                known: false,
                 aliases: Vec::new(),
             }),
             Err(e) if e.kind() == ErrorKind::NotFound => report.note(path.display(), "not in the container, left out"),
@@ -122,35 +95,26 @@ pub(super) fn libraries<'a>(
     bundle: &Bundle,
     report: &mut Report<'_>,
 ) -> Result<Gathered<'a>> {
-    find_aliases(places, existing, bundle).about("container root", "cannot look at directories of libraries")?;
+    learn_from_cache(places, existing, bundle).about("container root", "cannot look at directories of libraries")?;
     let mut listings = Vec::new();
     for place in places.iter() {
-        listings.push(
-            place
-                .directory
-                .entries(MAX_NAMES)
-                .about(place.path.display(), "cannot read")?,
-        );
+        let read = || place.directory.entries(MAX_NAMES);
+        let listing = (place.whole || !place.known).then(read).transpose();
+        listings.push(listing.about(place.path.display(), "cannot read")?);
     }
-    let mut names: Vec<Names<'_>> = listings.iter().map(|listing| Names::of(listing)).collect();
     let mut found = Gathered {
         driver: Vec::new(),
-        kept: keep(places, &mut names, existing),
+        kept: keep(places, &listings, existing),
         image: Vec::new(),
     };
     let mut reads = MAX_IMAGE_FILES;
-    for ((place, listing), names) in places.iter().zip(&listings).zip(&names) {
-        let mut look = Look {
-            place,
-            bundle,
-            bound: bound(place, bundle),
-            asked: asked(place, work),
-            names,
-            seen: HashMap::new(),
-            reads: &mut reads,
-        };
-        look.files(listing);
-        look.add_to(&mut found, listing);
+    for (place, listing) in places.iter().zip(&listings) {
+        let mut look = Look::new(place, work, bundle, &mut reads);
+        match listing {
+            Some(listing) => look.at_all_of(listing),
+            None => look.at_the_drivers(),
+        }
+        look.add_to(&mut found);
     }
     if reads == 0 {
         let what =
@@ -160,8 +124,10 @@ pub(super) fn libraries<'a>(
     Ok(found)
 }
 
-/// The entries of `existing` that are kept. Those in one of the places are marked in its names.
-fn keep<'a>(places: &[Place], names: &mut [Names<'_>], existing: &[Entry<'a>]) -> Vec<Entry<'a>> {
+/// The entries of `existing` that are kept.
+fn keep<'a>(places: &[Place], listings: &[Option<Listing>], existing: &[Entry<'a>]) -> Vec<Entry<'a>> {
+    let names = |listing: &'_ Option<Listing>| listing.as_ref().map(|l| l.iter().map(|n| n.name.to_owned()).collect());
+    let names: Vec<Option<HashSet<OsString>>> = listings.iter().map(names).collect();
     let mut kept = Vec::with_capacity(existing.len());
     // Nearly every entry is in the directory of the one before.
     let mut last: Option<(&OsStr, Option<usize>)> = None;
@@ -172,16 +138,31 @@ fn keep<'a>(places: &[Place], names: &mut [Names<'_>], existing: &[Entry<'a>]) -
             _ => places.iter().position(|place| place.is(parent)),
         };
         last = Some((parent, index));
-        match index.and_then(|index| names.get_mut(index)) {
-            None => kept.push(*entry),
-            Some(names) => {
-                if names.mark(name) {
-                    kept.push(*entry);
-                }
-            }
+        let place = index.and_then(|index| Some((places.get(index)?, names.get(index)?)));
+        let is_there = match place {
+            None => true,
+            Some((_, Some(names))) => names.contains(name),
+            Some((place, None)) => !is_left_over(place, entry.soname, name),
+        };
+        if is_there {
+            kept.push(*entry);
         }
     }
     kept
+}
+
+/// Whether a driver that was replaced has left this name behind. Its libraries carry its version in their SONAMEs (as
+/// `libnvidia-eglcore.so.550.54.14`) and are mounted on empty files, which the runtime makes and leaves.
+fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
+    let soname = soname.as_bytes();
+    let version = soname.iter().rev().take_while(|c| c.is_ascii_digit() || **c == b'.');
+    if version.filter(|c| **c == b'.').count() < 2 {
+        return false;
+    }
+    match place.directory.status(name) {
+        Ok(status) => status.is_none_or(|status| status.st_size == 0),
+        Err(_) => false,
+    }
 }
 
 /// A path's directory and its last name, as they are written: paths are many here, and Path's own ways are slow.
@@ -195,191 +176,8 @@ fn split(path: &Path) -> (&OsStr, &OsStr) {
     )
 }
 
-/// One place while it is looked into.
-struct Look<'a> {
-    place: &'a Place,
-    bundle: &'a Bundle,
-    /// Names that an engine mounted.
-    bound: HashSet<&'a OsStr>,
-    /// Links that were asked for: name to target.
-    asked: HashMap<&'a OsStr, &'a OsStr>,
-    names: &'a Names<'a>,
-    /// What was learnt of each name.
-    seen: HashMap<&'a OsStr, Seen>,
-    /// How many more files of the image may be looked into.
-    reads: &'a mut usize,
-}
-
-#[derive(Clone)]
-struct Seen {
-    soname: Option<OsString>,
-    flags: Flags,
-    is_link: bool,
-    /// Whether it is the driver's.
-    driver: bool,
-}
-
-impl<'a> Look<'a> {
-    fn files(&mut self, names: &'a [Named]) {
-        let mut links = Vec::new();
-        for (at, Named { name, kind }) in names
-            .iter()
-            .enumerate()
-            .filter(|(_, named)| is_library_name(&named.name))
-        {
-            let driver = self.place.whole || self.bound.contains(name.as_os_str());
-            let needed = driver || self.asked.contains_key(name.as_os_str()) || !self.is_known(at, name);
-            match kind {
-                Some(Kind::Directory | Kind::Other) => {}
-                _ if !needed => {}
-                Some(Kind::Link) => links.push(name.as_os_str()),
-                Some(Kind::File) | None => {
-                    let Ok(file) = self.place.directory.find(name) else {
-                        continue;
-                    };
-                    match file.kind() {
-                        Kind::Link => links.push(name),
-                        _ => self.file(name, &file, false, driver),
-                    }
-                }
-            }
-        }
-        for name in links {
-            self.link(name);
-        }
-    }
-
-    /// What the image's own `ldconfig` saw: this very file, or, for `libz.so.1.3`, the `libz.so.1` that it is behind.
-    fn is_known(&self, at: usize, name: &OsStr) -> bool {
-        if self.names.is_known(at) {
-            return true;
-        }
-        let bytes = name.as_bytes();
-        let Some(version) = bytes.windows(4).position(|w| w == b".so.").map(|at| at + 4) else {
-            return false;
-        };
-        (version..bytes.len())
-            .filter(|at| bytes.get(*at) == Some(&b'.'))
-            .filter_map(|at| bytes.get(..at))
-            .filter_map(|cut| self.names.at(OsStr::from_bytes(cut)))
-            .any(|at| self.names.is_known(at))
-    }
-
-    /// Looks into a file; what is no library is passed over.
-    fn file(&mut self, name: &'a OsStr, file: &Found, is_link: bool, driver: bool) {
-        if !driver {
-            if *self.reads == 0 {
-                return;
-            }
-            *self.reads -= 1;
-        }
-        let Ok(open) = file.open() else { return };
-        let Ok(library) = elf::read(open) else { return };
-        let Some(flags) = library.cache_flags() else { return };
-        let soname = library.soname;
-        self.seen.insert(
-            name,
-            Seen {
-                soname,
-                flags,
-                is_link,
-                driver,
-            },
-        );
-    }
-
-    /// A link beside its target is that library under another name; only what leads elsewhere is followed.
-    fn link(&mut self, name: &'a OsStr) {
-        let mut target = match self.place.directory.read_link(name) {
-            Ok(target) => target,
-            Err(_) => return,
-        };
-        for _ in 0..8 {
-            if let Some(seen) = self.seen.get(target.as_os_str()) {
-                let seen = Seen {
-                    is_link: true,
-                    ..seen.clone()
-                };
-                self.seen.insert(name, seen);
-                return;
-            }
-            if target.as_bytes().contains(&b'/') {
-                break;
-            }
-            match self.place.directory.read_link(&target) {
-                Ok(next) => target = next,
-                Err(_) => break,
-            }
-        }
-        if let Ok(file) = self.bundle.root.find(&self.place.path.join(name)) {
-            self.file(name, &file, true, self.place.whole);
-        }
-    }
-
-    fn add_to(&self, found: &mut Gathered<'_>, names: &[Named]) {
-        let (mut driver, mut image) = (Vec::new(), Vec::new());
-        // In the directory's order: what is learnt of it depends on no table's.
-        for Named { name, .. } in names {
-            let Some(seen) = self.seen.get(name.as_os_str()) else {
-                continue;
-            };
-            let file = File {
-                name: name.clone(),
-                is_link: seen.is_link,
-                soname: seen.soname.clone(),
-                flags: seen.flags,
-            };
-            if seen.driver { &mut driver } else { &mut image }.push(file);
-        }
-        found.driver.extend(self.in_place_of_links());
-        found.driver.extend(directory::libraries(&self.place.path, &driver));
-        found.image.extend(directory::libraries(&self.place.path, &image));
-    }
-
-    /// For a link that was asked for and could not be made: its name, with the path of the library itself.
-    fn in_place_of_links(&self) -> Vec<Library> {
-        let mut libraries = Vec::new();
-        for (name, target) in &self.asked {
-            if !is_library_name(name) || self.place.directory.read_link(name).is_ok_and(|now| now == *target) {
-                continue;
-            }
-            let mut at = *target;
-            for _ in 0..8 {
-                match self.asked.get(at) {
-                    Some(next) => at = next,
-                    None => break,
-                }
-            }
-            if let Some(seen) = self.seen.get(at) {
-                libraries.push(Library {
-                    soname: (*name).to_os_string(),
-                    path: self.place.path.join(at),
-                    flags: seen.flags,
-                });
-            }
-        }
-        libraries.sort_by(|a, b| a.soname.cmp(&b.soname));
-        libraries
-    }
-}
-
-/// The names in this directory on which an engine mounted something of the host.
-fn bound<'a>(place: &Place, bundle: &'a Bundle) -> HashSet<&'a OsStr> {
-    let mounts = bundle.config.mounts.iter().filter(|mount| mount.bind);
-    mounts
-        .filter(|mount| place.is(split(&mount.destination).0))
-        .filter_map(|mount| mount.destination.file_name())
-        .collect()
-}
-
-fn asked<'a>(place: &Place, work: &Work<'a>) -> HashMap<&'a OsStr, &'a OsStr> {
-    let links = work.links.iter().filter(|link| place.is(split(&link.at).0));
-    links
-        .filter_map(|link| Some((link.at.file_name()?, link.target.as_os_str())))
-        .collect()
-}
-
-fn find_aliases(places: &mut [Place], existing: &[Entry<'_>], bundle: &Bundle) -> std::io::Result<()> {
+/// Which of the places the cache knows, and by which other paths.
+fn learn_from_cache(places: &mut [Place], existing: &[Entry<'_>], bundle: &Bundle) -> std::io::Result<()> {
     let identities = places
         .iter()
         .map(|place| place.directory.identity())
@@ -398,7 +196,11 @@ fn find_aliases(places: &mut [Place], existing: &[Entry<'_>], bundle: &Bundle) -
         };
         let identity = directory.identity()?;
         for (place, own) in places.iter_mut().zip(&identities) {
-            if *own == identity && place.path.as_os_str() != parent {
+            if *own != identity {
+                continue;
+            }
+            place.known = true;
+            if place.path.as_os_str() != parent {
                 place.aliases.push(PathBuf::from(parent));
             }
         }

@@ -1,0 +1,54 @@
+//! What a directory says that it has.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::Kind;
+
+/// The names in a directory, in its own order. They lie in one piece of memory: a directory may have thousands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    text: Vec<u8>,
+    /// Where in the text each name ends; it begins where the one before ends.
+    ends: Vec<(usize, Option<Kind>)>,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named<'a> {
+    /// The name.
+    pub name: &'a OsStr,
+    /// What it was when the directory was read: a hint, of which nothing may depend but speed. Some file systems do
+    /// not say.
+    pub kind: Option<Kind>,
+}
+
+impl Listing {
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The names.
+    pub fn iter(&self) -> impl Iterator<Item = Named<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |(end, kind)| {
+            let name = self.text.get(start..*end).unwrap_or_default();
+            start = *end;
+            Named {
+                name: OsStr::from_bytes(name),
+                kind: *kind,
+            }
+        })
+    }
+
+    pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
+        self.text.extend_from_slice(name);
+        self.ends.push((self.text.len(), kind));
+    }
+}
