@@ -389,7 +389,6 @@ fn a_full_disk_below_etc_is_covered_and_not_written() {
     };
     ldconfig(&scene);
     glibc_image::driver(&scene.image("/opt/driver"));
-    // A root that is full itself is among the attacks.
     let before = "mkdir tmp/e; cp -a etc/. tmp/e; mount -t tmpfs -o size=64k tmpfs etc; cp -a tmp/e/. etc; \
                   cat /dev/zero > etc/full 2>/dev/null || true;";
     let ended = hook(
@@ -400,6 +399,56 @@ fn a_full_disk_below_etc_is_covered_and_not_written() {
     );
     // The program finds the driver: through a cache that is laid over the one on the full disk.
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn on_a_full_disk_the_start_fails_and_the_cache_is_as_it_was() {
+    let Some(scene) = glibc("on_a_full_disk_the_start_fails_and_the_cache_is_as_it_was") else {
+        return;
+    };
+    ldconfig(&scene);
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let image = scene.at("image");
+    fs::rename(scene.image("/"), &image).unwrap();
+    fs::create_dir(scene.image("/")).unwrap();
+    let seen = scene.at("seen");
+    // The image on a file system of its own, with no room for a second cache; what is there afterwards is copied away.
+    let before = format!(
+        "mount -t tmpfs -o size=64m none {root}; cp -a {image}/. {root}; cd {root}; cat /dev/zero > fill 2> {seen} || true; \
+         trap 'cat etc/ld.so.cache > {seen}; ls -A etc >> {seen}' EXIT;",
+        root = scene.image("/").display(),
+        image = image.display(),
+        seen = seen.display(),
+    );
+    let ended = hook(
+        &scene,
+        &before,
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .stderr
+            .starts_with("tranche-oci: hook prepare: /etc/ld.so.cache: cannot replace: No space left"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    let mut expected = fs::read(image.join("etc/ld.so.cache")).unwrap();
+    let mut names: Vec<_> = fs::read_dir(image.join("etc"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    for name in names {
+        expected.extend_from_slice(name.as_encoded_bytes());
+        expected.push(b'\n');
+    }
+    assert!(
+        fs::read(&seen).unwrap() == expected,
+        "another cache, or other files in /etc"
+    );
 }
 
 #[test]
