@@ -29,19 +29,30 @@ const MARK: &str = "of-the-host";
 /// A mount namespace, limits, and the lists of mounts around the run. The limit is one of processor time, and more than
 /// the two seconds that the program gives itself: one that reaches it did not keep its own.
 const ENTER: &str = r#"
-root=$1 before=$2 after=$3; shift 3
+root=$1 before=$2 after=$3 took=$4; shift 4
 PREPARE
 cat /proc/self/mountinfo > "$before"
 cd "$root" || exit 99
+read -r start rest < /proc/uptime
 (ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@")
 code=$?
+read -r end rest < /proc/uptime
+echo "$start $end" > "$took"
 cat /proc/self/mountinfo > "$after"
 AFTER
 exit $code
 "#;
 
 /// The same limits where nothing is mounted: a namespace costs more than all else.
-const LIMITS: &str = r#"ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@""#;
+const LIMITS: &str = r#"
+took=$1; shift
+read -r start rest < /proc/uptime
+(ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@")
+code=$?
+read -r end rest < /proc/uptime
+echo "$start $end" > "$took"
+exit $code
+"#;
 
 /// The exit codes for SIGXCPU: ours, and a shell's.
 const XCPU: i32 = -24;
@@ -82,6 +93,7 @@ pub(crate) struct Look {
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stderr: String,
+    /// From the hook's start to its end, on the wall's clock, to hundredths of a second.
     pub(crate) took: Duration,
     pub(crate) wrong: Vec<String>,
 }
@@ -212,6 +224,7 @@ impl Stage {
     pub(crate) fn run(&self) -> Ended {
         let root = self.image("/");
         let lists = [self.mounts.path().join("before"), self.mounts.path().join("after")];
+        let took = self.mounts.path().join("took");
         // These three never mount.
         let mounts = !matches!(
             self.verb.name,
@@ -224,11 +237,12 @@ impl Stage {
                 .arg(ENTER.replace("PREPARE", &self.before).replace("AFTER", &self.after))
                 .arg("sh")
                 .arg(&root)
-                .args(&lists);
+                .args(&lists)
+                .arg(&took);
             command
         } else {
             let mut command = Command::new("sh");
-            command.args(["-c", LIMITS, "sh"]);
+            command.args(["-c", LIMITS, "sh"]).arg(&took);
             command
         };
         if !self.environment.is_empty() {
@@ -250,7 +264,7 @@ impl Stage {
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .current_dir(&root);
         let here = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let (code, stderr, took) = run(command, self.state.as_bytes());
+        let (code, stderr) = run(command, self.state.as_bytes());
         let mut wrong = complaints(code, &stderr);
         wrong.extend(new_mounts(
             &here,
@@ -263,7 +277,7 @@ impl Stage {
         Ended {
             code,
             stderr,
-            took,
+            took: seconds_between(&took),
             wrong,
         }
     }
@@ -288,7 +302,17 @@ pub(crate) fn program() -> PathBuf {
     std::env::var_os("TRANCHE_OCI_STATIC").map_or_else(|| env!("CARGO_BIN_EXE_tranche-oci").into(), PathBuf::from)
 }
 
-fn run(mut command: Command, input: &[u8]) -> (i32, String, Duration) {
+/// What the shell noted of the machine's uptime before and after; nothing where it did not come to that.
+fn seconds_between(file: &Path) -> Duration {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let times: Vec<f64> = text.split_whitespace().map(|t| t.parse().unwrap()).collect();
+    match times[..] {
+        [start, end] => Duration::from_secs_f64((end - start).max(0.0)),
+        _ => Duration::ZERO,
+    }
+}
+
+fn run(mut command: Command, input: &[u8]) -> (i32, String) {
     let start = Instant::now();
     // A file: a pipe that nobody reads is full after 64 KiB, and a line may be longer.
     let said = tempfile::NamedTempFile::new_in(in_memory()).unwrap();
@@ -303,15 +327,14 @@ fn run(mut command: Command, input: &[u8]) -> (i32, String, Duration) {
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > HANGS {
             child.kill().unwrap();
-            return (-1, "it hangs".to_owned(), start.elapsed());
+            return (-1, "it hangs".to_owned());
         }
         std::thread::sleep(Duration::from_micros(500));
     }
-    let took = start.elapsed();
     let status = child.wait().unwrap();
     let stderr = String::from_utf8_lossy(&fs::read(said.path()).unwrap()).into_owned();
     let signal = status.signal().unwrap_or(1);
-    (status.code().unwrap_or(-signal), stderr, took)
+    (status.code().unwrap_or(-signal), stderr)
 }
 
 /// What is wrong with an exit code and with what was said.
