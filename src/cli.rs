@@ -16,8 +16,9 @@ mod status;
 mod table;
 
 use crate::error::Result;
-use clap::{Parser, Subcommand};
-use std::ffi::OsString;
+use clap::builder::Resettable;
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 /// Gives a container a GPU, or an exact slice of one, on any engine.
@@ -53,7 +54,9 @@ enum Verb {
 /// # Errors
 /// The exit code, once clap has said what was wrong or printed the help that was asked for.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, u8), ExitCode> {
-    match Arguments::try_parse_from(arguments) {
+    let command = without_empty_variables(Arguments::command());
+    let matches = command.try_get_matches_from(arguments);
+    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(parsed) => {
             let verbose = parsed.verbose;
             Ok((parsed, verbose))
@@ -64,6 +67,18 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
             Err(ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2)))
         }
     }
+}
+
+/// An environment variable that is set and empty is as good as none: unit files and their `EnvironmentFile`s name variables
+/// for people to fill in.
+fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| match arg.get_env() {
+            Some(name) if is_empty(name) => arg.env(Resettable::Reset),
+            _ => arg,
+        })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// Does what was asked.

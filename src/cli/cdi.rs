@@ -10,6 +10,8 @@ pub(super) use generate::hook_beside_us;
 
 use super::place::SpecDirArgs;
 use crate::error::Result;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,7 +53,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
 /// The directories that an engine reads; `NVIDIA_CTK_CDI_SPEC_DIRS` is understood as NVIDIA's tool does.
 fn spec_dirs(args: &SpecDirArgs) -> Vec<PathBuf> {
     match std::env::var_os("NVIDIA_CTK_CDI_SPEC_DIRS") {
-        Some(dir) if args.spec_dirs.is_empty() && !dir.is_empty() => vec![dir.into()],
+        Some(list) if args.spec_dirs.is_empty() && !list.is_empty() => {
+            let dirs = list
+                .as_bytes()
+                .split(|byte| *byte == b',')
+                .filter(|dir| !dir.is_empty());
+            dirs.map(|dir| PathBuf::from(OsStr::from_bytes(dir))).collect()
+        }
         _ => args.dirs(),
     }
 }
