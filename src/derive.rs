@@ -3,6 +3,7 @@
 //! [`derive()`] gives a [`Derived`]: edits that every container of the kind gets ([`Derived::common`]: control nodes, the
 //! driver's files, one hook) and edits of each device. [`crate::cdi`] makes a specification of it.
 
+mod coherence;
 mod device;
 mod files;
 mod gated;
@@ -35,7 +36,8 @@ pub struct Derived {
     pub common: Edits,
     /// The devices, in the order in which a specification lists them. Names are unique.
     pub devices: Vec<DerivedDevice>,
-    /// Shares that the policy offers under another kind: a specification has one kind, so they need one of their own.
+    /// Devices that are offered under another kind (shares that the policy renames, GPUs by their coherence): a
+    /// specification has one kind, so each needs one of its own.
     pub renamed: BTreeMap<CdiKind, Vec<DerivedDevice>>,
     /// What could not be had, a line each.
     pub warnings: Vec<Warning>,
@@ -66,8 +68,6 @@ pub struct DerivedDevice {
     pub name: DeviceName,
     /// What it does to a container besides [`Derived::common`]. Never empty: CDI refuses a device without edits.
     pub edits: Edits,
-    /// What a program may want to know about it.
-    pub annotations: BTreeMap<String, String>,
 }
 
 /// Works out what `inventory` can give to containers.

@@ -59,8 +59,91 @@ fn devices_are_chosen_and_named_as_asked() {
     assert_eq!(names(&["--device=0", index, "--no-all-device"]), "0");
     assert_eq!(names(&["--device-id=none"]), "none");
     assert!(names(&[index]).ends_with(" all none"));
+    assert_eq!(
+        names(&["--device-id=0,1", "--device-name-strategy=index,type-index"]),
+        "0 1 gpu0 gpu1 all"
+    );
     let kind = generate(&["--vendor=x.org", "--cdi-class=y"]).out;
     assert!(kind.contains("kind: x.org/y\n"), "{kind}");
+}
+
+#[test]
+fn variables_of_nvidia_s_tool_hold_lists_and_may_be_empty() {
+    let names = |variables: &[(&str, &str)]| {
+        let mut command = command(&["generate", "--inventory=sim:t4x2"]);
+        command.envs(variables.iter().copied());
+        let said = said(command);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let names = said.out.lines().filter_map(|line| line.strip_prefix("- name: "));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let strategy = ("NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES", "index,type-index");
+    assert_eq!(
+        names(&[("NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS", "1"), strategy]),
+        r#""1" "gpu1" "all""#
+    );
+    let empty = [
+        "MODE",
+        "OUTPUT_FORMAT",
+        "VENDOR",
+        "CLASS",
+        "DEVICE_IDS",
+        "DEVICE_NAME_STRATEGIES",
+        "FEATURE_FLAGS",
+        "DISABLED_HOOKS",
+        "ENABLED_HOOKS",
+        "NO_ALL_DEVICE",
+        "LDCONFIG_PATH",
+    ];
+    let empty: Vec<String> = empty
+        .iter()
+        .map(|name| format!("NVIDIA_CTK_CDI_GENERATE_{name}"))
+        .collect();
+    let empty: Vec<(&str, &str)> = empty.iter().map(|name| (name.as_str(), "")).collect();
+    assert_eq!(names(&empty), names(&[]));
+}
+
+#[test]
+fn coherent_gpus_get_a_kind_of_their_own_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let write = |inventory: &str, name: &str| {
+        let output = file(name);
+        let output = output.to_str().unwrap();
+        cdi(&[
+            "generate",
+            "--inventory",
+            inventory,
+            "--feature-flags=enable-coherent-annotations",
+            "--output",
+            output,
+        ])
+    };
+    let said = write("sim:gb200", "nvidia.json");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let read = |name: &str| serde_json::from_slice::<Value>(&fs::read(file(name)).unwrap()).unwrap();
+    let (all, coherent) = (read("nvidia.json"), read("nvidia.coherent.json"));
+    assert_eq!(
+        (&all["kind"], &all["cdiVersion"]),
+        (&json!("nvidia.com/gpu"), &json!("0.5.0"))
+    );
+    let kind = (&coherent["kind"], &coherent["cdiVersion"]);
+    assert_eq!(kind, (&json!("nvidia.com/gpu.coherent"), &json!("0.6.0")));
+    assert_eq!(coherent["containerEdits"], all["containerEdits"]);
+    // The same devices, but `none`, which is none of either.
+    let with_name = |spec: &Value, name: &Value| {
+        let devices = spec["devices"].as_array().unwrap();
+        devices.iter().find(|device| device["name"] == *name).cloned()
+    };
+    for device in coherent["devices"].as_array().unwrap() {
+        assert_eq!(with_name(&all, &device["name"]).as_ref(), Some(device));
+    }
+    assert_eq!(coherent["devices"].as_array().unwrap().len(), 9);
+    assert!(!file("nvidia.noncoherent.json").exists());
+    // Where the driver does not say how a GPU addresses memory there is nothing to split.
+    assert_eq!(write("sim:t4x2", "t4.json").code, Some(0));
+    let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().starts_with("t4")).count(), 1);
 }
 
 #[test]

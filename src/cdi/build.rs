@@ -114,15 +114,10 @@ fn device(one: &DerivedDevice, cap: CdiVersion, left_out: &mut Vec<LeftOut>) -> 
             return None;
         }
     }
-    let mut annotations = one.annotations.clone();
-    if cap < CdiVersion::V0_6 && !annotations.is_empty() {
-        leave_out("annotations", CdiVersion::V0_6);
-        annotations.clear();
-    }
     shrink(&mut edits, Some(&one.name), cap, left_out);
     Some(Device {
         name: one.name.to_string(),
-        annotations,
+        annotations: Default::default(),
         edits,
     })
 }

@@ -2,10 +2,10 @@
 
 use super::select::{self, Device};
 use super::share::{self, Sharing};
-use super::{Derived, DerivedDevice, Options, device, files, hook, node};
+use super::{Derived, DerivedDevice, Options, coherence, device, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
-use crate::inventory::{AddressingMode, ControlRole, Driver, Gpu, Inventory, Warning};
+use crate::inventory::{ControlRole, Driver, Gpu, Inventory, Warning};
 use crate::share::{DeviceRef, SplitDevice};
 use crate::types::DeviceName;
 use std::collections::BTreeMap;
@@ -60,6 +60,13 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
         }
         derived.devices.push(plain("all", all)?);
     }
+    if options.split_by_coherence {
+        let unsplit: Vec<_> = found
+            .iter()
+            .filter(|(one, _)| split_of(*one, options).is_none())
+            .collect();
+        coherence::split(&unsplit, &programs, options, derived)?;
+    }
     if select::wants_none(options) {
         derived.devices.push(none()?);
     }
@@ -75,15 +82,10 @@ fn named(
     options: &Options,
     derived: &mut Derived,
 ) -> Result<()> {
-    let annotations = annotations(one, options);
     let Some((sharing, split)) = split_of(one, options) else {
         let mut edits = edits.clone();
         edits.merge(programs)?;
-        derived.devices.push(DerivedDevice {
-            name,
-            edits,
-            annotations,
-        });
+        derived.devices.push(DerivedDevice { name, edits });
         return Ok(());
     };
     let Some(hook) = share::hook_of(options) else {
@@ -98,7 +100,6 @@ fn named(
         derived.devices.push(DerivedDevice {
             name: name.clone(),
             edits,
-            annotations,
         });
     }
     for (kind, device) in share::shares(&name, edits, split, sharing, &hook)? {
@@ -164,11 +165,7 @@ fn none() -> Result<DerivedDevice> {
 
 pub(super) fn plain(name: &str, edits: Edits) -> Result<DerivedDevice> {
     let name: DeviceName = name.parse()?;
-    Ok(DerivedDevice {
-        name,
-        edits,
-        annotations: BTreeMap::new(),
-    })
+    Ok(DerivedDevice { name, edits })
 }
 
 pub(super) fn no_driver() -> Error {
@@ -180,18 +177,6 @@ fn edits(one: Device<'_>, options: &Options) -> Option<Edits> {
         Device::Gpu(gpu) => device::gpu_edits(gpu, options),
         Device::Mig(gpu, mig) => device::mig_edits(gpu, mig, options),
     }
-}
-
-fn annotations(one: Device<'_>, options: &Options) -> BTreeMap<String, String> {
-    let (Device::Gpu(gpu) | Device::Mig(gpu, _)) = one;
-    let mut annotations = BTreeMap::new();
-    if options.coherent_annotations
-        && let Some(mode) = gpu.addressing
-    {
-        let coherent = mode == AddressingMode::Ats;
-        annotations.insert("gpu.nvidia.com/coherent".into(), coherent.to_string());
-    }
-    annotations
 }
 
 fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Options, edits: &mut Edits) {

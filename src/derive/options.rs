@@ -31,8 +31,9 @@ pub struct Options {
     pub sockets: bool,
     /// Whether its process joins the groups that own the device nodes (needs CDI 0.7).
     pub additional_gids: bool,
-    /// Whether each GPU says if it shares one address space with the processor (needs CDI 0.6).
-    pub coherent_annotations: bool,
+    /// Whether GPUs that share one address space with the processor, and those that do not, get kinds of their own besides
+    /// (needs CDI 0.6).
+    pub split_by_coherence: bool,
     /// Which devices are split; `None` where there is no policy.
     pub sharing: Option<Sharing>,
 }
@@ -50,7 +51,7 @@ impl Default for Options {
             capabilities: EVERY_CAPABILITY.iter().map(|(c, _)| *c).collect(),
             sockets: true,
             additional_gids: true,
-            coherent_annotations: false,
+            split_by_coherence: false,
             sharing: None,
         }
     }

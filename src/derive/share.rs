@@ -9,7 +9,6 @@ use crate::ledger::DeviceKey;
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DeviceRef, Fit, Method, Plan, Share, SplitDevice};
 use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize};
-use std::collections::BTreeMap;
 
 /// The plan of a specification, and where its hooks find the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,14 +107,7 @@ pub(super) fn shares(
             claim.extend(neighbours(&edits, split, sharing));
             add_hooks(&mut edits, split, sharing, hook, claim, Vec::new())?;
             let name = format!("{base}.{}", share.name).parse()?;
-            Ok((
-                split.kind.clone(),
-                DerivedDevice {
-                    name,
-                    edits,
-                    annotations: BTreeMap::new(),
-                },
-            ))
+            Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
         .collect()
 }
@@ -154,7 +146,6 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
     derived.devices = vec![DerivedDevice {
         name: name.parse()?,
         edits,
-        annotations: BTreeMap::new(),
     }];
     Ok(derived)
 }

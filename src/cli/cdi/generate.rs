@@ -1,7 +1,7 @@
 //! `tranche cdi generate`: from a host to a specification.
 //!
 //! The options of `nvidia-ctk cdi generate`, with their other names and environment variables, mean the same here, so that
-//! a script only changes the program's name. One difference is meant: the kind of a mode other than `nvml` is that which
+//! a script only changes the program's name; a list may be one value with commas, as there. One difference is meant: the kind of a mode other than `nvml` is that which
 //! NVIDIA's runtime asks for (`nvidia.com/gds`), where NVIDIA's command line says `nvidia.com/gpu` for all.
 
 use super::super::look::{self, LookArgs};
@@ -14,9 +14,10 @@ use crate::derive::{
     self, Derived, DeviceId, HookOptions, HookPart, Mode, NameStrategy, Options, capabilities_from_text,
 };
 use crate::error::{Error, Result};
-use crate::types::{CdiVersion, HostPath};
+use crate::types::{CdiKind, CdiVersion, HostPath};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -73,11 +74,12 @@ struct WhatArgs {
     )]
     mode: Mode,
     /// A device: 0, 0:1, GPU-…, MIG-…, all or none; may be repeated [default: all]
-    #[arg(long = "device-id", value_name = "ID", aliases = ["device-ids", "device", "devices"], env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS")]
+    #[arg(long = "device-id", value_name = "ID", value_delimiter = ',', aliases = ["device-ids", "device", "devices"], env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS")]
     device_ids: Vec<DeviceId>,
     /// How devices are named: index, uuid or type-index; may be repeated [default: index and uuid]
     #[arg(
         long = "device-name-strategy",
+        value_delimiter = ',',
         value_name = "STRATEGY",
         env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES"
     )]
@@ -91,6 +93,7 @@ struct WhatArgs {
     /// A switch of NVIDIA's tool; those that mean something here are obeyed
     #[arg(
         long = "feature-flag",
+        value_delimiter = ',',
         value_name = "FLAG",
         alias = "feature-flags",
         env = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"
@@ -118,6 +121,7 @@ struct HookArgs {
     /// A part that the hook leaves out (create-symlinks, update-ldcache, enable-cuda-compat, …), or all
     #[arg(
         long = "disable-hook",
+        value_delimiter = ',',
         value_name = "NAME",
         alias = "disable-hooks",
         env = "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS"
@@ -126,6 +130,7 @@ struct HookArgs {
     /// A part that the hook does in spite of --disable-hook
     #[arg(
         long = "enable-hook",
+        value_delimiter = ',',
         value_name = "NAME",
         alias = "enable-hooks",
         env = "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS"
@@ -167,9 +172,11 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
     let output = PathBuf::from(std::mem::take(&mut args.file.output).unwrap_or_default());
+    let derived_kind = derived.kind.clone();
     let by_kind = derived.by_kind();
     if output.as_os_str().is_empty() {
-        if let [_, renamed, ..] = by_kind.as_slice() {
+        let by_coherence = |kind: &CdiKind| coherence(&derived_kind, kind).is_some();
+        if let Some(renamed) = by_kind.iter().skip(1).find(|d| !by_coherence(&d.kind)) {
             let what = format!("shares of {} need a specification of their own", renamed.kind);
             return Err(Error::usage("stdout", what).hint("give --output FILE: each kind gets a file beside it"));
         }
@@ -195,12 +202,15 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     for (number, derived) in by_kind.iter().enumerate() {
         let (spec, comments) = specification(derived, &args.file).map_err(|error| match number {
             0 => error,
+            _ if coherence(&derived_kind, &derived.kind).is_some() => {
+                error.hint("leave enable-coherent-annotations out, or write for engines with CDI 0.6")
+            }
             _ => error.hint("leave rename and renameByDefault out of the policy, or write for engines with CDI 0.6"),
         })?;
         let path = if number == 0 {
             path.clone()
         } else {
-            beside(&path, derived.kind.class())
+            beside(&path, &derived_kind, &derived.kind)
         };
         files.push((path, encode(&spec, real, &comments)?, spec));
     }
@@ -233,10 +243,21 @@ fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String
     Ok((spec, comments))
 }
 
-/// The file for another kind, beside that of the first: `nvidia.yaml` and `nvidia-gpu.shared.yaml`.
-fn beside(path: &Path, class: &str) -> PathBuf {
-    let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    path.with_file_name(format!("{}-{class}.{}", text(path.file_stem()), text(path.extension())))
+/// The file for another kind, beside that of the first: `nvidia.yaml` and `nvidia-gpu.shared.yaml`, or, as NVIDIA's tool
+/// names it, `nvidia.coherent.yaml`.
+fn beside(path: &Path, first: &CdiKind, kind: &CdiKind) -> PathBuf {
+    let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = (text(path.file_stem()), text(path.extension()));
+    path.with_file_name(match coherence(first, kind) {
+        Some(word) => format!("{stem}.{word}.{extension}"),
+        None => format!("{stem}-{}.{extension}", kind.class()),
+    })
+}
+
+/// What `kind` says of its devices' memory, if it is the first's with that word at its end.
+fn coherence<'a>(first: &CdiKind, kind: &'a CdiKind) -> Option<&'a str> {
+    let word = kind.class().strip_prefix(first.class())?.strip_prefix('.')?;
+    matches!(word, "coherent" | "noncoherent").then_some(word)
 }
 
 fn options(args: &Args) -> Result<Options> {
@@ -257,7 +278,7 @@ fn options(args: &Args) -> Result<Options> {
         match flag.as_str() {
             "no-additional-gids-for-device-nodes" => options.additional_gids = false,
             "disable-ipc-discoverer" => options.sockets = false,
-            "enable-coherent-annotations" => options.coherent_annotations = true,
+            "enable-coherent-annotations" => options.split_by_coherence = true,
             // About parts of NVIDIA's tool that do not exist here.
             "disable-nvsandboxutils" | "disable-nvsandbox-utils" | "disable-multiple-csv-devices" => {}
             other => out::note(format_args!("feature flag {other}: means nothing here, ignored")),
@@ -316,10 +337,16 @@ fn with_nvidia_s_environment(args: &mut Args) -> Result<()> {
             &mut args.look.config_search_paths,
         ),
     ] {
-        if let Some(dir) = said(name)
+        if let Some(list) = said(name)
             && paths.is_empty()
         {
-            paths.push(HostPath::new(dir)?);
+            for dir in list
+                .as_bytes()
+                .split(|byte| *byte == b',')
+                .filter(|dir| !dir.is_empty())
+            {
+                paths.push(HostPath::new(OsStr::from_bytes(dir))?);
+            }
         }
     }
     Ok(())
