@@ -276,6 +276,33 @@ fn on_a_read_only_root_nothing_changes_and_the_driver_is_found() {
 }
 
 #[test]
+fn what_is_laid_over_the_image_has_the_containers_label() {
+    let Some(scene) = glibc("what_is_laid_over_the_image_has_the_containers_label") else {
+        return;
+    };
+    ldconfig(&scene);
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let inside = scene.inside();
+    // One that no kernel takes, whether it knows of labels or not: that it is refused shows that it got there.
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}, "linux": {"mountLabel": "no label"}}));
+    let ended = hook(
+        &scene,
+        "",
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            0,
+            "tranche-oci: hook prepare: /etc/ld.so.cache: cannot lay another over it on a read-only root: Invalid argument \
+             (os error 22); set LD_LIBRARY_PATH=/opt/driver in the container\n"
+        )
+    );
+    same(&scene.inside(), &inside);
+}
+
+#[test]
 fn without_a_cache_a_read_only_root_is_told_what_to_set() {
     let Some(scene) = glibc("without_a_cache_a_read_only_root_is_told_what_to_set") else {
         return;

@@ -61,7 +61,7 @@ impl Bundle {
             .mounts
             .iter()
             .map(|mount| (mount.destination.clone(), mount.bind));
-        let root = root.with_mounts(mounts);
+        let root = root.with_mounts(mounts).with_label(config.mount_label.clone());
         Ok(Bundle { config, root })
     }
 }

@@ -19,6 +19,8 @@ pub struct Config {
     pub mounts: Vec<Mount>,
     /// `process.env`.
     pub environment: Vec<String>,
+    /// `linux.mountLabel`: the SELinux context of what is mounted for the container, where the host has SELinux.
+    pub mount_label: Option<String>,
 }
 
 /// One entry of `mounts`.
@@ -39,19 +41,14 @@ impl Config {
         let raw: Raw = serde_json::from_slice(bytes).about("config.json", "does not parse")?;
         let root = raw.root.unwrap_or_default();
         let path = root.path.filter(|path| !path.as_os_str().is_empty());
+        let linux = raw.linux.unwrap_or_default();
         Ok(Config {
             root: path.ok_or_else(|| Error::failed("config.json", "has no root.path"))?,
             read_only: root.readonly.unwrap_or(false),
-            devices: raw
-                .linux
-                .unwrap_or_default()
-                .devices
-                .unwrap_or_default()
-                .into_iter()
-                .map(|d| d.path)
-                .collect(),
+            devices: linux.devices.unwrap_or_default().into_iter().map(|d| d.path).collect(),
             mounts: raw.mounts.unwrap_or_default().into_iter().map(Mount::from).collect(),
             environment: raw.process.unwrap_or_default().env.unwrap_or_default(),
+            mount_label: linux.mount_label.filter(|label| !label.is_empty()),
         })
     }
 
@@ -94,8 +91,10 @@ struct RawRoot {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawLinux {
     devices: Option<Vec<RawDevice>>,
+    mount_label: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -136,7 +135,8 @@ mod tests {
             br#"{"root":{"path":"rootfs","readonly":true},
                  "mounts":[{"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid"]},
                            {"destination":"/dev/dri/renderD128","type":"bind","source":"/dev/dri/renderD128"}],
-                 "linux":{"devices":[{"path":"/dev/dri/card0","type":"c","major":226,"minor":0}]},"x":1}"#,
+                 "linux":{"devices":[{"path":"/dev/dri/card0","type":"c","major":226,"minor":0}],
+                 "mountLabel":"system_u:object_r:container_file_t:s0:c1,c2"},"x":1}"#,
         )
         .unwrap();
         assert_eq!((config.root.as_path(), config.read_only), (Path::new("rootfs"), true));

@@ -32,6 +32,8 @@ pub struct ContainerRoot {
     root: Root,
     /// What was mounted in the root, by its path in it, and whether it is a part of the host.
     mounts: Vec<(PathBuf, bool)>,
+    /// The SELinux context of what is mounted for the container.
+    label: Option<String>,
 }
 
 impl ContainerRoot {
@@ -47,6 +49,7 @@ impl ContainerRoot {
         ContainerRoot {
             root: Root::from_fd(directory),
             mounts: Vec::new(),
+            label: None,
         }
     }
 
@@ -54,6 +57,13 @@ impl ContainerRoot {
     #[must_use]
     pub fn with_mounts(mut self, mounts: impl IntoIterator<Item = (PathBuf, bool)>) -> Self {
         self.mounts = mounts.into_iter().collect();
+        self
+    }
+
+    /// Tells the SELinux context of what is mounted for the container, where the host has SELinux.
+    #[must_use]
+    pub fn with_label(mut self, label: Option<String>) -> Self {
+        self.label = label;
         self
     }
 
@@ -152,9 +162,10 @@ impl ContainerRoot {
     /// any file system: by a mount that goes when the container goes. It can be read and not written.
     ///
     /// # Errors
-    /// `InvalidInput` if `target` is no regular file; without the right to mount; before Linux 5.2.
+    /// `InvalidInput` if `target` is no regular file, or the kernel does not take the label of [`Self::with_label`]; without
+    /// the right to mount; before Linux 5.2.
     pub fn cover(&self, target: &Found, bytes: &[u8], mode: u32) -> io::Result<()> {
-        super::cover::cover(self.root.as_fd(), target, bytes, mode)
+        super::cover::cover(self.root.as_fd(), target, bytes, mode, self.label.as_deref())
     }
 
     /// Finds what `path` leads to, without opening it (`O_PATH`), until nobody moves it meanwhile.

@@ -21,12 +21,19 @@ use super::{Found, Kind};
 /// The name of the file in its file system; nobody sees it.
 const NAME: &str = "file";
 
-/// Lays a file of these bytes and this mode over `target`. `place` is a directory of the same mount namespace.
-pub(super) fn cover(place: BorrowedFd<'_>, target: &Found, bytes: &[u8], mode: u32) -> io::Result<()> {
+/// Lays a file of these bytes and this mode over `target`. `place` is a directory of the same mount namespace. `label` is
+/// the SELinux context that the container's own file systems have: without it its processes could not read the file.
+pub(super) fn cover(
+    place: BorrowedFd<'_>,
+    target: &Found,
+    bytes: &[u8],
+    mode: u32,
+    label: Option<&str>,
+) -> io::Result<()> {
     if target.kind() != Kind::File {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let tree = file_system(bytes.len())?;
+    let tree = file_system(bytes.len(), label)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(&tree, NAME, flags, Mode::from_bits_truncate(0o600))?);
     file.write_all(bytes)?;
@@ -54,12 +61,15 @@ pub(super) fn cover(place: BorrowedFd<'_>, target: &Found, bytes: &[u8], mode: u
 }
 
 /// A file system in memory, mounted nowhere, with room for a file of `size` bytes.
-fn file_system(size: usize) -> io::Result<OwnedFd> {
+fn file_system(size: usize, label: Option<&str>) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     // Whole pages, whose size differs: 64 KiB is the largest that there is.
     let size = size.next_multiple_of(64 << 10) + (64 << 10);
     fsconfig_set_string(&context, "size", size.to_string())?;
     fsconfig_set_string(&context, "mode", "0755")?;
+    if let Some(label) = label {
+        fsconfig_set_string(&context, "context", label)?;
+    }
     fsconfig_create(&context)?;
     let plain =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -112,7 +122,7 @@ mod tests {
             fs::write(top.path().join("seen"), "seen").unwrap();
             let root = ContainerRoot::open(&Directory::open(top.path()).unwrap(), Path::new(".")).unwrap();
             let directory = root.directory(Path::new("/")).unwrap();
-            let tree = file_system(10).unwrap();
+            let tree = file_system(10, None).unwrap();
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT;
             let mut file = File::from(openat(&tree, NAME, flags, Mode::S_IRWXU).unwrap());
             file.write_all(b"ours").unwrap();
