@@ -1,0 +1,127 @@
+//! The driver's files: libraries with their links, and what only looks like one.
+
+use super::*;
+
+#[test]
+fn libraries_have_their_links() {
+    let inventory = bed("workstation-rtx4090").look();
+    let version = inventory.driver.as_ref().unwrap().version.to_string();
+    let dir = "/usr/lib/x86_64-linux-gnu";
+    let links = |name: &str| -> Vec<(String, String)> {
+        let file = file(&inventory, &format!("{dir}/{name}.so.{version}"));
+        file.links
+            .iter()
+            .map(|l| (l.path.to_string(), l.target.clone()))
+            .collect()
+    };
+    let pair = |path: &str, target: &str| (format!("{dir}/{path}"), target.replace('V', &version));
+    assert_eq!(
+        links("libcuda"),
+        [pair("libcuda.so", "libcuda.so.1"), pair("libcuda.so.1", "libcuda.so.V")]
+    );
+    assert_eq!(
+        links("libnvidia-allocator"),
+        [
+            pair("gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1"),
+            pair("libnvidia-allocator.so.1", "libnvidia-allocator.so.V")
+        ]
+    );
+    // Its SONAME is its file's name.
+    assert_eq!(links("libnvidia-glcore"), []);
+    assert!(links("libGLX_nvidia").contains(&pair("libGLX_indirect.so.0", "libGLX_nvidia.so.V")));
+}
+
+#[test]
+fn libraries_of_32_bits_on_request() {
+    let bed = bed("fedora-workstation");
+    let is_32 = |i: &Inventory| {
+        i.driver
+            .as_ref()
+            .unwrap()
+            .files
+            .iter()
+            .filter(|f| f.capability == DriverCapability::Compat32)
+            .count()
+    };
+    assert_eq!(is_32(&bed.look()), 0);
+    let both = bed.look_with(&Options {
+        compat32: true,
+        ..options()
+    });
+    assert!(is_32(&both) > 0);
+    let dirs: Vec<&str> = both
+        .driver
+        .as_ref()
+        .unwrap()
+        .library_dirs
+        .iter()
+        .map(|d| d.container.as_str())
+        .collect();
+    assert_eq!(dirs, ["/usr/lib64", "/usr/lib"]);
+}
+
+#[test]
+fn search_paths_take_the_place_of_the_known_ones() {
+    let bed = bed(SMALL);
+    let elsewhere = Options {
+        library_search_paths: vec![HostPath::new("/opt/driver/lib").unwrap()],
+        config_search_paths: vec![HostPath::new("/opt/driver/etc").unwrap()],
+        ..options()
+    };
+    let none = bed.look_with(&elsewhere);
+    assert!(!has_file(&none, "libcuda.so.450.248.02"));
+    let absent = none.absent.iter().find(|a| a.what == "libnvidia-ml.so.1").unwrap();
+    assert_eq!(absent.looked_in, ["/opt/driver/lib"]);
+    fs::create_dir_all(bed.host.path("/opt/driver")).unwrap();
+    symlink("/usr/lib/x86_64-linux-gnu", bed.host.path("/opt/driver/lib")).unwrap();
+    assert!(has_file(&bed.look_with(&elsewhere), "libcuda.so.450.248.02"));
+}
+
+#[test]
+fn a_cache_that_lies_costs_a_line_and_no_library() {
+    let bed = bed(SMALL);
+    let whole = bed.look();
+    for bytes in [&b"glibc-ld.so.cache1.1"[..], b"", b"not a cache", &[0xff; 4096]] {
+        fs::write(bed.host.path("/etc/ld.so.cache"), bytes).unwrap();
+        let inventory = bed.look();
+        assert!(
+            one_warning(&inventory).starts_with("/etc/ld.so.cache: makes no sense"),
+            "{:?}",
+            warnings(&inventory)
+        );
+        assert_eq!(inventory.driver, whole.driver);
+    }
+}
+
+#[test]
+fn what_is_no_library_is_left_out() {
+    let bed = bed(SMALL);
+    let dir = "/usr/lib/x86_64-linux-gnu";
+    let broken = format!("{dir}/libnvidia-opencl.so.450.248.02");
+    fs::write(bed.host.path(&broken), "#!/bin/sh\n").unwrap();
+    symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.450.248.02"))).unwrap();
+    let inventory = bed.look();
+    assert!(!has_file(&inventory, "libnvidia-opencl.so.450.248.02"));
+    let told = warnings(&inventory);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told.iter()
+            .any(|w| w.starts_with(&format!("{dir}/libnvidia-new.so.450.248.02: leads nowhere")))
+    );
+    assert!(told.iter().any(|w| w.starts_with(&format!("{broken}: no library"))));
+}
+
+#[test]
+fn a_library_of_a_new_driver_needs_no_list() {
+    let bed = bed(SMALL);
+    let dir = bed.host.path("/usr/lib/x86_64-linux-gnu");
+    fs::copy(
+        dir.join("libcuda.so.450.248.02"),
+        dir.join("libnvidia-tomorrow.so.450.248.02"),
+    )
+    .unwrap();
+    let inventory = bed.look();
+    let new = file(&inventory, "/usr/lib/x86_64-linux-gnu/libnvidia-tomorrow.so.450.248.02");
+    assert!(matches!(new.kind, FileKind::Library { .. }));
+    assert_eq!(new.capability, DriverCapability::Compute);
+}
