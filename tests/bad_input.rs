@@ -1,7 +1,7 @@
 //! Everything that can be wrong with a machine or a request, through the real program: one line that says it, the right
 //! exit code, and never half a file.
 //!
-//! What discovery makes of a broken host is held in detail by `tests/discovery.rs`, wrong options and broken files of
+//! What discovery makes of a broken host is held in detail by `tests/discovery`, wrong options and broken files of
 //! other vendors by `tests/cdi_cli.rs`; here is what comes out at the end.
 #![cfg(feature = "cli")]
 #![allow(

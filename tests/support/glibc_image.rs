@@ -69,7 +69,43 @@ pub(crate) fn glibc(root: &Path) {
     fs::write(root.join("etc/ld.so.conf"), "include /etc/ld.so.conf.d/*.conf\n").unwrap();
     let directories = "/usr/local/lib\n/lib/x86_64-linux-gnu\n/usr/lib/x86_64-linux-gnu\n";
     fs::write(root.join("etc/ld.so.conf.d/x86_64-linux-gnu.conf"), directories).unwrap();
-    program("gcc", root);
+    program("gcc", &[], &root.join("bin/open"));
+}
+
+/// Where the driver's 32-bit libraries are in our images.
+pub(crate) const LIBDIR32: &str = "/usr/lib/i386-linux-gnu";
+
+/// Puts a 32-bit loader, its C library and `/bin/open32` beside what [`glibc`] made; says why not where there are none.
+pub(crate) fn glibc32(root: &Path) -> Result<(), String> {
+    let loader = "lib/ld-linux.so.2";
+    if !Path::new("/").join(loader).exists() {
+        return Err("no glibc of 32 bits".to_owned());
+    }
+    cc(
+        "gcc",
+        &[
+            "-m32",
+            "-E",
+            "-xc",
+            "-include",
+            "dlfcn.h",
+            "/dev/null",
+            "-o",
+            "/dev/null",
+        ],
+    )?;
+    fs::create_dir_all(root.join("lib/i386-linux-gnu")).unwrap();
+    fs::copy(Path::new("/").join(loader), root.join(loader)).unwrap();
+    for library in ["libc.so.6", "libdl.so.2"] {
+        let directories = ["/lib32", "/lib/i386-linux-gnu", "/usr/lib32"];
+        let of_host = directories.iter().map(|directory| Path::new(directory).join(library));
+        let of_host = of_host.into_iter().find(|path| path.exists()).ok_or("no 32-bit libc")?;
+        fs::copy(of_host, root.join("lib/i386-linux-gnu").join(library)).unwrap();
+    }
+    let directories = "/lib/i386-linux-gnu\n/usr/lib/i386-linux-gnu\n";
+    fs::write(root.join("etc/ld.so.conf.d/i386-linux-gnu.conf"), directories).unwrap();
+    program("gcc", &["-m32"], &root.join("bin/open32"));
+    Ok(())
 }
 
 /// Puts musl's loader, which is its C library, and `/bin/open` into `root`; says why not where there is no musl.
@@ -84,19 +120,15 @@ pub(crate) fn musl(root: &Path) -> Result<(), String> {
     }
     fs::create_dir_all(in_root(root, LIBDIR)).unwrap();
     fs::copy(loader, root.join("lib/ld-musl-x86_64.so.1")).unwrap();
-    program("musl-gcc", root);
+    program("musl-gcc", &[], &root.join("bin/open"));
     Ok(())
 }
 
-fn program(compiler: &str, root: &Path) {
-    let source = root.join("open.c");
+fn program(compiler: &str, flags: &[&str], program: &Path) {
+    let source = program.with_extension("c");
     fs::write(&source, PROGRAM).unwrap();
-    let program = root.join("bin/open");
-    cc(
-        compiler,
-        &["-o", program.to_str().unwrap(), source.to_str().unwrap(), "-ldl"],
-    )
-    .unwrap();
+    let arguments = ["-o", program.to_str().unwrap(), source.to_str().unwrap(), "-ldl"];
+    cc(compiler, &[flags, &arguments].concat()).unwrap();
     fs::remove_file(source).unwrap();
 }
 
@@ -105,8 +137,17 @@ pub(crate) fn library(file: &Path, soname: &str, answer: i32) {
     library_with(file, soname, answer, "");
 }
 
+/// As [`library`], of 32 bits, and it needs the C library: among those of 32 bits `ldconfig` tells them by that.
+pub(crate) fn library32(file: &Path, soname: &str, answer: i32) {
+    compile(&["-m32", "-Wl,--no-as-needed"], file, soname, answer, "");
+}
+
 /// As [`library`], with more C at its end.
 pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
+    compile(&["-nostdlib"], file, soname, answer, more);
+}
+
+fn compile(flags: &[&str], file: &Path, soname: &str, answer: i32, more: &str) {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let source = file.with_extension("c");
     fs::write(&source, format!("int which(void) {{ return {answer}; }}\n{more}\n")).unwrap();
@@ -114,7 +155,6 @@ pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
     let mut arguments = vec![
         "-shared",
         "-fPIC",
-        "-nostdlib",
         "-o",
         file.to_str().unwrap(),
         source.to_str().unwrap(),
@@ -122,7 +162,7 @@ pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
     if !soname.is_empty() {
         arguments.push(&name);
     }
-    cc("gcc", &arguments).unwrap();
+    cc("gcc", &[flags, &arguments].concat()).unwrap();
     fs::remove_file(source).unwrap();
 }
 

@@ -1,0 +1,248 @@
+//! Roots that cannot be written, or not as usual.
+
+use super::*;
+
+#[test]
+fn on_a_read_only_root_nothing_changes_and_the_driver_is_found() {
+    for writable_still in [true, false] {
+        let Some(scene) = glibc("on_a_read_only_root_nothing_changes_and_the_driver_is_found") else {
+            return;
+        };
+        ldconfig(&scene);
+        fs::create_dir_all(scene.image("/etc/nvidia")).unwrap();
+        glibc_image::driver(&scene.image("/opt/driver"));
+        scene.configure(json!({
+            "root": {"path": "rootfs", "readonly": true},
+            "linux": {"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidiactl"}]}
+        }));
+        let (inside, outside) = (scene.inside(), {
+            fs::write(scene.at("state.json"), scene.state()).unwrap();
+            scene.outside()
+        });
+        let root = scene.image("/");
+        // runc makes the root read-only after the hooks, crun before them.
+        let before = match writable_still {
+            true => String::new(),
+            false => format!(
+                "mount --bind {0} {0}; mount -o remount,bind,ro {0}; cd {0};",
+                root.display()
+            ),
+        };
+        let ended = hook(&scene, &before, &arguments(&["/opt/driver"]), OPEN);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, FOUND), "{}", ended.stderr);
+        assert_eq!(
+            ended.stderr,
+            "tranche-oci: hook prepare: root: is read-only: 3 links not made\n\
+             tranche-oci: hook prepare: application profile: not written: the root is read-only\n"
+        );
+        same(&scene.inside(), &inside);
+        let mut now = scene.outside();
+        now.retain(|path, _| !path.ends_with("state.json"));
+        let mut then = outside;
+        then.retain(|path, _| !path.ends_with("state.json"));
+        same(&now, &then);
+    }
+}
+
+#[test]
+fn what_is_laid_over_the_image_has_the_containers_label() {
+    let Some(scene) = glibc("what_is_laid_over_the_image_has_the_containers_label") else {
+        return;
+    };
+    ldconfig(&scene);
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let inside = scene.inside();
+    // One that no kernel takes, whether it knows of labels or not: that it is refused shows that it got there.
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}, "linux": {"mountLabel": "no label"}}));
+    let ended = hook(
+        &scene,
+        "",
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            0,
+            "tranche-oci: hook prepare: /etc/ld.so.cache: cannot lay another over it on a read-only root: Invalid argument \
+             (os error 22); set LD_LIBRARY_PATH=/opt/driver in the container\n"
+        )
+    );
+    same(&scene.inside(), &inside);
+}
+
+#[test]
+fn without_a_cache_a_read_only_root_is_told_what_to_set() {
+    let Some(scene) = glibc("without_a_cache_a_read_only_root_is_told_what_to_set") else {
+        return;
+    };
+    glibc_image::driver(&scene.image("/opt/driver"));
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    let inside = scene.inside();
+    let ended = hook(
+        &scene,
+        "",
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open libcuda.so.1",
+    );
+    assert_eq!(ended.code, 0);
+    assert_eq!(
+        ended.stderr,
+        "tranche-oci: hook prepare: /etc/ld.so.cache: not there, and the root is read-only; \
+         set LD_LIBRARY_PATH=/opt/driver in the container\n"
+    );
+    same(&scene.inside(), &inside);
+}
+
+/// What stands in the place of /etc/ld.so.cache, or around it.
+#[test]
+fn odd_roots() {
+    let table: [(&str, &str); 10] = [
+        (
+            "an absolute link",
+            "mv etc/ld.so.cache etc/real; ln -s /etc/real etc/ld.so.cache",
+        ),
+        (
+            "a relative link",
+            "mkdir -p var; mv etc/ld.so.cache var/c; ln -s ../var/c etc/ld.so.cache",
+        ),
+        (
+            "a link to nowhere",
+            "rm etc/ld.so.cache; ln -s /var/none etc/ld.so.cache",
+        ),
+        (
+            "a link out of the root",
+            "rm etc/ld.so.cache; ln -s ../../../../../../../etc/passwd etc/ld.so.cache",
+        ),
+        ("a loop", "rm etc/ld.so.cache; ln -s ld.so.cache etc/ld.so.cache"),
+        (
+            "a mount of its own",
+            "cp etc/ld.so.cache tmp/c; mount --bind tmp/c etc/ld.so.cache",
+        ),
+        (
+            "another file system",
+            "mkdir tmp/e; cp -a etc/. tmp/e; mount -t tmpfs tmpfs etc; cp -a tmp/e/. etc",
+        ),
+        ("a read-only /etc", "mount --bind etc etc; mount -o remount,bind,ro etc"),
+        (
+            "merged directories",
+            "mv lib/x86_64-linux-gnu/* usr/lib/x86_64-linux-gnu; rm -r lib; ln -s usr/lib lib",
+        ),
+        (
+            "no loader's cache that makes sense",
+            "head -c 100 etc/ld.so.cache > tmp/c; mv tmp/c etc/ld.so.cache",
+        ),
+    ];
+    for (what, before) in table {
+        let Some(scene) = glibc("odd_roots") else { return };
+        ldconfig(&scene);
+        glibc_image::driver(&scene.image("/opt/driver"));
+        let ended = hook(&scene, &format!("{before};"), &arguments(&["/opt/driver"]), OPEN);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (0, FOUND),
+            "{what}: {}",
+            ended.stderr
+        );
+        let lines = ended.stderr.lines().count();
+        assert_eq!(
+            lines,
+            usize::from(what.starts_with("no loader")),
+            "{what}: {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_directory_in_place_of_the_cache_is_an_error_and_stays() {
+    let Some(scene) = glibc("a_directory_in_place_of_the_cache_is_an_error_and_stays") else {
+        return;
+    };
+    fs::create_dir(scene.image("/etc/ld.so.cache")).unwrap();
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let inside = scene.inside();
+    let ended = hook(
+        &scene,
+        "",
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .stderr
+            .starts_with("tranche-oci: hook prepare: /etc/ld.so.cache: cannot replace: ")
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    same(&scene.inside(), &inside);
+}
+
+#[test]
+fn a_full_disk_below_etc_is_covered_and_not_written() {
+    let Some(scene) = glibc("a_full_disk_below_etc_is_covered_and_not_written") else {
+        return;
+    };
+    ldconfig(&scene);
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let before = "mkdir tmp/e; cp -a etc/. tmp/e; mount -t tmpfs -o size=64k tmpfs etc; cp -a tmp/e/. etc; \
+                  cat /dev/zero > etc/full 2>/dev/null || true;";
+    let ended = hook(
+        &scene,
+        before,
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    // The program finds the driver: through a cache that is laid over the one on the full disk.
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn on_a_full_disk_the_start_fails_and_the_cache_is_as_it_was() {
+    let Some(scene) = glibc("on_a_full_disk_the_start_fails_and_the_cache_is_as_it_was") else {
+        return;
+    };
+    ldconfig(&scene);
+    glibc_image::driver(&scene.image("/opt/driver"));
+    let image = scene.at("image");
+    fs::rename(scene.image("/"), &image).unwrap();
+    fs::create_dir(scene.image("/")).unwrap();
+    let seen = scene.at("seen");
+    // The image on a file system of its own, with no room for a second cache; what is there afterwards is copied away.
+    let before = format!(
+        "mount -t tmpfs -o size=64m none {root}; cp -a {image}/. {root}; cd {root}; cat /dev/zero > fill 2> {seen} || true; \
+         trap 'cat etc/ld.so.cache > {seen}; ls -A etc >> {seen}' EXIT;",
+        root = scene.image("/").display(),
+        image = image.display(),
+        seen = seen.display(),
+    );
+    let ended = hook(
+        &scene,
+        &before,
+        &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+        "/bin/open",
+    );
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .stderr
+            .starts_with("tranche-oci: hook prepare: /etc/ld.so.cache: cannot replace: No space left"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    let mut expected = fs::read(image.join("etc/ld.so.cache")).unwrap();
+    let mut names: Vec<_> = fs::read_dir(image.join("etc"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    for name in names {
+        expected.extend_from_slice(name.as_encoded_bytes());
+        expected.push(b'\n');
+    }
+    assert!(
+        fs::read(&seen).unwrap() == expected,
+        "another cache, or other files in /etc"
+    );
+}
