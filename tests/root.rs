@@ -199,7 +199,7 @@ fn a_link_is_made_once() {
     let inode = directory.status(name).unwrap().unwrap().st_ino;
     assert_eq!(directory.link(name, target).unwrap(), Linked::Already);
     assert_eq!(directory.status(name).unwrap().unwrap().st_ino, inode);
-    assert_eq!(directory.link(name, OsStr::new("other")).unwrap(), Linked::Made);
+    assert_eq!(directory.link(name, OsStr::new("other")).unwrap(), Linked::Replaced);
     assert_eq!(directory.names(1).unwrap(), [name]);
     assert!(directory.status(OsStr::new("none")).unwrap().is_none());
 }

@@ -7,36 +7,58 @@ use super::prepare::Link;
 use super::report::Report;
 use crate::error::{Context, Result};
 use crate::oci::Bundle;
-use crate::root::{ContainerRoot, Directory};
+use crate::root::{ContainerRoot, Directory, Linked};
 
-/// Makes every link, with the directories that it needs.
+/// Makes every link, with the directories that it needs. Gives those that are new.
 ///
 /// # Errors
 /// If one cannot be made though the place can be written: the container would start without a library that its
-/// programs look for. Those before it stay; each is right by itself.
-pub(super) fn make(links: &[Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+/// programs look for. Those before it are taken away again.
+pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<Vec<&'a Link>> {
     if bundle.config.read_only {
         if !links.is_empty() {
             report.note("root", format!("is read-only: {} not made", counted(links.len())));
         }
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let mut read_only = 0;
+    let (mut new, mut read_only) = (Vec::new(), 0);
     let mut places = Places {
         root: &bundle.root,
         last: None,
     };
     for link in links {
         match places.link(link) {
-            Ok(()) => {}
+            Ok(Linked::Made) => new.push(link),
+            Ok(Linked::Replaced | Linked::Already) => {}
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => read_only += 1,
-            Err(e) => return Err(e).about(link.at.display(), "cannot make the link"),
+            Err(e) => {
+                undo(&new, bundle);
+                return Err(e).about(link.at.display(), "cannot make the link");
+            }
         }
     }
     if read_only > 0 {
         report.note("root", format!("has read-only places: {} not made", counted(read_only)));
     }
-    Ok(())
+    Ok(new)
+}
+
+/// Takes links away that [`make`] made, for a start that fails: the root is to be as it was. Where the image has put
+/// something else in a link's place since, that stays.
+pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
+    for link in links.iter().rev() {
+        let (Some(parent), Some(name)) = (link.at.parent(), link.at.file_name()) else {
+            continue;
+        };
+        // The start fails with the error that led here; that a link could not be taken away is less than that.
+        let _ = bundle.root.directory(parent).and_then(|directory| {
+            bundle.root.check_own(&directory)?;
+            if directory.read_link(name)? == link.target {
+                directory.remove(name)?;
+            }
+            Ok(())
+        });
+    }
 }
 
 /// The directories that links go to. Most go to one, so the last is kept open.
@@ -46,7 +68,7 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn link(&mut self, link: &'a Link) -> io::Result<()> {
+    fn link(&mut self, link: &'a Link) -> io::Result<Linked> {
         let (Some(parent), Some(name)) = (link.at.parent(), link.at.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
         };
@@ -54,9 +76,9 @@ impl<'a> Places<'a> {
             Some((at, directory)) if at == parent => (at, directory),
             _ => (parent, self.root.make_directory(parent)?),
         };
-        directory.link(name, &link.target)?;
+        let linked = directory.link(name, &link.target)?;
         self.last = Some((at, directory));
-        Ok(())
+        Ok(linked)
     }
 }
 

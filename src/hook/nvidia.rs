@@ -74,7 +74,7 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
     let mode = options.last("mode").map(chmod::mode).transpose()?;
     let bundle = Bundle::open(&options.state(state)?)?;
     match verb {
-        "create-symlinks" => links::make(&request.links, &bundle, report),
+        "create-symlinks" => links::make(&request.links, &bundle, report).map(drop),
         "update-ldcache" => ldcache::update(
             &ldcache::Work {
                 compat: ldcache::recorded_compat(&bundle),

@@ -33,9 +33,9 @@
 //! # What can fail
 //!
 //! A link of `--link` that cannot be made, and a loader's file that cannot be replaced, fail the container's start (exit
-//! code 1): its programs would not find the driver. Everything else is one line, and the start goes on. So is what a
-//! read-only root or mount does not allow: there nothing of the image changes, and what the loader needs is laid over
-//! its files by a mount.
+//! code 1): its programs would not find the driver. New links are then taken away again. Everything else is one line, and
+//! the start goes on. So is what a read-only root or mount does not allow: there nothing of the image changes, and what
+//! the loader needs is laid over its files by a mount.
 
 mod arguments;
 
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
     let request = Request::parse(arguments, report)?;
     let bundle = Bundle::open(&State::read(state)?)?;
     // In the order in which one step needs another: a cache is made of what links have put in place.
-    links::make(&request.links, &bundle, report)?;
+    let new = links::make(&request.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);
     let host = Host {
         driver: request
@@ -72,7 +72,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
         directories: &request.ldcache_dirs,
         links: &request.links,
     };
-    ldcache::update(&work, &bundle, report)?;
+    ldcache::update(&work, &bundle, report).inspect_err(|_| links::undo(&new, &bundle))?;
     by_path::make(&request.by_path, &bundle, report);
     if !request.skips(Part::DeviceNodeModification) {
         driver_params::turn_off(&bundle, report);

@@ -19,8 +19,10 @@ use super::{Found, Kind, Listing};
 /// What [`Directory::link`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linked {
-    /// The link is new, or replaced what was there.
+    /// The link is new.
     Made,
+    /// The link took the place of what was there.
+    Replaced,
     /// It was there already, with the same target.
     Already,
 }
@@ -87,7 +89,7 @@ impl Directory {
         }
         let (link, ()) = Temporary::make(self.fd.as_fd(), |temporary| symlinkat(target, &self.fd, temporary))?;
         link.rename_to(name)?;
-        Ok(Linked::Made)
+        Ok(Linked::Replaced)
     }
 
     /// Makes `name` a regular file of exactly these bytes and this mode (the umask does not apply), in place of
