@@ -54,7 +54,7 @@ fn text(inventory: &Inventory, sharing: &Sharing) -> String {
         text.push_str(&left(split));
         let needs = split.needs(&sharing.state_dir);
         if !needs.is_empty() {
-            text.push_str("  needs this, which tranche does not do yet (as root):\n");
+            text.push_str(&format!("  {} (as root):\n", sharing::NEEDS));
         }
         for command in needs {
             text.push_str(&format!("    {command}\n"));

@@ -86,14 +86,13 @@ pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
     Ok(())
 }
 
+/// What stands before the commands of [`share::SplitDevice::needs`].
+pub(super) const NEEDS: &str = "needs this, which tranche does not do yet";
+
 /// Says what must be running or set for the shares of a device, where something must.
 pub(super) fn note_needs(sharing: &Sharing, split: &share::SplitDevice) {
     let needs = split.needs(&sharing.state_dir);
     if !needs.is_empty() {
-        out::note(format_args!(
-            "{}: needs this, which tranche does not do yet: {}",
-            split.device,
-            needs.join("; ")
-        ));
+        out::note(format_args!("{}: {NEEDS}: {}", split.device, needs.join("; ")));
     }
 }
