@@ -63,13 +63,23 @@ impl Scene {
 
     /// The hook `verb` for container `id` in `bundle`, whose init is `pid`.
     fn hook(&self, verb: &str, share: &str, bundle: &str, id: &str, pid: u32) -> Command {
+        let share = format!("--share={share}");
+        self.with(
+            verb,
+            &["--device=GPU-1", "--label=gpu 0", &share, "--of=10"],
+            bundle,
+            id,
+            pid,
+        )
+    }
+
+    /// The hook `verb` with these arguments.
+    fn with(&self, verb: &str, arguments: &[&str], bundle: &str, id: &str, pid: u32) -> Command {
         let state = json!({"ociVersion": "1.0.2", "id": id, "status": "creating", "bundle": bundle, "pid": pid});
         let input = self.top.path().join(format!("{id}-{verb}-{pid}.state"));
         fs::write(&input, state.to_string()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
-        command.args([
-            "hook", verb, "--device", "GPU-1", "--label", "gpu 0", "--share", share, "--of", "10",
-        ]);
+        command.args(["hook", verb]).args(arguments);
         command.arg("--state-dir").arg(self.state_dir());
         command
             .env_clear()
@@ -281,6 +291,88 @@ fn one_id_of_two_engines() {
     assert!(claim(other, &second).is_err());
     said(scene.hook("release", "0", other, "same", 0).output().unwrap()).unwrap();
     assert_eq!(scene.held().len(), 1, "the other engine's container gave back nothing");
+}
+
+/// The hook that a spec has once, for all its devices.
+fn release_all(scene: &Scene, id: &str) -> Output {
+    scene.with("release", &[], "/b", id, 0).output().unwrap()
+}
+
+#[test]
+fn a_release_of_no_device_is_of_all_that_the_container_holds() {
+    let Some(scene) = Scene::new("a_release_of_no_device_is_of_all_that_the_container_holds") else {
+        return;
+    };
+    let (one, two) = (Init::new(), Init::new());
+    let claim = |device: &str, id: &str, init: &Init| {
+        let arguments = [format!("--device={device}"), "--share=0".into(), "--of=10".into()];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        said(scene.with("claim", &arguments, "/b", id, init.pid()).output().unwrap())
+    };
+    claim("GPU-1", "one", &one).unwrap();
+    claim("GPU-2", "one", &one).unwrap();
+    claim("GPU-3", "two", &two).unwrap();
+    said(release_all(&scene, "one")).unwrap();
+    assert_eq!(scene.held().len(), 3, "a container that lives keeps what it holds");
+    drop(one);
+    let other_bundle = scene.with("release", &[], "/other", "one", 0).output().unwrap();
+    said(other_bundle).unwrap();
+    assert_eq!(
+        scene.held().len(),
+        3,
+        "another engine's container of that name holds nothing"
+    );
+    // A book that nobody can read keeps no other from being changed.
+    let damaged = scene.state_dir().join("ledger/GPU-0.json");
+    fs::write(&damaged, "?").unwrap();
+    let output = release_all(&scene, "one");
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "an engine can do nothing about it");
+    assert!(
+        line.contains("GPU-0.json: is no ledger of ours") && line.lines().count() == 1,
+        "{line}"
+    );
+    fs::remove_file(&damaged).unwrap();
+    assert_eq!(scene.held(), [("0".to_owned(), "two".to_owned())]);
+}
+
+#[test]
+fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
+    let test = "a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace";
+    let Some(scene) = Scene::new(test) else { return };
+    said(release_all(&scene, "none")).unwrap();
+    assert!(!scene.state_dir().exists(), "no ledger is made to look into");
+    let init = Init::new();
+    scene.claim("0", "one", &init).unwrap();
+    let was = |file: PathBuf| {
+        (
+            fs::read(&file).unwrap(),
+            std::os::unix::fs::MetadataExt::ino(&fs::metadata(&file).unwrap()),
+        )
+    };
+    let before = was(scene.file());
+    said(release_all(&scene, "none")).unwrap();
+    assert_eq!(was(scene.file()), before, "a book that nothing changes is not written");
+    // A rootless engine's hook is root of its own user namespace. It holds nothing, since its claims are refused.
+    let mut rootless = |verb: &str, arguments: &[&str]| {
+        let hook = scene.with(verb, arguments, "/b", "one", init.pid());
+        let state = scene.top.path().join(format!("one-{verb}-{}.state", init.pid()));
+        Command::new("unshare")
+            .args(["--user", "--map-root-user"])
+            .arg(hook.get_program())
+            .args(hook.get_args())
+            .stdin(File::open(state).unwrap())
+            .output()
+            .unwrap()
+    };
+    let output = rootless("release", &[]);
+    if String::from_utf8_lossy(&output.stderr).contains("unshare") {
+        return skip::not_run(&format!("claims::{test}"), "may not make a user namespace");
+    }
+    said(output).unwrap();
+    let line = said(rootless("claim", &["--device=GPU-1", "--share=1"])).unwrap_err();
+    assert!(line.contains("engines that run as root"), "{line}");
+    assert_eq!(was(scene.file()), before);
 }
 
 #[test]

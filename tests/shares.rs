@@ -382,3 +382,37 @@ step free start free "$3" --device nvidia.com/gpu=0
         },
     );
 }
+
+#[test]
+fn nothing_of_an_image_s_environment_reaches_a_hook_of_the_engine() {
+    // A claim hook has no environment of its own, so that a specification of many shares stays small.
+    let script = r#"
+cat > "$bed/say" << 'END'
+#!/bin/sh
+env > "$2/$1"
+END
+chmod 755 "$bed/say"
+hook() { echo "{\"hookName\": \"$1\", \"path\": \"$bed/say\", \"args\": [\"say\", \"$1\", \"$bed\"]}"; }
+echo "{\"cdiVersion\": \"0.5.0\", \"kind\": \"tranche.test/hook\", \"devices\": [{\"name\": \"one\", \"containerEdits\":
+    {\"hooks\": [$(hook createRuntime), $(hook poststop)]}}]}" > /etc/cdi/hook.json
+step run podman run --rm --network=none $limits --env FROM_IMAGE=1 --env LD_PRELOAD=/x --device tranche.test/hook=one --rootfs "$1" /bin/true
+step claim cat "$bed/createRuntime"
+step release cat "$bed/poststop"
+"#;
+    each_engine(
+        "nothing_of_an_image_s_environment_reaches_a_hook_of_the_engine",
+        1,
+        script,
+        |engine, session| {
+            session.ok("run");
+            for hook in ["claim", "release"] {
+                let env = session.ok(hook);
+                assert!(!env.is_empty(), "{engine:?}: the hook ran, in the engine's environment");
+                assert!(
+                    !env.contains("FROM_IMAGE") && !env.contains("LD_PRELOAD"),
+                    "{engine:?}: {env}"
+                );
+            }
+        },
+    );
+}

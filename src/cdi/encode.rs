@@ -71,7 +71,9 @@ pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String
     match format {
         Format::Yaml => yaml(spec, comments),
         Format::Json => {
-            let mut text = serde_json::to_string_pretty(spec).about("specification", "cannot be written as JSON")?;
+            // For programs: engines parse all of it at each start, and the spaces of a file with a thousand shares are as
+            // much again as what is in it.
+            let mut text = serde_json::to_string(spec).about("specification", "cannot be written as JSON")?;
             text.push('\n');
             Ok(text)
         }
@@ -99,7 +101,7 @@ fn yaml(spec: &Spec, comments: &[String]) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContainerEdits, Device, parse};
+    use super::super::{ContainerEdits, Device, Hook, parse};
     use super::*;
 
     /// Values that some YAML parser takes for something else than text.
@@ -107,6 +109,10 @@ mod tests {
     fn text_stays_text() {
         let odd = [
             "0",
+            "a,b",
+            "[a]",
+            "{a: b}",
+            "--of=a, b",
             "0:1",
             "1:30",
             "no",
@@ -151,6 +157,10 @@ mod tests {
                     annotations: [((*name).to_owned(), (*name).to_owned())].into(),
                     edits: ContainerEdits {
                         env: odd.iter().map(|o| (*o).to_owned()).collect(),
+                        hooks: vec![Hook {
+                            args: odd.iter().map(|o| (*o).to_owned()).collect(),
+                            ..Hook::default()
+                        }],
                         ..ContainerEdits::default()
                     },
                 })

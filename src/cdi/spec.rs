@@ -157,7 +157,12 @@ pub struct Hook {
     /// The program.
     pub path: String,
     /// Its arguments, its own name first.
-    #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "short_in_one_line"
+    )]
     pub args: Vec<String>,
     /// Its environment.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
@@ -202,6 +207,22 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializ
 #[cfg(feature = "cli")]
 fn quoted<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serde_saphyr::DoubleQuoted(name).serialize(serializer)
+}
+
+/// A command that a person reads at a glance is one line in YAML: a specification has one for each share under each name,
+/// and every start parses them all. A longer one, with the driver's many links, stays a line for each argument.
+#[cfg(feature = "cli")]
+fn short_in_one_line<S: Serializer>(args: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    if args.iter().map(String::len).sum::<usize>() <= 256 {
+        serde_saphyr::FlowSeq(args).serialize(serializer)
+    } else {
+        args.serialize(serializer)
+    }
+}
+
+#[cfg(not(feature = "cli"))]
+fn short_in_one_line<S: Serializer>(args: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    args.serialize(serializer)
 }
 
 #[cfg(not(feature = "cli"))]

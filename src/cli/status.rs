@@ -52,11 +52,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 /// Every book, with what nobody can hold any more taken out; on disk it stays until somebody claims or collects. Beside
 /// them what is wrong with those that cannot be read.
 pub(super) fn books(state: &StateArgs) -> Result<(Vec<Book>, Vec<Error>)> {
-    if !state.state_dir.join("ledger").exists() {
+    let Some(ledger) = Ledger::existing(&state.state_dir)? else {
         return Ok(Default::default());
-    }
+    };
     let machine = Machine::here()?;
-    let all = Ledger::open(&state.state_dir)?.books()?;
+    let all = ledger.books()?;
     Ok((current(all.books, &machine), all.damaged))
 }
 
@@ -71,10 +71,8 @@ pub(super) fn current(mut books: Vec<Book>, machine: &Machine) -> Vec<Book> {
 
 /// The starts that were refused lately; a list that cannot be read is none.
 fn refusals(state: &StateArgs) -> Result<Vec<Refusal>> {
-    if !state.state_dir.join("ledger").exists() {
-        return Ok(Vec::new());
-    }
-    Ok(Ledger::open(&state.state_dir)?.refusals().unwrap_or_default())
+    let ledger = Ledger::existing(&state.state_dir)?;
+    Ok(ledger.map(|l| l.refusals().unwrap_or_default()).unwrap_or_default())
 }
 
 fn text(books: &[Book], refused: &[Refusal]) -> String {

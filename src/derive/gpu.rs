@@ -47,6 +47,10 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
             }
         }
     }
+    let split = found.iter().find_map(|(one, _)| split_of(*one, options));
+    if let (Some((sharing, _)), Some(hook)) = (split, share::hook_of(options)) {
+        derived.common.hooks.push(share::give_all_back(sharing, &hook));
+    }
     // Who asks for all devices asks for no share, and must not take one from somebody.
     let mut plain_ones = found
         .iter()

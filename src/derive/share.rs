@@ -74,8 +74,8 @@ pub(super) fn whole(edits: &Edits, split: &SplitDevice, sharing: &Sharing, hook:
         WholeDevice::Open => Ok(Some(edits.clone())),
         WholeDevice::Claim => {
             let mut edits = edits.clone();
-            let claim = vec!["--whole".to_owned(), "--of".to_owned(), siblings(split)];
-            add_hooks(&mut edits, split, sharing, hook, claim, Vec::new())?;
+            let claim = vec!["--whole".to_owned(), format!("--of={}", siblings(split))];
+            edits.hooks.push(take(split, sharing, hook, claim)?);
             Ok(Some(edits))
         }
     }
@@ -102,10 +102,9 @@ pub(super) fn shares(
                 share.compute.map(|c| c.get()),
                 share.priority,
             )?;
-            let mut claim = ["--share", share.name.as_str(), "--of"].map(str::to_owned).to_vec();
-            claim.push(siblings(split));
+            let mut claim = vec![format!("--share={}", share.name), format!("--of={}", siblings(split))];
             claim.extend(neighbours(&edits, split, sharing));
-            add_hooks(&mut edits, split, sharing, hook, claim, Vec::new())?;
+            edits.hooks.push(take(split, sharing, hook, claim)?);
             let name = format!("{base}.{}", share.name).parse()?;
             Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
@@ -136,12 +135,16 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
         .next()
         .unwrap_or_default();
     limit(&mut edits, split, sharing, fit.memory, fit.compute, priority)?;
-    let own = vec!["--claim".to_owned(), name.to_owned()];
-    let mut take = own.clone();
-    take.extend(neighbours(&edits, split, sharing));
-    let mut release = own;
-    release.extend(["--spec-file".to_owned(), spec_file.to_string()]);
-    add_hooks(&mut edits, split, sharing, &hook, take, release)?;
+    let own = format!("--claim={name}");
+    let mut claim = vec![own.clone()];
+    claim.extend(neighbours(&edits, split, sharing));
+    edits.hooks.push(take(split, sharing, &hook, claim)?);
+    let release = [
+        format!("--device={}", key(split)?),
+        own,
+        format!("--spec-file={spec_file}"),
+    ];
+    edits.hooks.push(give_back(sharing, &hook, release.to_vec()));
     derived.kind = CdiKind::new("nvidia.com", "claim")?;
     derived.devices = vec![DerivedDevice {
         name: name.parse()?,
@@ -209,12 +212,9 @@ fn neighbours(edits: &Edits, split: &SplitDevice, sharing: &Sharing) -> Vec<Stri
     }
     if mps {
         for node in edits.nodes.keys().filter(|n| n.as_str().starts_with("/dev/nvidia")) {
-            args.extend(["--node".to_owned(), node.to_string()]);
+            args.push(format!("--node={node}"));
         }
-        args.extend([
-            "--daemon".to_owned(),
-            split.pipe_directory(&sharing.state_dir).to_string(),
-        ]);
+        args.push(format!("--daemon={}", split.pipe_directory(&sharing.state_dir)));
     }
     args
 }
@@ -229,36 +229,39 @@ fn siblings(split: &SplitDevice) -> String {
     names.join(",")
 }
 
-fn add_hooks(
-    edits: &mut Edits,
-    split: &SplitDevice,
-    sharing: &Sharing,
-    hook: &HostPath,
-    claim: Vec<String>,
-    release: Vec<String>,
-) -> Result<()> {
-    let key = key(split)?;
-    let label = split.device.to_string();
-    let mut labelled = vec!["--label".to_owned(), label];
-    labelled.extend(claim);
-    for (stage, verb, own) in [
-        (Stage::CreateRuntime, "claim", labelled),
-        (Stage::Poststop, "release", release),
-    ] {
-        let mut args: Vec<String> = ["tranche-oci", "hook", verb, "--device", key.as_str()]
-            .map(str::to_owned)
-            .to_vec();
-        args.extend(own);
-        if sharing.state_dir.as_str() != STATE_DIR {
-            args.extend(["--state-dir".to_owned(), sharing.state_dir.to_string()]);
-        }
-        edits.hooks.push(HookEdit {
-            stage,
-            path: hook.clone(),
-            args,
-            env: vec![super::hook::ENVIRONMENT.to_owned()],
-            timeout: Some(TIMEOUT),
-        });
+/// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
+/// an option and its value are one argument, and there is no environment. `createRuntime` runs in the engine's namespaces
+/// with the engine's own environment where a hook has none; the image's is that of `createContainer`, under runc.
+fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> Result<HookEdit> {
+    let mut args = vec![format!("--device={}", key(split)?), format!("--label={}", split.device)];
+    args.extend(claim);
+    Ok(verb("claim", Stage::CreateRuntime, sharing, hook, args))
+}
+
+/// The hook that gives back: what `release` names, or, with nothing named, all that the container holds.
+fn give_back(sharing: &Sharing, hook: &HostPath, release: Vec<String>) -> HookEdit {
+    HookEdit {
+        env: vec![super::hook::ENVIRONMENT.to_owned()],
+        ..verb("release", Stage::Poststop, sharing, hook, release)
     }
-    Ok(())
+}
+
+/// The hook that gives back whatever the container holds: one for a whole specification.
+pub(super) fn give_all_back(sharing: &Sharing, hook: &HostPath) -> HookEdit {
+    give_back(sharing, hook, Vec::new())
+}
+
+fn verb(name: &str, stage: Stage, sharing: &Sharing, hook: &HostPath, more: Vec<String>) -> HookEdit {
+    let mut args = ["tranche-oci", "hook", name].map(str::to_owned).to_vec();
+    args.extend(more);
+    if sharing.state_dir.as_str() != STATE_DIR {
+        args.push(format!("--state-dir={}", sharing.state_dir));
+    }
+    HookEdit {
+        stage,
+        path: hook.clone(),
+        args,
+        env: Vec::new(),
+        timeout: Some(TIMEOUT),
+    }
 }

@@ -458,17 +458,11 @@ mod shares {
         let uuid = gpu(0, 0).uuid.to_string();
         assert_eq!(
             claims(&claim, "0"),
-            [
-                format!("claim --device {uuid} --label gpu 0 --whole --of 2"),
-                format!("release --device {uuid}")
-            ]
+            [format!("claim --device={uuid} --label=gpu 0 --whole --of=2")]
         );
         assert_eq!(
             claims(&claim, "0.1"),
-            [
-                format!("claim --device {uuid} --label gpu 0 --share 1 --of 2"),
-                format!("release --device {uuid}")
-            ]
+            [format!("claim --device={uuid} --label=gpu 0 --share=1 --of=2")]
         );
         assert_eq!(
             claims(&claim, "1"),
@@ -479,7 +473,21 @@ mod shares {
 
         let open = shared("open");
         assert_eq!(claims(&open, "0"), [""; 0]);
-        assert_eq!(claims(&open, "0.1").len(), 2);
+        assert_eq!(claims(&open, "0.1").len(), 1);
         assert_eq!(names(&shared("hide")), ["0.0", "0.1", "1", "all", "none"]);
+    }
+
+    #[test]
+    fn what_is_held_is_given_back_by_one_hook_where_anything_can_be_held() {
+        let last = |derived: &Derived| derived.common.hooks.last().unwrap().args[1..].join(" ");
+        for whole_device in ["claim", "open", "hide"] {
+            assert_eq!(last(&shared(whole_device)), "hook release");
+        }
+        let unsplit = derive(&host(vec![gpu(0, 0)]), &Options::default()).unwrap();
+        assert_eq!(
+            unsplit.common.hooks.len(),
+            1,
+            "nothing can be held, and no process is run for it"
+        );
     }
 }

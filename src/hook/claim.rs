@@ -9,7 +9,7 @@
 //!
 //! | option | value | meaning |
 //! |---|---|---|
-//! | `--device` | the device's key in the ledger | which device (once) |
+//! | `--device` | the device's key in the ledger | which device (once; `claim` needs it) |
 //! | `--label` | `gpu 0` | its name in messages |
 //! | `--share` | a share's name | what is claimed; or |
 //! | `--whole` | – | all of it; or |
@@ -21,7 +21,8 @@
 //! | `--state-dir` | a directory | where the ledger is [default: /run/tranche] |
 //! | `--spec-file` | a file | (release) the spec of a claim made beforehand, removed with it |
 //!
-//! `release` needs `--device`, and `--claim` with `--spec-file`: what a container holds is in the ledger.
+//! `release` gives back all that the container holds of `--device`, or of every device where none is named: one such hook
+//! serves a whole spec, and so runs at the end of containers that hold nothing, too. `--claim` and `--spec-file` go together.
 
 mod arguments;
 mod daemon;
@@ -41,6 +42,7 @@ use std::path::Path;
 pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
     let request = Request::parse(arguments, report)?;
     let what = request.what()?;
+    request.device()?;
     let state = State::read(state)?;
     let container = name_of(&state)?;
     refuse_rootless()?;
@@ -76,7 +78,7 @@ fn take(
     })?;
     let process = machine.process(pid)?;
     let uid = nix::unistd::getuid().as_raw();
-    ledger.change(&request.device, |book| {
+    ledger.change(request.device()?, |book| {
         let container = container.clone();
         let done = match what {
             What::Claim(name) => book.enter(name, container, process, uid, request.alone, machine),
@@ -111,20 +113,38 @@ pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &m
 fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
     let request = Request::parse(arguments, report)?;
     let container = name_of(&State::read(state)?)?;
-    refuse_rootless()?;
+    // Neither has such a container anything to give back, nor is a line at its end of use to anybody.
+    if !is_root_of_the_machine() {
+        return Ok(());
+    }
+    let Some(ledger) = Ledger::existing(&request.state_dir)? else {
+        return Ok(());
+    };
     let uid = nix::unistd::getuid().as_raw();
     let machine = Machine::here()?;
-    Ledger::open(&request.state_dir)?.change(&request.device, |book| {
-        let released = book.release_container(&container, uid, &machine);
-        // The spec of a claim goes when the claim is gone, and stays when the claim is kept for the next container. Under
-        // the lock: whoever makes a claim of the same name writes its spec after taking it.
-        if let (Some(What::Claim(name)), Some(file)) = (&request.what, &request.spec_file)
-            && !book.claims.iter().any(|c| c.name.as_ref() == Some(name))
-        {
-            remove(file)?;
+    let locked = ledger.lock()?;
+    let release = |book: &mut Book| match book.release_container(&container, uid, &machine) {
+        0 => Change::None,
+        _ => Change::Made,
+    };
+    match &request.device {
+        Some(device) => locked.change(device, |book| {
+            let made = release(book);
+            // The spec of a claim goes when the claim is gone, and stays when the claim is kept for the next container.
+            // Under the lock: whoever makes a claim of the same name writes its spec after taking it.
+            if let (Some(What::Claim(name)), Some(file)) = (&request.what, &request.spec_file)
+                && !book.claims.iter().any(|c| c.name.as_ref() == Some(name))
+            {
+                remove(file)?;
+            }
+            Ok(((), made))
+        }),
+        None => {
+            let wrong = locked.change_each(release)?;
+            wrong.iter().for_each(|error| report.failure(error));
+            Ok(())
         }
-        Ok(((), if released > 0 { Change::Made } else { Change::None }))
-    })
+    }
 }
 
 fn remove(file: &Path) -> Result<()> {
@@ -154,15 +174,19 @@ fn name_of(state: &State) -> Result<ContainerName> {
 /// A hook of a rootless engine is root in its own user namespace only: it could not write root's ledger, and must not be
 /// able to hold its lock.
 fn refuse_rootless() -> Result<()> {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    if nix::unistd::geteuid().is_root() && whole {
+    if is_root_of_the_machine() {
         return Ok(());
     }
     Err(
         Error::failed("shares", "are given to containers of engines that run as root")
             .hint("ask for a whole device, or start the container as root"),
     )
+}
+
+fn is_root_of_the_machine() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    nix::unistd::geteuid().is_root() && whole
 }
 
 fn refusal(request: &Request, what: &What, book: &Book, refused: &Refused, world: &impl World) -> Error {

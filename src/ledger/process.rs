@@ -4,8 +4,12 @@ use super::book::World;
 use super::claim::Process;
 use crate::error::{Context, Error, Result};
 use std::fs;
+use std::io::Read;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// A line of `/proc/PID/stat` is some 350 bytes: 52 numbers and a name of at most 15 bytes, 64 for a kernel thread.
+const MOST_BYTES: u64 = 4096;
 
 /// This machine, as seen from this process.
 #[derive(Debug, Clone)]
@@ -59,12 +63,15 @@ impl Machine {
     /// When a process was started, in ticks; `None` where there is none. A zombie is none: it holds no device.
     fn start_of(&self, pid: u32) -> Result<Option<u64>> {
         let file = self.proc.join(format!("{pid}/stat"));
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
+        // The kernel does not tell how long a file of /proc is, and a claim looks at every holder: room for a whole line,
+        // which is then read at once.
+        let mut text = String::with_capacity(1024);
+        match fs::File::open(&file).and_then(|stat| stat.take(MOST_BYTES).read_to_string(&mut text)) {
+            Ok(_) => {}
             // ESRCH: it ended between the opening and the reading.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound || e.raw_os_error() == Some(3) => return Ok(None),
             Err(e) => return Err(Error::failed(file.display(), "cannot be read").from_source(e)),
-        };
+        }
         match stat(&text) {
             Some(('Z' | 'X' | 'x', _)) => Ok(None),
             Some((_, start)) => Ok(Some(start)),

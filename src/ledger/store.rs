@@ -4,7 +4,7 @@ use super::book::{Book, FORMAT};
 use super::claim::DeviceKey;
 use crate::error::{Context, Error, Result};
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,9 @@ pub struct Books {
 /// A book larger than this was not written by us: the largest device has a few hundred shares.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// Room for a book of ten claims and more, so that it is read at once.
+const ROOM: usize = 16 << 10;
+
 impl Ledger {
     /// The ledger in `state_dir`, made where it is missing.
     ///
@@ -70,6 +73,19 @@ impl Ledger {
     /// A directory that cannot be made, or that others can enter or own: a ledger that others can write binds nobody.
     pub fn open(state_dir: &Path) -> Result<Self> {
         Self::open_with(state_dir, NoSteps)
+    }
+
+    /// The ledger in `state_dir`; `None` where nobody has made one, and so nobody holds anything.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`].
+    pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
+        let dir = state_dir.join("ledger");
+        match std::fs::symlink_metadata(&dir) {
+            Ok(meta) => Self::of(dir, &meta, NoSteps).map(Some),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::failed(dir.display(), "cannot be read").from_source(e)),
+        }
     }
 }
 
@@ -92,6 +108,10 @@ impl<S: Steps> Ledger<S> {
             Err(e) => return Err(Error::failed(dir.display(), "cannot be made").from_source(e)),
         }
         let meta = std::fs::symlink_metadata(&dir).about(dir.display(), "cannot be read")?;
+        Self::of(dir, &meta, steps)
+    }
+
+    fn of(dir: PathBuf, meta: &Metadata, steps: S) -> Result<Self> {
         let me = nix::unistd::geteuid();
         if meta.is_dir() && meta.uid() == 0 && !me.is_root() {
             return Err(Error::failed(dir.display(), "may be entered by root alone").hint("run this as root"));
@@ -175,7 +195,7 @@ impl<S: Steps> Ledger<S> {
 
     fn read(&self, device: &DeviceKey) -> Result<Book> {
         let path = self.path(device);
-        let mut text = String::new();
+        let mut text = String::with_capacity(ROOM);
         match File::open(&path) {
             Ok(file) => file
                 .take(MOST_BYTES)
@@ -245,6 +265,21 @@ impl<S: Steps> Locked<'_, S> {
             self.ledger.write(&book)?;
         }
         Ok(value)
+    }
+
+    /// Changes every book. One that is damaged, or cannot be written, hides no other: what is wrong comes back.
+    ///
+    /// # Errors
+    /// A directory that cannot be listed.
+    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<Error>> {
+        let all = self.ledger.read_all()?;
+        let mut wrong = all.damaged;
+        for mut book in all.books {
+            if change(&mut book) == Change::Made {
+                wrong.extend(self.ledger.write(&book).err());
+            }
+        }
+        Ok(wrong)
     }
 
     /// As [`Ledger::books`].

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// What a spec asks of the hook.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) device: DeviceKey,
+    /// The device; a release without one is of all.
+    pub(super) device: Option<DeviceKey>,
     pub(super) label: String,
     /// What is claimed; a release needs to say it of a claim made beforehand alone.
     pub(super) what: Option<What>,
@@ -57,6 +58,16 @@ impl Request {
         self.what.as_ref().ok_or_else(one_of)
     }
 
+    /// The device that a claim is about.
+    ///
+    /// # Errors
+    /// None is named.
+    pub(super) fn device(&self) -> Result<&DeviceKey> {
+        self.device
+            .as_ref()
+            .ok_or_else(|| Error::usage("arguments", "--device is missing"))
+    }
+
     /// The command that does what somebody meant who gave a container two shares of this device.
     pub(super) fn several_as_one(&self) -> String {
         let device = self.label.trim_start_matches("gpu ");
@@ -66,7 +77,7 @@ impl Request {
     /// Parses the arguments; what is ignored is a line in `report`.
     ///
     /// # Errors
-    /// A value that makes no sense; no device; more than one thing to claim.
+    /// A value that makes no sense; more than one thing to claim; a claim made beforehand without its device.
     pub(super) fn parse(arguments: Vec<OsString>, report: &mut Report<'_>) -> Result<Self> {
         let mut device: Option<DeviceKey> = None;
         let mut whats: Vec<What> = Vec::new();
@@ -100,13 +111,18 @@ impl Request {
                 Arg::Value(value) => report.note(value.to_string_lossy(), "unexpected argument, ignored"),
             }
         }
-        let device = device.ok_or_else(|| Error::usage("arguments", "--device is missing"))?;
         let mut whats = whats.into_iter();
         let what = match (whats.next(), whats.next()) {
             (what, None) => what,
             _ => return Err(one_of()),
         };
-        let label = label.unwrap_or_else(|| device.to_string());
+        // A release of all that a container holds knows no claim by name: whose spec it would remove is then left open.
+        if device.is_none() && what.is_some() {
+            return Err(Error::usage("arguments", "--device is missing"));
+        }
+        let label = label
+            .or_else(|| device.as_ref().map(DeviceKey::to_string))
+            .unwrap_or_default();
         Ok(Self {
             device,
             label,
@@ -177,7 +193,10 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(r.what().unwrap(), &What::Part(Part::share("a".parse().unwrap())));
+        let joined = parse(&["--device=GPU-1", "--label=gpu 0", "--share=a", "--of=a,b", "--alone"]).unwrap();
+        assert_eq!(format!("{joined:?}"), format!("{r:?}"));
         assert!(parse(&["--device", "GPU-1"]).unwrap().what().is_err());
+        assert!(parse(&[]).unwrap().device().is_err());
         assert_eq!(r.siblings.names().collect::<Vec<_>>(), ["a", "b"]);
         assert!(r.alone);
         assert_eq!(siblings_of("3").names().collect::<Vec<_>>(), ["0", "1", "2"]);
@@ -187,6 +206,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for bad in [
             &["--share", "a"][..],
+            &["--claim", "a", "--spec-file", "/a"],
             &["--device", "../x", "--whole"],
             &["--device", "GPU-1", "--whole", "--share", "a"],
             &["--device", "GPU-1", "--share", "a.b"],
