@@ -5,12 +5,14 @@
 mod skip;
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, connect, listen, socket};
 use serde_json::json;
 use tranche::ledger::{Book, Ledger, Part};
 
@@ -373,6 +375,57 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
     let line = said(rootless("claim", &["--device=GPU-1", "--share=1"])).unwrap_err();
     assert!(line.contains("engines that run as root"), "{line}");
     assert_eq!(was(scene.file()), before);
+}
+
+#[test]
+fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
+    let Some(scene) = Scene::new("an_mps_daemon_is_who_listens_and_not_what_it_left") else {
+        return;
+    };
+    let pipe = scene.top.path().join("pipe");
+    fs::create_dir(&pipe).unwrap();
+    let control = pipe.join("control");
+    let init = Init::new();
+    let claim = || {
+        let daemon = format!("--daemon={}", pipe.display());
+        let arguments = ["--device=GPU-1", "--label=gpu 0", "--share=0", "--of=10", &daemon];
+        said(scene.with("claim", &arguments, "/b", "c", init.pid()).output().unwrap())
+    };
+    let refused = |says: &str| {
+        let line = claim().unwrap_err();
+        assert!(line.contains(says) && line.contains("tranche plan"), "{line}");
+    };
+    refused("no MPS daemon is there");
+    fs::write(&control, "").unwrap();
+    refused("is gone");
+    fs::remove_file(&control).unwrap();
+    drop(listening(&control));
+    refused("is gone");
+    // What a killed daemon leaves, and its number is another process's by now.
+    fs::write(
+        pipe.join("nvidia-cuda-mps-control.pid"),
+        format!("{}\n", std::process::id()),
+    )
+    .unwrap();
+    refused("is gone");
+    fs::remove_file(&control).unwrap();
+    let daemon = listening(&control);
+    let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&client, &SocketAddrUnix::new(&control).unwrap()).unwrap();
+    // Stopped, or hung: its queue is full, and a client would wait for ever.
+    refused("does not answer");
+    assert!(scene.books().is_empty());
+    drop(accept(&daemon).unwrap());
+    claim().unwrap();
+    assert_eq!(scene.held(), [("0".to_owned(), "c".to_owned())]);
+}
+
+/// A daemon's socket, with room for one client who waits.
+fn listening(path: &Path) -> OwnedFd {
+    let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&daemon, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    listen(&daemon, 0).unwrap();
+    daemon
 }
 
 #[test]

@@ -10,7 +10,11 @@ mod session;
 #[path = "support/skip.rs"]
 mod skip;
 
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
 use engines::{Bed, Engine};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 use session::{Session, session};
 
 /// Runtimes differ in which hooks they run after a failure, so each test runs under both.
@@ -50,6 +54,8 @@ fn each_engine(name: &str, images: usize, script: &str, look: impl Fn(Engine, &S
             continue;
         }
         std::fs::write(bed.at("policy.yaml"), POLICY).unwrap();
+        let _daemon = listening(&bed.at("daemon"));
+        drop(listening(&bed.at("ended")));
         // Made in the session: there `/run/tranche` is its own, where the pipe directories of MPS come to lie.
         std::fs::write(bed.specs().join("none-yet"), "").unwrap();
         let place = place(&bed);
@@ -62,6 +68,14 @@ fn each_engine(name: &str, images: usize, script: &str, look: impl Fn(Engine, &S
         session.ok("generate");
         look(engine, &session);
     }
+}
+
+/// What clients of an MPS daemon connect to. A script binds it over `control` in a pipe directory, which is its own.
+fn listening(path: &Path) -> OwnedFd {
+    let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&daemon, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    listen(&daemon, 100).unwrap();
+    daemon
 }
 
 /// Where the fake host and its policy are, as options of every verb.
@@ -205,10 +219,9 @@ step then start then "$2" --device nvidia.com/gpu=0.a
 fn an_mps_share_needs_its_daemon_and_no_other_device() {
     let script = r#"
 refuse none start none "$1" --device nvidia.com/gpu=1.big
-sleep 1000 &
-daemon=$!
-touch /run/tranche/mps/1/control
-echo "$daemon" > /run/tranche/mps/1/nvidia-cuda-mps-control.pid
+control=/run/tranche/mps/1/control
+touch "$control"
+mount --bind "$bed/daemon" "$control"
 step big start big "$1" --device nvidia.com/gpu=1.big
 step env podman exec big /bin/cat /proc/1/environ
 step pipe podman exec big /bin/ls /tmp/nvidia-mps
@@ -218,8 +231,8 @@ refuse two-devices start three "$2" --device nvidia.com/gpu=1.mid --device nvidi
 step claim tranche claim create $place --spec-dir /etc/cdi --cdi-version 0.5 --name both --shares 2 --of 1
 step claimed podman run --rm --network=none $limits --device nvidia.com/claim=both --rootfs "$2" /bin/env
 step after tranche status
-kill -9 "$daemon"
-wait "$daemon" 2> /dev/null
+umount "$control"
+mount --bind "$bed/ended" "$control"
 refuse dead start four "$2" --device nvidia.com/gpu=1.mid
 podman rm --force --time 0 big > /dev/null 2>&1
 "#;

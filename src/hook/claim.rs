@@ -70,7 +70,7 @@ fn take(
         neighbours::check(&Bundle::open(state)?.config, request)?;
     }
     if let Some(directory) = &request.daemon {
-        daemon::check(directory, &request.label, machine)?;
+        daemon::check(directory, &request.label)?;
     }
     let pid = state.pid.ok_or_else(|| {
         Error::failed("container state", "has no pid")

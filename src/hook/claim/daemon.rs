@@ -2,53 +2,87 @@
 //!
 //! A CUDA program that cannot reach its daemon runs without MPS, without any limit, and says nothing (MPS
 //! documentation, "Client Attach"). So a share whose daemon is not there is not given.
+//!
+//! What is asked is what a client asks: that somebody listens on the daemon's socket. The kernel answers that for the process
+//! that made the socket and no other: files that a daemon leaves when it is killed listen to nobody, and the number in its pid
+//! file may be another process's by now.
 
 use crate::error::{Error, Result};
-use crate::ledger::process::Machine;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
+use std::time::Duration;
 
-/// The daemon's own files in its pipe directory.
+/// The socket in the daemon's pipe directory that clients connect to.
 const CONTROL: &str = "control";
-const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+
+/// How long a daemon may leave its queue of clients full: less than the engine gives this hook. A client would wait for ever.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Refuses when no daemon has `directory`.
-pub(super) fn check(directory: &Path, label: &str, machine: &Machine) -> Result<()> {
-    let refuse = |why: String| {
-        Err(Error::failed(format!("{label} {}", directory.display()), why)
-            .hint("start its MPS control daemon; tranche plan -v says how"))
+pub(super) fn check(directory: &Path, label: &str) -> Result<()> {
+    let why = match connects(&directory.join(CONTROL)) {
+        Ok(()) => return Ok(()),
+        Err(Errno::NOENT) => "no MPS daemon is there".to_owned(),
+        // A socket whose maker is gone, or a file that is no socket.
+        Err(Errno::CONNREFUSED) => "its MPS daemon is gone".to_owned(),
+        Err(Errno::AGAIN) => "its MPS daemon does not answer".to_owned(),
+        Err(e) => format!("its MPS daemon cannot be reached: {e}"),
     };
-    if !directory.join(CONTROL).exists() {
-        return refuse("no MPS daemon is there, and without one a share has no limit".to_owned());
+    let why = format!("{why}, and without one a share has no limit");
+    Err(Error::failed(format!("{label} {}", directory.display()), why)
+        .hint("start its MPS control daemon; tranche plan -v says how"))
+}
+
+/// Connects and hangs up, as a client does that asks for nothing: the daemon writes a line in its log and goes on.
+fn connects(socket: &Path) -> rustix::io::Result<()> {
+    let address = SocketAddrUnix::new(socket)?;
+    // CUDA's clients use packets. A daemon of another kind says so, and is asked in its own.
+    for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
+        let asking = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        // A connection waits for room in the queue, for this long (unix(7), SO_SNDTIMEO).
+        set_socket_timeout(&asking, Timeout::Send, Some(PATIENCE))?;
+        match connect(&asking, &address) {
+            Err(Errno::PROTOTYPE) => {}
+            answer => return answer,
+        }
     }
-    // A daemon that was killed leaves its files. One that keeps no pid file cannot be judged by it.
-    let Ok(text) = std::fs::read_to_string(directory.join(PID_FILE)) else {
-        return Ok(());
-    };
-    match text.trim().parse::<u32>() {
-        Ok(pid) if machine.process(pid).is_ok() => Ok(()),
-        Ok(pid) => refuse(format!(
-            "its MPS daemon, process {pid}, is gone, and without one a share has no limit"
-        )),
-        Err(_) => refuse(format!("{PID_FILE} holds no number")),
-    }
+    Err(Errno::PROTOTYPE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::write;
+    use rustix::net::{bind, listen, socket};
 
     #[test]
-    fn a_daemon_is_there_or_it_is_not() {
+    fn somebody_listens_or_nobody_does() {
         let dir = tempfile::tempdir().unwrap();
-        let machine = Machine::here().unwrap();
-        let check = || check(dir.path(), "gpu 0", &machine);
-        assert!(check().unwrap_err().to_string().contains("no MPS daemon is there"));
-        write(dir.path().join(CONTROL), "").unwrap();
-        check().unwrap();
-        write(dir.path().join(PID_FILE), format!("{}\n", std::process::id())).unwrap();
-        check().unwrap();
-        write(dir.path().join(PID_FILE), "4194305\n").unwrap();
-        assert!(check().unwrap_err().to_string().contains("4194305, is gone"));
+        let says = |says: &str| {
+            let line = check(dir.path(), "gpu 0").unwrap_err().to_string();
+            assert!(line.contains(says), "{line}");
+        };
+        says("no MPS daemon is there");
+        let control = dir.path().join(CONTROL);
+        std::fs::write(&control, "").unwrap();
+        says("is gone");
+        for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
+            std::fs::remove_file(&control).unwrap();
+            let daemon = socket(AddressFamily::UNIX, kind, None).unwrap();
+            bind(&daemon, &SocketAddrUnix::new(&control).unwrap()).unwrap();
+            says("is gone");
+            listen(&daemon, 8).unwrap();
+            check(dir.path(), "gpu 0").unwrap();
+            drop(daemon);
+            says("is gone");
+        }
+        let deep = dir.path().join("d".repeat(100));
+        assert!(
+            check(&deep, "gpu 0")
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be reached")
+        );
     }
 }
