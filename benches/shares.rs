@@ -1,6 +1,8 @@
 //! What shares cost: a claim by itself, a claim in a container's start, and specifications of many shares.
 //!
-//! Machines are noisy: what counts is a ratio within one run.
+//! Machines are noisy: every round runs each program once, and medians of one run are set beside each other. What is run is
+//! tranche-oci as it is shipped, beside an empty static program. Where valgrind is installed the instructions are counted too:
+//! they are the same on any day.
 //!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
@@ -16,14 +18,15 @@ mod fake_host;
 #[path = "../tests/support/session.rs"]
 mod session;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use engines::{Bed, Engine};
+use serde_json::{Value, json};
 use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Change, ContainerName, DeviceKey, Ledger, Part, State, World};
+use tranche::ledger::{Ask, Change, DeviceKey, Ledger, Part, State};
 
 fn main() {
     // `cargo test --all-targets` runs this too, and wants no benchmark.
@@ -32,10 +35,19 @@ fn main() {
     }
     let rounds: usize = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
     in_one_process(rounds * 100);
-    as_hooks(rounds * 20);
-    many_at_once();
     specifications(rounds);
-    in_a_start(rounds);
+    let Some(oci) = std::env::var_os("TRANCHE_OCI_STATIC").map(PathBuf::from) else {
+        println!("not run: benches/shares, hooks: TRANCHE_OCI_STATIC is not set: run `make bench`");
+        return;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        println!("not run: benches/shares, hooks: not root");
+        return;
+    }
+    as_hooks(&oci, rounds * 20);
+    many_at_once(&oci);
+    under_crun(&oci, rounds * 4);
+    under_podman(&oci, rounds);
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -58,37 +70,16 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(place).unwrap()
 }
 
-/// Every process has ended: how a release finds a container.
-struct Ended(Machine);
-
-impl World for Ended {
-    fn is_gone(&self, _: &tranche::ledger::Process) -> bool {
-        true
-    }
-    fn lives(&self, _: &tranche::ledger::Process) -> bool {
-        false
-    }
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-    fn uptime(&self) -> u64 {
-        self.0.uptime()
-    }
-    fn boot(&self) -> &str {
-        self.0.boot()
-    }
-}
-
 /// Ten shares, nine of them held: the ledger alone.
 fn in_one_process(rounds: usize) {
     let dir = place();
     let device: DeviceKey = "GPU-1".parse().unwrap();
+    let machine = Machine::here().unwrap();
     let take = |share: usize| {
-        let machine = Machine::here().unwrap();
         let ask = Ask {
             part: Part::share(share.to_string().parse().unwrap()),
-            name: None,
-            container: Some(name(share)),
+            name: Some(share.to_string()),
+            container: None,
             process: Some(machine.process(std::process::id()).unwrap()),
             state: State::Held,
             keep: false,
@@ -106,105 +97,247 @@ fn in_one_process(rounds: usize) {
         let start = Instant::now();
         take(9);
         claims.push(start.elapsed());
-        let ended = Ended(Machine::here().unwrap());
         let ledger = Ledger::open(dir.path()).unwrap();
-        let released = ledger.change(&device, |book| {
-            Ok((book.release_container(&name(9), 0, &ended), Change::Made))
-        });
-        assert_eq!(released.unwrap(), 1);
+        let released = ledger.change(&device, |book| Ok((book.release_name("9", 0), Change::Made)));
+        assert_eq!(released.unwrap(), Ok(true));
         both.push(start.elapsed());
     }
     let both = median(both);
-    line(
-        "claim taken and given back, 9 of 10 shares held",
-        both,
-        &format!("{:.0} a second", 1.0 / both.as_secs_f64()),
-    );
+    let rate = format!("{:.0} a second", 1.0 / both.as_secs_f64());
+    line("claim taken and given back, 9 of 10 shares held", both, &rate);
     line("  of that, the taking", median(claims), "");
 }
 
-fn name(share: usize) -> ContainerName {
-    ContainerName {
-        bundle: "/b".into(),
-        id: format!("c{share}"),
-    }
-}
-
-/// The hook as an engine runs it.
-fn hook(oci: &Path, dir: &Path, verb: &str, share: usize, id: &str) -> Command {
-    let state = dir.join(format!("{id}.json"));
-    let pid = std::process::id();
-    let text = format!(r#"{{"ociVersion":"1.0.2","id":"{id}","status":"creating","bundle":"/b","pid":{pid}}}"#);
-    fs::write(&state, text).unwrap();
-    let mut command = Command::new(oci);
-    command.args([
-        "hook", verb, "--device", "GPU-1", "--label", "gpu 0", "--of", "10", "--share",
+/// The arguments of a claim hook, as a specification has them.
+fn claim(share: usize, state_dir: &Path) -> Vec<String> {
+    let mut arguments = ["hook", "claim", "--device=GPU-1", "--label=gpu 0", "--of=10"]
+        .map(str::to_owned)
+        .to_vec();
+    arguments.extend([
+        format!("--share={share}"),
+        format!("--state-dir={}", state_dir.display()),
     ]);
-    command.arg(share.to_string()).arg("--state-dir").arg(dir.join("state"));
-    command.env_clear().stdin(fs::File::open(&state).unwrap());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command
+    arguments
 }
 
-fn program() -> PathBuf {
-    std::env::var_os("TRANCHE_OCI_STATIC").map_or_else(|| env!("CARGO_BIN_EXE_tranche-oci").into(), PathBuf::from)
+/// The arguments of the one release hook of a specification.
+fn release(state_dir: &Path) -> Vec<String> {
+    ["hook", "release"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([format!("--state-dir={}", state_dir.display())])
+        .collect()
 }
 
-fn root() -> bool {
-    nix::unistd::geteuid().is_root()
+/// Containers that hold shares of one device, and the hook as an engine runs it for them.
+struct Scene<'a> {
+    oci: &'a Path,
+    top: tempfile::TempDir,
 }
 
-fn as_hooks(rounds: usize) {
-    if !root() {
-        println!("not run: benches/shares, hooks: not root");
-        return;
+impl Scene<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.top.path().join(name)
     }
-    let (dir, oci) = (place(), program());
-    let (mut version, mut claim) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let start = Instant::now();
-        assert!(
-            Command::new(&oci)
-                .arg("--version")
-                .stdout(Stdio::null())
-                .status()
-                .unwrap()
-                .success()
-        );
-        version.push(start.elapsed());
-        let mut hook = hook(&oci, dir.path(), "claim", 0, "c0");
-        let start = Instant::now();
-        assert!(hook.status().unwrap().success());
-        claim.push(start.elapsed());
+
+    /// `program`, the last of its words our own, for the container `id` whose init is `pid`.
+    fn run(&self, program: &[&Path], arguments: &[String], id: &str, pid: u32) -> Command {
+        let state = self.at(&format!("{id}.state"));
+        let text = json!({"ociVersion": "1.0.2", "id": id, "status": "creating", "bundle": "/b", "pid": pid});
+        fs::write(&state, text.to_string()).unwrap();
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).args(arguments).env_clear();
+        command.stdin(File::open(&state).unwrap());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
     }
-    let (version, claim) = (median(version), median(claim));
-    line("tranche-oci --version: a process, and nothing done", version, "");
-    let ratio = claim.as_secs_f64() / version.as_secs_f64();
-    line("hook claim", claim, &format!("{ratio:.2} times the process"));
+
+    fn hook(&self, arguments: &[String], id: &str, pid: u32) -> Command {
+        self.run(&[self.oci], arguments, id, pid)
+    }
+
+    /// The instructions of one run of `program`.
+    fn instructions(&self, program: &Path, arguments: &[String], pid: u32) -> String {
+        let words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"].map(Path::new);
+        let mut command = self.run(&[&words[..], &[program]].concat(), arguments, "c", pid);
+        command
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .stderr(Stdio::piped());
+        let text = command
+            .output()
+            .map(|o| String::from_utf8_lossy(&o.stderr).into_owned());
+        let text = text.unwrap_or_default();
+        let counted = text.lines().find(|line| line.contains("Collected : "));
+        let number = counted.and_then(|line| line.split_whitespace().last());
+        number.unwrap_or("no valgrind, so no").to_owned()
+    }
 }
 
-/// A thousand processes for ten shares: how long until all have their answer.
-fn many_at_once() {
-    if !root() {
-        return;
-    }
-    let (dir, oci) = (place(), program());
-    let mut commands: Vec<Command> = (0..1000)
-        .map(|n| hook(&oci, dir.path(), "claim", n % 10, &format!("c{n}")))
-        .collect();
+fn time(mut command: Command) -> Duration {
     let start = Instant::now();
-    let mut children: Vec<_> = commands.iter_mut().map(|c| c.spawn().unwrap()).collect();
-    let won = children
-        .iter_mut()
-        .map(|c| c.wait().unwrap().success())
-        .filter(|won| *won)
-        .count();
-    assert_eq!(won, 10);
+    assert!(command.status().unwrap().success(), "{command:?}");
+    start.elapsed()
+}
+
+/// A process that is a container's init.
+struct Init(Child);
+
+impl Init {
+    fn new() -> Init {
+        Init(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A claim and a release by themselves, beside a program that does nothing.
+fn as_hooks(oci: &Path, rounds: usize) {
+    let scene = Scene { oci, top: place() };
+    let (busy, absent) = (scene.at("busy"), scene.at("absent"));
+    let empty = compile(scene.top.path(), "empty", "int main(void) { return 0; }\n");
+    let others: Vec<Init> = (0..9).map(|_| Init::new()).collect();
+    for (share, other) in others.iter().enumerate() {
+        time(scene.hook(&claim(share, &busy), &format!("other-{share}"), other.pid()));
+    }
+    // Before anything is timed: a process that starts or ends takes time from the next one.
+    let inits: Vec<Init> = (0..rounds).map(|_| Init::new()).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut times = [const { Vec::new() }; 5];
+    for (round, init) in inits.into_iter().enumerate() {
+        let fresh = scene.at(&format!("fresh-{round}"));
+        times[0].push(time(scene.run(&[&empty], &[], "c", init.pid())));
+        times[1].push(time(scene.hook(&release(&absent), "c", init.pid())));
+        times[2].push(time(scene.hook(&claim(9, &fresh), "c", init.pid())));
+        times[3].push(time(scene.hook(&claim(9, &busy), "c", init.pid())));
+        drop(init);
+        times[4].push(time(scene.hook(&release(&busy), "c", 0)));
+    }
+    let init = Init::new();
+    let mut counted = vec![
+        scene.instructions(&empty, &[], init.pid()),
+        scene.instructions(oci, &release(&absent), init.pid()),
+        scene.instructions(oci, &claim(9, &scene.at("fresh")), init.pid()),
+        scene.instructions(oci, &claim(9, &busy), init.pid()),
+    ];
+    drop(init);
+    counted.push(scene.instructions(oci, &release(&busy), 0));
+    let [empty, nothing, first, tenth, given_back] = times.map(median);
+    for ((what, time), counted) in [
+        ("an empty static program", empty),
+        ("hook release with no ledger: nothing to do", nothing),
+        ("hook claim, no other share held", first),
+        ("hook claim, 9 of 10 shares held", tenth),
+        ("hook release, 10 of 10 shares held", given_back),
+    ]
+    .into_iter()
+    .zip(counted)
+    {
+        let over = |base| time.saturating_sub(base).as_secs_f64() * 1e6;
+        let more = format!("{:.0} us over the empty one, {counted} instructions", over(empty));
+        line(what, time, &more);
+    }
+    let claim = tenth.saturating_sub(nothing).as_secs_f64() * 1e6;
+    println!("a claim beside 9 others, over a hook with nothing to do: {claim:.0} us");
+}
+
+/// A thousand processes for ten shares: how long until all have their answer. Most of that is what a thousand processes take.
+fn many_at_once(oci: &Path) {
+    let scene = Scene { oci, top: place() };
+    let empty = compile(scene.top.path(), "empty", "int main(void) { return 0; }\n");
+    let init = Init::new();
+    let at_once = |mut commands: Vec<Command>| {
+        let start = Instant::now();
+        let mut children: Vec<Child> = commands.iter_mut().map(|c| c.spawn().unwrap()).collect();
+        let won = children.iter_mut().map(|c| c.wait().unwrap().success());
+        let won = won.filter(|won| *won).count();
+        (start.elapsed() / 1000, won)
+    };
+    let (mut nothing, mut claims) = (Vec::new(), Vec::new());
+    for round in 0..5 {
+        let id = |n: usize| format!("c{n}");
+        let commands = (0..1000).map(|n| scene.run(&[&empty], &[], &id(n), init.pid()));
+        nothing.push(at_once(commands.collect()).0);
+        let state_dir = scene.at(&format!("state-{round}"));
+        let commands = (0..1000).map(|n| scene.hook(&claim(n % 10, &state_dir), &id(n), init.pid()));
+        let (each, won) = at_once(commands.collect());
+        assert_eq!(won, 10);
+        claims.push(each);
+    }
+    line("1,000 empty programs at once, each", median(nothing), "");
+    let each = median(claims);
+    let rate = format!("{:.0} claims a second, 10 won", 1.0 / each.as_secs_f64());
+    line("1,000 hooks at once for 10 shares, each", each, &rate);
+}
+
+/// crun alone, on a bundle of a static program: as it is, and with the hooks of a share.
+fn under_crun(oci: &Path, rounds: usize) {
+    let dir = place();
+    let bundle = dir.path().join("bundle");
+    for directory in ["rootfs/proc", "rootfs/dev"] {
+        fs::create_dir_all(bundle.join(directory)).unwrap();
+    }
+    compile(&bundle.join("rootfs"), "program", "int main(void) { return 0; }\n");
+    let state_dir = dir.path().join("state");
+    let command = |arguments: Vec<String>| {
+        let args: Vec<String> = ["tranche-oci".to_owned()].into_iter().chain(arguments).collect();
+        json!([{"path": oci, "args": args, "env": ["PATH="]}])
+    };
+    let hooks = json!({"createRuntime": command(claim(0, &state_dir)), "poststop": command(release(&state_dir))});
+    let config = |hooks: Value| {
+        json!({
+            "ociVersion": "1.0.2",
+            "process": {"terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["/program"], "cwd": "/", "env": []},
+            "root": {"path": "rootfs", "readonly": false},
+            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+            "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}]},
+            "hooks": hooks
+        })
+    };
+    let configs = [config(json!({})), config(hooks)];
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (config, times) in configs.iter().zip(&mut times) {
+            fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+            let mut crun = Command::new("crun");
+            crun.args(["--cgroup-manager=disabled", "run", "--bundle"]).arg(&bundle);
+            crun.arg("tranche-bench-shares").stdin(Stdio::null());
+            let start = Instant::now();
+            match crun.output() {
+                Ok(output) if output.status.success() => times.push(start.elapsed()),
+                Ok(output) => {
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    return println!("not run: benches/shares, crun alone: {}", said.trim());
+                }
+                Err(error) => return println!("not run: benches/shares, crun alone: {error}"),
+            }
+        }
+    }
+    let [without, with] = times.map(median);
+    line("crun run", without, "");
+    let ratio = with.as_secs_f64() / without.as_secs_f64();
     line(
-        "a thousand hooks at once for ten shares, each",
-        start.elapsed() / 1000,
-        "10 won",
+        "crun run, with the hooks of a share",
+        with,
+        &format!("{ratio:.2} times the first"),
     );
+}
+
+fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&file);
+    assert!(compiler.status().unwrap().success(), "cannot compile {name}");
+    program
 }
 
 /// GPU 0 in so many replicas, GPU 1 whole.
@@ -253,21 +386,22 @@ fn specifications(rounds: usize) {
     }
 }
 
-/// podman's start, with the specifications of above.
-fn in_a_start(rounds: usize) {
+/// podman's start with specifications of so many shares.
+fn under_podman(oci: &Path, rounds: usize) {
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {
         if let Some(reason) = engine.missing() {
             println!("not run: benches/shares, {engine:?}: {reason}");
             continue;
         }
         let bed = Bed::new();
-        fs::copy(program(), bed.hook()).unwrap();
+        fs::copy(oci, bed.hook()).unwrap();
         fs::write(bed.specs().join("none-yet"), "").unwrap();
         let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
         if let Some(missing) = host.not_made.first() {
             println!("not run: benches/shares, {engine:?}: {}", missing.why);
             continue;
         }
+        fs::write(bed.at("policy-0.yaml"), "version: v1\n").unwrap();
         for size in SIZES {
             policy(&bed.at(&format!("policy-{size}.yaml")), size);
         }
@@ -275,49 +409,43 @@ fn in_a_start(rounds: usize) {
         let script = format!(
             r#"
 rm /etc/cdi/none-yet
-for size in 10 100 1000; do
+for size in 0 10 100 1000; do
     tranche cdi generate --driver-root {host} --dev-root {host} --proc-root {host}/proc --sys-root {host}/sys --cdi-version 0.5 \
-        --hook-path "$oci" --config "$bed/policy-$size.yaml" --output "$bed/spec-$size.yaml"
+        --hook-path "$oci" --config "$bed/policy-$size.yaml" --output "$bed/spec-$size.yaml" || exit 1
 done
-# timed NAME SPEC DEVICE: nanoseconds of a start.
+# timed SIZE DEVICE: nanoseconds of a start, with a specification of so many shares.
 timed() {{
-    cp "$bed/spec-$2.yaml" /etc/cdi/nvidia.yaml
+    cp "$bed/spec-$1.yaml" /etc/cdi/nvidia.yaml
     before=$(date +%s%N)
-    podman run --rm --network=none $limits --device "nvidia.com/gpu=$3" --rootfs "$image" /bin/true || exit 1
-    echo $(($(date +%s%N) - before)) >> "$bed/times-$1"
+    podman run --rm --network=none $limits --device "nvidia.com/gpu=$2" --rootfs "$image" /bin/true || exit 1
+    echo $(($(date +%s%N) - before)) >> "$bed/times-$1-$2"
 }}
 image=$1
 round=0
 while [ $round -lt {rounds} ]; do
-    timed whole 10 1
-    timed share-10 10 0.0
-    timed whole-1000 1000 1
-    timed share-100 100 0.0
-    timed share-1000 1000 0.0
+    for size in 0 10 100 1000; do
+        timed $size 1
+        [ $size = 0 ] || timed $size 0.0
+    done
     round=$((round + 1))
 done
 "#
         );
         session::session(&bed, engine, 1, &script);
-        let time = |name: &str| {
-            let text = fs::read_to_string(bed.at(&format!("times-{name}"))).unwrap();
+        let time = |size: usize, device: &str| {
+            let text = fs::read_to_string(bed.at(&format!("times-{size}-{device}"))).unwrap();
             median(text.lines().map(|l| Duration::from_nanos(l.parse().unwrap())).collect())
         };
-        let base = time("whole");
-        for (name, what) in [
-            ("whole", "a whole GPU, 10 shares beside it"),
-            ("share-10", "a share of 10"),
-            ("share-100", "a share of 100"),
-            ("whole-1000", "a whole GPU, 1000 shares beside it"),
-            ("share-1000", "a share of 1000"),
-        ] {
-            let time = time(name);
-            let ratio = time.as_secs_f64() / base.as_secs_f64();
-            line(
-                &format!("{engine:?} run, {what}"),
-                time,
-                &format!("{ratio:.2} times the first"),
-            );
+        let base = time(0, "1");
+        for size in [0].into_iter().chain(SIZES) {
+            for (device, what) in [("1", "a GPU that is not split"), ("0.0", "a share")] {
+                if size > 0 || device == "1" {
+                    let time = time(size, device);
+                    let ratio = time.as_secs_f64() / base.as_secs_f64();
+                    let what = format!("{engine:?} run, {what}, {size} shares in the spec");
+                    line(&what, time, &format!("{ratio:.2} times the first"));
+                }
+            }
         }
     }
 }

@@ -356,7 +356,7 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
     said(release_all(&scene, "none")).unwrap();
     assert_eq!(was(scene.file()), before, "a book that nothing changes is not written");
     // A rootless engine's hook is root of its own user namespace. It holds nothing, since its claims are refused.
-    let mut rootless = |verb: &str, arguments: &[&str]| {
+    let rootless = |verb: &str, arguments: &[&str]| {
         let hook = scene.with(verb, arguments, "/b", "one", init.pid());
         let state = scene.top.path().join(format!("one-{verb}-{}.state", init.pid()));
         Command::new("unshare")
