@@ -305,15 +305,24 @@ pub(crate) fn parse(path: &Path, device: &DeviceKey, text: &str) -> Result<Book>
             .from_source(e)
             .hint("remove it when no container holds a share of this device")
     };
-    let version: Version = serde_json::from_str(text).map_err(damaged)?;
-    if version.format != FORMAT {
-        return Err(Error::failed(
+    let of_another_format = |format| {
+        Error::failed(
             path.display(),
-            format!("has format {}, and this program writes {FORMAT}", version.format),
+            format!("has format {format}, and this program writes {FORMAT}"),
         )
-        .hint("a newer tranche wrote it; use that one"));
-    }
-    let book: Book = serde_json::from_str(text).map_err(damaged)?;
+        .hint("a newer tranche wrote it; use that one")
+    };
+    // The whole is read once, since every claim reads it. What another format says is asked when it is not as ours.
+    let book: Book = match serde_json::from_str::<Book>(text) {
+        Ok(book) if book.format == FORMAT => book,
+        Ok(book) => return Err(of_another_format(book.format)),
+        Err(error) => {
+            return Err(match serde_json::from_str::<Version>(text) {
+                Ok(version) if version.format != FORMAT => of_another_format(version.format),
+                _ => damaged(error),
+            });
+        }
+    };
     if book.device != *device || !book.is_sound() {
         return Err(Error::failed(path.display(), "holds what no ledger of ours holds")
             .hint("remove it when no container holds a share of this device"));
