@@ -65,14 +65,14 @@ impl Machine {
         let file = self.proc.join(format!("{pid}/stat"));
         // The kernel does not tell how long a file of /proc is, and a claim looks at every holder: room for a whole line,
         // which is then read at once.
-        let mut text = String::with_capacity(1024);
-        match fs::File::open(&file).and_then(|stat| stat.take(MOST_BYTES).read_to_string(&mut text)) {
+        let mut line = Vec::with_capacity(1024);
+        match fs::File::open(&file).and_then(|stat| stat.take(MOST_BYTES).read_to_end(&mut line)) {
             Ok(_) => {}
             // ESRCH: it ended between the opening and the reading.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound || e.raw_os_error() == Some(3) => return Ok(None),
             Err(e) => return Err(Error::failed(file.display(), "cannot be read").from_source(e)),
         }
-        match stat(&text) {
+        match stat(&line) {
             Some(('Z' | 'X' | 'x', _)) => Ok(None),
             Some((_, start)) => Ok(Some(start)),
             None => Err(Error::failed(file.display(), "is not what the kernel writes")),
@@ -80,10 +80,11 @@ impl Machine {
     }
 }
 
-/// State and start time in a line of `/proc/PID/stat`. The second field is the program's name in parentheses and may
-/// hold anything, parentheses and spaces too: the fields count from the last `)` (proc(5)).
-fn stat(text: &str) -> Option<(char, u64)> {
-    let (_, rest) = text.rsplit_once(')')?;
+/// State and start time in a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
+/// program chooses: parentheses, spaces and bytes that are no text too. The fields count from the last `)` (proc(5)).
+fn stat(line: &[u8]) -> Option<(char, u64)> {
+    let name_ends = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(line.get(name_ends + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let start = fields.nth(18)?.parse().ok()?;
@@ -158,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_name_full_of_parentheses_is_a_name() {
-        let line = "42 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
+        let line = b"42 (a) R 1 (b\xff) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
         assert_eq!(stat(line), Some(('S', 777)));
-        assert_eq!(stat("42 (a S"), None);
+        assert_eq!(stat(b"42 (a S"), None);
     }
 
     #[test]
