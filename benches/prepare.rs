@@ -9,6 +9,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)]
 
+#[path = "support/crun.rs"]
+mod crun;
 #[path = "../tests/support/stub_elf.rs"]
 mod stub_elf;
 
@@ -18,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use crun::{compile, hook, median, start};
+use serde_json::json;
 use stub_elf::{Machine, library};
 
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
@@ -208,73 +211,13 @@ impl Bench {
 
 /// crun alone, on a bundle of a static program, with the hook in its configuration and without.
 fn start_of_a_container(top: &Path, oci: &Path, rounds: usize) {
-    let bundle = top.join("3000");
-    let own = compile(&bundle.join("rootfs"), "program", "int main(void) { return 0; }\n");
-    assert!(own.exists());
-    let arguments: Vec<String> = Bench::new(&top.join("crun"), oci, 50).arguments;
-    let bundle = top.join("crun/50");
-    fs::copy(&own, bundle.join("rootfs/program")).unwrap();
-    for directory in ["proc", "dev"] {
-        fs::create_dir_all(bundle.join("rootfs").join(directory)).unwrap();
+    let arguments = Bench::new(&top.join("crun"), oci, 50).arguments;
+    let hooks = json!({"createContainer": hook(oci, &arguments)});
+    match start(&top.join("crun/50"), &hooks, rounds) {
+        Ok([without, with]) => println!(
+            "a container's start under crun: {without:.2?} without, {with:.2?} with the hook ({:.2}x)",
+            with.as_secs_f64() / without.as_secs_f64()
+        ),
+        Err(said) => println!("not run: benches/prepare: start under crun: {said}"),
     }
-    let args: Vec<String> = ["tranche-oci".to_owned()].into_iter().chain(arguments).collect();
-    let config = |hooks: Value| {
-        json!({
-            "ociVersion": "1.0.2",
-            "process": {"terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["/program"], "cwd": "/", "env": []},
-            "root": {"path": "rootfs", "readonly": false},
-            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
-            "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}]},
-            "hooks": hooks
-        })
-    };
-    let hooks = json!({"createContainer": [{"path": oci, "args": args, "env": ["PATH="]}]});
-    let configs = [config(json!({})), config(hooks)];
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        for (config, times) in configs.iter().zip(&mut times) {
-            fs::write(bundle.join("config.json"), config.to_string()).unwrap();
-            let mut command = Command::new("crun");
-            command
-                .args(["--cgroup-manager=disabled", "run", "--bundle"])
-                .arg(&bundle)
-                .arg("tranche-bench");
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
-            let start = Instant::now();
-            match command.output() {
-                Ok(output) if output.status.success() => times.push(start.elapsed()),
-                Ok(output) => {
-                    let said = String::from_utf8_lossy(&output.stderr);
-                    println!("not run: benches/prepare: start under crun: {}", said.trim());
-                    return;
-                }
-                Err(error) => {
-                    println!("not run: benches/prepare: start under crun: {error}");
-                    return;
-                }
-            }
-        }
-    }
-    let [without, with] = times.map(median);
-    println!(
-        "a container's start under crun: {without:.2?} without, {with:.2?} with the hook ({:.2}x)",
-        with.as_secs_f64() / without.as_secs_f64()
-    );
-}
-
-fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
-    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
-    fs::write(&file, source).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&file);
-    assert!(compiler.status().unwrap().success(), "cannot compile {name}");
-    program
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }

@@ -11,10 +11,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "support/crun.rs"]
+mod crun;
 #[path = "../tests/support/engines.rs"]
 mod engines;
 #[path = "../tests/support/fake_host.rs"]
 mod fake_host;
+#[path = "../tests/support/init.rs"]
+mod init;
 #[path = "../tests/support/session.rs"]
 mod session;
 
@@ -23,8 +27,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crun::{compile, hook, median, start};
 use engines::{Bed, Engine};
-use serde_json::{Value, json};
+use init::Init;
+use serde_json::json;
 use tranche::ledger::process::Machine;
 use tranche::ledger::{Ask, Change, DeviceKey, Ledger, Part, State};
 
@@ -48,11 +54,6 @@ fn main() {
     many_at_once(&oci);
     under_crun(&oci, rounds * 4);
     under_podman(&oci, rounds);
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }
 
 fn line(what: &str, time: Duration, more: &str) {
@@ -179,26 +180,6 @@ fn time(mut command: Command) -> Duration {
     start.elapsed()
 }
 
-/// A process that is a container's init.
-struct Init(Child);
-
-impl Init {
-    fn new() -> Init {
-        Init(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Init {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A claim and a release by themselves, beside a program that does nothing.
 fn as_hooks(oci: &Path, rounds: usize) {
     let scene = Scene { oci, top: place() };
@@ -281,47 +262,15 @@ fn many_at_once(oci: &Path) {
 /// crun alone, on a bundle of a static program: as it is, and with the hooks of a share.
 fn under_crun(oci: &Path, rounds: usize) {
     let dir = place();
-    let bundle = dir.path().join("bundle");
-    for directory in ["rootfs/proc", "rootfs/dev"] {
-        fs::create_dir_all(bundle.join(directory)).unwrap();
-    }
-    compile(&bundle.join("rootfs"), "program", "int main(void) { return 0; }\n");
     let state_dir = dir.path().join("state");
-    let command = |arguments: Vec<String>| {
-        let args: Vec<String> = ["tranche-oci".to_owned()].into_iter().chain(arguments).collect();
-        json!([{"path": oci, "args": args, "env": ["PATH="]}])
+    let hooks = json!({
+        "createRuntime": hook(oci, &claim(0, &state_dir)),
+        "poststop": hook(oci, &release(&state_dir)),
+    });
+    let [without, with] = match start(&dir.path().join("bundle"), &hooks, rounds) {
+        Ok(times) => times,
+        Err(said) => return println!("not run: benches/shares, crun alone: {said}"),
     };
-    let hooks = json!({"createRuntime": command(claim(0, &state_dir)), "poststop": command(release(&state_dir))});
-    let config = |hooks: Value| {
-        json!({
-            "ociVersion": "1.0.2",
-            "process": {"terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["/program"], "cwd": "/", "env": []},
-            "root": {"path": "rootfs", "readonly": false},
-            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
-            "linux": {"namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}]},
-            "hooks": hooks
-        })
-    };
-    let configs = [config(json!({})), config(hooks)];
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        for (config, times) in configs.iter().zip(&mut times) {
-            fs::write(bundle.join("config.json"), config.to_string()).unwrap();
-            let mut crun = Command::new("crun");
-            crun.args(["--cgroup-manager=disabled", "run", "--bundle"]).arg(&bundle);
-            crun.arg("tranche-bench-shares").stdin(Stdio::null());
-            let start = Instant::now();
-            match crun.output() {
-                Ok(output) if output.status.success() => times.push(start.elapsed()),
-                Ok(output) => {
-                    let said = String::from_utf8_lossy(&output.stderr);
-                    return println!("not run: benches/shares, crun alone: {}", said.trim());
-                }
-                Err(error) => return println!("not run: benches/shares, crun alone: {error}"),
-            }
-        }
-    }
-    let [without, with] = times.map(median);
     line("crun run", without, "");
     let ratio = with.as_secs_f64() / without.as_secs_f64();
     line(
@@ -329,15 +278,6 @@ fn under_crun(oci: &Path, rounds: usize) {
         with,
         &format!("{ratio:.2} times the first"),
     );
-}
-
-fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
-    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
-    fs::write(&file, source).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&file);
-    assert!(compiler.status().unwrap().success(), "cannot compile {name}");
-    program
 }
 
 /// GPU 0 in so many replicas, GPU 1 whole.

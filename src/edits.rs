@@ -73,8 +73,7 @@ pub struct HookEdit {
     pub path: HostPath,
     /// Its arguments, its own name first.
     pub args: Vec<String>,
-    /// Its whole environment. Never empty in a container's namespaces: there runc gives a hook that has none the image's own
-    /// (CVE-2025-23266). In the engine's namespaces such a hook gets the engine's, under crun and under runc.
+    /// Its whole environment. Never empty: with none, runc gives a hook the image's own (CVE-2025-23266).
     pub env: Vec<String>,
     /// Seconds after which the engine ends it.
     pub timeout: Option<u32>,
