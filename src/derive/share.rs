@@ -230,8 +230,7 @@ fn siblings(split: &SplitDevice) -> String {
 }
 
 /// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
-/// an option and its value are one argument, and there is no environment. `createRuntime` runs in the engine's namespaces
-/// with the engine's own environment where a hook has none; the image's is that of `createContainer`, under runc.
+/// an option and its value are one argument.
 fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> Result<HookEdit> {
     let mut args = vec![format!("--device={}", key(split)?), format!("--label={}", split.device)];
     args.extend(claim);
@@ -240,10 +239,7 @@ fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<Stri
 
 /// The hook that gives back: what `release` names, or, with nothing named, all that the container holds.
 fn give_back(sharing: &Sharing, hook: &HostPath, release: Vec<String>) -> HookEdit {
-    HookEdit {
-        env: vec![super::hook::ENVIRONMENT.to_owned()],
-        ..verb("release", Stage::Poststop, sharing, hook, release)
-    }
+    verb("release", Stage::Poststop, sharing, hook, release)
 }
 
 /// The hook that gives back whatever the container holds: one for a whole specification.
@@ -261,7 +257,7 @@ fn verb(name: &str, stage: Stage, sharing: &Sharing, hook: &HostPath, more: Vec<
         stage,
         path: hook.clone(),
         args,
-        env: Vec::new(),
+        env: vec![super::hook::ENVIRONMENT.to_owned()],
         timeout: Some(TIMEOUT),
     }
 }
