@@ -1,6 +1,8 @@
 //! The claim hooks as an engine runs them, in numbers and under every misfortune: real processes on a real disk.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+#[path = "support/init.rs"]
+mod init;
 #[path = "support/skip.rs"]
 mod skip;
 
@@ -11,34 +13,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use init::Init;
 use nix::fcntl::{Flock, FlockArg};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, connect, listen, socket};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen, socket_with};
 use serde_json::json;
 use tranche::ledger::{Book, Ledger, Part};
 
 /// A state directory, and containers that are processes without anything around them.
 struct Scene {
     top: tempfile::TempDir,
-}
-
-/// A container's init: a process that ends when it is dropped.
-struct Init(Child);
-
-impl Init {
-    fn new() -> Init {
-        Init(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Init {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Scene {
@@ -399,7 +382,7 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
     fs::write(&control, "").unwrap();
     refused("is gone");
     fs::remove_file(&control).unwrap();
-    drop(listening(&control));
+    drop(bound(&control));
     refused("is gone");
     // What a killed daemon leaves, and its number is another process's by now.
     fs::write(
@@ -410,7 +393,7 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
     refused("is gone");
     fs::remove_file(&control).unwrap();
     let daemon = listening(&control);
-    let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     connect(&client, &SocketAddrUnix::new(&control).unwrap()).unwrap();
     // Stopped, or hung: its queue is full, and a client would wait for ever.
     refused("does not answer");
@@ -422,9 +405,15 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
 
 /// A daemon's socket, with room for one client who waits.
 fn listening(path: &Path) -> OwnedFd {
-    let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-    bind(&daemon, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    let daemon = bound(path);
     listen(&daemon, 0).unwrap();
+    daemon
+}
+
+/// A socket on which nobody listens. No process that another test starts at this moment keeps it either.
+fn bound(path: &Path) -> OwnedFd {
+    let daemon = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&daemon, &SocketAddrUnix::new(path).unwrap()).unwrap();
     daemon
 }
 

@@ -34,6 +34,14 @@ init_of() {
     podman inspect --format '{{.State.Pid}}' "$1"
 }
 
+# is_over PID: the process has ended, whether or not somebody has asked how. One that is about to end is not yet over.
+is_over() {
+    case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2> /dev/null) in
+        "" | Z | X) return 0 ;;
+        *) return 1 ;;
+    esac
+}
+
 # await COMMAND…: until it succeeds, for a time that no machine needs.
 await() {
     tries=0
