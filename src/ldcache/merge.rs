@@ -1,6 +1,10 @@
 //! What an image has, and the driver's libraries on top.
 
-use super::{Entry, compare};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{Entry, Flags, Hwcap, compare, compare_names};
 
 /// The entries of `existing` with those of `added` before them, in the loader's order, for [`write`](super::write()).
 ///
@@ -17,35 +21,48 @@ pub fn merge<'a>(existing: &[Entry<'a>], added: &[Entry<'a>]) -> Vec<Entry<'a>> 
     merged.extend_from_slice(existing);
     // A cache is in this order already, so this is little work, and what is twice there stands together afterwards.
     merged.sort_by(compare);
-    // Of equal ones the first stays. There are rarely more than two of one name, and an image that has thousands pays
-    // with its own time: only so many are looked back on.
     let mut kept: Vec<Entry<'a>> = Vec::with_capacity(merged.len());
-    for entry in merged {
-        let before = kept
-            .iter()
-            .rev()
-            .take(LOOK_BACK)
-            .take_while(|other| other.soname == entry.soname);
-        if !before.into_iter().any(|other| is_same(other, &entry)) {
-            kept.push(entry);
-        }
+    let mut rest = merged.as_slice();
+    while let Some(first) = rest.first() {
+        // By the loader's comparing: `libx.so.01` and `libx.so.1` stand among one another.
+        let name = first.soname.as_bytes();
+        let alike = |entry: &&Entry<'_>| compare_names(entry.soname.as_bytes(), name).is_eq();
+        let (group, others) = rest.split_at(rest.iter().take_while(alike).count().max(1));
+        add_distinct(group, &mut kept);
+        rest = others;
     }
     kept
 }
 
-/// How many entries of one name are compared with one another.
-const LOOK_BACK: usize = 64;
+/// A group that is compared in pairs. There are rarely more than two of one name; an image may have thousands.
+const FEW: usize = 16;
 
-fn is_same(a: &Entry<'_>, b: &Entry<'_>) -> bool {
-    a.flags == b.flags && a.hwcap == b.hwcap && a.path.as_os_str() == b.path.as_os_str()
+/// Of equal ones the first is added.
+fn add_distinct<'a>(group: &[Entry<'a>], kept: &mut Vec<Entry<'a>>) {
+    if group.len() <= FEW {
+        let start = kept.len();
+        for entry in group {
+            let others = kept.get(start..).unwrap_or_default();
+            if !others.iter().any(|other| identity(other) == identity(entry)) {
+                kept.push(*entry);
+            }
+        }
+        return;
+    }
+    let mut seen = HashSet::new();
+    kept.extend(group.iter().filter(|entry| seen.insert(identity(entry))));
+}
+
+/// What makes two entries one.
+fn identity<'a>(entry: &Entry<'a>) -> (&'a OsStr, Flags, Hwcap<'a>, &'a OsStr) {
+    (entry.soname, entry.flags, entry.hwcap, entry.path.as_os_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
     use std::path::Path;
 
-    use super::super::{Endian, Flags, read, write};
+    use super::super::{Endian, read, write};
     use super::*;
 
     fn entry<'a>(soname: &'a str, path: &'a str) -> Entry<'a> {
@@ -79,5 +96,17 @@ mod tests {
         let twice = write(&merge(&read(&once).unwrap().entries, &driver), Endian::Little).unwrap();
         assert_eq!(once, twice);
         assert_eq!(merge(&[], &[driver[0], driver[0]]), [driver[0]]);
+    }
+
+    #[test]
+    fn names_that_the_loader_takes_for_one_are_once_each() {
+        let two = [
+            entry("libx.so.1", "/lib/libx.so.1"),
+            entry("libx.so.01", "/lib/libx.so.01"),
+        ];
+        assert_eq!(merge(&two, &two), two);
+        let paths: Vec<String> = (0..1000).map(|n| format!("/{n}/libx.so.1")).collect();
+        let many: Vec<_> = paths.iter().map(|path| entry("libx.so.1", path)).collect();
+        assert_eq!(merge(&many, &many), many);
     }
 }
