@@ -12,6 +12,7 @@
 #[path = "../support/glibc_image.rs"]
 mod glibc_image;
 mod odd_roots;
+mod other_machine;
 mod other_parts;
 #[path = "../support/scene.rs"]
 mod scene;

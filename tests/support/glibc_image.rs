@@ -108,6 +108,37 @@ pub(crate) fn glibc32(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Puts an aarch64 loader, its C library, `/bin/open` and an emulator, `/bin/emulate`, into `root`; says why not where
+/// there are none.
+pub(crate) fn aarch64(root: &Path) -> Result<(), String> {
+    let emulator = Path::new("/usr/bin/qemu-aarch64-static");
+    if !emulator.exists() {
+        return Err("no qemu-aarch64-static".to_owned());
+    }
+    cc(AARCH64, &["--version"])?;
+    let of_host = Path::new("/usr/aarch64-linux-gnu/lib");
+    for directory in ["bin", "etc", "lib/aarch64-linux-gnu", "proc", "dev", "tmp"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for (file, to) in [
+        ("ld-linux-aarch64.so.1", "lib"),
+        ("libc.so.6", "lib/aarch64-linux-gnu"),
+        ("libdl.so.2", "lib/aarch64-linux-gnu"),
+    ] {
+        fs::copy(of_host.join(file), root.join(to).join(file)).map_err(|e| format!("{file}: {e}"))?;
+    }
+    fs::copy(emulator, root.join("bin/emulate")).unwrap();
+    program(AARCH64, &[], &root.join("bin/open"));
+    Ok(())
+}
+
+const AARCH64: &str = "aarch64-linux-gnu-gcc";
+
+/// As [`library`], for aarch64.
+pub(crate) fn library_of_aarch64(file: &Path, soname: &str, answer: i32) {
+    compile(AARCH64, &["-nostdlib"], file, soname, answer, "");
+}
+
 /// Puts musl's loader, which is its C library, and `/bin/open` into `root`; says why not where there is no musl.
 pub(crate) fn musl(root: &Path) -> Result<(), String> {
     let loader = Path::new("/lib/ld-musl-x86_64.so.1");
@@ -139,15 +170,15 @@ pub(crate) fn library(file: &Path, soname: &str, answer: i32) {
 
 /// As [`library`], of 32 bits, and it needs the C library: among those of 32 bits `ldconfig` tells them by that.
 pub(crate) fn library32(file: &Path, soname: &str, answer: i32) {
-    compile(&["-m32", "-Wl,--no-as-needed"], file, soname, answer, "");
+    compile("gcc", &["-m32", "-Wl,--no-as-needed"], file, soname, answer, "");
 }
 
 /// As [`library`], with more C at its end.
 pub(crate) fn library_with(file: &Path, soname: &str, answer: i32, more: &str) {
-    compile(&["-nostdlib"], file, soname, answer, more);
+    compile("gcc", &["-nostdlib"], file, soname, answer, more);
 }
 
-fn compile(flags: &[&str], file: &Path, soname: &str, answer: i32, more: &str) {
+fn compile(compiler: &str, flags: &[&str], file: &Path, soname: &str, answer: i32, more: &str) {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let source = file.with_extension("c");
     fs::write(&source, format!("int which(void) {{ return {answer}; }}\n{more}\n")).unwrap();
@@ -162,7 +193,7 @@ fn compile(flags: &[&str], file: &Path, soname: &str, answer: i32, more: &str) {
     if !soname.is_empty() {
         arguments.push(&name);
     }
-    cc("gcc", &[flags, &arguments].concat()).unwrap();
+    cc(compiler, &[flags, &arguments].concat()).unwrap();
     fs::remove_file(source).unwrap();
 }
 
