@@ -2,10 +2,11 @@
 //! changes nothing would prove nothing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use nix::unistd::Uid;
+use rustix::fs::{XattrFlags, setxattr};
 
 use crate::both_ways;
 use crate::stage::Stage;
@@ -66,5 +67,41 @@ fn did_its_work(stage: &Stage, verb: Verb) {
             .permissions()
             .mode();
         assert_eq!(mode & 0o7777, 0o755);
+    }
+}
+
+/// What an attack could achieve on the host is seen, each kind of it.
+#[test]
+fn every_change_of_the_host_is_seen() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 6] = [
+        ("content", |file| fs::write(file, "another\n").unwrap()),
+        ("mode", |file| {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o604)).unwrap()
+        }),
+        ("a new file", |file| fs::write(file.with_extension("new"), "").unwrap()),
+        ("no file", |file| fs::remove_file(file).unwrap()),
+        ("a link", |file| {
+            fs::rename(file, file.with_extension("old")).unwrap();
+            symlink(file.with_extension("old"), file).unwrap();
+        }),
+        ("an attribute", |file| {
+            let name = if Uid::effective().is_root() {
+                "trusted.seen"
+            } else {
+                "user.seen"
+            };
+            setxattr(file, name, b"1", XattrFlags::empty()).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let stage = Stage::new(Verb::named("chmod"));
+        let before = stage.look();
+        let mut wrong = Vec::new();
+        stage.compare(&before, &mut wrong);
+        assert_eq!(wrong, [""; 0]);
+        change(&stage.scene.at("outside/shadow"));
+        stage.compare(&before, &mut wrong);
+        assert!(!wrong.is_empty(), "{what}");
     }
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{lgetxattr, llistxattr, llistxattr_query};
 use serde_json::json;
 
 /// Where the driver's libraries are in our scenes.
@@ -181,7 +182,25 @@ pub(crate) fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<Pa
         let owner = format!("{:o} {}:{}", meta.mode(), meta.uid(), meta.gid());
         let changed = format!("{}.{}", meta.mtime(), meta.mtime_nsec());
         let name = PathBuf::from(std::ffi::OsStr::from_bytes(path.as_os_str().as_bytes()));
-        found.insert(name, format!("{owner} {changed} {content}"));
+        found.insert(name, format!("{owner} {changed} {} {content}", attributes(&path)));
     }
     found
+}
+
+/// The extended attributes of a file itself, with their values: an access control list or a capability is one.
+fn attributes(path: &Path) -> String {
+    // Of a file system without any, an error.
+    let mut names = vec![0; llistxattr_query(path).unwrap_or(0)];
+    if names.is_empty() {
+        return String::new();
+    }
+    let length = llistxattr(path, &mut names).unwrap();
+    let mut all = String::new();
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = std::ffi::OsStr::from_bytes(name);
+        let mut value = vec![0; 64 << 10];
+        let length = lgetxattr(path, name, &mut value).unwrap();
+        all += &format!("{}={} ", name.display(), value[..length].escape_ascii());
+    }
+    all
 }
