@@ -70,6 +70,17 @@ pub struct DerivedDevice {
     pub edits: Edits,
 }
 
+impl DerivedDevice {
+    /// A device of that name.
+    ///
+    /// # Errors
+    /// A name that CDI does not allow.
+    fn named(name: &str, edits: Edits) -> Result<Self> {
+        let name = name.parse()?;
+        Ok(DerivedDevice { name, edits })
+    }
+}
+
 /// Works out what `inventory` can give to containers.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ mod identity;
 pub mod process;
 mod refusals;
 mod store;
+mod utc;
 
 pub use book::{Ask, Book, Refused, World};
 pub use claim::{Claim, DeviceKey, Holder, Part, Process, State};
@@ -22,3 +23,4 @@ pub use refusals::Refusal;
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, Ledger, Locked, NoSteps, Steps};
+pub use utc::utc;

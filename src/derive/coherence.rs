@@ -4,7 +4,6 @@
 //! devices one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both, for the devices of which the driver says
 //! how they address memory.
 
-use super::gpu::plain;
 use super::select::{self, Device};
 use super::{Derived, DerivedDevice, Options};
 use crate::edits::Edits;
@@ -42,7 +41,11 @@ pub(super) fn split(
         }
     }
     for (kind, edits) in all.into_iter().filter(|_| select::wants_all(options)) {
-        derived.renamed.entry(kind).or_default().push(plain("all", edits)?);
+        derived
+            .renamed
+            .entry(kind)
+            .or_default()
+            .push(DerivedDevice::named("all", edits)?);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a container gets only when it asks for it by name: the host's management, storage, RDMA, switches, channels.
 
-use super::gpu::{driver_files, no_driver, plain};
-use super::{Derived, DeviceId, Mode, Options, files, hook, node};
+use super::gpu::{driver_files, no_driver};
+use super::{Derived, DerivedDevice, DeviceId, Mode, Options, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{DeviceNode, Driver, DriverCapability, DriverFile, FileKind, Inventory};
@@ -29,7 +29,7 @@ pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, deriv
                 .insert(mount.container.clone(), files::read_only(mount.host.clone()));
         }
     }
-    derived.devices.push(plain("all", all)?);
+    derived.devices.push(DerivedDevice::named("all", all)?);
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
         let e = Error::new(Kind::Nothing, "host", "no NVIDIA device nodes found");
         return Err(e.hint("is the driver's module loaded?"));
     }
-    derived.devices.push(plain("all", all)?);
+    derived.devices.push(DerivedDevice::named("all", all)?);
 
     // A host may have nodes and no libraries (the driver's files in a container that is not up yet).
     if let Some(driver) = &inventory.driver {
@@ -131,10 +131,12 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
         let mut edits = Edits::default();
         node::add(&mut edits, node, node::ANYBODY, options);
         all.merge(&edits)?;
-        derived.devices.push(plain(&channel.id.to_string(), edits)?);
+        derived
+            .devices
+            .push(DerivedDevice::named(&channel.id.to_string(), edits)?);
     }
     if options.all_device {
-        derived.devices.push(plain("all", all)?);
+        derived.devices.push(DerivedDevice::named("all", all)?);
     }
     Ok(())
 }

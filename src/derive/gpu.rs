@@ -62,7 +62,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
             all.merge(edits)?;
             all.merge(&programs)?;
         }
-        derived.devices.push(plain("all", all)?);
+        derived.devices.push(DerivedDevice::named("all", all)?);
     }
     if options.split_by_coherence {
         let unsplit: Vec<_> = found
@@ -164,12 +164,7 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -
 fn none() -> Result<DerivedDevice> {
     let mut edits = Edits::default();
     edits.env.insert("NVIDIA_VISIBLE_DEVICES".into(), "void".into());
-    plain("none", edits)
-}
-
-pub(super) fn plain(name: &str, edits: Edits) -> Result<DerivedDevice> {
-    let name: DeviceName = name.parse()?;
-    Ok(DerivedDevice { name, edits })
+    DerivedDevice::named("none", edits)
 }
 
 pub(super) fn no_driver() -> Error {

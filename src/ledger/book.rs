@@ -86,7 +86,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Taken { who, part, since } => {
-                write!(f, "{who} holds {part} since {}", super::process::utc(*since))
+                write!(f, "{who} holds {part} since {}", super::utc(*since))
             }
             Refused::Another { part } => write!(f, "the container has {part} of this device already, and can have one"),
             Refused::NoSuchClaim(name) => write!(f, "there is no claim {name}"),
