@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 
 /// Processor time that a hook may take, in seconds: hundreds of times what it needs. An image can make paths that are
 /// long to follow where the kernel does not follow them for us (before Linux 5.6); it then ends its own start.
-const MOST_SECONDS: u64 = 2;
+const MOST_SECONDS: u64 = 1;
 
 fn hooks(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CPU)

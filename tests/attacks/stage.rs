@@ -27,14 +27,14 @@ use crate::verb::{DRIVER, LIBDIR, Verb};
 const MARK: &str = "of-the-host";
 
 /// A mount namespace, limits, and the lists of mounts around the run. The limit is one of processor time, and more than
-/// the two seconds that the program gives itself: one that reaches it did not keep its own.
+/// the one second that the program gives itself: one that reaches it did not keep its own.
 const ENTER: &str = r#"
 root=$1 before=$2 after=$3 took=$4; shift 4
 PREPARE
 cat /proc/self/mountinfo > "$before"
 cd "$root" || exit 99
 read -r start rest < /proc/uptime
-(ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@")
+(ulimit -c 0; ulimit -t 2; ulimit -d 262144; exec "$@")
 code=$?
 read -r end rest < /proc/uptime
 echo "$start $end" > "$took"
@@ -47,7 +47,7 @@ exit $code
 const LIMITS: &str = r#"
 took=$1; shift
 read -r start rest < /proc/uptime
-(ulimit -c 0; ulimit -t 3; ulimit -d 262144; exec "$@")
+(ulimit -c 0; ulimit -t 2; ulimit -d 262144; exec "$@")
 code=$?
 read -r end rest < /proc/uptime
 echo "$start $end" > "$took"
@@ -59,7 +59,7 @@ const XCPU: i32 = -24;
 const XCPU_OF_A_SHELL: i32 = 128 + 24;
 
 /// Longer than any run takes on a machine that is not stuck.
-const HANGS: Duration = Duration::from_secs(20);
+const HANGS: Duration = Duration::from_secs(60);
 
 /// A scene to attack in.
 pub(crate) struct Stage {
@@ -340,7 +340,7 @@ fn run(mut command: Command, input: &[u8]) -> (i32, String) {
 /// What is wrong with an exit code and with what was said.
 fn complaints(code: i32, stderr: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    // A walk without openat2 can be made as long as an image likes: then the hook ends itself by a signal after two seconds
+    // A walk without openat2 can be made as long as an image likes: then the hook ends itself by a signal after a second
     // of work. Anything else is a program that aborts or crashes, or that others had to end.
     let ended_itself = !has_openat2() && matches!(code, XCPU | XCPU_OF_A_SHELL);
     if !(0..=2).contains(&code) && !ended_itself {

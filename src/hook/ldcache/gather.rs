@@ -24,7 +24,7 @@ use look::Look;
 /// The most names that a directory may have. The largest distribution image has a tenth of it.
 const MAX_NAMES: usize = 1 << 16;
 /// The most files of the image itself that are looked into. Beyond, its own `ldconfig` should have been run.
-const MAX_IMAGE_FILES: usize = 1 << 14;
+const MAX_IMAGE_FILES: usize = 1 << 12;
 
 /// An open directory of libraries.
 pub(super) struct Place {
