@@ -418,6 +418,54 @@ fn bound(path: &Path) -> OwnedFd {
 }
 
 #[test]
+#[cfg(feature = "cli")]
+fn directories_may_be_named_from_where_one_stands() {
+    let Some(scene) = Scene::new("directories_may_be_named_from_where_one_stands") else {
+        return;
+    };
+    let top = scene.top.path();
+    let policy = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n";
+    fs::write(top.join("policy.yaml"), policy).unwrap();
+    fs::create_dir(top.join("cdi")).unwrap();
+    let tranche = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        command
+            .args(arguments)
+            .args(["--state-dir", "state"])
+            .env_clear()
+            .current_dir(top);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let host = ["--inventory", "sim:t4x2", "--config", "policy.yaml"];
+    let claim = [
+        "claim",
+        "create",
+        "--name=one",
+        "--shares=3",
+        "--of=0",
+        "--spec-dir=cdi",
+    ];
+    tranche(&[&claim[..], &host].concat());
+    tranche(&[&["cdi", "generate", "--output=cdi/nvidia.yaml"][..], &host].concat());
+    // A hook runs wherever the engine does.
+    let claimed = fs::read_to_string(top.join("cdi/nvidia.com-claim_one.yaml")).unwrap();
+    let generated = fs::read_to_string(top.join("cdi/nvidia.yaml")).unwrap();
+    for (text, option) in [
+        (&claimed, "spec-file"),
+        (&claimed, "state-dir"),
+        (&generated, "state-dir"),
+    ] {
+        assert!(
+            text.contains(&format!("--{option}={}/", top.display())),
+            "{option}: {text}"
+        );
+    }
+    tranche(&["claim", "release", "one", "--spec-dir=cdi"]);
+    assert!(!top.join("cdi/nvidia.com-claim_one.yaml").exists());
+}
+
+#[test]
 fn a_reboot_a_number_used_again_and_a_clock_that_jumps() {
     let Some(scene) = Scene::new("a_reboot_a_number_used_again_and_a_clock_that_jumps") else {
         return;

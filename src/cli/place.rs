@@ -1,6 +1,6 @@
 //! The options that say where things are. They mean the same on every verb that has them.
 
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::types::HostPath;
 use std::path::PathBuf;
 
@@ -81,11 +81,12 @@ pub struct StateArgs {
 }
 
 impl StateArgs {
-    /// The directory, as a hook must name it.
+    /// The directory, as a hook must name it, which runs wherever an engine does.
     ///
     /// # Errors
-    /// A relative path.
+    /// A path that cannot be: none, or one that climbs out of the root.
     pub fn dir(&self) -> Result<HostPath> {
-        HostPath::new(&self.state_dir)
+        let shown = self.state_dir.display();
+        HostPath::new(std::path::absolute(&self.state_dir).about(shown, "cannot be named")?)
     }
 }

@@ -50,13 +50,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         let found = match report.problems.len() {
             0 => "nothing wrong".to_owned(),
-            1 => "1 problem".to_owned(),
-            n => format!("{n} problems"),
+            n => counted(n, "problem"),
         };
-        out::note(format_args!(
-            "{} good files with {} devices; {found}",
-            report.files, report.devices
-        ));
+        let (files, devices) = (counted(report.files, "good file"), counted(report.devices, "device"));
+        out::note(format_args!("{files} with {devices}; {found}"));
     }
     Ok(match report.problems.is_empty() {
         true => ExitCode::SUCCESS,
@@ -104,4 +101,11 @@ fn files(files: &[PathBuf]) -> Result<Report> {
         report.problems.extend(registry.problems);
     }
     Ok(report)
+}
+
+fn counted(count: usize, of: &str) -> String {
+    match count {
+        1 => format!("1 {of}"),
+        n => format!("{n} {of}s"),
+    }
 }

@@ -7,7 +7,7 @@ use crate::cli::cdi::hook_beside_us;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::{out, status};
 use crate::derive::{self, HookOptions, Options, Sharing};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Change, Ledger, Part, State};
 use crate::policy::DeviceId;
@@ -57,7 +57,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         shares: args.shares.map(|n| n as usize),
         device: args.device.as_ref().map(|id| device(&sharing, id)).transpose()?,
     };
-    let file = HostPath::new(args.dir.file(&args.name))?;
+    // A hook removes it later, from wherever an engine runs.
+    let file = args.dir.file(&args.name);
+    let file = HostPath::new(std::path::absolute(&file).about(file.display(), "cannot be named")?)?;
     let found = take(args, &sharing, wish)?;
     let options = Options {
         hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
