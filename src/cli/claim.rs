@@ -118,7 +118,7 @@ fn list(args: &ListArgs) -> Result<ExitCode> {
         ));
     }
     out::result(&text)?;
-    out::note(format_args!("{} claims", claims.len()));
+    out::note(out::counted(claims.len(), "claim"));
     Ok(ExitCode::SUCCESS)
 }
 

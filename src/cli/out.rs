@@ -35,6 +35,12 @@ pub fn note(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// So many of a thing, as people say it.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// Says what went wrong, in one line, and gives the exit code that tells it to a program.
 pub fn complain(error: &Error) -> ExitCode {
     note(format_args!("tranche: {error}"));

@@ -66,12 +66,7 @@ fn check(args: &CheckArgs, file: &std::path::Path) -> Result<()> {
     out::result(&format!(
         "{}: {} of {}\n",
         file.display(),
-        number(shares, "share"),
-        number(plan.devices.len(), "device")
+        out::counted(shares, "share"),
+        out::counted(plan.devices.len(), "device")
     ))
-}
-
-fn number(n: usize, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
 }

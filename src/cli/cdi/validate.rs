@@ -50,9 +50,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         let found = match report.problems.len() {
             0 => "nothing wrong".to_owned(),
-            n => counted(n, "problem"),
+            n => out::counted(n, "problem"),
         };
-        let (files, devices) = (counted(report.files, "good file"), counted(report.devices, "device"));
+        let (files, devices) = (
+            out::counted(report.files, "good file"),
+            out::counted(report.devices, "device"),
+        );
         out::note(format_args!("{files} with {devices}; {found}"));
     }
     Ok(match report.problems.is_empty() {
@@ -101,11 +104,4 @@ fn files(files: &[PathBuf]) -> Result<Report> {
         report.problems.extend(registry.problems);
     }
     Ok(report)
-}
-
-fn counted(count: usize, of: &str) -> String {
-    match count {
-        1 => format!("1 {of}"),
-        n => format!("{n} {of}s"),
-    }
 }
