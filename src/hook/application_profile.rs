@@ -44,19 +44,14 @@ fn write_file(bundle: &Bundle, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The minors of the GPUs of a container: as devices, or, from a rootless engine, as bind mounts.
+/// The minors of the GPUs of a container.
 fn minors(config: &Config) -> impl Iterator<Item = Minor> {
-    let mounts = config
-        .mounts
-        .iter()
-        .filter(|mount| mount.bind)
-        .map(|mount| &mount.destination);
     let minor = |path: &Path| {
         let digits = path.to_str()?.strip_prefix("/dev/nvidia")?;
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         digits.parse().ok().filter(|_| plain).map(Minor)
     };
-    config.devices.iter().chain(mounts).filter_map(move |path| minor(path))
+    config.nodes().filter_map(minor)
 }
 
 /// A profile that shows GPUs of these device minors (`/dev/nvidiaN`). Nothing without one.

@@ -52,10 +52,19 @@ impl Config {
         })
     }
 
-    /// Whether the container gets the device node `path`: as a device, or, from a rootless engine, as a bind mount.
+    /// Where the container may get device nodes: devices, and, as a rootless engine gives them, bind mounts.
+    pub fn nodes(&self) -> impl Iterator<Item = &Path> {
+        let bound = self
+            .mounts
+            .iter()
+            .filter(|mount| mount.bind)
+            .map(|mount| &mount.destination);
+        self.devices.iter().chain(bound).map(PathBuf::as_path)
+    }
+
+    /// Whether the container gets the device node `path`.
     pub fn has_node(&self, path: &Path) -> bool {
-        self.devices.iter().any(|device| device == path)
-            || self.mounts.iter().any(|mount| mount.bind && mount.destination == path)
+        self.nodes().any(|node| node == path)
     }
 
     /// Whether the directory `path`, or one above it, is the host's own, bound into the container.

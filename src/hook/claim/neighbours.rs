@@ -10,9 +10,7 @@ use std::path::Path;
 
 /// Refuses a container whose config has the node of another GPU or MIG device than `request.nodes`.
 pub(super) fn check(config: &Config, request: &Request) -> Result<()> {
-    let mounted = config.mounts.iter().filter(|m| m.bind).map(|m| m.destination.as_path());
-    let nodes = config.devices.iter().map(|d| d.as_path()).chain(mounted);
-    for node in nodes {
+    for node in config.nodes() {
         if is_a_devices_own(node) && !request.nodes.iter().any(|own| own == node) {
             return Err(Error::failed(
                 format!("{} {}", request.label, node.display()),
