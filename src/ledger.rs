@@ -8,6 +8,10 @@
 //! [`book`](Book) holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at
 //! processes.
 
+/// The directory of the ledger and all else that tranche keeps while the machine runs, unless somebody names another. A
+/// specification does not repeat it.
+pub const STATE_DIR: &str = "/run/tranche";
+
 mod book;
 mod claim;
 mod identity;

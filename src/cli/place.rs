@@ -76,7 +76,7 @@ impl ConfigArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct StateArgs {
     /// Where the ledger of shares is
-    #[arg(long, value_name = "DIR", env = "TRANCHE_STATE_DIR", default_value = crate::derive::STATE_DIR)]
+    #[arg(long, value_name = "DIR", env = "TRANCHE_STATE_DIR", default_value = crate::ledger::STATE_DIR)]
     pub state_dir: PathBuf,
 }
 

@@ -5,7 +5,7 @@ use super::{Derived, DerivedDevice, Options, gpu};
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::ledger::DeviceKey;
+use crate::ledger::{DeviceKey, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DeviceRef, Fit, Method, Plan, Share, SplitDevice};
 use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize};
@@ -18,9 +18,6 @@ pub struct Sharing {
     /// Where the ledger is.
     pub state_dir: HostPath,
 }
-
-/// Where the ledger is unless somebody says otherwise; a specification does not repeat it.
-pub const STATE_DIR: &str = "/run/tranche";
 
 /// Where CUDA looks for the daemon of MPS when nothing says otherwise: a process that an engine starts by `exec` gets
 /// no environment of CDI's, and must find the daemon all the same.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hook::report::Report;
-use crate::ledger::{DeviceKey, Part};
+use crate::ledger::{DeviceKey, Part, STATE_DIR};
 use lexopt::Arg;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ impl Request {
         let mut alone = false;
         let mut nodes = Vec::new();
         let mut daemon = None;
-        let mut state_dir = PathBuf::from("/run/tranche");
+        let mut state_dir = PathBuf::from(STATE_DIR);
         let mut spec_file = None;
         let mut parser = lexopt::Parser::from_args(arguments);
         while let Some(argument) = parser.next().map_err(usage)? {
