@@ -7,7 +7,7 @@
 mod look;
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -126,8 +126,10 @@ pub(super) fn libraries<'a>(
 
 /// The entries of `existing` that are kept.
 fn keep<'a>(places: &[Place], listings: &[Option<Listing>], existing: &[Entry<'a>]) -> Vec<Entry<'a>> {
-    let names = |listing: &'_ Option<Listing>| listing.as_ref().map(|l| l.iter().map(|n| n.name.to_owned()).collect());
-    let names: Vec<Option<HashSet<OsString>>> = listings.iter().map(names).collect();
+    let names: Vec<Option<HashSet<&OsStr>>> = listings
+        .iter()
+        .map(|listing| Some(listing.as_ref()?.iter().map(|named| named.name).collect()))
+        .collect();
     let mut kept = Vec::with_capacity(existing.len());
     // Nearly every entry is in the directory of the one before.
     let mut last: Option<(&OsStr, Option<usize>)> = None;

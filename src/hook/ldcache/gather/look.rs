@@ -1,6 +1,6 @@
 //! A directory while it is looked into: which of its files are libraries, and whose.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -16,9 +16,9 @@ pub(super) struct Look<'a> {
     place: &'a Place,
     bundle: &'a Bundle,
     /// Names that an engine mounted.
-    bound: HashSet<&'a OsStr>,
+    bound: BTreeSet<&'a OsStr>,
     /// Links that were asked for: name to target.
-    asked: HashMap<&'a OsStr, &'a OsStr>,
+    asked: BTreeMap<&'a OsStr, &'a OsStr>,
     /// Those that are in their places.
     placed: HashSet<OsString>,
     /// What was learnt of each name.
@@ -61,8 +61,7 @@ impl<'a> Look<'a> {
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
     pub(super) fn at_the_drivers(&mut self) {
-        let bound: BTreeSet<&OsStr> = self.bound.iter().copied().collect();
-        self.look_at(bound.into_iter().map(|name| (name.to_owned(), None)).collect());
+        self.look_at(self.bound.iter().map(|name| ((*name).to_owned(), None)).collect());
         let mut links: BTreeSet<OsString> = self.asked.keys().map(|name| (*name).to_owned()).collect();
         if links.is_empty() {
             // Those that an earlier hook of another's specification has made.
@@ -196,13 +195,12 @@ impl<'a> Look<'a> {
                 });
             }
         }
-        libraries.sort_by(|a, b| a.soname.cmp(&b.soname));
         libraries
     }
 }
 
 /// The names in this directory on which an engine mounted something of the host.
-fn bound<'a>(place: &Place, bundle: &'a Bundle) -> HashSet<&'a OsStr> {
+fn bound<'a>(place: &Place, bundle: &'a Bundle) -> BTreeSet<&'a OsStr> {
     let mounts = bundle.config.mounts.iter().filter(|mount| mount.bind);
     mounts
         .filter(|mount| place.is(split(&mount.destination).0))
@@ -210,7 +208,7 @@ fn bound<'a>(place: &Place, bundle: &'a Bundle) -> HashSet<&'a OsStr> {
         .collect()
 }
 
-fn asked<'a>(place: &Place, work: &Work<'a>) -> HashMap<&'a OsStr, &'a OsStr> {
+fn asked<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, &'a OsStr> {
     let links = work.links.iter().filter(|link| place.is(split(&link.at).0));
     links
         .filter_map(|link| Some((link.at.file_name()?, link.target.as_os_str())))
