@@ -53,13 +53,16 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
 /// The directories that an engine reads; `NVIDIA_CTK_CDI_SPEC_DIRS` is understood as NVIDIA's tool does.
 fn spec_dirs(args: &SpecDirArgs) -> Vec<PathBuf> {
     match std::env::var_os("NVIDIA_CTK_CDI_SPEC_DIRS") {
-        Some(list) if args.spec_dirs.is_empty() && !list.is_empty() => {
-            let dirs = list
-                .as_bytes()
-                .split(|byte| *byte == b',')
-                .filter(|dir| !dir.is_empty());
-            dirs.map(|dir| PathBuf::from(OsStr::from_bytes(dir))).collect()
-        }
+        Some(list) if args.spec_dirs.is_empty() && !list.is_empty() => between_commas(&list).collect(),
         _ => args.dirs(),
     }
+}
+
+/// The paths in a variable of NVIDIA's tool, which has commas between them.
+fn between_commas(list: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let paths = list
+        .as_bytes()
+        .split(|byte| *byte == b',')
+        .filter(|path| !path.is_empty());
+    paths.map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }

@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::types::{CdiKind, CdiVersion, HostPath};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -340,12 +339,8 @@ fn with_nvidia_s_environment(args: &mut Args) -> Result<()> {
         if let Some(list) = said(name)
             && paths.is_empty()
         {
-            for dir in list
-                .as_bytes()
-                .split(|byte| *byte == b',')
-                .filter(|dir| !dir.is_empty())
-            {
-                paths.push(HostPath::new(OsStr::from_bytes(dir))?);
+            for dir in super::between_commas(&list) {
+                paths.push(HostPath::new(dir)?);
             }
         }
     }
