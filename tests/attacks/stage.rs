@@ -33,24 +33,23 @@ root=$1 before=$2 after=$3 took=$4; shift 4
 PREPARE
 cat /proc/self/mountinfo > "$before"
 cd "$root" || exit 99
-read -r start rest < /proc/uptime
-(ulimit -c 0; ulimit -t 2; ulimit -d 262144; exec "$@")
-code=$?
-read -r end rest < /proc/uptime
-echo "$start $end" > "$took"
+RUN
 cat /proc/self/mountinfo > "$after"
 AFTER
 exit $code
 "#;
 
-/// The same limits where nothing is mounted: a namespace costs more than all else.
-const LIMITS: &str = r#"
-took=$1; shift
-read -r start rest < /proc/uptime
+/// The hook under its limits, and the machine's uptime around it.
+const RUN: &str = r#"read -r start rest < /proc/uptime
 (ulimit -c 0; ulimit -t 2; ulimit -d 262144; exec "$@")
 code=$?
 read -r end rest < /proc/uptime
-echo "$start $end" > "$took"
+echo "$start $end" > "$took""#;
+
+/// The same where nothing is mounted: a namespace costs more than all else.
+const LIMITS: &str = r#"
+took=$1; shift
+RUN
 exit $code
 "#;
 
@@ -234,7 +233,12 @@ impl Stage {
             let mut command = Command::new("unshare");
             command
                 .args(["-m", "--propagation", "slave", "sh", "-c"])
-                .arg(ENTER.replace("PREPARE", &self.before).replace("AFTER", &self.after))
+                .arg(
+                    ENTER
+                        .replace("RUN", RUN)
+                        .replace("PREPARE", &self.before)
+                        .replace("AFTER", &self.after),
+                )
                 .arg("sh")
                 .arg(&root)
                 .args(&lists)
@@ -242,7 +246,7 @@ impl Stage {
             command
         } else {
             let mut command = Command::new("sh");
-            command.args(["-c", LIMITS, "sh"]).arg(&took);
+            command.args(["-c", &LIMITS.replace("RUN", RUN), "sh"]).arg(&took);
             command
         };
         if !self.environment.is_empty() {
