@@ -3,6 +3,7 @@
 //! A message names the object, says what was wrong and, where we know, what to do:
 //! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
 
+use crate::text::shown;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -107,14 +108,7 @@ impl fmt::Display for Error {
             line.push_str("; ");
             line.push_str(hint);
         }
-        for c in line.chars() {
-            match c {
-                '\n' => f.write_str("\\n")?,
-                c if c.is_control() => write!(f, "{}", c.escape_default())?,
-                c => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
+        f.write_str(&shown(&line))
     }
 }
 
@@ -158,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_name_with_a_line_break_stays_in_its_line() {
-        let e = Error::failed("/a\nERROR fake", "x\u{1b}[31m");
-        assert_eq!(e.to_string(), "/a\\nERROR fake: x\\u{1b}[31m");
+        let e = Error::failed("/a\nERROR fake", "x\u{1b}[31m").hint("\u{202e}esrever");
+        assert_eq!(e.to_string(), "/a\\nERROR fake: x\\u{1b}[31m; \\u{202e}esrever");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Only the two ends touch the world; what lies between is pure: equal hosts give equal bytes.
 //!
-//! The words: [`types`] and [`error`], which know nothing else of ours.
+//! The words: [`types`], [`error`] and [`text`], which use no other module.
 //! The data: [`inventory`] (what a host has), [`edits`] (what is done to a container).
 //! The ends: [`host`] reads a machine, [`cdi`] reads and writes specs, [`hook`] works inside a container's root,
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
@@ -26,6 +26,7 @@ pub mod policy;
 pub mod root;
 pub mod share;
 pub mod sys;
+pub mod text;
 pub mod types;
 
 #[cfg(feature = "cli")]

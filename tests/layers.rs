@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// A module, and whom it may know.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("error", &[]),
+    ("text", &[]),
+    ("error", &["text"]),
     ("types", &["error"]),
     ("sys", &["types", "error"]),
     // What files say, whoever reads them.
@@ -70,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "text",
             "error",
             "types",
             "sys",

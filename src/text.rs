@@ -1,0 +1,70 @@
+//! Text from elsewhere (file names, container ids, driver strings) as a terminal or a log may show it.
+
+use std::borrow::Cow;
+
+/// `text` with every character escaped that changes how a terminal shows the text around it.
+///
+/// These are control characters (escape sequences begin with one, and a line break would begin a line of its own in a
+/// log), the marks that change the direction of text (CVE-2021-42574), and characters without a width, with which two
+/// different names look the same. Text that has none of them comes back as it is.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_hidden(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp
+/// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and others).
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_escaped() {
+        assert_eq!(shown("a\u{1b}[31mb\rc\nd\u{9b}e"), "a\\u{1b}[31mb\\rc\\nd\\u{9b}e");
+        for mark in [
+            '\u{61c}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\0',
+            '\u{7f}',
+            '\u{85}',
+        ] {
+            let shown = shown(&format!("x{mark}y")).into_owned();
+            assert!(!shown.contains(mark) && shown.starts_with("x\\"), "{mark:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn other_text_stays_as_it_is() {
+        for plain in ["nvidia.com/gpu=0.3", "/srv/böse Kiste/東京", "a\\b", "…", ""] {
+            assert!(matches!(shown(plain), Cow::Borrowed(same) if same == plain), "{plain}");
+        }
+    }
+}
