@@ -1,18 +1,25 @@
-//! A file that is there whole or not at all.
+//! Puts a whole file in the place of another, and removes what a killed writer left.
 
 use crate::error::{Context, Error, Result};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
-/// Writes `text` to `path`, mode 0644; missing directories are made, mode 0755.
+/// How the name of a temporary file begins and ends. No engine reads such a name.
+const PREFIX: &str = ".tranche.";
+const SUFFIX: &str = ".tmp";
+
+/// Writes `text` to `path`, mode 0644. Missing directories are made, mode 0755.
 ///
-/// An engine reads these directories at any time. So the text goes to a file beside it, whose name no engine reads, is
-/// brought to the disk, and only then takes the place of what was there. Whatever fails, the old file stays as it was.
+/// An engine reads these directories at any time. So the text goes to a temporary file in the same directory, is brought
+/// to the disk, and only then takes the place of `path`. If anything fails, the old file stays as it was. If the writer is
+/// killed, the temporary file stays, and the next call for this directory removes it.
 ///
 /// # Errors
-/// A directory that cannot be made or written, a full disk; something else than a file in the way.
+/// Returns an error if a directory cannot be made or written, if the disk is full, or if `path` is a directory.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
@@ -26,14 +33,10 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         .mode(0o755)
         .create(&dir)
         .about(dir.display(), "cannot make the directory")?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".tranche.")
-        .suffix(".tmp")
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(&dir)
-        .about(path.display(), "cannot write")?;
+    remove_abandoned(&dir)?;
+    let mut file = temporary(&dir).about(path.display(), "cannot write")?;
     file.write_all(text.as_bytes()).about(path.display(), "cannot write")?;
-    // The process's umask took its share of the mode above.
+    // The process's umask was applied to the mode that the file was made with.
     file.as_file()
         .set_permissions(Permissions::from_mode(0o644))
         .about(path.display(), "cannot set its mode")?;
@@ -46,6 +49,68 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     File::open(&dir)
         .and_then(|d| d.sync_all())
         .about(dir.display(), "cannot bring it to the disk")
+}
+
+/// A new temporary file in `dir`, locked. The lock says that its writer lives, in whatever pid namespace that is: the
+/// kernel opens it when the writer ends.
+fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .suffix(SUFFIX)
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(dir)?;
+        rustix::fs::flock(file.as_file(), rustix::fs::FlockOperation::LockExclusive)?;
+        // Between its making and the lock, another process may have taken it for an abandoned one.
+        if file.as_file().metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes the temporary files in `dir` whose writers were killed; gives their number. A file of another owner, or one
+/// whose writer lives, stays.
+///
+/// # Errors
+/// Returns an error if `dir` cannot be listed or a file cannot be removed. A directory that does not exist has none.
+pub fn remove_abandoned(dir: &Path) -> Result<usize> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(e) => return Err(Error::failed(dir.display(), "cannot be listed").from_source(e)),
+    };
+    let mut removed = 0;
+    for entry in entries {
+        let entry = entry.about(dir.display(), "cannot be listed")?;
+        let name = entry.file_name();
+        let is_temporary = name
+            .to_str()
+            .is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
+        if !is_temporary {
+            continue;
+        }
+        // Locked until it is removed: a writer that has just made it and waits for the lock then sees that it is gone.
+        if let Some(_lock) = abandoned(&entry.path()) {
+            match fs::remove_file(entry.path()) {
+                Ok(()) => removed += 1,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::failed(entry.path().display(), "cannot be removed").from_source(e)),
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The file at `path`, locked, if it is a regular file of this user that no process has locked. One that cannot be opened
+/// is left alone.
+fn abandoned(path: &Path) -> Option<Flock<File>> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits()).open(path).ok()?;
+    let of_file = file.metadata().ok()?;
+    if !of_file.is_file() || of_file.uid() != nix::unistd::geteuid().as_raw() {
+        return None;
+    }
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
 }
 
 #[cfg(test)]
@@ -62,6 +127,46 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         let names: Vec<_> = fs::read_dir(dir.path().join("a/b")).unwrap().collect();
         assert_eq!(names.len(), 1, "nothing else is left behind");
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_is_removed_and_what_a_live_one_writes_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |name: &str| dir.path().join(name);
+        fs::write(named(".tranche.left.tmp"), "half").unwrap();
+        fs::write(named(".other.left.tmp"), "another program's").unwrap();
+        fs::write(named("x.tmp"), "a person's").unwrap();
+        std::os::unix::fs::symlink(named("x.tmp"), named(".tranche.link.tmp")).unwrap();
+        let live = temporary(dir.path()).unwrap();
+        write(&named("x.yaml"), "text\n").unwrap();
+        let mut names: Vec<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let live_name = live.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let mut expected = [".other.left.tmp", ".tranche.link.tmp", &live_name, "x.tmp", "x.yaml"];
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        live.persist(named("y.yaml")).unwrap();
+        assert_eq!(remove_abandoned(dir.path()).unwrap(), 0);
+        assert_eq!(remove_abandoned(&named("missing")).unwrap(), 0);
+    }
+
+    #[test]
+    fn many_writers_of_one_directory_do_not_take_one_another_s_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let path = dir.path().join(format!("{thread}.yaml"));
+                scope.spawn(move || (0..25).for_each(|n| write(&path, &format!("{n}\n")).unwrap()));
+            }
+        });
+        for thread in 0..8 {
+            let text = fs::read_to_string(dir.path().join(format!("{thread}.yaml"))).unwrap();
+            assert_eq!(text, "24\n");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 8);
     }
 
     #[test]
