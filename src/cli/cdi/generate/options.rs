@@ -1,0 +1,38 @@
+//! From what was typed to what is derived.
+
+use super::arguments::Args;
+use super::hook;
+use crate::cli::out;
+use crate::derive::{Options, capabilities_from_text};
+use crate::error::Result;
+
+/// The options of a specification.
+///
+/// # Errors
+/// A driver capability or a hook that does not exist.
+pub(super) fn options(args: &Args) -> Result<Options> {
+    let mut options = Options {
+        mode: args.what.mode,
+        vendor: args.file.vendor.clone(),
+        class: args.file.class.clone(),
+        devices: args.what.device_ids.clone(),
+        all_device: !args.what.no_all_device,
+        hook: hook::options(&args.hooks)?,
+        capabilities: capabilities_from_text(&args.what.driver_capabilities)?,
+        ..Options::default()
+    };
+    if !args.what.device_name_strategies.is_empty() {
+        options.names.clone_from(&args.what.device_name_strategies);
+    }
+    for flag in &args.what.feature_flags {
+        match flag.as_str() {
+            "no-additional-gids-for-device-nodes" => options.additional_gids = false,
+            "disable-ipc-discoverer" => options.sockets = false,
+            "enable-coherent-annotations" => options.split_by_coherence = true,
+            // About parts of NVIDIA's tool that do not exist here.
+            "disable-nvsandboxutils" | "disable-nvsandbox-utils" | "disable-multiple-csv-devices" => {}
+            other => out::note(format_args!("feature flag {other}: means nothing here, ignored")),
+        }
+    }
+    Ok(options)
+}
