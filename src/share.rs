@@ -3,6 +3,7 @@
 //! Pure: equal policies and equal inventories give equal plans, in whatever order they were written. A plan that
 //! cannot hold cannot be made: [`plan`] says which device, what was asked and what there is.
 
+mod absent;
 mod arithmetic;
 mod clients;
 mod device;
@@ -10,6 +11,7 @@ mod fit;
 mod guarantee;
 mod resolve;
 
+pub use absent::AbsentDevice;
 pub use device::DeviceRef;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
@@ -31,6 +33,9 @@ pub struct Plan {
     pub whole_device: WholeDevice,
     /// Entries of the policy that found no device on this host.
     pub notes: Vec<String>,
+    /// Devices that the policy names and that this host does not have, in the order of the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<AbsentDevice>,
 }
 
 /// A device that is split.
@@ -108,18 +113,20 @@ pub struct Share {
 /// Makes the plan.
 ///
 /// # Errors
-/// A device that is not there, one device in two entries, a strategy that a device lacks, more than a device has.
+/// One device in two entries, a strategy that a device lacks, more than a device has. A device that is not there is no
+/// error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
-    let (targets, notes) = resolve::targets(policy, inventory)?;
-    let mut devices = Vec::with_capacity(targets.len());
-    for (target, split) in targets {
+    let resolved = resolve::targets(policy, inventory)?;
+    let mut devices = Vec::with_capacity(resolved.targets.len());
+    for (target, split) in resolved.targets {
         devices.push(split_device(policy, inventory, target, split)?);
     }
     devices.sort_by_key(|d| d.device);
     Ok(Plan {
         devices,
         whole_device: policy.whole_device,
-        notes,
+        notes: resolved.notes,
+        absent: resolved.absent,
     })
 }
 

@@ -303,3 +303,45 @@ fn options_that_exclude_each_other_are_refused_by_name() {
         assert!(said(&output).contains("cannot be used with"), "{}", said(&output));
     }
 }
+
+/// A policy that names GPU 9 of a host that has two.
+#[test]
+fn a_policy_that_names_an_absent_gpu_costs_that_gpu_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("policy.yaml");
+    let policy = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    \
+                  - {name: nvidia.com/gpu, devices: [9, 1], replicas: 2}\n";
+    fs::write(&config, policy).unwrap();
+    let config = format!("--config={}", config.display());
+    let state = format!("--state-dir={}", directory.path().join("state").display());
+    let options = ["--inventory=sim:t4x2", &config, &state];
+    let output = tranche(&["cdi", "generate", "--device-name-strategy=index", "--format=json"])
+        .args(options)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let spec: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let devices = spec["devices"].as_array().unwrap();
+    let names: Vec<&str> = devices.iter().map(|d| d["name"].as_str().unwrap()).collect();
+    for name in ["0", "1.0", "1.1"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert!(
+        said(&output).contains("device 9: is in the policy and not on this host"),
+        "{}",
+        said(&output)
+    );
+
+    let specs = format!("--spec-dir={}", directory.path().join("specs").display());
+    let output = tranche(&["claim", "create", "--name=train", "--device=1", "--shares=1", &specs])
+        .args(options)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.stdout, b"nvidia.com/claim=train\n");
+
+    let output = tranche(&["policy", "check"]).args(&options[..2]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let result = String::from_utf8(output.stdout).unwrap();
+    assert!(result.starts_with("device 9: is in the policy"), "{result}");
+}

@@ -37,7 +37,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Err(Error::new(Kind::Nothing, read::DEFAULT_FILE, "is not there").hint("give --config FILE"));
     };
     match check(args, &file) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(Checked::Good) => Ok(ExitCode::SUCCESS),
+        Ok(Checked::DevicesAbsent) => Ok(out::code(Kind::Found)),
         // What a check finds is its result.
         Err(error) => {
             out::result(&format!("{error}\n"))?;
@@ -46,21 +47,35 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn check(args: &CheckArgs, file: &std::path::Path) -> Result<()> {
+/// What a check of a policy that could be planned found.
+enum Checked {
+    /// Nothing to complain about.
+    Good,
+    /// The policy names devices that this host does not have; each was printed.
+    DevicesAbsent,
+}
+
+fn check(args: &CheckArgs, file: &std::path::Path) -> Result<Checked> {
     let read = read::file(file)?;
     for warning in &read.warnings {
         out::note(warning);
     }
     let inventory = look::inventory(&args.host, &args.look)?;
     if inventory.gpus.is_empty() {
-        return out::result(&format!(
+        out::result(&format!(
             "{}: reads well; there is no GPU here to plan it for\n",
             file.display()
-        ));
+        ))?;
+        return Ok(Checked::Good);
     }
     let plan = share::plan(&read.policy, &inventory)?;
     for note in &plan.notes {
         out::note(note);
+    }
+    if !plan.absent.is_empty() {
+        let lines: String = plan.absent.iter().map(|absent| format!("{absent}\n")).collect();
+        out::result(&lines)?;
+        return Ok(Checked::DevicesAbsent);
     }
     let shares: usize = plan.devices.iter().map(|d| d.shares.len()).sum();
     out::result(&format!(
@@ -68,5 +83,6 @@ fn check(args: &CheckArgs, file: &std::path::Path) -> Result<()> {
         file.display(),
         out::counted(shares, "share"),
         out::counted(plan.devices.len(), "device")
-    ))
+    ))?;
+    Ok(Checked::Good)
 }

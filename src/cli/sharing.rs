@@ -38,6 +38,9 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
         return Ok(None);
     }
     let plan = share::plan(&read.policy, inventory)?;
+    for absent in &plan.absent {
+        tracing::warn!("{}: {absent}", file.display());
+    }
     for note in &plan.notes {
         tracing::info!("{}: {note}", file.display());
     }

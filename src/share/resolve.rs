@@ -1,31 +1,67 @@
 //! Which devices the entries of a policy mean on a host.
 
+use super::absent::AbsentDevice;
 use super::device::Target;
 use crate::error::{Error, Result};
 use crate::inventory::{Gpu, Inventory, MigDevice};
 use crate::policy::{DeviceId, DeviceSelector, Policy, Resource, Split};
 
-type Targets<'a> = Vec<(Target<'a>, &'a Split)>;
+/// What the entries of a policy mean on a host.
+#[derive(Default)]
+pub(super) struct Resolved<'a> {
+    /// Every device that is to be split, with the entry that says so.
+    pub(super) targets: Vec<(Target<'a>, &'a Split)>,
+    /// A line for each entry that found no device.
+    pub(super) notes: Vec<String>,
+    /// Devices that an entry names and that this host does not have.
+    pub(super) absent: Vec<AbsentDevice>,
+}
 
-/// Every device that is to be split with the entry that says so, and a line for each entry that found none.
-pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Result<(Targets<'a>, Vec<String>)> {
-    let mut found: Targets<'a> = Vec::new();
-    let mut notes = Vec::new();
+/// Finds the devices of every entry.
+///
+/// # Errors
+/// A device in two entries; a device that is there and that the entry cannot mean (a GPU in MIG mode, another profile).
+pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Result<Resolved<'a>> {
+    let mut resolved = Resolved::default();
     for split in &policy.splits {
+        let absent_before = resolved.absent.len();
         let meant = match &split.devices {
             DeviceSelector::All => of_resource(&split.resource, inventory),
-            DeviceSelector::Count(n) => first(*n, &split.resource, inventory)?,
-            DeviceSelector::List(ids) => ids
-                .iter()
-                .map(|id| named(id, &split.resource, inventory))
-                .collect::<Result<_>>()?,
+            DeviceSelector::Count(n) => {
+                let mut all = of_resource(&split.resource, inventory);
+                all.sort_by_key(|t| t.device);
+                let there = all.len();
+                if there < *n as usize {
+                    resolved.absent.push(AbsentDevice {
+                        asked: format!("{n} devices"),
+                        entry: entry(split),
+                        hint: format!("there are {there}"),
+                    });
+                }
+                all.truncate(*n as usize);
+                all
+            }
+            DeviceSelector::List(ids) => {
+                let mut there = Vec::new();
+                for id in ids {
+                    match named(id, &split.resource, inventory)? {
+                        Some(target) => there.push(target),
+                        None => resolved.absent.push(AbsentDevice {
+                            asked: format!("device {id}"),
+                            entry: entry(split),
+                            hint: instead(id, inventory),
+                        }),
+                    }
+                }
+                there
+            }
         };
-        if meant.is_empty() {
+        if meant.is_empty() && resolved.absent.len() == absent_before {
             // One file serves many machines: an entry for a profile that this one lacks is no mistake.
-            notes.push(format!("{}: no such device here", entry(split)));
+            resolved.notes.push(format!("{}: no such device here", entry(split)));
         }
         for target in meant {
-            if let Some((_, other)) = found.iter().find(|(t, _)| t.device == target.device) {
+            if let Some((_, other)) = resolved.targets.iter().find(|(t, _)| t.device == target.device) {
                 let mut lines = [entry(other), entry(split)];
                 lines.sort();
                 return Err(Error::usage(
@@ -34,11 +70,11 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
                 )
                 .hint("give each entry its own list of devices"));
             }
-            found.push((target, split));
+            resolved.targets.push((target, split));
         }
     }
-    notes.sort();
-    Ok((found, notes))
+    resolved.notes.sort();
+    Ok(resolved)
 }
 
 fn entry(split: &Split) -> String {
@@ -68,35 +104,15 @@ fn of_resource<'a>(resource: &Resource, inventory: &'a Inventory) -> Vec<Target<
     }
 }
 
-fn first<'a>(n: u32, resource: &Resource, inventory: &'a Inventory) -> Result<Vec<Target<'a>>> {
-    let mut all = of_resource(resource, inventory);
-    all.sort_by_key(|t| t.device);
-    let n = n as usize;
-    if n > all.len() {
-        return Err(Error::usage(
-            "policy",
-            format!("devices asks for {n}, and there are {}", all.len()),
-        ));
-    }
-    all.truncate(n);
-    Ok(all)
-}
-
-fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Result<Target<'a>> {
+/// The device that `id` names; `None` where this host does not have it.
+fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Result<Option<Target<'a>>> {
     let target = match id {
         DeviceId::Gpu(index) => gpu(inventory, |g| g.index == *index).map(Target::whole),
         DeviceId::GpuUuid(uuid) => gpu(inventory, |g| g.uuid == *uuid).map(Target::whole),
         DeviceId::Mig(index, mig) => migs(inventory, |g, m| g.index == *index && m.index == *mig),
         DeviceId::MigUuid(uuid) => migs(inventory, |_, m| m.uuid.as_ref() == Some(uuid)),
     };
-    let Some(target) = target else {
-        let error = Error::usage(format!("device {id}"), "is in the policy and not on this host");
-        return Err(match id {
-            // A MIG device gets a new UUID whenever it is made anew.
-            DeviceId::MigUuid(_) => error.hint("its UUID changes with every MIG layout; name it by index, like 0:1"),
-            _ => error.hint(there_is(inventory)),
-        });
-    };
+    let Some(target) = target else { return Ok(None) };
     if target.device.mig.is_none() && target.gpu.is_in_mig_mode() {
         return Err(
             Error::usage(target.device, "is in MIG mode, where work runs on its instances alone")
@@ -116,7 +132,16 @@ fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Re
             ));
         }
     }
-    Ok(target)
+    Ok(Some(target))
+}
+
+/// What a person may write instead of `id`, which is not there.
+fn instead(id: &DeviceId, inventory: &Inventory) -> String {
+    match id {
+        // A MIG device gets a new UUID whenever it is made anew.
+        DeviceId::MigUuid(_) => "its UUID changes with every MIG layout; name it by index, like 0:1".to_owned(),
+        _ => there_is(inventory),
+    }
 }
 
 fn gpu(inventory: &Inventory, is: impl Fn(&Gpu) -> bool) -> Option<&Gpu> {

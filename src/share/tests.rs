@@ -159,12 +159,6 @@ fn what_cannot_hold_is_refused_with_what_would() {
     let e =
         refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [2], replicas: 2}\n");
     assert!(e.contains("MIG mode") && e.contains("2:0"), "{e}");
-    let e =
-        refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [7], replicas: 2}\n");
-    assert!(
-        e.contains("device 7") && e.contains("there are 0, 1, 2, 2:0, 2:1"),
-        "{e}"
-    );
     let e = refused(
         "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n  mps:\n    resources:\n    \
          - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n",
@@ -174,13 +168,50 @@ fn what_cannot_hold_is_refused_with_what_would() {
         "{e}"
     );
     let e = refused(
-        "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [MIG-12345678-dead], replicas: 2}\n",
-    );
-    assert!(e.contains("MIG-12345678-dead") && e.contains("changes"), "{e}");
-    let e = refused(
         "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      - {name: a, memory: 1Gi}\n      - {name: b}\n",
     );
     assert!(e.contains("share b has no memory"), "{e}");
+}
+
+/// One GPU that fell off the bus must not keep every container from starting.
+#[test]
+fn a_device_that_is_absent_costs_itself_alone() {
+    let p = planned(
+        "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [7, 0], replicas: 2}\n  mps:\n    \
+         resources:\n    - {name: nvidia.com/gpu, devices: [MIG-12345678-dead], replicas: 2}\n",
+    );
+    let split: Vec<_> = p
+        .devices
+        .iter()
+        .map(|d| (d.device.cdi_name(), d.shares.len()))
+        .collect();
+    assert_eq!(split, [("0".to_owned(), 2)]);
+    let mut said: Vec<String> = p.absent.iter().map(ToString::to_string).collect();
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "device 7: is in the policy and not on this host, in time-slicing of nvidia.com/gpu (line 4); \
+             there are 0, 1, 2, 2:0, 2:1",
+            "device MIG-12345678-dead: is in the policy and not on this host, in mps of nvidia.com/gpu (line 7); \
+             its UUID changes with every MIG layout; name it by index, like 0:1",
+        ]
+    );
+    assert_eq!(p.notes, [""; 0]);
+}
+
+#[test]
+fn a_count_of_devices_takes_those_that_are_there() {
+    let p = planned("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: 3, replicas: 2}\n");
+    let split: Vec<_> = p.devices.iter().map(|d| d.device.cdi_name()).collect();
+    assert_eq!(split, ["0", "1"]);
+    let [absent] = p.absent.as_slice() else {
+        panic!("{:?}", p.absent)
+    };
+    assert_eq!(
+        (absent.asked.as_str(), absent.hint.as_str()),
+        ("3 devices", "there are 2")
+    );
 }
 
 #[test]
