@@ -21,12 +21,16 @@ mod place;
 mod prepare;
 mod report;
 
-use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use nix::sys::stat::{Mode, umask};
 
 use crate::error::{Error, Result};
+use crate::ledger::STATE_DIR;
+use crate::oci::State;
 use report::Report;
 
 /// Runs `tranche-oci hook` with these arguments (the verb first) and returns the process's exit code. `state` is the
@@ -42,6 +46,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
     let mut report = Report::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
     let arguments: Vec<OsString> = arguments.collect();
+    let state_dir = state_dir(&arguments);
     let done = match name.as_deref() {
         Some("prepare") => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
         // These two work in the engine's namespaces and on our own ledger; no image is near.
@@ -56,13 +61,40 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
         }
         None => no_verb(),
     };
-    match done {
+    let code = match done {
         Ok(()) => 0,
         Err(error) => {
             report.failure(&error);
             error.kind().exit_code()
         }
+    };
+    // What ended, or was left out, before the state was read is still about a container. A person who tries a hook at a
+    // terminal has no state to give.
+    if name.is_some()
+        && report.needs_container()
+        && !std::io::stdin().is_terminal()
+        && let Ok(state) = State::read(state)
+    {
+        report.about(&state);
     }
+    // A courtesy: a message that cannot be kept must not cost a container its start, and has been printed already.
+    let _ = report.keep(&state_dir);
+    code
+}
+
+/// The directory that `--state-dir` names, whatever else is wrong with the arguments.
+fn state_dir(arguments: &[OsString]) -> PathBuf {
+    const OPTION: &[u8] = b"--state-dir";
+    let value = |(at, argument): (usize, &OsString)| {
+        let rest = argument.as_bytes().strip_prefix(OPTION)?;
+        match rest.strip_prefix(b"=") {
+            Some(value) => Some(PathBuf::from(OsStr::from_bytes(value))),
+            None if rest.is_empty() => arguments.get(at + 1).map(PathBuf::from),
+            None => None,
+        }
+    };
+    let named = arguments.iter().enumerate().filter_map(value).next_back();
+    named.unwrap_or_else(|| PathBuf::from(STATE_DIR))
 }
 
 /// What [`crate::fuzzing`] looks into.

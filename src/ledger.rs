@@ -16,14 +16,12 @@ mod book;
 mod claim;
 mod identity;
 pub mod process;
-mod refusals;
 mod store;
 mod utc;
 
 pub use book::{Ask, Book, Refused, World};
 pub use claim::{Claim, DeviceKey, Holder, Part, Process, State};
 pub use identity::ContainerName;
-pub use refusals::Refusal;
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, Ledger, Locked, NoSteps, Steps};

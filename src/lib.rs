@@ -21,6 +21,7 @@ pub mod hook;
 pub mod inventory;
 pub mod ldcache;
 pub mod ledger;
+pub mod messages;
 pub mod oci;
 pub mod policy;
 pub mod root;

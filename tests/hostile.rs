@@ -442,18 +442,18 @@ fn what_the_program_does_not_know_it_names_and_lets_be() {
         command.args(arguments).env_clear();
         scene::run(command, scene.state().as_bytes())
     };
-    let newer = run(&["hook", "polish-the-gpu", "--how", "well"]);
+    let state_dir = format!("--state-dir={}", scene.state_dir().display());
+    let newer = run(&["hook", "polish-the-gpu", "--how", "well", &state_dir]);
     assert_eq!(
         (newer.code, newer.stderr.as_str()),
         (0, "tranche-oci: hook: polish-the-gpu: unknown hook, ignored\n")
     );
-    let option = run(&["hook", "prepare", "--shine=1"]);
+    let option = run(&["hook", "prepare", "--shine=1", &state_dir]);
     assert_eq!(
         (option.code, option.stderr.as_str()),
         (0, "tranche-oci: hook prepare: --shine: unknown option, ignored\n")
     );
-    assert_eq!(run(&["hook"]).code, 2);
-    assert_eq!(run(&["hook", "prepare", "--link", "x"]).code, 2);
+    assert_eq!(run(&["hook", "prepare", "--link", "x", &state_dir]).code, 2);
     assert_eq!(run(&[]).code, 2);
     assert_eq!(
         run(&["polish"]).stderr,

@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What is reached on behalf of somebody else.
     ("root", &["sys", "types", "error"]),
     ("ledger", &["sys", "types", "error"]),
+    ("messages", &["root", "error"]),
     ("oci", &["edits", "root", "types", "error"]),
     (
         "host",
@@ -47,7 +48,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cdi", &["derive", "edits", "root", "types", "error"]),
     (
         "hook",
-        &["root", "sys", "oci", "ledger", "ldcache", "elf", "types", "error"],
+        &[
+            "root", "sys", "oci", "ledger", "messages", "ldcache", "elf", "types", "error",
+        ],
     ),
     (
         "control",
@@ -83,6 +86,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sources",
             "root",
             "ledger",
+            "messages",
             "oci",
             "host",
             "policy",

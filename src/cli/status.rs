@@ -6,11 +6,13 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
 use crate::ledger::utc;
-use crate::ledger::{Book, Claim, Ledger, Refusal, State};
+use crate::ledger::{Book, Claim, Ledger, State};
+use crate::messages::{Kept, Message, Messages, Severity};
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show who holds which share, and who was refused lately
+/// Show who holds which share, and what hooks said lately
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -29,7 +31,7 @@ struct Row<'a> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let (books, damaged) = books(&args.state)?;
-    let refused = refusals(&args.state)?;
+    let kept = messages(&args.state)?;
     if args.json {
         let claims = books.iter().flat_map(|b| {
             b.claims.iter().map(|claim| Row {
@@ -38,13 +40,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             })
         });
         let claims: Vec<Row<'_>> = claims.collect();
-        out::json(&serde_json::json!({ "claims": claims, "refused": refused }))?;
+        out::json(&serde_json::json!({ "claims": claims, "messages": kept.messages }))?;
     } else {
-        out::result(&text(&books, &refused))?;
+        out::result(&text(&books, &kept.messages))?;
     }
     // What can be told is told, and the rest is not taken for nothing.
     Ok(damaged
         .iter()
+        .chain(&kept.damaged)
         .map(out::complain)
         .next_back()
         .unwrap_or(ExitCode::SUCCESS))
@@ -70,20 +73,48 @@ pub(super) fn current(mut books: Vec<Book>, machine: &Machine) -> Vec<Book> {
     books
 }
 
-/// The starts that were refused lately; a list that cannot be read is none.
-fn refusals(state: &StateArgs) -> Result<Vec<Refusal>> {
-    let ledger = Ledger::existing(&state.state_dir)?;
-    Ok(ledger.map(|l| l.refusals().unwrap_or_default()).unwrap_or_default())
+/// What the hooks of this user's engines said lately.
+fn messages(state: &StateArgs) -> Result<Kept> {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime_dir = runtime_dir.filter(|directory| directory.is_absolute());
+    match Messages::existing(Path::new(state.dir()?.as_str()), runtime_dir.as_deref())? {
+        Some(messages) => messages.all(),
+        None => Ok(Kept::default()),
+    }
 }
 
-fn text(books: &[Book], refused: &[Refusal]) -> String {
+fn text(books: &[Book], messages: &[Message]) -> String {
     let mut text = held(books);
-    if !refused.is_empty() {
-        text.push_str("\nrefused lately:\n");
+    if !messages.is_empty() {
+        text.push_str("\nmessages of hooks:\n");
     }
-    for refusal in refused {
-        let Refusal { at, container, why } = refusal;
-        text.push_str(&format!("{}  {container}: {why}\n", utc(*at)));
+    let mut containers: Vec<&str> = Vec::new();
+    for message in messages {
+        if !containers.contains(&message.container.as_str()) {
+            containers.push(&message.container);
+        }
+    }
+    for container in containers {
+        let short: String = container.chars().take(12).collect();
+        text.push_str(&format!(
+            "container {}\n",
+            if short.is_empty() { "unknown" } else { &short }
+        ));
+        for message in messages.iter().filter(|message| message.container == container) {
+            let severity = match message.severity {
+                Severity::Failure => "failure",
+                Severity::Remark => "remark",
+            };
+            // A specification may name a hook that does not exist; its text says which.
+            let hook = Some(message.hook.as_str())
+                .filter(|hook| !hook.is_empty())
+                .unwrap_or("hook");
+            text.push_str(&format!(
+                "  {}  {severity} of {hook}: {}\n",
+                utc(message.at),
+                message.text
+            ));
+        }
     }
     text
 }

@@ -31,7 +31,7 @@ mod neighbours;
 use super::report::Report;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, ContainerName, Ledger, Part, Refusal, Refused, State as Firmness, World};
+use crate::ledger::{Ask, Book, Change, ContainerName, Ledger, Part, Refused, State as Firmness, World};
 use crate::oci::{Bundle, State};
 use arguments::{Request, What};
 use std::ffi::OsString;
@@ -44,18 +44,12 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     let what = request.what()?;
     request.device()?;
     let state = State::read(state)?;
+    report.about(&state);
     let container = name_of(&state)?;
     refuse_rootless()?;
     let machine = Machine::here()?;
     let ledger = Ledger::open(&request.state_dir)?;
-    take(&request, what, &state, &container, &machine, &ledger).inspect_err(|error| {
-        // A courtesy, for runtimes that throw away what a hook says: the line on standard error is the answer.
-        let _ = ledger.remember(Refusal {
-            at: machine.now(),
-            container: container.to_string(),
-            why: error.to_string(),
-        });
-    })
+    take(&request, what, &state, &container, &machine, &ledger)
 }
 
 fn take(
@@ -112,7 +106,9 @@ pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &m
 
 fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
     let request = Request::parse(arguments, report)?;
-    let container = name_of(&State::read(state)?)?;
+    let state = State::read(state)?;
+    report.about(&state);
+    let container = name_of(&state)?;
     // Neither has such a container anything to give back, nor is a line at its end of use to anybody.
     if !is_root_of_the_machine() {
         return Ok(());

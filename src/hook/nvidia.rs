@@ -12,7 +12,8 @@
 //! | `create-soname-symlinks` | any; nothing is done: `update-ldcache` serves these names |
 //! | `noop` | any |
 //!
-//! All take `--container-spec FILE`, a state in a file instead of on standard input.
+//! All take `--container-spec FILE`, a state in a file instead of on standard input, and our own `--state-dir DIR`, where
+//! messages are kept for `tranche status`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -39,7 +40,7 @@ pub(super) const VERBS: [&str; 9] = [
     "noop",
 ];
 
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "container-spec",
     "link",
     "folder",
@@ -49,6 +50,7 @@ const OPTIONS: [&str; 9] = [
     "cuda-compat-container-root",
     "path",
     "mode",
+    "state-dir",
 ];
 
 /// What the tenant of a limit says, in its environment.
@@ -72,7 +74,9 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
         cuda: options.version("host-cuda-version", report),
     };
     let mode = options.last("mode").map(chmod::mode).transpose()?;
-    let bundle = Bundle::open(&options.state(state)?)?;
+    let state = options.state(state)?;
+    report.about(&state);
+    let bundle = Bundle::open(&state)?;
     match verb {
         "create-symlinks" => links::make(&request.links, &bundle, report).map(drop),
         "update-ldcache" => ldcache::update(

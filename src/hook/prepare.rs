@@ -11,6 +11,7 @@
 //! | `--by-path` | `NAME::/dev/dri/NODE` | `/dev/dri/by-path/NAME` becomes a link to `../NODE`, if the container has that node |
 //! | `--ldcache-dir` | container directory | its libraries are made known to the image's loader |
 //! | `--driver-version` | `580.95.05` | the host's driver, once: with it CUDA forward compatibility is looked for |
+//! | `--state-dir` | directory | where messages are kept for `tranche status` [default: /run/tranche] |
 //! | `--skip` | a hook of NVIDIA's | `disable-device-node-modification` or `update-application-profile` is left out |
 //!
 //! CDI cannot merge the hooks of two devices. So a spec lists the by-path links of all its devices once, in its common
@@ -55,7 +56,9 @@ pub(super) use arguments::{ByPath, Link, Request};
 /// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
 pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
     let request = Request::parse(arguments, report)?;
-    let bundle = Bundle::open(&State::read(state)?)?;
+    let state = State::read(state)?;
+    report.about(&state);
+    let bundle = Bundle::open(&state)?;
     // In the order in which one step needs another: a cache is made of what links have put in place.
     let new = links::make(&request.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);

@@ -1,18 +1,27 @@
-//! The lines that a hook leaves in the engine's log.
+//! The lines that a hook leaves in the engine's log, and keeps for `tranche status`.
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::messages::{LINES, Message, Messages, Severity};
+use crate::oci::State;
 
 /// Bytes that a line may have. A name of an image or of a spec may be as long as it likes, and an engine that reads our lines
 /// only after our end has a pipe of 64 KiB, in which one that is longer would wait for ever.
 const LONGEST: usize = 2048;
 
-/// Writes `tranche-oci: hook prepare: <object>: <what>`, one line for one thing.
+/// Writes `tranche-oci: hook prepare: <object>: <what>`, one line for one thing, and remembers the last of them.
 pub(crate) struct Report<'w> {
     prefix: String,
     lines: &'w mut dyn Write,
+    hook: String,
+    container: Option<String>,
+    said: Vec<(Severity, String)>,
+    /// How many remarks were too many to be kept.
+    left_out: usize,
 }
 
 impl<'w> Report<'w> {
@@ -22,21 +31,82 @@ impl<'w> Report<'w> {
             Some(verb) => format!("tranche-oci: {command} {verb}"),
             None => format!("tranche-oci: {command}"),
         };
-        Report { prefix, lines }
+        Report {
+            prefix,
+            lines,
+            hook: verb.unwrap_or_default().to_owned(),
+            container: None,
+            said: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Says which container this is about, as soon as its state was read.
+    pub(crate) fn about(&mut self, state: &State) {
+        self.container = Some(state.id.clone());
+    }
+
+    /// Whether there is something to keep, and nobody said for which container.
+    pub(crate) fn needs_container(&self) -> bool {
+        !self.said.is_empty() && self.container.is_none()
     }
 
     /// Something that was left undone, though the container can start.
     pub(crate) fn note(&mut self, object: impl Display, what: impl Display) {
-        // An error's text is one line whatever is in it, and names of an image are.
-        self.failure(&Error::failed(object, what));
+        self.line(Severity::Remark, &Error::failed(object, what));
     }
 
-    /// The error that the command ends with.
+    /// Something that did not work: the error that the command ends with, or one that its caller can do nothing about.
     pub(crate) fn failure(&mut self, error: &Error) {
+        self.line(Severity::Failure, error);
+    }
+
+    fn line(&mut self, severity: Severity, error: &Error) {
+        // An error's text is one line, also where names of an image are in it.
+        let text = error.to_string();
         // Nobody may be listening, and a line lost must not cost a container its start. One write, so that lines of
         // several hooks do not mix.
-        let line = format!("{}: {error}", self.prefix);
-        let _ = self.lines.write_all(format!("{}\n", shortened(&line)).as_bytes());
+        let line = shortened(&format!("{}: {text}", self.prefix));
+        let _ = self.lines.write_all(format!("{line}\n").as_bytes());
+        // Two places are left: for how many there were more, and for a failure, which comes last.
+        match severity {
+            Severity::Remark if self.said.len() + 2 >= LINES => self.left_out += 1,
+            _ => self.said.push((severity, shortened(&text))),
+        }
+    }
+
+    /// Keeps what was said, for people who look later: in `state_dir`, or where this user keeps messages. A hook that has
+    /// said nothing does nothing.
+    ///
+    /// # Errors
+    /// If it cannot be kept; the lines in the engine's log are then all there is.
+    pub(crate) fn keep(self, state_dir: &Path) -> Result<()> {
+        if self.said.is_empty() {
+            return Ok(());
+        }
+        // A clock before 1970 is not set.
+        let at = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        let more = (self.left_out > 0).then(|| (Severity::Remark, format!("and {} more lines", self.left_out)));
+        let container = self.container.unwrap_or_default();
+        let message = |(severity, text)| Message {
+            at,
+            container: container.clone(),
+            hook: self.hook.clone(),
+            severity,
+            text,
+        };
+        let failure = self.said.len().saturating_sub(1);
+        let mut said = self.said;
+        // In the order in which it was said: the failure that the hook ended with is the last.
+        if let Some(more) = more {
+            let ends = said.last().is_some_and(|(severity, _)| *severity == Severity::Failure);
+            said.insert(if ends { failure } else { said.len() }, more);
+        }
+        let messages: Vec<Message> = said.into_iter().map(message).collect();
+        Messages::open(state_dir)?.remember(&messages)
     }
 }
 
@@ -58,5 +128,58 @@ mod tests {
         let text = String::from_utf8(lines).unwrap();
         assert!(text.len() < LONGEST + 8 && text.ends_with("…\n"), "{}", text.len());
         assert!(text.starts_with("tranche-oci: hook prepare: éé"));
+    }
+
+    fn kept(state_dir: &Path) -> Vec<Message> {
+        let messages = Messages::existing(state_dir, Some(state_dir)).unwrap();
+        messages
+            .map(|messages| messages.all().unwrap().messages)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn what_was_said_is_kept_by_container() {
+        let top = tempfile::tempdir().unwrap();
+        let mut lines = Vec::new();
+        let mut report = Report::new("hook", Some("prepare"), &mut lines);
+        report.about(&State::parse(br#"{"bundle":"/b","id":"c1"}"#).unwrap());
+        report.note("/a\nb", "left out");
+        report.failure(&Error::failed("it", "failed"));
+        report.keep(top.path()).unwrap();
+        let seen: Vec<_> = kept(top.path())
+            .into_iter()
+            .map(|m| (m.container, m.hook, m.severity, m.text))
+            .collect();
+        let message = |severity, text: &str| ("c1".to_owned(), "prepare".to_owned(), severity, text.to_owned());
+        assert_eq!(
+            seen,
+            [
+                message(Severity::Remark, "/a\\nb: left out"),
+                message(Severity::Failure, "it: failed")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_hook_that_says_nothing_makes_nothing() {
+        let top = tempfile::tempdir().unwrap();
+        let mut lines = Vec::new();
+        let report = Report::new("hook", Some("prepare"), &mut lines);
+        report.keep(top.path()).unwrap();
+        assert_eq!(std::fs::read_dir(top.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn many_remarks_do_not_hide_the_failure() {
+        let top = tempfile::tempdir().unwrap();
+        let mut lines = Vec::new();
+        let mut report = Report::new("hook", Some("prepare"), &mut lines);
+        (0..1000).for_each(|number| report.note(number, "left out"));
+        report.failure(&Error::failed("it", "failed"));
+        report.keep(top.path()).unwrap();
+        let texts: Vec<String> = kept(top.path()).into_iter().map(|message| message.text).collect();
+        assert_eq!(texts.len(), LINES);
+        assert_eq!(texts[0], "0: left out");
+        assert_eq!(texts[LINES - 2..], ["and 978 more lines", "it: failed"]);
     }
 }

@@ -222,12 +222,8 @@ impl<S: Steps> Ledger<S> {
         self.replace(&path, &text)
     }
 
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
     /// Puts a file with `text` in the place of `path`. The caller holds the lock.
-    pub(super) fn replace(&self, path: &Path, text: &[u8]) -> Result<()> {
+    fn replace(&self, path: &Path, text: &[u8]) -> Result<()> {
         // One name for all: the lock lets one writer in, and what one that was killed left is written over.
         let new = self.dir.join("new");
         self.steps.before("create")?;

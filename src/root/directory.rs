@@ -73,6 +73,15 @@ impl Directory {
         Ok(Self::from_fd(openat(&self.fd, name, flags, Mode::empty())?))
     }
 
+    /// The directory `name`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none, `NotADirectory` if something else has that name, also if it is a link to a directory.
+    pub fn subdirectory(&self, name: &OsStr) -> io::Result<Directory> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(Self::from_fd(openat(&self.fd, single(name)?, flags, Mode::empty())?))
+    }
+
     /// Makes `name` a symbolic link with the text `target`, in place of whatever file or link has that name. The text
     /// is written as it is: it means something to the container, nothing to us.
     ///

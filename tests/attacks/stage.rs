@@ -261,7 +261,8 @@ impl Stage {
         command
             .args(&self.wrapper)
             .arg(program())
-            .args(["hook", self.verb.name]);
+            .args(["hook", self.verb.name])
+            .arg(format!("--state-dir={}", self.scene.state_dir().display()));
         command.args(self.verb.arguments).args(&self.more);
         command
             .env_clear()

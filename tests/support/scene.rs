@@ -25,6 +25,8 @@ pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 /// A temporary directory with `outside/` (the host) and `bundle/` with `config.json` and `rootfs/` (the image).
 pub(crate) struct Scene {
     top: tempfile::TempDir,
+    /// Where the hook keeps its messages: not on the machine that runs the tests.
+    state_dir: tempfile::TempDir,
 }
 
 impl Scene {
@@ -35,7 +37,8 @@ impl Scene {
 
     /// As [`Self::new`], in this directory.
     pub(crate) fn of(top: tempfile::TempDir) -> Scene {
-        let scene = Scene { top };
+        let state_dir = tempfile::tempdir().unwrap();
+        let scene = Scene { top, state_dir };
         for directory in ["outside/lib", "outside/by-path", "bundle/rootfs"] {
             fs::create_dir_all(scene.at(directory)).unwrap();
         }
@@ -54,6 +57,11 @@ impl Scene {
     /// A path below the scene's directory.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.top.path().join(path)
+    }
+
+    /// Where the hook keeps messages if it is told so with `--state-dir`.
+    pub(crate) fn state_dir(&self) -> &Path {
+        self.state_dir.path()
     }
 
     /// A path of the image, as the host sees it.
@@ -105,7 +113,8 @@ impl Scene {
     pub(crate) fn prepare_with(&self, arguments: &[&str], state: &str) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
         command
-            .args(["hook", "prepare"])
+            .args(["hook", "prepare", "--state-dir"])
+            .arg(self.state_dir())
             .args(arguments)
             .env_clear()
             .current_dir(self.at("bundle/rootfs"));

@@ -53,7 +53,7 @@ impl Session {
         let last = status.lines().next_back().unwrap_or_default();
         let why = last.split_once(": ").map(|(_, why)| why).unwrap_or_default();
         assert!(
-            status.contains("refused lately:") && !why.is_empty(),
+            status.contains("messages of hooks:") && !why.is_empty(),
             "step {name} in:\n{}",
             self.said
         );

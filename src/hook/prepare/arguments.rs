@@ -40,7 +40,7 @@ impl Part {
     }
 }
 
-const OPTIONS: [&str; 5] = ["link", "by-path", "ldcache-dir", "driver-version", "skip"];
+const OPTIONS: [&str; 6] = ["link", "by-path", "ldcache-dir", "driver-version", "skip", "state-dir"];
 
 /// One symbolic link to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +128,8 @@ impl Request {
                 }
             }
             "skip" => self.skip.extend(Part::parse(&value)),
+            // For whoever keeps the messages.
+            "state-dir" => {}
             _ => {
                 let version = value.to_str().filter(|v| !v.is_empty());
                 let version = version.ok_or_else(|| bad(option, &value, "not a version"))?;

@@ -1,0 +1,223 @@
+//! Messages on disk: one file for each container, without a lock.
+
+use super::directory::{self, Missing};
+use super::{LINES, Message, escaped};
+use crate::error::{Context, Error, Result};
+use crate::root::Directory;
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::{Mode, fstat};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+/// How many containers have messages: whoever looks wants the last ones. Beyond that the file that was written to least
+/// recently is removed.
+const FILES: usize = 256;
+/// Bytes that a file may have. One that would grow beyond is written anew with the newest messages, half as large.
+const BYTES: u64 = 64 << 10;
+/// Names that a directory of ours can have at most, with the files of starts that run at the same time.
+const NAMES: usize = 16 << 10;
+/// How the names of our files end.
+const ENDING: &str = ".jsonl";
+
+/// The messages of all containers of this process's user.
+#[derive(Debug)]
+pub struct Messages {
+    directory: Directory,
+}
+
+/// What was found when the messages were read.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
+    /// One error for each file that cannot be read.
+    pub damaged: Vec<Error>,
+}
+
+impl Messages {
+    /// Where this process keeps messages: in `state_dir`, or where that is not its own, among the run-time files of its user.
+    /// Directories are made where they are missing, but for those above `state_dir` and of the user.
+    ///
+    /// # Errors
+    /// If there is neither. Then nothing can be kept.
+    pub fn open(state_dir: &Path) -> Result<Messages> {
+        let user = || directory::runtime_dir().and_then(|user| directory::of_user(&user, Missing::Make));
+        let directory = directory::of_state(state_dir, Missing::Make).or_else(|e| user().map_err(|_| e));
+        let directory = directory.about(state_dir.display(), "cannot keep messages there")?;
+        Ok(Messages { directory })
+    }
+
+    /// The messages that this process's hooks kept: in `state_dir`, or where that is not its own, in `runtime_dir`
+    /// (`$XDG_RUNTIME_DIR`; by default what it is by convention). `None` where no hook has kept any.
+    ///
+    /// # Errors
+    /// If there is such a directory that may not be used: somebody else could have made it.
+    pub fn existing(state_dir: &Path, runtime_dir: Option<&Path>) -> Result<Option<Messages>> {
+        let user = match runtime_dir {
+            Some(directory) => directory.to_owned(),
+            None => directory::runtime_dir().about("/proc/self/uid_map", "does not say who runs this program")?,
+        };
+        let of_state = match directory::of_state(state_dir, Missing::Leave) {
+            Ok(directory) => return Ok(Some(Messages { directory })),
+            Err(e) => e,
+        };
+        match directory::of_user(&user, Missing::Leave) {
+            Ok(directory) => Ok(Some(Messages { directory })),
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                let what = "its messages of hooks cannot be read";
+                Err(Error::failed(user.join("tranche").display(), what).from_source(e))
+            }
+            // Root's are not for other users: that is no error, but root must be able to read them.
+            Err(_) if of_state.kind() == ErrorKind::NotFound || !nix::unistd::geteuid().is_root() => Ok(None),
+            Err(_) => Err(Error::failed(state_dir.join("messages").display(), "cannot be read").from_source(of_state)),
+        }
+    }
+
+    /// Keeps these messages of one container, of more than two dozen the last. It waits for nobody. Where the disk is full some may be lost, and none of
+    /// those that were kept before; where messages of one container are kept at the same time and its file is full, the same.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn remember(&self, messages: &[Message]) -> Result<()> {
+        let messages = messages.get(messages.len().saturating_sub(LINES)..).unwrap_or_default();
+        let Some(first) = messages.first() else { return Ok(()) };
+        let name = file_name(&first.container);
+        let about = || format!("message of {}", escaped(&first.container));
+        // A container's limit on the size of files is also a limit for its hooks, and its signal would end this process.
+        let mut limit = SigSet::empty();
+        limit.add(Signal::SIGXFSZ);
+        limit.thread_block().about(about(), "cannot be kept")?;
+        let mut lines = Vec::new();
+        for message in messages {
+            // A line that a full disk cut off has no end: this begins a new one.
+            lines.push(b'\n');
+            serde_json::to_writer(&mut lines, &message.bounded()).about(about(), "cannot be kept")?;
+            lines.push(b'\n');
+        }
+        let is_new = self.append(&name, &lines).about(about(), "cannot be kept")?;
+        if is_new {
+            self.drop_oldest().about("old messages", "cannot be removed")?;
+        }
+        Ok(())
+    }
+
+    /// Every message that is kept, oldest first.
+    ///
+    /// # Errors
+    /// If the directory cannot be listed.
+    pub fn all(&self) -> Result<Kept> {
+        let mut kept = Kept::default();
+        let names = self
+            .directory
+            .names(NAMES)
+            .about("messages of hooks", "cannot be listed")?;
+        for name in names.iter().filter(|name| is_ours(name)) {
+            match self.read(name) {
+                Ok(messages) => kept.messages.extend(messages),
+                // A hook that ran meanwhile needed room.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => {
+                    let name = escaped(&name.to_string_lossy());
+                    kept.damaged
+                        .push(Error::failed(name, "messages of hooks cannot be read").from_source(e));
+                }
+            }
+        }
+        // Stable: what one hook said stays in its order.
+        kept.messages.sort_by_key(|message| message.at);
+        Ok(kept)
+    }
+
+    /// The newest messages of one file. What is no message of ours is passed over: a full disk cuts off lines.
+    fn read(&self, name: &OsStr) -> io::Result<Vec<Message>> {
+        let text = self.directory.read(name, 2 * BYTES)?;
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let messages = lines.filter_map(|line| serde_json::from_slice::<Message>(line).ok());
+        let mut messages: Vec<Message> = messages.map(|message| message.bounded()).collect();
+        messages.drain(..messages.len().saturating_sub(LINES));
+        Ok(messages)
+    }
+
+    /// Appends to a file, which is made where there is none. Says whether it is new.
+    fn append(&self, name: &OsStr, lines: &[u8]) -> io::Result<bool> {
+        let append = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let new = openat(&self.directory, name, append | OFlag::O_CREAT | OFlag::O_EXCL, mode);
+        let (file, is_new) = match new {
+            Ok(file) => (file, true),
+            Err(nix::errno::Errno::EEXIST) => (openat(&self.directory, name, append, mode)?, false),
+            Err(e) => return Err(e.into()),
+        };
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or_default();
+        if !is_new && size + lines.len() as u64 > BYTES {
+            return self.shorten(name, lines).map(|()| false);
+        }
+        // One write, which the kernel does not mix with others.
+        let written = File::from(file).write(lines)?;
+        if written < lines.len() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        Ok(is_new)
+    }
+
+    /// Writes a file anew with its newest lines and then these.
+    fn shorten(&self, name: &OsStr, lines: &[u8]) -> io::Result<()> {
+        let now = self.directory.read(name, 2 * BYTES).unwrap_or_default();
+        let most = (BYTES as usize / 2).saturating_sub(lines.len());
+        let rest = now.get(now.len().saturating_sub(most)..).unwrap_or_default();
+        // The first of them may be a part only.
+        let whole = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .and_then(|at| rest.get(at..));
+        let mut text = whole.unwrap_or_default().to_vec();
+        text.extend_from_slice(lines);
+        self.directory.replace(name, &text, 0o600)
+    }
+
+    /// Removes files beyond [`FILES`], those first that were not written to for longest. Another process may do the same.
+    fn drop_oldest(&self) -> io::Result<()> {
+        let names = self.directory.names(NAMES)?;
+        if names.len() <= FILES {
+            return Ok(());
+        }
+        let mut files: Vec<(i64, i64, OsString)> = Vec::new();
+        for name in names {
+            if let Some(status) = self.directory.status(&name)? {
+                files.push((status.st_mtime, status.st_mtime_nsec, name));
+            }
+        }
+        files.sort();
+        let beyond = files.len().saturating_sub(FILES);
+        files
+            .iter()
+            .take(beyond)
+            .try_for_each(|(_, _, name)| self.directory.remove(name))
+    }
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| name.ends_with(ENDING) && !name.starts_with('.'))
+}
+
+/// The name of a container's file: its id where that can be a name, as it is for all engines, and otherwise a number that
+/// follows from it. Two containers whose names are the same share a file; which message is whose is in the messages.
+fn file_name(container: &str) -> OsString {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if !container.is_empty() && container.len() <= 128 && container.chars().all(plain) {
+        return format!("{container}{ENDING}").into();
+    }
+    let mut hasher = DefaultHasher::new();
+    container.hash(&mut hasher);
+    // The dot keeps it apart from every id above.
+    format!("x.{:016x}{ENDING}", hasher.finish()).into()
+}
+
+#[cfg(test)]
+mod tests;
