@@ -221,6 +221,65 @@ fn files_are_written_whole_with_the_right_name() {
     );
 }
 
+/// The policy of two replicas, with shares of a kind of their own where `rename` says so.
+fn replicas(file: &Path, rename: &str) {
+    let resource = format!("{{name: nvidia.com/gpu, replicas: 2{rename}}}");
+    let policy = format!("version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {resource}\n");
+    fs::write(file, policy).unwrap();
+}
+
+#[test]
+fn a_file_that_an_earlier_run_wrote_beside_the_output_goes_with_its_rename() {
+    for extension in ["yaml", "json"] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let config = format!("--config={}", at("policy").display());
+        let output = |name: &str| format!("--output={}", at(name).display());
+        let run = |more: &[&str]| {
+            let said = cdi(&[&["generate", "--inventory=sim:t4x2", &config], more].concat());
+            assert_eq!(said.code, Some(0), "{}", said.err);
+            said.err
+        };
+        let first = output(&format!("nvidia.{extension}"));
+        replicas(&at("policy"), ", rename: nvidia.com/slice");
+        run(&[&first]);
+        let slice = at(&format!("nvidia-slice.{extension}"));
+        let text = fs::read_to_string(&slice).unwrap();
+        assert!(text.contains("nvidia.com/slice"), "{text}");
+        run(&[&first]);
+        assert!(slice.exists(), "a file that this run writes too stays");
+
+        // Files with such names that `generate --output nvidia.…` did not write.
+        let others = [
+            (format!("nvidia-copy.{extension}"), text.clone()),
+            (format!("nvidiax.{extension}"), text.clone()),
+            (format!("other-slice.{extension}"), text),
+            ("nvidia-slice.txt".to_owned(), "x".to_owned()),
+            ("nvidia-note.yaml".to_owned(), "?".to_owned()),
+        ];
+        for (name, text) in &others {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::write(at("no-policy"), "version: v1\n").unwrap();
+        let class = ["--class=gds", &output(&format!("nvidia-gds.{extension}"))];
+        let own = cdi(&[&["generate", "--inventory=sim:t4x2"], &class[..]].concat());
+        assert_eq!(own.code, Some(0), "{}", own.err);
+
+        replicas(&at("policy"), "");
+        let err = run(&[&first]);
+        assert!(!slice.exists(), "{extension}: its shares could still be started");
+        assert!(err.contains(&format!("{}: removed", slice.display())), "{err}");
+        for (name, text) in &others {
+            assert_eq!(&fs::read_to_string(at(name)).unwrap(), text, "{name}");
+        }
+        assert!(
+            at(&format!("nvidia-gds.{extension}")).exists(),
+            "an --output of its own"
+        );
+        assert!(!run(&[&first]).contains("removed"));
+    }
+}
+
 fn said_code(command: Command) -> Option<i32> {
     said(command).code
 }

@@ -2,6 +2,7 @@
 
 mod generate;
 mod inspect;
+mod leftover;
 mod list;
 mod transform;
 mod validate;

@@ -16,6 +16,7 @@ pub(in crate::cli) use hook::hook_beside_us;
 use super::super::look;
 use super::super::out;
 use super::super::sharing;
+use super::leftover;
 use crate::cdi::encode::{Format, encode, file_of};
 use crate::cdi::{LeftOut, Spec, build, write};
 use crate::derive::{self, Derived, Mode};
@@ -73,9 +74,11 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
             }
             _ => error.hint("leave rename and renameByDefault out of the policy, or write for engines with CDI 0.6"),
         })?;
+        let mut comments = comments;
         let path = if number == 0 {
             path.clone()
         } else {
+            comments.insert(1, leftover::mark(&path));
             beside(&path, &derived_kind, &derived.kind)
         };
         files.push((path, encode(&spec, real, &comments)?, spec));
@@ -92,6 +95,17 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         out::note(format_args!(
             "{name}: {devices} devices of {}, CDI {}",
             spec.kind, spec.version
+        ));
+    }
+    let written: Vec<&Path> = files.iter().map(|(path, ..)| path.as_path()).collect();
+    let name = |spec: &Spec| {
+        let kind: CdiKind = spec.kind.parse().ok()?;
+        Some(beside(&path, &derived_kind, &kind))
+    };
+    for file in leftover::remove(&path, &written, name)? {
+        out::note(format_args!(
+            "{}: removed; an earlier run wrote it, and the policy has no such shares any more",
+            file.display()
         ));
     }
     Ok(ExitCode::SUCCESS)

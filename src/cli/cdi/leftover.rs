@@ -1,0 +1,65 @@
+//! The files that an earlier `cdi generate` wrote beside its output and this one does not write: a policy whose `rename` was
+//! removed leaves the file of the other kind, and engines would go on starting its shares.
+
+use super::super::calls::Call;
+use crate::cdi::Spec;
+use crate::cdi::registry::Registry;
+use crate::error::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// The comment line by which a file beside `output` is recognised. A file that a person wrote elsewhere and copied here,
+/// or that was made with an `--output` of its own, does not have it.
+pub(super) fn mark(output: &Path) -> String {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    format!("Written beside {name}")
+}
+
+/// Removes the files that were written beside `output` and are not in `written`; gives what was removed.
+///
+/// `name` gives the file that `generate` writes beside `output` for a kind.
+///
+/// # Errors
+/// Returns an error if the directory cannot be listed or a file cannot be removed.
+pub(super) fn remove(
+    output: &Path,
+    written: &[&Path],
+    name: impl Fn(&Spec) -> Option<PathBuf>,
+) -> Result<Vec<PathBuf>> {
+    let dir = output.parent().filter(|d| !d.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+    let mut removed = Vec::new();
+    for entry in std::fs::read_dir(dir).about(dir.display(), "cannot be listed")? {
+        let entry = entry.about(dir.display(), "cannot be listed")?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let is_beside = file
+            .strip_prefix(&*stem)
+            .is_some_and(|rest| rest.starts_with(['-', '.']))
+            && (file.ends_with(".yaml") || file.ends_with(".json"));
+        let path = output.with_file_name(&file);
+        if is_beside && path != output && !written.contains(&path.as_path()) && is_own(&path, output, &name) {
+            std::fs::remove_file(&path).about(path.display(), "cannot be removed")?;
+            removed.push(path);
+        }
+    }
+    removed.sort();
+    Ok(removed)
+}
+
+/// Whether `generate --output OUTPUT` wrote `path`: it has the name that such a file gets, and says so in its header. JSON
+/// has no comments: there every device must be a share, which only such a file has alone.
+fn is_own(path: &Path, output: &Path, name: &impl Fn(&Spec) -> Option<PathBuf>) -> bool {
+    let read = Registry::read_file(path);
+    let Some(file) = read.files().first() else {
+        return false;
+    };
+    let expected = name(&file.spec).map(|p| p.with_extension(""));
+    if expected != Some(path.with_extension("")) {
+        return false;
+    }
+    let mark = mark(output);
+    let made = file.comments.first().is_some_and(|l| l.starts_with("Made by tranche "));
+    let is_json = path.extension().is_some_and(|e| e == "json");
+    let shares_alone = || file.spec.devices.iter().all(|d| Call::of_device(d).is_some());
+    (made && file.comments.contains(&mark)) || (is_json && !file.spec.devices.is_empty() && shares_alone())
+}
