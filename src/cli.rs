@@ -4,6 +4,7 @@
 mod calls;
 mod cdi;
 mod claim;
+mod containers;
 mod inventory;
 mod list;
 pub mod log;
