@@ -13,8 +13,8 @@
 mod directory;
 mod store;
 
+use crate::text::shown;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 pub use store::{Kept, Messages};
 
@@ -53,37 +53,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// This message as it is kept and shown: escaped by [`escaped`], and cut where it is too long.
+    /// This message as it is kept and shown: escaped by [`shown`], and cut where it is too long.
     #[must_use]
     fn bounded(&self) -> Message {
         Message {
             at: self.at,
-            container: cut(&escaped(&self.container), ID),
-            hook: cut(&escaped(&self.hook), HOOK),
+            container: cut(&shown(&self.container), ID),
+            hook: cut(&shown(&self.hook), HOOK),
             severity: self.severity,
-            text: cut(&escaped(&self.text), TEXT),
+            text: cut(&shown(&self.text), TEXT),
         }
     }
-}
-
-/// The text without characters that a terminal or a log would act on: control characters, marks that change the direction
-/// of text (Unicode Standard Annex 9), and separators of lines and paragraphs. Each is written as `\n` or `\u{202e}`.
-/// Text that is already escaped stays as it is.
-pub fn escaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        let acts = c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        match c {
-            '\n' => plain.push_str("\\n"),
-            c if acts => {
-                // Writing to a String cannot fail.
-                let _ = write!(plain, "{}", c.escape_unicode());
-            }
-            c => plain.push(c),
-        }
-    }
-    plain
 }
 
 /// At most `most` bytes of `text`, with `…` at the end where something was cut off.
@@ -100,15 +80,6 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_terminal_would_act_on_is_escaped() {
-        assert_eq!(
-            escaped("a\n\u{1b}[2J\u{202e}b\u{2066}\u{9b}é"),
-            "a\\n\\u{1b}[2J\\u{202e}b\\u{2066}\\u{9b}é"
-        );
-        assert_eq!(escaped(&escaped("\u{202e}\n")), "\\u{202e}\\n");
-    }
 
     #[test]
     fn a_message_has_a_longest_form() {

@@ -248,3 +248,55 @@ fn the_runtimes_alone_run_the_hook() {
         },
     );
 }
+
+#[test]
+fn what_the_hook_says_is_kept_whatever_the_engine_does_with_it() {
+    let test = "what_the_hook_says_is_kept_whatever_the_engine_does_with_it";
+    for engine in Engine::ALL {
+        if let Some(reason) = engine.missing() {
+            skip::not_run(&format!("engines::{test} {engine:?}"), &reason);
+            continue;
+        }
+        let mut bed = Bed::new();
+        let kept = bed.at("kept");
+        // A session of the rootless user, which pam_systemd(8) would have begun.
+        let before = "mkdir -p /run/user/65534 && chmod 700 /run/user/65534 && chown 65534:65534 /run/user/65534";
+        let after = "cat /run/tranche/messages/*.jsonl > ROOT 2> /dev/null\n\
+                     cat /run/user/65534/tranche/messages/*.jsonl > USER 2> /dev/null";
+        let place = |name: &str| kept.with_extension(name).display().to_string();
+        bed.around(
+            before,
+            &after.replace("ROOT", &place("root")).replace("USER", &place("user")),
+        );
+        bed.spec(
+            "nvidia.json",
+            &json!({
+                "cdiVersion": "0.5.0",
+                "kind": "nvidia.com/gpu",
+                "devices": [{"name": "0", "containerEdits": {"env": ["A=1"]}}],
+                "containerEdits": {"hooks": [{
+                    "hookName": "createContainer", "path": bed.hook(),
+                    "args": ["tranche-oci", "hook", "prepare", "--shine=1"], "env": ["PATH="]
+                }]}
+            }),
+        );
+        let output = run_podman(&bed, engine, &["nvidia.com/gpu=0"], &bed.specs(), &["/bin/true"]);
+        succeeded(engine, &output);
+        let read = |name: &str| fs::read_to_string(place(name)).unwrap();
+        let (here, elsewhere) = if engine.is_rootless() {
+            ("user", "root")
+        } else {
+            ("root", "user")
+        };
+        let line = read(here);
+        assert!(
+            line.contains(r#""text":"--shine: unknown option, ignored""#),
+            "{engine:?}: {line}"
+        );
+        assert!(
+            line.contains(r#""hook":"prepare""#) && !line.contains(r#""container":"""#),
+            "{engine:?}: {line}"
+        );
+        assert_eq!(read(elsewhere), "", "{engine:?}");
+    }
+}

@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What is reached on behalf of somebody else.
     ("root", &["sys", "types", "error"]),
     ("ledger", &["sys", "types", "error"]),
-    ("messages", &["root", "error"]),
+    ("messages", &["root", "text", "error"]),
     ("oci", &["edits", "root", "types", "error"]),
     (
         "host",

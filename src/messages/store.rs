@@ -1,9 +1,10 @@
 //! Messages on disk: one file for each container, without a lock.
 
 use super::directory::{self, Missing};
-use super::{LINES, Message, escaped};
+use super::{LINES, Message};
 use crate::error::{Context, Error, Result};
 use crate::root::Directory;
+use crate::text::shown;
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::signal::{SigSet, Signal};
@@ -87,7 +88,7 @@ impl Messages {
         let messages = messages.get(messages.len().saturating_sub(LINES)..).unwrap_or_default();
         let Some(first) = messages.first() else { return Ok(()) };
         let name = file_name(&first.container);
-        let about = || format!("message of {}", escaped(&first.container));
+        let about = || format!("message of {}", shown(&first.container));
         // A container's limit on the size of files is also a limit for its hooks, and its signal would end this process.
         let mut limit = SigSet::empty();
         limit.add(Signal::SIGXFSZ);
@@ -122,9 +123,8 @@ impl Messages {
                 // A hook that ran meanwhile needed room.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => {
-                    let name = escaped(&name.to_string_lossy());
-                    kept.damaged
-                        .push(Error::failed(name, "messages of hooks cannot be read").from_source(e));
+                    let what = "messages of hooks cannot be read";
+                    kept.damaged.push(Error::failed(name.display(), what).from_source(e));
                 }
             }
         }

@@ -81,6 +81,8 @@ pub(crate) struct Bed {
     top: tempfile::TempDir,
     /// A directory whose device nodes are in `/dev` for whatever runs in this bed.
     dev: Option<PathBuf>,
+    /// Run as root where the engine runs, before it and after it.
+    around: [String; 2],
 }
 
 impl Bed {
@@ -88,6 +90,7 @@ impl Bed {
         let bed = Bed {
             top: tempfile::Builder::new().prefix("bed").tempdir().unwrap(),
             dev: None,
+            around: [const { String::new() }; 2],
         };
         // The rootless user works in here too.
         fs::set_permissions(bed.top.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -115,6 +118,11 @@ impl Bed {
     /// Adds the device nodes of `dev` to the `/dev` of this bed.
     pub(crate) fn with_nodes(&mut self, dev: &Path) {
         self.dev = Some(dev.to_path_buf());
+    }
+
+    /// Runs these lines of shell as root in each mount namespace of this bed, before its command and after it.
+    pub(crate) fn around(&mut self, before: &str, after: &str) {
+        self.around = [before, after].map(str::to_owned);
     }
 
     /// Runs our command line where this bed's engines run.
@@ -276,6 +284,11 @@ pub(crate) fn entered(bed: &Bed, spec_dir: &Path) -> Command {
     enter
         .arg(spec_dir)
         .envs(bed.dev.iter().map(|dev| ("TRANCHE_TEST_DEV", dev)));
+    let [before, after] = &bed.around;
+    if !before.is_empty() || !after.is_empty() {
+        let script = format!("{before}\n\"$@\"\ncode=$?\n{after}\nexit $code");
+        enter.args(["sh", "-c", &script, "sh"]);
+    }
     enter
 }
 
