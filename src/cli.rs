@@ -13,6 +13,7 @@ pub mod out;
 pub mod place;
 mod plan;
 mod policy;
+mod progress;
 mod sharing;
 mod status;
 mod table;

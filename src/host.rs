@@ -30,13 +30,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How long NVML may be silent. Without persistence mode, `nvmlInit` starts every GPU of the machine in one call, which takes
+/// tens of seconds where there are eight large ones; and a library that hangs is rare.
+pub const SILENCE: Duration = Duration::from_secs(60);
+
 /// How to look.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Whether to ask NVML. It runs code of the tree that is looked at.
     pub nvml: bool,
-    /// How long NVML may take in all before it is ended.
+    /// How long NVML may be silent before it is ended. Each answer of it begins this anew.
     pub deadline: Duration,
+    /// Gets what we wait for once NVML has taken two seconds, and again every second; `None` when that is over.
+    pub waiting: fn(Option<nvml::Waiting>),
     /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
     pub program: PathBuf,
     /// Directories to search for libraries, in the driver's tree, instead of the known ones and the loader's cache.
@@ -48,11 +54,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// NVML with 10 seconds, this program, the known directories, 64 bits.
+    /// NVML with [`SILENCE`], this program, the known directories, 64 bits.
     fn default() -> Self {
         Self {
             nvml: true,
-            deadline: Duration::from_secs(10),
+            deadline: SILENCE,
+            waiting: nvml::in_silence,
             program: PathBuf::from("/proc/self/exe"),
             library_search_paths: Vec::new(),
             config_search_paths: Vec::new(),
@@ -161,7 +168,7 @@ fn start_nvml(
             (OsString::from(NAME), NAME.to_owned())
         }
     };
-    match nvml::start(&options.program, &library, &shown, options.deadline) {
+    match nvml::start(&options.program, &library, &shown, options.deadline, options.waiting) {
         Ok(asked) => Some(asked),
         Err(e) => {
             inventory.warn("NVML", format!("the process that asks it cannot be started: {e}"));

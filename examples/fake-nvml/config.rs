@@ -42,6 +42,11 @@ pub(crate) struct Config {
 pub(crate) struct Faults {
     /// `hang` (for ever), `crash` (SIGSEGV), or an error's name or number.
     pub(crate) init: Option<String>,
+    /// nvmlInit takes so long.
+    #[serde(default)]
+    pub(crate) init_ms: u64,
+    /// nvmlInit leaves a process behind, in a session of its own, which holds a lock on this file. The file exists then.
+    pub(crate) fork: Option<PathBuf>,
     /// What is written where NVML writes a string.
     #[serde(default)]
     pub(crate) strings: Strings,

@@ -149,6 +149,12 @@ pub(crate) fn init() -> nvmlReturn_t {
             }
         }
     }
+    if let Some(world) = WORLD.get() {
+        if let Some(path) = &world.config.faults.fork {
+            leave_a_process_behind(path);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(world.config.faults.init_ms));
+    }
     match WORLD.get().and_then(|world| world.config.faults.init.as_deref()) {
         None => {
             OPEN.fetch_add(1, Ordering::SeqCst);
@@ -159,6 +165,35 @@ pub(crate) fn init() -> nvmlReturn_t {
         },
         Some("crash") => crash(),
         Some(error) => number(error),
+    }
+}
+
+/// Starts a process that does what a daemon does to get away: a session of its own, and a parent that is gone. It ignores
+/// what it can, and holds a lock on the file at `path` for as long as it is there.
+fn leave_a_process_behind(path: &std::path::Path) {
+    use std::os::fd::IntoRawFd;
+    let Ok(file) = std::fs::File::create(path) else { return };
+    let lock = file.into_raw_fd();
+    // SAFETY: system calls on numbers of ours. Between fork and _exit the children use nothing else.
+    unsafe {
+        // The lock belongs to what was opened, which every child shares.
+        if libc::flock(lock, libc::LOCK_EX) != 0 {
+            return;
+        }
+        let child = libc::fork();
+        if child == 0 {
+            libc::setsid();
+            if libc::fork() == 0 {
+                libc::signal(libc::SIGTERM, libc::SIG_IGN);
+                libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                loop {
+                    libc::pause();
+                }
+            }
+            libc::_exit(0);
+        }
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+        libc::close(lock);
     }
 }
 

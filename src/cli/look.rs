@@ -34,8 +34,9 @@ pub struct LookArgs {
     /// Do not ask the driver's library: /proc and /dev alone
     #[arg(long, env = "TRANCHE_NO_NVML")]
     pub no_nvml: bool,
-    /// How long the driver's library may take
-    #[arg(long, value_name = "SECONDS", env = "TRANCHE_NVML_DEADLINE", default_value = "10", value_parser = seconds)]
+    /// How long the driver's library may be silent; each answer of it begins this anew. A driver without persistence mode
+    /// takes tens of seconds to start
+    #[arg(long, value_name = "SECONDS", env = "TRANCHE_NVML_DEADLINE", default_value = "60", value_parser = seconds)]
     pub nvml_deadline: Duration,
 }
 
@@ -52,6 +53,7 @@ impl LookArgs {
         Options {
             nvml: !self.no_nvml,
             deadline: self.nvml_deadline,
+            waiting: super::progress::waiting,
             library_search_paths: self.library_search_paths.clone(),
             config_search_paths: self.config_search_paths.clone(),
             compat32: self.compat32,

@@ -27,6 +27,7 @@ mod broken_nvml;
 mod fake_host;
 mod files;
 mod machines;
+mod silence;
 #[path = "../support/skip.rs"]
 mod skip;
 

@@ -13,6 +13,8 @@ pub(crate) const MAX_MIG_DEVICES: u32 = 64;
 pub(crate) enum Line {
     /// What is done next: if nothing follows, it was this that hung or crashed.
     At(Step),
+    /// A call came back: the library is slow, and not stuck.
+    Alive,
     /// The library could not be used at all, and why.
     Useless(String),
     /// Facts about the driver.

@@ -3,12 +3,14 @@
 use super::CHILD_ARGUMENT;
 use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, Step};
 use crate::sys::nvml::{self, Device, Failure, Nvml};
+use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Runs as the child if the program was started as one. A program that calls [`super::super::discover`] with itself as
 /// [`super::super::Options::program`] calls this before anything else in its `main`.
@@ -35,13 +37,19 @@ fn run(library: OsString) -> io::Result<()> {
 struct Pipe {
     file: File,
     missing: BTreeSet<&'static str>,
+    said: Instant,
 }
+
+/// A library that answers is heard of at least so often, and a fast one is not slowed down by a line for each call.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(20);
 
 impl Pipe {
     /// Takes standard output away from the library, which might print.
     fn take() -> io::Result<Self> {
-        // A crash is reported by who started us; a core file of each would only fill the disk.
-        nix::sys::prctl::set_dumpable(false)?;
+        // Who started us reports a crash; a core file of each would only fill the disk. A limit of one byte also keeps the
+        // kernel from starting a program that takes it, which a limit of none does not (core(5)). Not PR_SET_DUMPABLE: it
+        // would hide from a plain user what the library forks, which must end with us.
+        setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0))?;
         // Whoever waits for the answer may be gone: a library that hangs must not stay behind.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -49,6 +57,7 @@ impl Pipe {
         Ok(Self {
             file,
             missing: BTreeSet::new(),
+            said: Instant::now(),
         })
     }
 
@@ -56,7 +65,16 @@ impl Pipe {
     fn say(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
+        self.said = Instant::now();
         self.file.write_all(&text)
+    }
+
+    /// Says that the library has answered, if nothing was said for a while.
+    fn alive(&mut self) -> io::Result<()> {
+        match self.said.elapsed() < SIGN_OF_LIFE {
+            true => Ok(()),
+            false => self.say(&Line::Alive),
+        }
     }
 
     /// The value of a call, or nothing; what deserves a line gets it.
@@ -66,6 +84,7 @@ impl Pipe {
         what: &str,
         answer: Result<T, Failure>,
     ) -> io::Result<Option<T>> {
+        self.alive()?;
         match answer {
             Ok(value) => return Ok(Some(value)),
             Err(Failure::Missing(name)) => {
@@ -133,6 +152,7 @@ fn ask_gpu(index: u32, device: Device<'_>, out: &mut Pipe) -> io::Result<Line> {
         }
         uuid => uuid,
     };
+    out.alive()?;
     let gpu = format!("gpu {index}");
     let mut facts = GpuFacts {
         index,
@@ -160,7 +180,9 @@ fn ask_gpu(index: u32, device: Device<'_>, out: &mut Pipe) -> io::Result<Line> {
     if facts.mig.is_some_and(|(current, _)| current == 1) {
         let max = out.take_or_say(&gpu, "number of MIG devices", device.max_mig_devices())?;
         for mig in 0..max.unwrap_or(0).min(MAX_MIG_DEVICES) {
-            match device.mig_device(mig) {
+            let instance = device.mig_device(mig);
+            out.alive()?;
+            match instance {
                 Ok(instance) => facts.mig_devices.push(ask_mig(index, mig, instance, out)?),
                 // Indices have gaps.
                 Err(Failure::Code(nvml::NOT_FOUND | nvml::INVALID_ARGUMENT)) => {}

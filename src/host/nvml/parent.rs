@@ -1,7 +1,8 @@
-//! Starts the child, reads its answer within the deadline.
+//! Starts the child, and reads what it says until it is silent for too long.
 
-use super::CHILD_ARGUMENT;
 use super::answer::{Facts, Line, Step};
+use super::process::Process;
+use super::waiting::{FIRST, Waiting};
 use crate::inventory::Warning;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -10,7 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::ChildStdout;
 use std::time::{Duration, Instant};
 
 /// More than 256 GPUs with all their MIG devices take; a library that makes the child say more is cut off.
@@ -20,13 +21,22 @@ const MAX_ANSWER: usize = 4 << 20;
 /// in the shutdown, which takes its time and changes nothing for us.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How often a silent child is looked at: one that died may have left a process behind that keeps the pipe open.
+const GLANCE: Duration = Duration::from_millis(100);
+
 /// A child at work.
 pub(crate) struct Asked {
-    child: Child,
+    process: Process,
     pipe: ChildStdout,
     library: String,
     started: Instant,
-    deadline: Duration,
+    /// When it last said something.
+    heard: Instant,
+    /// How long it may be silent.
+    silence: Duration,
+    tell: fn(Option<Waiting>),
+    /// When it is told next that we wait.
+    tell_at: Duration,
     done: bool,
 }
 
@@ -43,31 +53,33 @@ pub(crate) struct Report {
     pub complete: bool,
     /// The GPU at which the child hung or crashed.
     pub stuck_at: Option<u32>,
+    /// Why not everything was told; `None` where it was.
+    pub failure: Option<String>,
 }
 
-/// Starts a child of `program` that asks the library at `library` (a path to open, or a plain name for the loader).
+/// Starts a child of `program` that asks the library at `library` (a path to open, or a plain name for the loader), which
+/// people know as `shown`. It may be silent for `silence`; `tell` gets what we wait for, and `None` when that is over.
 ///
 /// # Errors
 /// The program cannot be started.
-pub(crate) fn start(program: &Path, library: &OsStr, shown: &str, deadline: Duration) -> io::Result<Asked> {
+pub(crate) fn start(
+    program: &Path,
+    library: &OsStr,
+    shown: &str,
+    silence: Duration,
+    tell: fn(Option<Waiting>),
+) -> io::Result<Asked> {
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .arg(CHILD_ARGUMENT)
-        .arg(library)
-        // Nothing of the caller's environment is the library's business: a preloaded library, a trace to a file.
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let pipe = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+    let (process, pipe) = Process::start(program, library)?;
     Ok(Asked {
-        child,
+        process,
         pipe,
         library: shown.to_owned(),
         started,
-        deadline,
+        heard: started,
+        silence,
+        tell,
+        tell_at: FIRST,
         done: false,
     })
 }
@@ -75,46 +87,45 @@ pub(crate) fn start(program: &Path, library: &OsStr, shown: &str, deadline: Dura
 /// How the reading ended.
 enum End {
     Closed,
-    Deadline,
+    Silent,
     TooMuch,
     Failed(io::Error),
 }
 
 impl Asked {
-    /// Reads until the child has told all, ends, or is out of time. A child that is stuck is ended here; one that told
-    /// all may use the time until it is dropped for its shutdown.
+    /// Reads until the child has told all, ends, or is silent for too long. A child that is stuck is ended here; one that
+    /// told all may use the time until it is dropped for its shutdown.
     pub(crate) fn finish(&mut self) -> Report {
         let mut lines = Lines::default();
         let end = self.read(&mut lines);
+        if self.tell_at > FIRST {
+            (self.tell)(None);
+        }
         let mut report = lines.report;
         let step = lines.step;
         let done = lines.done;
         let object = self.library.clone();
-        let mut warn = |text: String| {
-            report.warnings.push(Warning {
-                object: object.clone(),
-                text,
-            });
-        };
         self.done = done;
         if !done {
-            let status = self.end();
+            let status = self.process.end(Duration::ZERO);
             let at = step.map(|s| format!(" {s}")).unwrap_or_default();
-            match end {
-                End::Deadline => warn(format!(
-                    "NVML gave no answer{at} for {} s and was ended",
-                    self.deadline.as_secs_f32()
-                )),
-                End::TooMuch => warn(format!("NVML gave an answer without end{at} and was ended")),
-                End::Failed(e) => warn(format!("the answer of NVML cannot be read: {e}")),
-                End::Closed => warn(match status {
+            let text = match end {
+                End::Silent => format!("gave no answer{at} for {} s and was ended", self.silence.as_secs_f32()),
+                End::TooMuch => format!("gave an answer without end{at} and was ended"),
+                End::Failed(e) => format!("gave an answer that cannot be read: {e}"),
+                End::Closed => match status {
                     Ok(status) => match status.signal() {
-                        Some(signal) => format!("NVML crashed{at} ({})", signal_name(signal)),
-                        None => format!("NVML ended its process{at} (exit code {})", status.code().unwrap_or(-1)),
+                        Some(signal) => format!("crashed{at} ({})", signal_name(signal)),
+                        None => format!("ended its process{at} (exit code {})", status.code().unwrap_or(-1)),
                     },
-                    Err(e) => format!("NVML's process cannot be waited for: {e}"),
-                }),
-            }
+                    Err(e) => format!("has a process that cannot be waited for: {e}"),
+                },
+            };
+            report.warnings.push(Warning {
+                object: object.clone(),
+                text: format!("NVML {text}"),
+            });
+            report.failure = Some(text);
             if let Some(Step::Gpu(index)) = step {
                 report.stuck_at = Some(index);
             }
@@ -133,12 +144,17 @@ impl Asked {
         let mut total = 0;
         let mut chunk = vec![0; 16 << 10];
         while !lines.done {
-            let left = self.deadline.saturating_sub(self.started.elapsed());
+            self.tell_if_long(lines.step);
+            let left = self.silence.saturating_sub(self.heard.elapsed());
             // Rounded up: a poll that ends a little early would spin.
-            let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            let timeout = left.min(GLANCE) + Duration::from_millis(1);
+            let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+            // Before the poll: what it said before it ended is in the pipe then.
+            let has_ended = self.process.has_ended();
             let mut fds = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, timeout) {
-                Ok(0) if left.is_zero() => return End::Deadline,
+                Ok(0) if has_ended => return End::Closed,
+                Ok(0) if left.is_zero() => return End::Silent,
                 Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
                 Ok(_) => {}
                 Err(e) => return End::Failed(e.into()),
@@ -150,37 +166,34 @@ impl Asked {
                     if total > MAX_ANSWER {
                         return End::TooMuch;
                     }
+                    self.heard = Instant::now();
                     lines.push(&chunk[..n]);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return End::Failed(e),
             }
-            if left.is_zero() && !lines.done {
-                return End::Deadline;
-            }
         }
         End::Closed
     }
 
-    /// Ends the child: after a moment where it is done, at once where it is stuck. A child that died by itself keeps
-    /// its own status, since a signal to a dead process changes nothing.
-    fn end(&mut self) -> io::Result<std::process::ExitStatus> {
-        let until = Instant::now() + PATIENCE;
-        while self.done && Instant::now() < until {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_micros(100));
+    fn tell_if_long(&mut self, step: Option<Step>) {
+        let elapsed = self.started.elapsed();
+        if elapsed >= self.tell_at {
+            (self.tell)(Some(Waiting {
+                step,
+                elapsed,
+                limit: self.silence,
+                is_first: self.tell_at == FIRST,
+            }));
+            self.tell_at = elapsed + Duration::from_secs(1);
         }
-        self.child.kill()?;
-        self.child.wait()
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // A second time after `finish` has ended it, this gives what is known already. What it gives is of no interest.
-        let _ = self.end();
+        // One that is done may end by itself. How it ends is of no interest any more.
+        let _ = self.process.end(if self.done { PATIENCE } else { Duration::ZERO });
     }
 }
 
@@ -219,8 +232,10 @@ impl Lines {
         };
         match line {
             Line::At(step) => self.step = Some(step),
+            Line::Alive => {}
             Line::Useless(why) => {
-                warn("NVML", why);
+                warn("NVML", why.clone());
+                report.failure = Some(why);
                 self.done = true;
             }
             Line::Driver(driver) => report.facts.driver = Some(driver),
@@ -256,6 +271,7 @@ fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::in_silence;
     use super::*;
     use proptest::prelude::*;
     use std::io::Write;
@@ -278,7 +294,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there() {
-        let e = start(Path::new("/nonexistent"), OsStr::new("x"), "x", Duration::from_secs(1));
+        let second = Duration::from_secs(1);
+        let e = start(Path::new("/nonexistent"), OsStr::new("x"), "x", second, in_silence);
         assert!(e.is_err());
     }
 
@@ -292,9 +309,11 @@ mod tests {
         file.into_temp_path()
     }
 
-    fn report(text: &str, deadline: Duration) -> Report {
+    fn report(text: &str, silence: Duration) -> Report {
         let program = script(text);
-        start(&program, OsStr::new("x"), "libx", deadline).unwrap().finish()
+        start(&program, OsStr::new("x"), "libx", silence, in_silence)
+            .unwrap()
+            .finish()
     }
 
     fn only_warning(report: &Report) -> &str {

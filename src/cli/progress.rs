@@ -1,0 +1,21 @@
+//! What a person sees while something takes its time.
+
+use super::out;
+use crate::host::nvml::Waiting;
+use std::io::{self, IsTerminal, Write};
+
+/// Says that NVML is waited for: on a terminal in a line that is written over, elsewhere in one line, once.
+pub(super) fn waiting(waiting: Option<Waiting>) {
+    const ERASE_LINE: &str = "\r\x1b[K";
+    let mut stderr = io::stderr().lock();
+    if !stderr.is_terminal() {
+        drop(stderr);
+        if let Some(waiting) = waiting.filter(|w| w.is_first) {
+            out::note(waiting);
+        }
+        return;
+    }
+    let line = waiting.map(|w| w.to_string()).unwrap_or_default();
+    // Nobody is there to be told where this fails.
+    let _ = write!(stderr, "{ERASE_LINE}{line}").and_then(|()| stderr.flush());
+}

@@ -1,0 +1,185 @@
+//! The process that asks NVML, and whatever the library starts in it: all of it ends when we no longer need it.
+//!
+//! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]), which nothing in it can leave, and
+//! which ends with us even if we are killed. Who is not root may not make such a namespace. Then the process gets a group
+//! and a mark in its environment: both are inherited, and everything that has one of them is ended. A process that leaves
+//! the group and clears its environment is missed there, and so is one whose starter was killed together with us.
+
+use super::CHILD_ARGUMENT;
+use crate::sys::nursery::Nursery;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The variable that marks what the library starts.
+const MARK: &str = "TRANCHE_NVML_CHILD";
+
+/// How long a killed process may take to end. One that is stuck in the driver does not die before the driver lets it go.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process, until it is dropped.
+pub(super) struct Process {
+    child: Child,
+    group: Pid,
+    mark: String,
+    is_reaped: bool,
+    /// Whether the child has a pid namespace, whose end is the end of all in it.
+    in_nursery: bool,
+    /// Dropped, it ends the thread that started the child, and the namespace with it.
+    hold: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread that starts the child gives back.
+type Started = io::Result<(Child, bool)>;
+
+impl Process {
+    /// Starts `program` as NVML's child, which asks the library at `library`. Gives the process and what it says.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(super) fn start(program: &Path, library: &OsStr) -> io::Result<(Self, ChildStdout)> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mark = format!("{}-{}", std::process::id(), since.as_nanos());
+        let (program, library) = (program.to_owned(), library.to_owned());
+        let (to_us, from_thread) = mpsc::channel::<Started>();
+        let (hold, held) = mpsc::channel::<()>();
+        let of_thread = mark.clone();
+        // A thread of its own: the namespace is the thread's, and PR_SET_PDEATHSIG kills the child when the thread ends.
+        let thread = thread::Builder::new().name("nvml".to_owned()).spawn(move || {
+            let nursery = Nursery::of_this_thread().ok();
+            let child = spawn(&program, &library, &of_thread);
+            let _ = to_us.send(child.map(|child| (child, nursery.is_some())));
+            // Until `hold` is dropped: nothing is ever sent.
+            let _ = held.recv();
+        })?;
+        let (mut child, in_nursery) = from_thread.recv().map_err(|_| io::Error::other("its thread ended"))??;
+        let pipe = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        let group = Pid::from_raw(child.id().cast_signed());
+        let process = Self {
+            child,
+            group,
+            mark,
+            is_reaped: false,
+            in_nursery,
+            hold: Some(hold),
+            thread: Some(thread),
+        };
+        Ok((process, pipe))
+    }
+
+    /// Whether the process has ended. It is not waited for yet, so its number is still its own.
+    pub(super) fn has_ended(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        self.is_reaped || !matches!(waitid(Id::Pid(self.group), flags), Ok(WaitStatus::StillAlive))
+    }
+
+    /// Ends the process, once `patience` is over or it has ended by itself. One that died by itself keeps its own status,
+    /// since a signal to a dead process changes nothing.
+    ///
+    /// # Errors
+    /// A process that does not die: it is stuck in the driver.
+    pub(super) fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
+        wait_until(patience, || self.has_ended());
+        if !self.is_reaped {
+            // Before it is waited for: afterwards the number may be somebody else's.
+            let _ = killpg(self.group, Signal::SIGKILL);
+            self.child.kill()?;
+            self.is_reaped = wait_until(PATIENCE, || self.has_ended());
+        }
+        match self.is_reaped {
+            true => self.child.wait(),
+            false => Err(io::Error::other("it does not die; the driver holds it")),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A second time after `end`, this changes nothing. What it gives is of no interest.
+        let _ = self.end(Duration::ZERO);
+        drop(self.hold.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if !self.in_nursery {
+            end_marked(&self.mark);
+        }
+    }
+}
+
+fn spawn(program: &Path, library: &OsStr, mark: &str) -> io::Result<Child> {
+    use std::os::unix::process::CommandExt;
+    Command::new(program)
+        .arg(CHILD_ARGUMENT)
+        .arg(library)
+        // Nothing of the caller's environment is the library's business: a preloaded library, a trace to a file.
+        .env_clear()
+        .env(MARK, mark)
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// Waits until `is_so`, at most for `limit`. Gives whether it is so.
+fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Kills every process of ours that has `mark` in its environment, until there is none left: one that forks while we look
+/// is found in the next round.
+fn end_marked(mark: &str) {
+    const ROUNDS: usize = 20;
+    let wanted = format!("{MARK}={mark}");
+    for _ in 0..ROUNDS {
+        let found: Vec<Pid> = pids()
+            .into_iter()
+            .filter(|(_, dir)| has(&dir.join("environ"), &wanted))
+            .map(|(pid, _)| pid)
+            .collect();
+        let killed = found
+            .iter()
+            .filter(|pid| kill(**pid, Signal::SIGKILL) != Err(Errno::ESRCH));
+        if killed.count() == 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Every process, with its directory.
+fn pids() -> Vec<(Pid, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            Some((Pid::from_raw(pid), entry.path()))
+        })
+        .collect()
+}
+
+/// Whether an environment has this entry. That of another user, and of a process that is gone, has nothing for us.
+fn has(environ: &Path, wanted: &str) -> bool {
+    fs::read(environ).is_ok_and(|bytes| bytes.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()))
+}
