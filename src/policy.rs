@@ -23,6 +23,8 @@ pub struct Policy {
     pub splits: Vec<Split>,
     /// What the names of a split device as a whole mean.
     pub whole_device: WholeDevice,
+    /// Under which names equal replicas are offered.
+    pub names: ReplicaNames,
     /// How much more memory than there is may be promised.
     pub overcommit_memory: Overcommit,
     /// How much more compute than there is may be promised.
@@ -39,6 +41,7 @@ impl Default for Policy {
         Self {
             splits: Vec::new(),
             whole_device: WholeDevice::default(),
+            names: ReplicaNames::default(),
             overcommit_memory: Overcommit::NONE,
             overcommit_compute: Overcommit::NONE,
             mps: MpsSettings::default(),
@@ -152,6 +155,35 @@ pub enum WholeDevice {
     Open,
     /// Not offered.
     Hide,
+}
+
+/// Under which names equal replicas are offered: `0.any`, which means any free one, and perhaps `0.0`, `0.1` and so on.
+///
+/// Engines read every name at every start of a container, so many names make each start slower.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplicaNames {
+    /// `0.any`, and a number for each replica of a device that has at most [`ReplicaNames::FEW`] of them.
+    #[default]
+    Few,
+    /// `0.any`, and a number for each replica.
+    Each,
+    /// `0.any` alone.
+    Any,
+}
+
+impl ReplicaNames {
+    /// The largest number of replicas that have numbered names when the policy does not ask for them.
+    pub const FEW: usize = 32;
+
+    /// Whether each of `replicas` replicas of a device has a numbered name.
+    pub fn numbered(self, replicas: usize) -> bool {
+        match self {
+            Self::Few => replicas <= Self::FEW,
+            Self::Each => true,
+            Self::Any => false,
+        }
+    }
 }
 
 /// For every device under MPS.

@@ -18,7 +18,9 @@ pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 
 use crate::error::{Error, Result};
 use crate::inventory::{Architecture, Inventory, VirtualizationMode};
-use crate::policy::{Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, Split, Strategy, WholeDevice};
+use crate::policy::{
+    Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames, Split, Strategy, WholeDevice,
+};
 use crate::types::{CdiKind, HostPath, MemorySize, Percent, ShareName};
 use device::Target;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,8 @@ pub struct Plan {
     pub devices: Vec<SplitDevice>,
     /// What the names of a split device as a whole mean.
     pub whole_device: WholeDevice,
+    /// Under which names equal replicas are offered.
+    pub names: ReplicaNames,
     /// Entries of the policy that found no device on this host.
     pub notes: Vec<String>,
     /// Devices that the policy names and that this host does not have, in the order of the policy.
@@ -125,6 +129,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     Ok(Plan {
         devices,
         whole_device: policy.whole_device,
+        names: policy.names,
         notes: resolved.notes,
         absent: resolved.absent,
     })
@@ -135,12 +140,27 @@ impl Plan {
     pub fn split(&self, device: DeviceRef) -> Option<&SplitDevice> {
         self.devices.iter().find(|d| d.device == device)
     }
+
+    /// The shares of a device that have a name of their own. Where it has equal replicas, there is `any` as well.
+    pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> &'a [Share] {
+        if split.replica().is_none() || self.names.numbered(split.shares.len()) {
+            &split.shares
+        } else {
+            &[]
+        }
+    }
 }
 
 impl SplitDevice {
     /// One of its shares.
     pub fn share(&self, name: &ShareName) -> Option<&Share> {
         self.shares.iter().find(|s| s.name == *name)
+    }
+
+    /// One of its replicas, where it has equal ones: they differ in nothing but their number. `None` where its shares have
+    /// names that a person gave.
+    pub fn replica(&self) -> Option<&Share> {
+        self.shares.first().filter(|share| share.name.number().is_some())
     }
 
     /// The commands that make what must be running or set before a share of it is worth what the plan says; none where

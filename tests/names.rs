@@ -123,6 +123,74 @@ proptest! {
 }
 
 #[test]
+fn equal_replicas_have_one_name_for_any_free_one_and_numbers_while_they_are_few() {
+    let dgx = inventory("dgx-a100-mig");
+    let mig = dgx.mig_devices().next().unwrap();
+    let mig_name = format!("{}:{}", mig.0.index, mig.1.index);
+    let bases = [mig_name.clone(), mig.1.uuid.as_ref().unwrap().to_string()];
+    let names = |more: &str, parts: &str| -> BTreeSet<String> {
+        let yaml = format!(
+            "sharing:\n{more}  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [\"{mig_name}\"], {parts}}}\n"
+        );
+        let specs = specs(&yaml, &dgx).unwrap();
+        assert_eq!(check(&specs), Ok(()));
+        let names = specs
+            .iter()
+            .flat_map(|s| s.devices.iter().map(|d| format!("{}={}", s.kind, d.name)));
+        let shares = names.filter(|n| bases.iter().any(|base| n.contains(&format!("={base}."))));
+        shares.collect()
+    };
+    let expected = |kind: &str, shares: &[&str]| -> BTreeSet<String> {
+        let names = bases
+            .iter()
+            .flat_map(|base| shares.iter().map(move |share| format!("{kind}={base}.{share}")));
+        names.collect()
+    };
+    let gpu = "nvidia.com/gpu";
+    assert_eq!(names("", "replicas: 2"), expected(gpu, &["any", "0", "1"]));
+    assert_eq!(names("  names: any\n", "replicas: 2"), expected(gpu, &["any"]));
+    assert_eq!(
+        names("", "replicas: 2, rename: slice"),
+        expected("nvidia.com/slice", &["any", "0", "1"])
+    );
+    assert_eq!(names("", "replicas: 32").len(), 2 * 33);
+    assert_eq!(names("", "replicas: 33"), expected(gpu, &["any"]));
+    assert_eq!(names("  names: each\n", "replicas: 33").len(), 2 * 34);
+    // Shares that a person named are not alike: none of them is any, and each keeps its name.
+    assert_eq!(
+        names("  names: any\n", "shares: [{name: a}, {name: b}]"),
+        expected(gpu, &["a", "b"])
+    );
+}
+
+#[test]
+fn a_container_sees_the_same_whichever_replica_it_gets() {
+    let yaml = "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n";
+    let specs = specs(yaml, &inventory("hgx-h200")).unwrap();
+    let shares: Vec<_> = specs[0].devices.iter().filter(|d| d.name.starts_with("0.")).collect();
+    assert_eq!(
+        shares.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(),
+        ["0.any", "0.0", "0.1", "0.2", "0.3"]
+    );
+    let seen = |at: usize| {
+        let mut edits = serde_json::to_value(&shares[at].edits).unwrap();
+        let hooks = edits.as_object_mut().unwrap().remove("hooks").unwrap();
+        (edits, hooks.to_string())
+    };
+    let (any, hook) = seen(0);
+    assert!(
+        any["env"].to_string().contains("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"),
+        "{any}"
+    );
+    assert!(hook.contains("--share=any") && hook.contains("--of=4"), "{hook}");
+    for at in 0..4 {
+        let (numbered, hook) = seen(at + 1);
+        assert_eq!(numbered, any);
+        assert!(hook.contains(&format!("--share={at}")), "{hook}");
+    }
+}
+
+#[test]
 fn the_check_finds_what_it_looks_for() {
     let inventory = inventory("hgx-h200");
     let yaml = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n";

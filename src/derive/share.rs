@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::{DeviceKey, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
-use crate::share::{DeviceRef, Fit, Method, Plan, Share, SplitDevice};
-use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize};
+use crate::share::{DeviceRef, Fit, Method, Plan, SplitDevice};
+use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize, ShareName};
 
 /// The plan of a specification, and where its hooks find the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +86,13 @@ pub(super) fn shares(
     sharing: &Sharing,
     hook: &HostPath,
 ) -> Result<Vec<(CdiKind, DerivedDevice)>> {
-    split
-        .shares
-        .iter()
-        .map(|share| {
+    // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free one.
+    let any = split.replica().map(|share| (ShareName::ANY, share));
+    let named = sharing.plan.named_shares(split);
+    let named = named.iter().map(|share| (share.name.as_str(), share));
+    any.into_iter()
+        .chain(named)
+        .map(|(name, share)| {
             let mut edits = edits.clone();
             limit(
                 &mut edits,
@@ -99,10 +102,10 @@ pub(super) fn shares(
                 share.compute.map(|c| c.get()),
                 share.priority,
             )?;
-            let mut claim = vec![format!("--share={}", share.name), format!("--of={}", siblings(split))];
+            let mut claim = vec![format!("--share={name}"), format!("--of={}", siblings(split))];
             claim.extend(neighbours(&edits, split, sharing));
             edits.hooks.push(take(split, sharing, hook, claim)?);
-            let name = format!("{base}.{}", share.name).parse()?;
+            let name = format!("{base}.{name}").parse()?;
             Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
         .collect()
@@ -218,8 +221,7 @@ fn neighbours(edits: &Edits, split: &SplitDevice, sharing: &Sharing) -> Vec<Stri
 
 /// The shares that a device has, as the hook takes them: a number for replicas, names for others.
 fn siblings(split: &SplitDevice) -> String {
-    let number = |s: &Share| s.name.as_str().bytes().all(|b| b.is_ascii_digit());
-    if split.shares.iter().all(number) {
+    if split.replica().is_some() {
         return split.shares.len().to_string();
     }
     let names: Vec<&str> = split.shares.iter().map(|s| s.name.as_str()).collect();

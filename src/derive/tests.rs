@@ -454,7 +454,7 @@ mod shares {
     #[test]
     fn the_whole_of_a_split_device_is_claimed_open_or_hidden() {
         let claim = shared("claim");
-        assert_eq!(names(&claim), ["0", "0.0", "0.1", "1", "all", "none"]);
+        assert_eq!(names(&claim), ["0", "0.any", "0.0", "0.1", "1", "all", "none"]);
         let uuid = gpu(0, 0).uuid.to_string();
         assert_eq!(
             claims(&claim, "0"),
@@ -474,7 +474,7 @@ mod shares {
         let open = shared("open");
         assert_eq!(claims(&open, "0"), [""; 0]);
         assert_eq!(claims(&open, "0.1").len(), 1);
-        assert_eq!(names(&shared("hide")), ["0.0", "0.1", "1", "all", "none"]);
+        assert_eq!(names(&shared("hide")), ["0.any", "0.0", "0.1", "1", "all", "none"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `--device` | the device's key in the ledger | which device (once; `claim` needs it) |
 //! | `--label` | `gpu 0` | its name in messages |
-//! | `--share` | a share's name | what is claimed; or |
+//! | `--share` | a share's name, or `any` | what is claimed (`any`: the first free one of equal replicas); or |
 //! | `--whole` | – | all of it; or |
 //! | `--claim` | a claim's name | the claim made beforehand that the container enters |
 //! | `--of` | `10`, or `big,small` | the shares that the device has: to say what is free |
@@ -24,6 +24,7 @@
 //! `release` gives back all that the container holds of `--device`, or of every device where none is named: one such hook
 //! serves a whole spec, and so runs at the end of containers that hold nothing, too. `--claim` and `--spec-file` go together.
 
+mod any;
 mod arguments;
 mod daemon;
 mod neighbours;
@@ -73,12 +74,17 @@ fn take(
     let process = machine.process(pid)?;
     let uid = nix::unistd::getuid().as_raw();
     ledger.change(request.device()?, |book| {
+        let part = match what {
+            What::Part(part) => part.clone(),
+            What::Any => any::choose(request, book, container, machine)?,
+            What::Claim(_) => Part::Whole,
+        };
         let container = container.clone();
         let done = match what {
             What::Claim(name) => book.enter(name, container, process, uid, request.alone, machine),
-            What::Part(part) => {
+            What::Part(_) | What::Any => {
                 let ask = Ask {
-                    part: part.clone(),
+                    part,
                     name: None,
                     container: Some(container),
                     process: Some(process),
@@ -189,6 +195,7 @@ fn refusal(request: &Request, what: &What, book: &Book, refused: &Refused, world
     let what = match what {
         What::Claim(name) => format!("claim {name}"),
         What::Part(part) => format!("{} {part}", request.label),
+        What::Any => format!("{} any share", request.label),
     };
     let error = Error::failed(what, refused);
     match refused {

@@ -12,6 +12,9 @@ use std::str::FromStr;
 pub struct ShareName(String);
 
 impl ShareName {
+    /// What stands in place of a share's name where any free one of equal replicas is meant: `0.any`.
+    pub const ANY: &str = "any";
+
     /// The name of replica `number`, counted from 0.
     pub fn replica(number: u32) -> Self {
         Self(number.to_string())
@@ -22,7 +25,8 @@ impl ShareName {
         &self.0
     }
 
-    fn number(&self) -> Option<u32> {
+    /// The number of a replica; `None` for a share that a person named.
+    pub fn number(&self) -> Option<u32> {
         self.0.parse().ok()
     }
 }

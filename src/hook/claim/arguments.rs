@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::hook::report::Report;
 use crate::ledger::{DeviceKey, Part, STATE_DIR};
+use crate::types::ShareName;
 use lexopt::Arg;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -27,6 +28,8 @@ pub(super) struct Request {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What {
     Part(Part),
+    /// Any free one of equal replicas.
+    Any,
     Claim(String),
 }
 
@@ -40,6 +43,11 @@ pub(super) struct Siblings {
 impl Siblings {
     pub(super) fn is_empty(&self) -> bool {
         self.replicas == 0 && self.names.is_empty()
+    }
+
+    /// How many equal replicas the device has; 0 where its shares have names that a person gave.
+    pub(super) fn replicas(&self) -> u32 {
+        self.replicas
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = String> + '_ {
@@ -93,10 +101,10 @@ impl Request {
             match argument {
                 Arg::Long("device") => device = Some(text(&mut parser)?.parse()?),
                 Arg::Long("label") => label = Some(text(&mut parser)?),
-                Arg::Long("share") => {
-                    let name = text(&mut parser)?.parse()?;
-                    whats.push(What::Part(Part::share(name)));
-                }
+                Arg::Long("share") => whats.push(match text(&mut parser)?.as_str() {
+                    ShareName::ANY => What::Any,
+                    name => What::Part(Part::share(name.parse()?)),
+                }),
                 Arg::Long("whole") => whats.push(What::Part(Part::Whole)),
                 Arg::Long("claim") => whats.push(What::Claim(text(&mut parser)?)),
                 Arg::Long("of") => siblings = siblings_of(&text(&mut parser)?),
@@ -116,6 +124,12 @@ impl Request {
             (what, None) => what,
             _ => return Err(one_of()),
         };
+        if what == Some(What::Any) && siblings.replicas == 0 {
+            return Err(Error::usage(
+                "arguments",
+                "--share any needs --of with the number of replicas",
+            ));
+        }
         // A release of all that a container holds knows no claim by name: whose spec it would remove is then left open.
         if device.is_none() && what.is_some() {
             return Err(Error::usage("arguments", "--device is missing"));
@@ -210,6 +224,8 @@ mod tests {
             &["--device", "../x", "--whole"],
             &["--device", "GPU-1", "--whole", "--share", "a"],
             &["--device", "GPU-1", "--share", "a.b"],
+            &["--device", "GPU-1", "--share", "any"],
+            &["--device", "GPU-1", "--share", "any", "--of", "a,b"],
             &["--device", "GPU-1", "--whole", "--state-dir", "rel"],
             &["--device", "GPU-1", "--whole", "--later"],
         ] {

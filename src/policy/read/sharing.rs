@@ -4,10 +4,10 @@ use super::field::Fields;
 use crate::error::Result;
 use crate::policy::yaml::{Node, Value};
 use crate::policy::{
-    Amount, DeviceId, DeviceSelector, Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, Resource, ShareAsk,
-    Split, Strategy, WholeDevice,
+    Amount, DeviceId, DeviceSelector, Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames,
+    Resource, ShareAsk, Split, Strategy, WholeDevice,
 };
-use crate::types::{CdiKind, Percent};
+use crate::types::{CdiKind, Percent, ShareName};
 
 pub(super) fn read(file: &str, node: &Node, warnings: &mut Vec<String>) -> Result<Policy> {
     let mut policy = Policy::default();
@@ -25,6 +25,9 @@ pub(super) fn read(file: &str, node: &Node, warnings: &mut Vec<String>) -> Resul
     ];
     if let Some(whole) = fields.word("wholeDevice", &whole)? {
         policy.whole_device = whole;
+    }
+    if let Some(names) = fields.word("names", &[("any", ReplicaNames::Any), ("each", ReplicaNames::Each)])? {
+        policy.names = names;
     }
     if let Some(node) = fields.take("overcommit") {
         let mut over = Fields::of(file, "overcommit", node)?;
@@ -202,6 +205,9 @@ fn read_devices(fields: &Fields<'_>, node: &Node) -> Result<DeviceSelector> {
     }
 }
 
+/// Names that no share may have: `0.any` is any replica, and `all` and `none` are devices.
+const RESERVED: [&str; 3] = [ShareName::ANY, "all", "none"];
+
 fn read_shares(
     file: &str,
     fields: &Fields<'_>,
@@ -216,13 +222,19 @@ fn read_shares(
     let mut shares: Vec<ShareAsk> = Vec::with_capacity(items.len());
     for item in items {
         let mut share = Fields::of(file, "a share", item)?;
-        let Some(name) = share.parsed::<crate::types::ShareName>("name")? else {
+        let Some(name) = share.parsed::<ShareName>("name")? else {
             return Err(share.wrong_as_a_whole("name is missing"));
         };
         if name.value.as_str().bytes().all(|b| b.is_ascii_digit()) {
             // 0.3 is replica 3 of a device in equal parts: a name must not look like one.
             return Err(name.wrong(format!(
                 "\"{}\" is a number; a share's name has a letter in it",
+                name.value
+            )));
+        }
+        if RESERVED.contains(&name.value.as_str().to_ascii_lowercase().as_str()) {
+            return Err(name.wrong(format!(
+                "a share cannot be called \"{}\", which has a meaning of its own in device names; choose another name",
                 name.value
             )));
         }
