@@ -78,6 +78,8 @@ pub enum Strategy {
     TimeSlicing,
     /// CUDA's multi-process service: processes run at the same time, each with a ceiling.
     Mps,
+    /// One container has the whole device.
+    Dedicated,
 }
 
 impl std::fmt::Display for Strategy {
@@ -85,6 +87,7 @@ impl std::fmt::Display for Strategy {
         f.pad(match self {
             Strategy::TimeSlicing => "time-slicing",
             Strategy::Mps => "mps",
+            Strategy::Dedicated => "dedicated",
         })
     }
 }
@@ -97,6 +100,8 @@ pub enum Resource {
     Gpu,
     /// `nvidia.com/mig-1g.10gb`: MIG devices of one profile.
     Mig(MigProfile),
+    /// Every device: GPUs that are not in MIG mode, and MIG devices of any profile.
+    Every,
 }
 
 /// The parts of a device.
@@ -107,6 +112,8 @@ pub enum Parts {
     Equal(u32),
     /// These, by name.
     Named(Vec<ShareAsk>),
+    /// The device stays whole.
+    Whole,
 }
 
 /// A part that somebody asked for by name.

@@ -86,6 +86,8 @@ pub enum Method {
         /// Seconds without a claim before the device is put back.
         grace: u32,
     },
+    /// The device stays whole, for one container at a time. Its one share is called `whole`.
+    Dedicated,
 }
 
 impl Method {
@@ -94,6 +96,7 @@ impl Method {
         match self {
             Method::TimeSlicing { .. } => Strategy::TimeSlicing,
             Method::Mps { .. } => Strategy::Mps,
+            Method::Dedicated => Strategy::Dedicated,
         }
     }
 }
@@ -143,7 +146,9 @@ impl Plan {
 
     /// The shares of a device that have a name of their own. Where it has equal replicas, there is `any` as well.
     pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> &'a [Share] {
-        if split.replica().is_none() || self.names.numbered(split.shares.len()) {
+        if split.method == Method::Dedicated {
+            &[]
+        } else if split.replica().is_none() || self.names.numbered(split.shares.len()) {
             &split.shares
         } else {
             &[]
@@ -174,7 +179,8 @@ impl SplitDevice {
             } => self.needs_daemon(state_dir, exclusive_process, users),
             Method::TimeSlicing {
                 interval: Interval::Default,
-            } => Vec::new(),
+            }
+            | Method::Dedicated => Vec::new(),
             Method::TimeSlicing { interval } => {
                 let number = match interval {
                     Interval::Default => 0,
@@ -234,6 +240,7 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
     let asked = match &split.parts {
         Parts::Equal(n) => *n as usize,
         Parts::Named(shares) => shares.len(),
+        Parts::Whole => 1,
     };
     if let Some(limit) = limit
         && asked > limit.shares
@@ -321,6 +328,7 @@ fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method>
             };
             Ok(Method::TimeSlicing { interval })
         }
+        Strategy::Dedicated => Ok(Method::Dedicated),
     }
 }
 

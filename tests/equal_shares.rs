@@ -144,3 +144,49 @@ refuse under-whole start under-whole "$2" --device nvidia.com/gpu=0.any
         );
     });
 }
+
+#[test]
+fn a_dedicated_gpu_is_for_one_container_at_a_time() {
+    let policy = "version: v1\nsharing:\n  dedicated: {devices: [1]}\n";
+    let script = r#"
+step one start one "$1" --device nvidia.com/gpu=1
+step status tranche status
+refuse two start two "$2" --device nvidia.com/gpu=1
+step other start other "$3" --device nvidia.com/gpu=0
+step beside start beside "$4" --device nvidia.com/gpu=0
+step every start every "$5" --device nvidia.com/gpu=all
+step nodes podman exec every ls /dev
+step stop podman stop --time 0 one
+step claim tranche claim create $place --spec-dir /etc/cdi --cdi-version 0.5 --name mine --device 1
+refuse taken start taken "$2" --device nvidia.com/gpu=1
+step second tranche claim create $place --spec-dir /etc/cdi --cdi-version 0.5 --name yours --device 1
+step use start use "$2" --device nvidia.com/claim=mine
+step gpu podman exec use ls /dev
+"#;
+    each_engine("dedicated", policy, 5, script, |session| {
+        let one = session.ok("one").trim()[..12].to_owned();
+        let status = session.ok("status");
+        assert!(status.contains("the whole device") && status.contains(&one), "{status}");
+        let why = session.refused("two");
+        assert!(
+            why.starts_with("gpu 1 the whole device: container") && why.contains(&one),
+            "{why}"
+        );
+        // GPU 0 is in no policy: as many containers as ask have it, and all is GPU 0.
+        session.ok("other");
+        session.ok("beside");
+        session.ok("every");
+        let nodes = session.ok("nodes");
+        assert!(nodes.contains("nvidia0") && !nodes.contains("nvidia1"), "{nodes}");
+        session.ok("stop");
+        let said = session.ok("claim");
+        assert!(
+            said.contains("nvidia.com/claim=mine") && said.contains("the whole device"),
+            "{said}"
+        );
+        assert!(session.refused("taken").contains("claim mine"));
+        assert_ne!(session.step("second").code, 0);
+        session.ok("use");
+        assert!(session.ok("gpu").contains("nvidia1"));
+    });
+}

@@ -13,7 +13,7 @@ use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
 use tranche::error::Error;
 use tranche::inventory::Inventory;
 use tranche::policy::read;
-use tranche::share::{Plan, Wish, fit, plan};
+use tranche::share::{Grade, Plan, Wish, fit, plan};
 use tranche::types::HostPath;
 
 fn inventory(name: &str) -> Inventory {
@@ -161,6 +161,59 @@ fn equal_replicas_have_one_name_for_any_free_one_and_numbers_while_they_are_few(
         names("  names: any\n", "shares: [{name: a}, {name: b}]"),
         expected(gpu, &["a", "b"])
     );
+}
+
+#[test]
+fn a_dedicated_device_has_the_names_of_a_whole_one_each_with_a_claim() {
+    let dgx = inventory("dgx-a100-mig");
+    let (gpu, mig) = dgx.mig_devices().next().unwrap();
+    let mig_name = format!("{}:{}", gpu.index, mig.index);
+    let uuid = mig.uuid.as_ref().unwrap().to_string();
+    for whole in ["claim", "open", "hide"] {
+        let yaml = format!("sharing:\n  wholeDevice: {whole}\n  dedicated: {{devices: [\"{mig_name}\"]}}\n");
+        let specs = specs(&yaml, &dgx).unwrap();
+        assert_eq!((specs.len(), check(&specs)), (1, Ok(())));
+        let of_it: Vec<&str> = specs[0]
+            .devices
+            .iter()
+            .map(|d| d.name.as_str())
+            .filter(|name| {
+                name.split('.')
+                    .next()
+                    .is_some_and(|base| base == mig_name || base == uuid)
+            })
+            .collect();
+        assert_eq!(of_it, [mig_name.as_str(), uuid.as_str()]);
+        for device in &specs[0].devices {
+            let edits = serde_json::to_string(&device.edits).unwrap();
+            let claims = edits.contains("--whole") && edits.contains("hook\",\"claim");
+            assert_eq!(
+                claims,
+                of_it.contains(&device.name.as_str()),
+                "{whole} {} {edits}",
+                device.name
+            );
+        }
+        let plan = planned(&yaml, &dgx).unwrap();
+        let share = &plan.devices[0].shares[0];
+        let grades = [
+            &share.guarantees.memory,
+            &share.guarantees.compute,
+            &share.guarantees.faults,
+        ]
+        .map(|g| g.grade);
+        assert_eq!(grades, [Grade::Hard; 3]);
+        let found = fit(
+            &plan,
+            Wish {
+                compute: Some(70),
+                ..Wish::default()
+            },
+            |_, _| true,
+        )
+        .unwrap();
+        assert_eq!((found.device.cdi_name(), found.compute), (mig_name.clone(), Some(100)));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Derived, DerivedDevice, Options, coherence, device, files, hook, nod
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{ControlRole, Driver, Gpu, Inventory, Warning};
-use crate::share::{DeviceRef, SplitDevice};
+use crate::share::{DeviceRef, Method, SplitDevice};
 use crate::types::DeviceName;
 use std::collections::BTreeMap;
 
@@ -100,7 +100,10 @@ fn named(
         });
         return Ok(());
     };
-    if let Some(edits) = share::whole(edits, split, sharing, &hook)? {
+    if let Some(mut edits) = share::whole(edits, split, sharing, &hook)? {
+        if split.method == Method::Dedicated {
+            edits.merge(programs)?;
+        }
         derived.devices.push(DerivedDevice {
             name: name.clone(),
             edits,

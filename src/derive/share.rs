@@ -5,7 +5,7 @@ use super::{Derived, DerivedDevice, Options, gpu};
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::ledger::{DeviceKey, STATE_DIR};
+use crate::ledger::{DeviceKey, Part, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DeviceRef, Fit, Method, Plan, SplitDevice};
 use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize, ShareName};
@@ -64,14 +64,26 @@ pub fn key(split: &SplitDevice) -> Result<DeviceKey> {
         .parse()
 }
 
-/// What the whole of a split device does to a container, beyond `edits`; `None` where the policy hides it.
+/// What a claim on these shares of a device holds of it.
+pub fn part(split: &SplitDevice, shares: Vec<ShareName>) -> Part {
+    match split.method {
+        Method::Dedicated => Part::Whole,
+        _ => Part::Shares(shares),
+    }
+}
+
+/// What the whole of a split or dedicated device does to a container, beyond `edits`; `None` where the policy hides it.
 pub(super) fn whole(edits: &Edits, split: &SplitDevice, sharing: &Sharing, hook: &HostPath) -> Result<Option<Edits>> {
+    let dedicated = split.method == Method::Dedicated;
     match sharing.plan.whole_device {
-        WholeDevice::Hide => Ok(None),
-        WholeDevice::Open => Ok(Some(edits.clone())),
-        WholeDevice::Claim => {
+        WholeDevice::Hide if !dedicated => Ok(None),
+        WholeDevice::Open if !dedicated => Ok(Some(edits.clone())),
+        _ => {
             let mut edits = edits.clone();
-            let claim = vec!["--whole".to_owned(), format!("--of={}", siblings(split))];
+            let mut claim = vec!["--whole".to_owned()];
+            if !dedicated {
+                claim.push(format!("--of={}", siblings(split)));
+            }
             edits.hooks.push(take(split, sharing, hook, claim)?);
             Ok(Some(edits))
         }

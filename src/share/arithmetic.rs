@@ -27,6 +27,7 @@ pub(super) fn cut(policy: &Policy, target: &Target<'_>, split: &Split) -> Result
     let mut parts = match &split.parts {
         Parts::Equal(n) => equal(policy, target, split.strategy, *n)?,
         Parts::Named(asks) => named(target, asks)?,
+        Parts::Whole => vec![whole(target)?],
     };
     parts.sort_by(|a, b| a.name.cmp(&b.name));
     let memory_left_mib = check_memory(policy, target, &parts)?;
@@ -38,10 +39,20 @@ pub(super) fn cut(policy: &Policy, target: &Target<'_>, split: &Split) -> Result
     })
 }
 
+/// A device that stays whole is one part, with all that the device has.
+fn whole(target: &Target<'_>) -> Result<Part> {
+    Ok(Part {
+        name: ShareName::whole(),
+        memory: target.memory,
+        compute: Some(Percent::new(100)?),
+        priority: Priority::Normal,
+    })
+}
+
 fn equal(policy: &Policy, target: &Target<'_>, strategy: Strategy, n: u32) -> Result<Vec<Part>> {
     let (memory, compute) = match strategy {
         // Nothing limits a replica: to give it a number would be to make one up.
-        Strategy::TimeSlicing => (None, None),
+        Strategy::TimeSlicing | Strategy::Dedicated => (None, None),
         Strategy::Mps => {
             let whole = memory_of(target)?;
             let memory = (policy.overcommit_memory.of(whole) / u64::from(n)).min(whole);

@@ -99,8 +99,10 @@ const TS: &str =
     "NVIDIA k8s-device-plugin documentation, \"Time-slicing\"; GPU Operator documentation, \"Limitations\"";
 const MIG_MPS: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
 
+const ALONE: &str = "The ledger gives the device to one container at a time (docs/sharing.md, \"Who holds what\")";
+
 use Dimension::{Bandwidth, Compute, Faults, Memory};
-use Strategy::{Mps, TimeSlicing};
+use Strategy::{Dedicated, Mps, TimeSlicing};
 
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
@@ -128,6 +130,14 @@ const RULES: &[Rule] = &[
         by: "a fault ends its own process; a GPU that hangs, hangs for all", source: TS },
     Rule { dimension: Faults, strategy: Mps, limited: None, exclusive: None, grade: Grade::None,
         by: "one fault ends every client of the device; its own daemon keeps it on this device", source: MPS },
+    Rule { dimension: Memory, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
+        by: "no other container that asks the ledger has the device", source: ALONE },
+    Rule { dimension: Compute, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
+        by: "no other container that asks the ledger has the device", source: ALONE },
+    Rule { dimension: Bandwidth, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
+        by: "no other container that asks the ledger has the device", source: ALONE },
+    Rule { dimension: Faults, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
+        by: "no other container that asks the ledger has the device", source: ALONE },
 ];
 
 /// Mechanisms that are known and not built: the plan says so rather than keep silent.
@@ -175,7 +185,7 @@ mod tests {
     fn every_case_has_exactly_one_rule_and_a_source() {
         assert!(RULES.iter().all(|r| !r.source.is_empty()));
         for dimension in [Memory, Compute, Bandwidth, Faults] {
-            for strategy in [Mps, TimeSlicing] {
+            for strategy in [Mps, TimeSlicing, Dedicated] {
                 for limited in [true, false] {
                     for exclusive in [true, false] {
                         let fits = RULES.iter().filter(|r| {
@@ -192,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hardware_is_hard() {
+    fn between_shares_only_hardware_is_hard() {
         for strategy in [Mps, TimeSlicing] {
             let g = of(
                 Facts {

@@ -81,6 +81,7 @@ fn entry(split: &Split) -> String {
     let resource = match &split.resource {
         Resource::Gpu => "nvidia.com/gpu".to_owned(),
         Resource::Mig(profile) => format!("nvidia.com/mig-{profile}"),
+        Resource::Every => "devices".to_owned(),
     };
     match split.line {
         0 => format!("{} of {resource}", split.strategy),
@@ -101,6 +102,10 @@ fn of_resource<'a>(resource: &Resource, inventory: &'a Inventory) -> Vec<Target<
             .filter(|(_, mig)| mig.profile.as_ref() == Some(profile))
             .map(|(gpu, mig)| Target::mig(gpu, mig))
             .collect(),
+        Resource::Every => {
+            let migs = inventory.mig_devices().map(|(gpu, mig)| Target::mig(gpu, mig));
+            of_resource(&Resource::Gpu, inventory).into_iter().chain(migs).collect()
+        }
     }
 }
 

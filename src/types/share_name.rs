@@ -20,6 +20,11 @@ impl ShareName {
         Self(number.to_string())
     }
 
+    /// The name of the one part of a device that stays whole. It is for messages and plans: no device name has it.
+    pub fn whole() -> Self {
+        Self("whole".to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

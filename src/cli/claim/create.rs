@@ -9,7 +9,7 @@ use crate::cli::{out, status};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, Ledger, Part, State};
+use crate::ledger::{Ask, Book, Change, Ledger, State};
 use crate::policy::DeviceId;
 use crate::share::{DeviceRef, Fit, Share, SplitDevice, Wish, fit};
 use crate::types::{CdiVersion, HostPath, MemorySize, Percent, QualifiedName};
@@ -85,8 +85,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Err(error);
     }
     out::result(&format!("{device_name}\n"))?;
-    out::note(describe(&found));
     if let Some(split) = sharing.plan.split(found.device) {
+        out::note(describe(split, &found));
         sharing::note_needs(&sharing, split);
     }
     Ok(ExitCode::SUCCESS)
@@ -110,7 +110,7 @@ fn take(args: &Args, sharing: &Sharing, wish: Wish) -> Result<Fit> {
         .split(found.device)
         .ok_or_else(|| Error::failed(found.device, "is not split"))?;
     let ask = Ask {
-        part: Part::Shares(found.shares.clone()),
+        part: derive::part(split, found.shares.clone()),
         name: Some(args.name.clone()),
         container: None,
         process: None,
@@ -141,7 +141,7 @@ fn give_back(args: &Args, sharing: &Sharing, found: &Fit) -> Result<()> {
 
 fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
     let Ok(key) = derive::key(split) else { return false };
-    let part = Part::share(share.name.clone());
+    let part = derive::part(split, vec![share.name.clone()]);
     books
         .iter()
         .filter(|b| b.device == key)
@@ -175,7 +175,7 @@ fn device(sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
         })
 }
 
-fn describe(found: &Fit) -> String {
+fn describe(split: &SplitDevice, found: &Fit) -> String {
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
@@ -184,6 +184,6 @@ fn describe(found: &Fit) -> String {
     format!(
         "{}: {}{memory}{compute}",
         found.device,
-        Part::Shares(found.shares.clone())
+        derive::part(split, found.shares.clone())
     )
 }

@@ -18,6 +18,9 @@ pub(super) fn read(file: &str, node: &Node, warnings: &mut Vec<String>) -> Resul
     if let Some(node) = fields.take("timeSlicing") {
         read_time_slicing(file, node, &mut policy, warnings)?;
     }
+    if let Some(node) = fields.take("dedicated") {
+        policy.splits.push(read_dedicated(file, node)?);
+    }
     let whole = [
         ("claim", WholeDevice::Claim),
         ("open", WholeDevice::Open),
@@ -41,6 +44,27 @@ pub(super) fn read(file: &str, node: &Node, warnings: &mut Vec<String>) -> Resul
     }
     fields.finish()?;
     Ok(policy)
+}
+
+/// Devices that one container has to itself: an entry for all of them.
+fn read_dedicated(file: &str, node: &Node) -> Result<Split> {
+    let mut fields = Fields::of(file, "sharing.dedicated", node)?;
+    let Some(devices) = fields.take("devices") else {
+        // A key that is nearly right is the likelier mistake.
+        fields.finish()?;
+        return Err(fields.wrong_as_a_whole("devices is missing"));
+    };
+    let devices = read_devices(&fields, devices)?;
+    fields.finish()?;
+    Ok(Split {
+        strategy: Strategy::Dedicated,
+        resource: Resource::Every,
+        kind: CdiKind::new("nvidia.com", "gpu")?,
+        devices,
+        parts: Parts::Whole,
+        fail_requests_greater_than_one: false,
+        line: u32::try_from(node.line).unwrap_or(u32::MAX),
+    })
 }
 
 fn read_mps(file: &str, node: &Node, policy: &mut Policy, warnings: &mut Vec<String>) -> Result<()> {
