@@ -1,35 +1,45 @@
 //! GPUs that share one address space with the processor, and those that do not, as kinds of their own.
 //!
-//! What NVIDIA's generator does under its feature flag `enable-coherent-annotations`: beside the specification of all
-//! devices one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both, for the devices of which the driver says
-//! how they address memory.
+//! This is what NVIDIA's generator does under its feature flag `enable-coherent-annotations`: beside the specification of
+//! all devices, it writes one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both. A GPU of which NVML says
+//! that the addressing mode is not supported is not coherent. Without NVML nobody knows, and neither class is written.
 
 use super::select::{self, Device};
 use super::{Derived, DerivedDevice, Options};
 use crate::edits::Edits;
 use crate::error::Result;
-use crate::inventory::AddressingMode;
+use crate::inventory::{AddressingMode, Source, Warning};
 use crate::types::CdiKind;
 use std::collections::BTreeMap;
 
 /// Adds the two kinds to `derived`. `found` are devices that no policy splits; `programs` is what each gets besides its
 /// own edits.
+///
+/// # Errors
+/// A class that CDI does not allow, two devices that cannot be merged into `all`.
 pub(super) fn split(
     found: &[&(Device<'_>, Edits)],
+    source: Source,
     programs: &Edits,
     options: &Options,
     derived: &mut Derived,
 ) -> Result<()> {
+    if source == Source::Proc {
+        derived.warnings.push(Warning {
+            object: "enable-coherent-annotations".into(),
+            text: "NVML did not answer, so it is unknown which GPUs are coherent; neither class is written".into(),
+        });
+        return Ok(());
+    }
     let mut all: BTreeMap<CdiKind, Edits> = BTreeMap::new();
     for strategy in &options.names {
         for (one, edits) in found {
             let (Device::Gpu(gpu) | Device::Mig(gpu, _)) = *one;
-            let Some(mode) = gpu.addressing else { continue };
             // What is wrong with a name was said when the device itself was named.
             let Some(name) = select::name(*one, *strategy, &mut Vec::new()) else {
                 continue;
             };
-            let kind = kind(&derived.kind, mode)?;
+            let kind = kind(&derived.kind, gpu.addressing)?;
             let mut edits = edits.clone();
             edits.merge(programs)?;
             all.entry(kind.clone()).or_default().merge(&edits)?;
@@ -50,9 +60,9 @@ pub(super) fn split(
     Ok(())
 }
 
-fn kind(all: &CdiKind, mode: AddressingMode) -> Result<CdiKind> {
+fn kind(all: &CdiKind, mode: Option<AddressingMode>) -> Result<CdiKind> {
     let word = match mode {
-        AddressingMode::Ats => "coherent",
+        Some(AddressingMode::Ats) => "coherent",
         _ => "noncoherent",
     };
     CdiKind::new(all.vendor(), &format!("{}.{word}", all.class()))

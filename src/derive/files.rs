@@ -77,8 +77,9 @@ pub(super) fn library_dirs(files: &[&DriverFile]) -> BTreeSet<ContainerPath> {
         .collect()
 }
 
-/// `NVIDIA_CTK_LIBCUDA_DIR`: where in a container the libraries of exactly this driver are, for programs that load
-/// them by path. In the order of the driver's own search, the 64-bit ones.
+/// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, for programs
+/// that load them by path, in the order in which the driver's libraries were searched. The directory of VDPAU's back end
+/// is not one of them, even where the loader's cache names it: NVIDIA's generator does not write it either.
 pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<String> {
     let end = format!(".so.{}", driver.version);
     let native = |f: &&&DriverFile| {
@@ -94,11 +95,12 @@ pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<Stri
         .iter()
         .filter(native)
         .filter(|f| f.container.file_name().ends_with(&end))
+        .filter(|f| !f.container.file_name().starts_with("libvdpau_"))
         .map(|f| f.container.parent())
         .collect();
     dirs.sort();
     dirs.dedup();
-    // Only what the driver's search names, where it names any: `vdpau` below it is no place for libcuda.
+    // Directories of X.Org modules have files of this version too, and the search does not name them.
     let searched: Vec<&str> = driver
         .library_dirs
         .iter()

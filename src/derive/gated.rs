@@ -66,8 +66,12 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
 
     // A host may have nodes and no libraries (the driver's files in a container that is not up yet).
     if let Some(driver) = &inventory.driver {
-        let mut files = files::wanted(driver, options);
-        files.retain(|f| looks_after(driver, f));
+        let files: Vec<DriverFile> = files::wanted(driver, options)
+            .into_iter()
+            .filter(|f| looks_after(driver, f))
+            .map(without_links_of_graphics)
+            .collect();
+        let files: Vec<&DriverFile> = files.iter().collect();
         driver_files(&mut derived.common, driver, &files, options);
         if let Some(hook) = &options.hook {
             let work = hook::Work {
@@ -82,15 +86,33 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
     Ok(())
 }
 
-/// Whether `file` is for looking after a host: the driver's own libraries of all kinds, since tests of a driver load them,
-/// but no program that draws and no configuration of graphics.
+/// Whether `file` is for looking after a host: the driver's own libraries of all kinds, because tests of a driver load
+/// them, but no module of an X server, no program that draws and no configuration of graphics.
 fn looks_after(driver: &Driver, file: &DriverFile) -> bool {
     match file.kind {
-        FileKind::Library { .. } => file.container.file_name().ends_with(&format!(".so.{}", driver.version)),
+        FileKind::Library { .. } => {
+            file.container.file_name().ends_with(&format!(".so.{}", driver.version))
+                && !file.container.as_str().split('/').any(|part| part == "xorg")
+        }
         FileKind::Binary => ![DriverCapability::Graphics, DriverCapability::Display].contains(&file.capability),
         FileKind::Config => false,
         FileKind::Firmware | FileKind::Socket => true,
     }
+}
+
+/// Links by which GBM, Vulkan and the X server find their parts of the driver. NVIDIA's generator makes them together with
+/// the files of graphics, which a container that looks after the host does not get.
+const LINKS_OF_GRAPHICS: [&str; 3] = [
+    "nvidia-drm_gbm.so",
+    "libnvidia-vulkan-producer.so",
+    "libglxserver_nvidia.so",
+];
+
+fn without_links_of_graphics(file: &DriverFile) -> DriverFile {
+    let mut file = file.clone();
+    file.links
+        .retain(|link| !LINKS_OF_GRAPHICS.contains(&link.path.file_name()));
+    file
 }
 
 /// A device for each IMEX channel, by number, and `all`.

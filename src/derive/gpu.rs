@@ -2,7 +2,7 @@
 
 use super::select::{self, Device};
 use super::share::{self, Sharing};
-use super::{Derived, DerivedDevice, Options, coherence, device, files, hook, node};
+use super::{Derived, DerivedDevice, DeviceId, Options, coherence, device, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{ControlRole, Driver, Gpu, Inventory, Warning};
@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
     let gpus = select::gpus(inventory);
-    let devices = if options.devices.is_empty() {
+    let devices = if options.devices.contains(&DeviceId::None) {
+        // NVIDIA's generator writes nothing but `none` then, whatever else is named.
+        Vec::new()
+    } else if options.devices.is_empty() {
         if gpus.is_empty() {
             return Err(Error::new(Kind::Nothing, "host", "there is a driver, but no GPU"));
         }
@@ -69,7 +72,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
             .iter()
             .filter(|(one, _)| split_of(*one, options).is_none())
             .collect();
-        coherence::split(&unsplit, &programs, options, derived)?;
+        coherence::split(&unsplit, inventory.source, &programs, options, derived)?;
     }
     if select::wants_none(options) {
         derived.devices.push(none()?);
@@ -143,8 +146,8 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
     let gpus = select::gpus(inventory);
     let id = match device.mig {
-        None => super::DeviceId::Index(device.gpu.0),
-        Some(mig) => super::DeviceId::Mig(device.gpu, mig),
+        None => DeviceId::Index(device.gpu.0),
+        Some(mig) => DeviceId::Mig(device.gpu, mig),
     };
     let found = select::named(&gpus, &[id])?;
     let edits = found
@@ -163,10 +166,11 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -
     Ok((derived, edits))
 }
 
-/// The driver's files and no device. CDI wants a device to do something, so it says again what all say.
+/// The driver's files and no device. CDI requires that a device has edits, so it sets the variable that NVIDIA's generator
+/// sets there.
 fn none() -> Result<DerivedDevice> {
     let mut edits = Edits::default();
-    edits.env.insert("NVIDIA_VISIBLE_DEVICES".into(), "void".into());
+    edits.env.insert("NVCT_EMPTY_DEVICE".into(), String::new());
     DerivedDevice::named("none", edits)
 }
 

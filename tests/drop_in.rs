@@ -1,0 +1,228 @@
+//! What a script that was written for `nvidia-ctk cdi generate` relies on, besides the contents of the specification
+//! (which tests/parity.rs compares).
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by a panic, and says what it does"
+)]
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+#[path = "support/fake_host.rs"]
+mod fake_host;
+#[path = "support/skip.rs"]
+mod skip;
+
+const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// What a run of `tranche` gave.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    /// The specification that was printed.
+    fn spec(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out))
+    }
+}
+
+fn tranche(variables: &[(&str, &str)], arguments: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// `cdi generate --format=json` of a built-in host.
+fn generate(inventory: &str, more: &[&str]) -> Said {
+    let inventory = format!("--inventory=sim:{inventory}");
+    let first = ["cdi", "generate", "--format=json", &inventory];
+    tranche(&[], &[&first, more].concat())
+}
+
+/// A test host in a directory of its own; `None` where this user cannot build it.
+fn host(test: &str, name: &str) -> Option<(tempfile::TempDir, fake_host::Host)> {
+    let directory = tempfile::tempdir().unwrap();
+    let host = fake_host::build(name, &directory.path().join("host")).unwrap();
+    if let Some(missing) = host.not_made.first() {
+        skip::not_run(&format!("drop_in::{test}"), &missing.why);
+        return None;
+    }
+    Some((directory, host))
+}
+
+/// `cdi generate --format=json` of a test host that is this machine's: its driver's files are below a driver root.
+fn with_driver_root(host: &fake_host::Host, variables: &[(&str, &str)], more: &[&str]) -> Said {
+    let root = host.root.display();
+    let places = [
+        format!("--driver-root={root}"),
+        format!("--proc-root={root}/proc"),
+        format!("--sys-root={root}/sys"),
+    ];
+    let places: Vec<&str> = places.iter().map(String::as_str).collect();
+    tranche(
+        variables,
+        &[&["cdi", "generate", "--format=json"], &*places, more].concat(),
+    )
+}
+
+/// The container paths of the mounts that all devices get.
+fn mounts(spec: &Value) -> Vec<&str> {
+    let mounts = spec["containerEdits"]["mounts"].as_array().unwrap();
+    mounts.iter().map(|m| m["containerPath"].as_str().unwrap()).collect()
+}
+
+/// The host path of what is mounted at `path`.
+fn source<'a>(spec: &'a Value, path: &str) -> Option<&'a str> {
+    let mounts = spec["containerEdits"]["mounts"].as_array().unwrap();
+    mounts.iter().find(|m| m["containerPath"] == path)?["hostPath"].as_str()
+}
+
+fn device<'a>(spec: &'a Value, name: &str) -> &'a Value {
+    let devices = spec["devices"].as_array().unwrap();
+    devices
+        .iter()
+        .find(|d| d["name"] == name)
+        .unwrap_or_else(|| panic!("no device {name}"))
+}
+
+fn names(spec: &Value) -> Vec<&str> {
+    let devices = spec["devices"].as_array().unwrap();
+    devices.iter().map(|d| d["name"].as_str().unwrap()).collect()
+}
+
+/// The arguments of each hook in `edits`.
+fn hooks(edits: &Value) -> Vec<Vec<&str>> {
+    let hooks = edits["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    hooks
+        .iter()
+        .map(|h| {
+            h["args"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|a| a.as_str().unwrap())
+                .collect()
+        })
+        .collect()
+}
+
+/// An executable file, in a directory that nobody but its owner can write.
+fn program(path: &Path) {
+    let directory = path.parent().unwrap();
+    fs::create_dir_all(directory).unwrap();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_variable_for_libcuda_has_the_directory_of_libcuda_alone() {
+    let Some((_directory, host)) = host("libcuda_dir", "workstation-rtx4090") else {
+        return;
+    };
+    // The loader knows VDPAU's directory too, as Debian's package tells it.
+    let library = format!("{LIBDIR}/vdpau/libvdpau_nvidia.so.550.163.01");
+    assert!(host.path(&library).exists());
+    let entries = [
+        format!("{LIBDIR}/vdpau/libvdpau_nvidia.so.1"),
+        format!("{LIBDIR}/libcuda.so.1"),
+    ];
+    let entries = entries.map(|path| {
+        let name = path.rsplit('/').next().unwrap().to_owned();
+        fake_host::ld_so_cache::Entry::new(Path::new(&path), &name, fake_host::stub_elf::Machine::default())
+    });
+    fs::write(
+        host.path("/etc/ld.so.cache"),
+        fake_host::ld_so_cache::write(entries.to_vec()),
+    )
+    .unwrap();
+    let root = format!("--root={}", host.root.display());
+    let spec = tranche(&[], &["cdi", "generate", "--format=json", &root]).spec();
+    assert!(mounts(&spec).contains(&library.as_str()));
+    let env = spec["containerEdits"]["env"].as_array().unwrap();
+    assert!(
+        env.contains(&Value::from(format!("NVIDIA_CTK_LIBCUDA_DIR={LIBDIR}"))),
+        "{env:?}"
+    );
+}
+
+#[test]
+fn a_gpu_without_an_addressing_mode_is_not_coherent() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, more: &[&str]| {
+        let output = dir.path().join(name).display().to_string();
+        let flag = "--feature-flag=enable-coherent-annotations";
+        tranche(&[], &[&["cdi", "generate", flag, "--output", &output], more].concat())
+    };
+    let said = write("t4.json", &["--inventory=sim:t4x2"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let text = fs::read(dir.path().join("t4.noncoherent.json")).unwrap();
+    let spec: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(spec["kind"], "nvidia.com/gpu.noncoherent");
+    assert_eq!(names(&spec).iter().filter(|n| n.starts_with("GPU-")).count(), 2);
+    assert!(!dir.path().join("t4.coherent.json").exists());
+
+    // Without NVML nobody knows: neither file, and a line that says so.
+    let Some((_directory, host)) = host("not_coherent", "t4x2-old-driver") else {
+        return;
+    };
+    let root = format!("--root={}", host.root.display());
+    let said = write("unknown.json", &[&root, "--no-nvml"]);
+    assert!(said.err.contains("coherent"), "{}", said.err);
+    assert!(!dir.path().join("unknown.noncoherent.json").exists());
+    assert!(!dir.path().join("unknown.coherent.json").exists());
+}
+
+#[test]
+fn none_is_none_whatever_else_is_named() {
+    for ids in [
+        &["--device-id=none"][..],
+        &["--device-id=0,none"],
+        &["--device-id=none", "--device-id=all"],
+    ] {
+        let spec = generate("t4x2", ids).spec();
+        assert_eq!(names(&spec), ["none"], "{ids:?}");
+        let edits = &device(&spec, "none")["containerEdits"];
+        assert_eq!(edits["env"], serde_json::json!(["NVCT_EMPTY_DEVICE="]), "{ids:?}");
+        assert!(edits["deviceNodes"].is_null());
+    }
+}
+
+#[test]
+fn management_has_nothing_of_graphics_that_nvidia_s_has_not() {
+    let spec = generate("rtx4090", &["--mode=management"]).spec();
+    assert!(mounts(&spec).contains(&format!("{LIBDIR}/libcuda.so.550.163.01").as_str()));
+    assert!(
+        !mounts(&spec).iter().any(|m| m.contains("/xorg/")),
+        "{:#?}",
+        mounts(&spec)
+    );
+    let links = hooks(&spec["containerEdits"]).concat().join(" ");
+    assert!(links.contains("libcuda.so.1::"), "{links}");
+    for name in [
+        "nvidia-drm_gbm.so",
+        "libglxserver_nvidia.so",
+        "libnvidia-vulkan-producer.so",
+    ] {
+        assert!(!links.contains(name), "{name}: {links}");
+    }
+}
