@@ -9,6 +9,7 @@ mod inventory;
 mod list;
 pub mod log;
 pub mod look;
+mod nvidia;
 pub mod out;
 pub mod place;
 mod plan;
@@ -34,6 +35,8 @@ pub struct Arguments {
     /// Also show what was looked for and not found; twice: every step
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
+    #[command(flatten)]
+    of_nvidia: nvidia::GlobalArgs,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -52,17 +55,17 @@ enum Verb {
     Status(status::Args),
 }
 
-/// Reads the arguments; gives them with the number of `-v`.
+/// Reads the arguments; gives them with how much is said on stderr.
 ///
 /// # Errors
 /// The exit code, once clap has said what was wrong or printed the help that was asked for.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, u8), ExitCode> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, log::Level), ExitCode> {
     let command = without_empty_variables(Arguments::command());
     let matches = command.try_get_matches_from(arguments);
     match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(parsed) => {
-            let verbose = parsed.verbose;
-            Ok((parsed, verbose))
+            let level = parsed.of_nvidia.level(parsed.verbose);
+            Ok((parsed, level))
         }
         Err(e) => {
             // A closed stdout or stderr leaves nobody to tell.
@@ -89,6 +92,7 @@ fn without_empty_variables(command: Command) -> Command {
 /// # Errors
 /// Whatever the verb could not do.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    arguments.of_nvidia.look_at_config()?;
     match arguments.verb {
         Verb::List(args) => list::run(&args),
         Verb::Inventory(args) => inventory::run(&args),

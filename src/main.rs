@@ -7,11 +7,11 @@ fn main() -> ExitCode {
     if let Some(code) = tranche::host::nvml::run_if_asked() {
         return code;
     }
-    let (arguments, verbose) = match tranche::cli::parse(std::env::args_os()) {
+    let (arguments, level) = match tranche::cli::parse(std::env::args_os()) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    tranche::cli::log::start(verbose);
+    tranche::cli::log::start(level);
     match tranche::cli::run(arguments) {
         Ok(code) => code,
         Err(error) => tranche::cli::out::complain(&error),

@@ -30,8 +30,15 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     result(&text)
 }
 
-/// Writes one line to stderr, for people. Nobody is there to be told where that fails.
+/// Writes one line to stderr, for people, unless they asked for errors alone.
 pub fn note(line: impl std::fmt::Display) {
+    if !super::log::is_quiet() {
+        say(line);
+    }
+}
+
+/// Writes one line to stderr. If that fails, nobody is there who could be told.
+fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
@@ -43,7 +50,7 @@ pub fn counted(count: usize, what: &str) -> String {
 
 /// Says what went wrong, in one line, and gives the exit code that tells it to a program.
 pub fn complain(error: &Error) -> ExitCode {
-    note(format_args!("tranche: {error}"));
+    say(format_args!("tranche: {error}"));
     code(error.kind())
 }
 

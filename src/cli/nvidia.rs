@@ -1,0 +1,60 @@
+//! The options that `nvidia-ctk` takes before its command, for scripts that only change the program's name.
+
+use super::log::Level;
+use crate::error::{Error, Result};
+use clap::builder::BoolishValueParser;
+use std::path::PathBuf;
+
+/// Options of the program as a whole.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct GlobalArgs {
+    /// Say nothing but errors
+    #[arg(short, long, global = true, env = "NVIDIA_CTK_QUIET", hide_env = true, value_parser = BoolishValueParser::new())]
+    quiet: bool,
+    /// Same as -vv
+    #[arg(short, long, global = true, env = "NVIDIA_CTK_DEBUG", hide_env = true, value_parser = BoolishValueParser::new())]
+    debug: bool,
+    /// NVIDIA's configuration file: accepted before the command, and not read
+    // An id of its own: verbs have an option of this name, which is the policy.
+    #[arg(
+        id = "config_of_nvidia",
+        short = 'c',
+        long = "config",
+        value_name = "FILE",
+        hide = true
+    )]
+    config: Option<PathBuf>,
+}
+
+impl GlobalArgs {
+    /// How much is said on stderr, with `-v` given that many times. Quiet wins, as it does in NVIDIA's tool.
+    pub(super) fn level(&self, verbose: u8) -> Level {
+        match (self.quiet, self.debug, verbose) {
+            (true, _, _) => Level::Errors,
+            (_, true, _) | (_, _, 2..) => Level::Everything,
+            (_, _, 1) => Level::Steps,
+            _ => Level::Warnings,
+        }
+    }
+
+    /// Says that NVIDIA's configuration is not read. The one key in it that concerns generation is the driver's root.
+    ///
+    /// # Errors
+    /// A file that is not named like NVIDIA's: it is a policy, which has its place after the command, and a policy that is
+    /// not read would be taken for one that is in force.
+    pub(super) fn look_at_config(&self) -> Result<()> {
+        let Some(file) = &self.config else { return Ok(()) };
+        let shown = file.display();
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            tracing::warn!(
+                "{shown}: NVIDIA's configuration is not read; give --driver-root where it sets nvidia-container-cli.root"
+            );
+            return Ok(());
+        }
+        Err(Error::usage(
+            format!("--config {shown}"),
+            "before the command it is NVIDIA's config.toml, which this file is not",
+        )
+        .hint("give a policy after the command: tranche cdi generate --config FILE"))
+    }
+}
