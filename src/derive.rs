@@ -127,8 +127,20 @@ pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
             ));
         }
     }
+    if let Some(hook) = &options.hook {
+        open_directories(hook, &mut derived);
+    }
     settle(&mut derived);
     Ok(derived)
+}
+
+/// Gives each device the hook that opens the directories of its nodes, where that hook was asked for.
+fn open_directories(hook: &HookOptions, derived: &mut Derived) {
+    let renamed = derived.renamed.values_mut().flatten();
+    for device in derived.devices.iter_mut().chain(renamed) {
+        let chmod = hook::chmod(hook, device.edits.nodes.keys());
+        device.edits.hooks.extend(chmod);
+    }
 }
 
 /// Takes out of each device what all of them get anyway, and a second device of the same name.

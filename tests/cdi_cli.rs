@@ -154,7 +154,6 @@ fn wrong_requests_are_one_line_and_code_two() {
         (&["--mode=csv"], "Tegra is not supported yet"),
         (&["--mode=gds", "--device-id=0"], "there is only all"),
         (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
-        (&["--disable-hook=chmd"], "there are create-symlinks"),
         (&["--format=toml"], "yaml and json"),
         (&["--cdi-version=0.2"], "too old"),
         (&["--class=a b"], "not a CDI class"),

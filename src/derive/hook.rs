@@ -6,7 +6,7 @@
 use crate::edits::{Edits, HookEdit, Stage};
 use crate::error::Error;
 use crate::inventory::{Driver, DriverFile, Gpu};
-use crate::types::HostPath;
+use crate::types::{ContainerPath, HostPath};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
@@ -33,11 +33,11 @@ pub struct HookOptions {
 }
 
 impl HookOptions {
-    /// The hook at `path`, with all its parts.
+    /// The hook at `path`, with all the parts that NVIDIA's generator writes by default: all but `chmod`.
     pub fn at(path: HostPath) -> Self {
         Self {
             path,
-            disabled: BTreeSet::new(),
+            disabled: BTreeSet::from([HookPart::Chmod]),
             ldconfig: None,
         }
     }
@@ -63,7 +63,8 @@ pub enum HookPart {
     DisableDeviceNodeModification,
     /// Telling OpenGL which GPUs are in the container.
     UpdateApplicationProfile,
-    /// Permissions of directories of device nodes; nothing needs it any more.
+    /// Permissions of the directories that an engine makes for device nodes. crun before 1.6 made them unreadable in
+    /// rootless containers; nothing newer needs it, so it is left out unless somebody asks for it.
     Chmod,
 }
 
@@ -153,13 +154,7 @@ fn prepare(edits: &mut Edits, hook: &HookOptions, work: &Work<'_>) {
                 args.extend(["--skip".into(), name.into()]);
             }
         }
-        edits.hooks.push(HookEdit {
-            stage: Stage::CreateContainer,
-            path: hook.path.clone(),
-            args,
-            env: vec![ENVIRONMENT.into()],
-            timeout: Some(TIMEOUT),
-        });
+        edits.hooks.push(our_edit(hook, args));
     }
 }
 
@@ -227,6 +222,41 @@ pub(super) fn by_path_of_device(hook: &HookOptions, gpu: &Gpu) -> Option<HookEdi
     args.push("create-symlinks".to_owned());
     args.extend(links);
     Some(nvidia_edit(hook, args))
+}
+
+/// The hook that opens the directories of `nodes` below `/dev` to every user of the container; `None` where it was not
+/// asked for, or where there is no such directory. It is the verb of NVIDIA's hook, which ours has as well.
+pub(super) fn chmod<'a>(hook: &HookOptions, nodes: impl Iterator<Item = &'a ContainerPath>) -> Option<HookEdit> {
+    const DIRECTORIES: [&str; 2] = ["/dev/dri", "/dev/nvidia-caps"];
+    if hook.disabled.contains(&HookPart::Chmod) {
+        return None;
+    }
+    let parents: BTreeSet<String> = nodes.map(|node| node.parent().to_string()).collect();
+    let parents: Vec<&String> = parents
+        .iter()
+        .filter(|dir| DIRECTORIES.contains(&dir.as_str()))
+        .collect();
+    if parents.is_empty() {
+        return None;
+    }
+    let named = parents.into_iter().flat_map(|dir| ["--path".to_owned(), dir.clone()]);
+    let arguments: Vec<String> = words(&["chmod", "--mode", "755"]).into_iter().chain(named).collect();
+    let with = |program: &[&str]| [words(program), arguments.clone()].concat();
+    Some(match hook.path.file_name() {
+        "nvidia-cdi-hook" => nvidia_edit(hook, with(&["nvidia-cdi-hook"])),
+        "nvidia-ctk" => nvidia_edit(hook, with(&["nvidia-ctk", "hook"])),
+        _ => our_edit(hook, with(&["tranche-oci", "hook"])),
+    })
+}
+
+fn our_edit(hook: &HookOptions, args: Vec<String>) -> HookEdit {
+    HookEdit {
+        stage: Stage::CreateContainer,
+        path: hook.path.clone(),
+        args,
+        env: vec![ENVIRONMENT.into()],
+        timeout: Some(TIMEOUT),
+    }
 }
 
 fn nvidia_edit(hook: &HookOptions, args: Vec<String>) -> HookEdit {

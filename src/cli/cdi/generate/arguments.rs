@@ -4,7 +4,7 @@
 use crate::cdi::encode::Format;
 use crate::cli::look::LookArgs;
 use crate::cli::place::{ConfigArgs, HostArgs, StateArgs};
-use crate::derive::{DeviceId, HookPart, Mode, NameStrategy};
+use crate::derive::{DeviceId, Mode, NameStrategy};
 use crate::types::{CdiVersion, HostPath};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ pub(super) struct HookArgs {
     #[arg(long, conflicts_with_all = ["hook_path", "enable_hooks", "disable_hooks"])]
     pub(super) no_hooks: bool,
     /// The program [default: tranche-oci beside this program, else /usr/bin/tranche-oci]; for nvidia-cdi-hook or
-    /// nvidia-ctk NVIDIA's own hooks are written
+    /// nvidia-ctk NVIDIA's own hooks are written. A bare name is looked up in PATH
     #[arg(
         long,
         value_name = "FILE",
@@ -106,7 +106,7 @@ pub(super) struct HookArgs {
         alias = "nvidia-ctk-path",
         env = "NVIDIA_CTK_CDI_HOOK_PATH"
     )]
-    pub(super) hook_path: Option<HostPath>,
+    pub(super) hook_path: Option<OsString>,
     /// A part that the hook leaves out (create-symlinks, update-ldcache, enable-cuda-compat, …), or all
     #[arg(
         long = "disable-hook",
@@ -116,7 +116,7 @@ pub(super) struct HookArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS"
     )]
     pub(super) disable_hooks: Vec<String>,
-    /// A part that the hook does in spite of --disable-hook
+    /// A part that the hook does in spite of --disable-hook; chmod is done only if named here
     #[arg(
         long = "enable-hook",
         value_delimiter = ',',
@@ -124,7 +124,7 @@ pub(super) struct HookArgs {
         alias = "enable-hooks",
         env = "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS"
     )]
-    pub(super) enable_hooks: Vec<HookPart>,
+    pub(super) enable_hooks: Vec<String>,
     /// The host's ldconfig, for NVIDIA's hook; ours needs none
     #[arg(long, value_name = "FILE", env = "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH")]
     pub(super) ldconfig_path: Option<HostPath>,

@@ -2,34 +2,76 @@
 
 use super::arguments::HookArgs;
 use crate::derive::{HookOptions, HookPart};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::HostPath;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
-/// The hook that was asked for; `None` for a specification without one.
+/// The hook that was asked for; `None` for a specification without one. `is_here` says whether the host is the machine that
+/// we run on.
 ///
 /// # Errors
-/// A part that does not exist.
-pub(super) fn options(args: &HookArgs) -> Result<Option<HookOptions>> {
+/// A program that is neither an absolute path nor a bare name; `--enable-hook all`, which NVIDIA's generator refuses too.
+pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptions>> {
     if args.no_hooks {
         return Ok(None);
     }
-    let mut disabled = BTreeSet::new();
-    for name in &args.disable_hooks {
-        if name == "all" {
-            disabled.extend(HookPart::ALL.iter().map(|(part, _)| *part));
-        } else {
-            disabled.insert(name.parse()?);
-        }
+    if args.enable_hooks.iter().any(|name| name == "all") {
+        return Err(Error::usage("--enable-hook all", "is not supported").hint("name the hooks one by one"));
     }
-    disabled.retain(|part| !args.enable_hooks.contains(part));
     let mut hook = match &args.hook_path {
-        Some(path) => HookOptions::at(path.clone()),
+        Some(given) => HookOptions::at(program(given, is_here)?),
         None => hook_beside_us().map_or_else(HookOptions::default, HookOptions::at),
     };
-    hook.disabled = disabled;
+    if args.disable_hooks.iter().any(|name| name == "all") {
+        hook.disabled.extend(HookPart::ALL.iter().map(|(part, _)| *part));
+    }
+    let disabled = args.disable_hooks.iter().filter(|name| *name != "all");
+    hook.disabled.extend(known("--disable-hook", disabled));
+    for part in known("--enable-hook", args.enable_hooks.iter()) {
+        hook.disabled.remove(&part);
+    }
     hook.ldconfig.clone_from(&args.ldconfig_path);
     Ok(Some(hook))
+}
+
+/// The parts that `names` name. A name that nobody knows is a warning, as it is for NVIDIA's generator: it may be of a
+/// newer version, and the same script must work with both.
+fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<HookPart> {
+    let mut parts = BTreeSet::new();
+    for name in names {
+        match name.parse::<HookPart>() {
+            Ok(part) => {
+                parts.insert(part);
+            }
+            Err(error) => tracing::warn!("{option}: {error}; ignored"),
+        }
+    }
+    parts
+}
+
+/// The program, as an engine must name it. A bare name is looked up in the caller's `PATH`, and is in `/usr/bin` where it is
+/// not found there, as for NVIDIA's generator.
+fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
+    let path = Path::new(given);
+    if path.is_absolute() {
+        return HostPath::new(path);
+    }
+    if path.file_name() != Some(given) {
+        let what = "is neither an absolute path nor the bare name of a program";
+        return Err(Error::usage(format!("--hook-path \"{}\"", given.display()), what));
+    }
+    let path = std::env::var_os("PATH").filter(|_| is_here).unwrap_or_default();
+    let is_program = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    let found = std::env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(given))
+        .find(is_program);
+    HostPath::new(found.unwrap_or_else(|| Path::new("/usr/bin").join(given)))
 }
 
 /// The `tranche-oci` that came with this program: in a build, or where somebody unpacked the two.

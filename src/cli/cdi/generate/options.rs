@@ -11,13 +11,14 @@ use crate::error::Result;
 /// # Errors
 /// A driver capability or a hook that does not exist.
 pub(super) fn options(args: &Args) -> Result<Options> {
+    let is_here = args.host.root.is_none() && args.host.inventory.is_none();
     let mut options = Options {
         mode: args.what.mode,
         vendor: args.file.vendor.clone(),
         class: args.file.class.clone(),
         devices: args.what.device_ids.clone(),
         all_device: !args.what.no_all_device,
-        hook: hook::options(&args.hooks)?,
+        hook: hook::options(&args.hooks, is_here)?,
         capabilities: capabilities_from_text(&args.what.driver_capabilities)?,
         ..Options::default()
     };
