@@ -45,10 +45,18 @@ pub struct Options {
     pub waiting: fn(Option<nvml::Waiting>),
     /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
     pub program: PathBuf,
-    /// Directories to search for libraries, in the driver's tree, instead of the known ones and the loader's cache.
+    /// Directories of the host to search for libraries, instead of those in the driver's tree that are known or in the
+    /// loader's cache. One below the driver root is a directory of the driver's tree.
     pub library_search_paths: Vec<HostPath>,
-    /// Directories to search for configuration files, in the driver's tree, instead of the known ones.
+    /// Directories of the host to search for configuration files, instead of the known ones in the driver's tree.
     pub config_search_paths: Vec<HostPath>,
+    /// Directories in the driver's tree that are searched for programs after the known ones: those of the caller's `PATH`.
+    pub more_program_dirs: Vec<HostPath>,
+    /// Directories in the driver's tree that are searched for configuration files after the known ones: those of the
+    /// caller's `XDG_DATA_DIRS`.
+    pub more_config_dirs: Vec<HostPath>,
+    /// Whether to take the libraries of other projects that a driver's installer brings as well: GLVND and OpenCL's loader.
+    pub explicit_libraries: bool,
     /// Whether to take 32-bit libraries too.
     pub compat32: bool,
 }
@@ -63,6 +71,9 @@ impl Default for Options {
             program: PathBuf::from("/proc/self/exe"),
             library_search_paths: Vec::new(),
             config_search_paths: Vec::new(),
+            more_program_dirs: Vec::new(),
+            more_config_dirs: Vec::new(),
+            explicit_libraries: false,
             compat32: false,
         }
     }
@@ -140,7 +151,7 @@ fn mig_minors(roots: &Roots, inventory: &mut Inventory) -> MigMinors {
 fn start_nvml(
     roots: &Roots,
     options: &Options,
-    found: &driver::Found,
+    found: &driver::Found<'_>,
     has_module: bool,
     inventory: &mut Inventory,
 ) -> Option<nvml::Asked> {
@@ -148,10 +159,10 @@ fn start_nvml(
     if !options.nvml {
         return None;
     }
-    let (library, shown) = match driver::nvml(&roots.driver, found) {
-        Some(path) => {
-            let shown = roots.driver.host(&path).as_str().to_owned();
-            (roots.driver.path(&path).into_os_string(), shown)
+    let (library, shown) = match driver::nvml(found) {
+        Some((tree, path)) => {
+            let shown = tree.host(&path).as_str().to_owned();
+            (tree.path(&path).into_os_string(), shown)
         }
         None => {
             inventory.absent(NAME, found.looked_in.iter().cloned());

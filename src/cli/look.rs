@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "How to look at it")]
 pub struct LookArgs {
-    /// Search DIR for the driver's libraries instead of the usual directories (may be given again)
+    /// Search DIR of the host for the driver's libraries instead of the usual directories (may be given again)
     #[arg(
         long = "library-search-path",
         value_name = "DIR",
@@ -20,7 +20,7 @@ pub struct LookArgs {
         value_delimiter = ':'
     )]
     pub library_search_paths: Vec<HostPath>,
-    /// Search DIR for the driver's configuration files instead of the usual directories (may be given again)
+    /// Search DIR of the host for the driver's configuration files instead of the usual ones (may be given again)
     #[arg(
         long = "config-search-path",
         value_name = "DIR",
@@ -28,6 +28,9 @@ pub struct LookArgs {
         value_delimiter = ':'
     )]
     pub config_search_paths: Vec<HostPath>,
+    /// Whether to take the libraries of GLVND and OpenCL's loader: a feature flag of `cdi generate`.
+    #[arg(skip)]
+    pub explicit_libraries: bool,
     /// Take 32-bit libraries too
     #[arg(long, env = "TRANCHE_COMPAT32")]
     pub compat32: bool,
@@ -49,17 +52,30 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl LookArgs {
-    fn options(&self) -> Options {
+    /// The options of a discovery. `is_here` says whether the host is the machine that we run on: only then the caller's
+    /// environment says something about it.
+    fn options(&self, is_here: bool) -> Options {
         Options {
             nvml: !self.no_nvml,
             deadline: self.nvml_deadline,
             waiting: super::progress::waiting,
             library_search_paths: self.library_search_paths.clone(),
             config_search_paths: self.config_search_paths.clone(),
+            more_program_dirs: if is_here { dirs_of("PATH") } else { Vec::new() },
+            more_config_dirs: if is_here { dirs_of("XDG_DATA_DIRS") } else { Vec::new() },
+            explicit_libraries: self.explicit_libraries,
             compat32: self.compat32,
             ..Options::default()
         }
     }
+}
+
+/// The absolute directories in an environment variable that holds a list of them.
+fn dirs_of(variable: &str) -> Vec<HostPath> {
+    let list = std::env::var_os(variable).unwrap_or_default();
+    std::env::split_paths(&list)
+        .filter_map(|dir| HostPath::new(dir).ok())
+        .collect()
 }
 
 /// The inventory that a verb works on. What went wrong on the way is logged: each warning, and with `-v` what is not
@@ -78,7 +94,7 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
                 proc_root: at.proc_root.clone(),
                 sys_root: at.sys_root.clone(),
             };
-            host::discover(&Roots::new(&paths)?, &how.options())?
+            host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none()))?
         }
     };
     for warning in &inventory.warnings {

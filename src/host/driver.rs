@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(crate) fn collect(
     roots: &Roots,
     options: &Options,
-    found: &Found,
+    found: &Found<'_>,
     module: Option<&DriverVersion>,
     inventory: &mut Inventory,
 ) -> Option<Driver> {
@@ -49,11 +49,11 @@ pub(crate) fn collect(
         );
     }
     let tree = &roots.driver;
-    let libraries = libraries::collect(tree, options, found, of_libraries, inventory);
+    let libraries = libraries::collect(roots, options, found, of_libraries, inventory);
     driver.library_dirs = libraries.dirs;
     let others = [
-        others::binaries(tree, inventory),
-        others::configs(tree, options, inventory),
+        others::binaries(tree, options, inventory),
+        others::configs(roots, options, inventory),
         others::firmware(roots, of_libraries, inventory),
         others::sockets(tree, inventory),
     ];

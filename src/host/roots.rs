@@ -3,6 +3,7 @@
 use super::tree::{Tree, absolute_dir};
 use crate::error::{Error, Result};
 use crate::types::HostPath;
+use std::io;
 use std::path::PathBuf;
 
 /// Where things are, as a person says it. All `None` is the machine that we run on.
@@ -27,6 +28,8 @@ pub struct RootPaths {
 /// The trees that discovery reads.
 #[derive(Debug, Clone)]
 pub struct Roots {
+    /// The host itself.
+    pub(crate) whole: Tree,
     pub(crate) driver: Tree,
     pub(crate) dev: Tree,
     pub(crate) proc: Tree,
@@ -88,8 +91,28 @@ impl Roots {
             dev,
             proc: part(&paths.proc_root, "proc root")?.unwrap_or_else(|| below("/proc")),
             sys: part(&paths.sys_root, "sys root")?.unwrap_or_else(|| below("/sys")),
+            whole,
             dev_root_note,
         })
+    }
+
+    /// The tree that has the directory `path` of the host, and the directory's path in that tree. What lies below the driver
+    /// root belongs to the driver's tree, whose files keep their paths without that root in a container; links are
+    /// followed first, because a link may lead there.
+    ///
+    /// # Errors
+    /// A directory that does not exist, or that cannot be reached.
+    pub(crate) fn of_host(&self, path: &HostPath) -> io::Result<(&Tree, String)> {
+        let root = self.driver.host("/");
+        if let Some(inner) = path.below(root.as_str()) {
+            return Ok((&self.driver, self.driver.resolve(inner)?));
+        }
+        let resolved = self.whole.resolve(path.as_str())?;
+        let real = HostPath::root().join(&resolved);
+        match real.below(root.as_str()) {
+            Some(inner) => Ok((&self.driver, self.driver.resolve(inner)?)),
+            None => Ok((&self.whole, resolved)),
+        }
     }
 }
 

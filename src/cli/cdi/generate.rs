@@ -30,6 +30,11 @@ use std::process::ExitCode;
 pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     variables::with_nvidia_s_environment(&mut args)?;
     let mut options = options::options(&args)?;
+    args.look.explicit_libraries = args
+        .what
+        .feature_flags
+        .iter()
+        .any(|flag| flag == options::EXPLICIT_LIBRARIES);
     let inventory = look::inventory(&args.host, &args.look)?;
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;

@@ -3,13 +3,13 @@
 use super::lists;
 use super::search::{Found, Listing};
 use crate::elf;
-use crate::host::Options;
 use crate::host::tree::{Entry, Tree};
+use crate::host::{Options, Roots};
 use crate::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, Inventory, LibraryDir, Link};
 use crate::types::{ContainerPath, DriverVersion};
 use std::collections::BTreeMap;
 
-/// Libraries by path in the driver's tree, and the directories that a loader has to know.
+/// Libraries by their path on the host, and the directories that a loader has to know.
 #[derive(Debug, Default)]
 pub(super) struct Libraries {
     pub files: BTreeMap<String, DriverFile>,
@@ -24,49 +24,46 @@ struct Wanted<'a> {
 }
 
 pub(super) fn collect(
-    tree: &Tree,
+    roots: &Roots,
     options: &Options,
-    found: &Found,
+    found: &Found<'_>,
     version: &DriverVersion,
     inventory: &mut Inventory,
 ) -> Libraries {
     let mut reader = Reader {
-        tree,
         compat32: options.compat32,
+        explicit: options.explicit_libraries,
         version,
         inventory,
         libraries: Libraries::default(),
     };
-    let mut dirs: [Vec<String>; 2] = Default::default();
+    let mut dirs: [Vec<LibraryDir>; 2] = Default::default();
     for listing in &found.listings {
         reader.directory(listing, Some(&mut dirs));
         if listing.entries.iter().any(|e| e.is_dir && e.name == "vdpau") {
             let dir = format!("{}/vdpau", listing.dir);
+            let tree = listing.tree;
             if let Ok(entries) = tree.list(&dir) {
                 // VDPAU opens its back ends by path: the loader need not know this directory.
-                reader.directory(&Listing { dir, entries }, None);
+                reader.directory(&Listing { tree, dir, entries }, None);
             }
         }
     }
     // A loader takes the first directory that has a name; it skips libraries of another class.
     for dir in dirs.concat() {
-        let pair = (tree.host(&dir), ContainerPath::new(&dir));
-        if let (host, Ok(container)) = pair {
-            let dir = LibraryDir { host, container };
-            if !reader.libraries.dirs.contains(&dir) {
-                reader.libraries.dirs.push(dir);
-            }
+        if !reader.libraries.dirs.contains(&dir) {
+            reader.libraries.dirs.push(dir);
         }
     }
-    reader.xorg(&found.listings);
+    reader.xorg(&roots.driver, &found.listings);
     reader.keep_newest();
     reader.note_absent(found);
     reader.libraries
 }
 
 struct Reader<'a> {
-    tree: &'a Tree,
     compat32: bool,
+    explicit: bool,
     version: &'a DriverVersion,
     inventory: &'a mut Inventory,
     libraries: Libraries,
@@ -74,6 +71,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn wanted<'n>(&self, name: &'n str) -> Option<Wanted<'n>> {
+        self.of_driver(name).or_else(|| self.of_others(name))
+    }
+
+    /// A library of GLVND or OpenCL's loader, whose version is its own, where those were asked for.
+    fn of_others<'n>(&self, name: &'n str) -> Option<Wanted<'n>> {
+        let (stem, tail) = name.split_once(".so")?;
+        let (_, capability) = lists::EXPLICIT.iter().find(|(known, _)| *known == stem)?;
+        let is_version = tail.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        (self.explicit && is_version).then_some(Wanted {
+            stem,
+            capability: *capability,
+            own_version: true,
+        })
+    }
+
+    fn of_driver<'n>(&self, name: &'n str) -> Option<Wanted<'n>> {
         let (stem, tail) = name.split_once(".so.")?;
         let known = lists::LIBRARIES.iter().find(|l| l.stem == stem);
         let own_version = known.is_some_and(|l| l.own_version);
@@ -87,7 +100,7 @@ impl Reader<'_> {
     }
 
     /// Takes what is wanted of a directory. `dirs` gets the directories of 64-bit and of 32-bit libraries.
-    fn directory(&mut self, listing: &Listing, mut dirs: Option<&mut [Vec<String>; 2]>) {
+    fn directory(&mut self, listing: &Listing<'_>, mut dirs: Option<&mut [Vec<LibraryDir>; 2]>) {
         for entry in listing.entries.iter().filter(|e| !e.is_dir) {
             let Some(wanted) = self.wanted(&entry.name) else {
                 continue;
@@ -95,41 +108,45 @@ impl Reader<'_> {
             let Some(path) = self.resolve(listing, entry) else {
                 continue;
             };
-            if !self.libraries.files.contains_key(&path) {
-                let Some(file) = self.file(&path, wanted.stem, wanted.capability, Some(listing)) else {
+            let host = listing.tree.host(&path);
+            if !self.libraries.files.contains_key(host.as_str()) {
+                let Some(file) = self.file(listing.tree, &path, &wanted, Some(listing)) else {
                     continue;
                 };
-                self.libraries.files.insert(path.clone(), file);
+                self.libraries.files.insert(host.as_str().to_owned(), file);
             }
             let is_32 = self
                 .libraries
                 .files
-                .get(&path)
+                .get(host.as_str())
                 .is_some_and(|f| f.capability == DriverCapability::Compat32);
             // A package of its own version may sit in any directory: it makes none a directory of the driver.
             if let Some(dirs) = dirs.as_deref_mut()
                 && !wanted.own_version
             {
-                let (dir, _) = path.rsplit_once('/').unwrap_or(("", ""));
                 let dirs = &mut dirs[usize::from(is_32)];
-                if !dirs.iter().any(|d| d == dir) {
-                    dirs.push(dir.to_owned());
+                if let Ok(container) = ContainerPath::new(&path).map(|p| p.parent()) {
+                    let host = host.parent();
+                    let dir = LibraryDir { host, container };
+                    if !dirs.contains(&dir) {
+                        dirs.push(dir);
+                    }
                 }
             }
         }
     }
 
     /// Where an entry leads; the directory's own links are resolved already.
-    fn resolve(&mut self, listing: &Listing, entry: &Entry) -> Option<String> {
+    fn resolve(&mut self, listing: &Listing<'_>, entry: &Entry) -> Option<String> {
         let path = format!("{}/{}", listing.dir.trim_end_matches('/'), entry.name);
         if !entry.is_link {
             return Some(path);
         }
-        match self.tree.resolve(&path) {
+        match listing.tree.resolve(&path) {
             Ok(path) => Some(path),
             Err(e) => {
                 self.inventory
-                    .warn(self.tree.host(&path), format!("leads nowhere and is left out: {e}"));
+                    .warn(listing.tree.host(&path), format!("leads nowhere and is left out: {e}"));
                 None
             }
         }
@@ -138,13 +155,13 @@ impl Reader<'_> {
     /// One library, if it is one and for programs that we serve.
     fn file(
         &mut self,
+        tree: &Tree,
         path: &str,
-        stem: &str,
-        capability: DriverCapability,
-        listing: Option<&Listing>,
+        wanted: &Wanted<'_>,
+        listing: Option<&Listing<'_>>,
     ) -> Option<DriverFile> {
-        let host = self.tree.host(path);
-        let library = match self.tree.open_resolved(path) {
+        let host = tree.host(path);
+        let library = match tree.open_resolved(path) {
             Ok(file) => elf::read(file).map_err(|e| e.to_string()),
             Err(e) => Err(format!("cannot be read: {e}")),
         };
@@ -157,13 +174,13 @@ impl Reader<'_> {
             }
         };
         let (class, capability) = match (library.is_64, self.compat32) {
-            (true, _) => (ElfClass::Elf64, capability),
+            (true, _) => (ElfClass::Elf64, wanted.capability),
             (false, true) => (ElfClass::Elf32, DriverCapability::Compat32),
             (false, false) => return None,
         };
         let soname = library.soname.and_then(|s| s.into_string().ok());
         let container = ContainerPath::new(path).ok()?;
-        let links = self.links(&container, stem, soname.as_deref(), listing);
+        let links = self.links(tree, &container, wanted.stem, soname.as_deref(), listing);
         Some(DriverFile {
             host,
             container,
@@ -173,7 +190,14 @@ impl Reader<'_> {
         })
     }
 
-    fn links(&self, library: &ContainerPath, stem: &str, soname: Option<&str>, listing: Option<&Listing>) -> Vec<Link> {
+    fn links(
+        &self,
+        tree: &Tree,
+        library: &ContainerPath,
+        stem: &str,
+        soname: Option<&str>,
+        listing: Option<&Listing<'_>>,
+    ) -> Vec<Link> {
         let dir = library.parent();
         let name = library.file_name();
         let mut links = BTreeMap::new();
@@ -183,7 +207,7 @@ impl Reader<'_> {
         let plain = format!("{stem}.so");
         let has_plain = match listing.filter(|l| l.dir == dir.as_str()) {
             Some(listing) => listing.has(&plain),
-            None => self.tree.lstat(dir.join(&plain).as_str()).is_ok(),
+            None => tree.lstat(dir.join(&plain).as_str()).is_ok(),
         };
         if has_plain && plain != name {
             links.insert(dir.join(&plain), soname.unwrap_or(name).to_owned());
@@ -195,30 +219,39 @@ impl Reader<'_> {
     }
 
     /// The X server's modules, each from the first directory that has it.
-    fn xorg(&mut self, listings: &[Listing]) {
+    fn xorg(&mut self, driver: &Tree, listings: &[Listing<'_>]) {
         let bases = listings
             .iter()
-            .map(|l| l.dir.as_str())
-            .chain(lists::XORG_BASES.iter().copied());
-        let dirs: Vec<String> = bases
-            .flat_map(|base| lists::XORG_DIRS.iter().map(move |below| format!("{base}/{below}")))
-            .filter(|dir| self.tree.is_dir(dir))
+            .map(|l| (l.tree, l.dir.as_str()))
+            .chain(lists::XORG_BASES.iter().map(|base| (driver, *base)));
+        let dirs: Vec<(&Tree, String)> = bases
+            .flat_map(|(tree, base)| {
+                let below = lists::XORG_DIRS.iter();
+                below.map(move |below| (tree, format!("{base}/{below}")))
+            })
+            .filter(|(tree, dir)| tree.is_dir(dir))
             .collect();
         for (name, capability) in lists::XORG_MODULES {
             let name = name.replace("{version}", self.version.as_str());
             let (stem, _) = name.split_once(".so").unwrap_or((name.as_str(), ""));
+            let wanted = Wanted {
+                stem,
+                capability: *capability,
+                own_version: false,
+            };
             let hit = dirs
                 .iter()
-                .find_map(|dir| self.tree.resolve(&format!("{dir}/{name}")).ok());
+                .find_map(|(tree, dir)| Some((*tree, tree.resolve(&format!("{dir}/{name}")).ok()?)));
             match hit {
-                Some(path) => {
-                    if let Some(file) = self.file(&path, stem, *capability, None) {
-                        self.libraries.files.insert(path, file);
+                Some((tree, path)) => {
+                    if let Some(file) = self.file(tree, &path, &wanted, None) {
+                        self.libraries.files.insert(file.host.as_str().to_owned(), file);
                     }
                 }
-                None => self
-                    .inventory
-                    .absent(&name, dirs.iter().map(|d| self.tree.host(d).as_str().to_owned())),
+                None => {
+                    let looked_in = dirs.iter().map(|(tree, dir)| tree.host(dir).as_str().to_owned());
+                    self.inventory.absent(&name, looked_in);
+                }
             }
         }
     }
@@ -251,7 +284,7 @@ impl Reader<'_> {
         }
     }
 
-    fn note_absent(&mut self, found: &Found) {
+    fn note_absent(&mut self, found: &Found<'_>) {
         for library in lists::LIBRARIES {
             let prefix = format!("{}.so.", library.stem);
             let is_there = self

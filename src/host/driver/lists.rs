@@ -85,6 +85,23 @@ pub(super) const LIBRARIES: &[Library] = &[
     driver("libnvidia-ngx", Ngx),
 ];
 
+/// Libraries that a driver's installer brings and that are not the driver's: GLVND, OpenCL's loader, and others of NVIDIA
+/// with versions of their own. Images bring them, so a container gets them only where somebody asks with the feature flag
+/// `enable-explicit-driver-libraries` of NVIDIA's generator, which names these.
+pub(super) const EXPLICIT: &[(&str, DriverCapability)] = &[
+    ("libEGL", Graphics),
+    ("libGL", Graphics),
+    ("libGLESv1_CM", Graphics),
+    ("libGLESv2", Graphics),
+    ("libGLX", Graphics),
+    ("libGLdispatch", Graphics),
+    ("libOpenCL", Compute),
+    ("libOpenGL", Graphics),
+    ("libnvidia-api", Graphics),
+    ("libnvidia-egl-xcb", Graphics),
+    ("libnvidia-egl-xlib", Graphics),
+];
+
 /// For a library of this driver that we do not know: every container that computes gets it, as with a driver that
 /// knows no capabilities.
 pub(super) const UNKNOWN: DriverCapability = Compute;
@@ -177,7 +194,8 @@ pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
     ("nvidia-xconfig", Display),
 ];
 
-/// Where programs are. Not `$PATH`: the same host must look the same to everybody.
+/// Where programs are. The caller's `PATH` comes after these, so that one host looks the same to everybody as long as the
+/// programs are where packages put them.
 pub(super) const BINARY_DIRS: &[&str] = &[
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -223,7 +241,7 @@ pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
 ];
 
 /// Where configuration files are. `/` for Google's container OS, which has `vulkan` directly below the driver's root;
-/// the last two are NixOS. Not `$XDG_DATA_DIRS`: the same host must look the same to everybody.
+/// the last two are NixOS. The caller's `XDG_DATA_DIRS` comes after these.
 pub(super) const CONFIG_DIRS: &[&str] = &[
     "/etc",
     "/usr/local/share",

@@ -4,20 +4,21 @@ use super::lists;
 use crate::host::tree::{Entry, Tree, is_absence};
 use crate::host::{Options, Roots};
 use crate::inventory::Inventory;
-use crate::types::DriverVersion;
+use crate::types::{DriverVersion, HostPath};
 use crate::{elf, ldcache};
-use std::collections::BTreeSet;
 
 /// A directory with names that may be libraries.
 #[derive(Debug)]
-pub(crate) struct Listing {
-    /// In the driver's tree, links resolved.
+pub(crate) struct Listing<'a> {
+    /// The tree that the directory is in: the driver's, or the host's for a search path outside the driver root.
+    pub tree: &'a Tree,
+    /// Its path in the tree, links resolved.
     pub dir: String,
     /// What is in it: names with `.so` in them, and directories.
     pub entries: Vec<Entry>,
 }
 
-impl Listing {
+impl Listing<'_> {
     /// Whether the directory has something of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.binary_search_by(|e| e.name.as_str().cmp(name)).is_ok()
@@ -26,64 +27,90 @@ impl Listing {
 
 /// What the search found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Found<'a> {
     /// Directories, in the order of the search.
-    pub listings: Vec<Listing>,
+    pub listings: Vec<Listing<'a>>,
     /// Every place that was looked at, for the record.
     pub looked_in: Vec<String>,
     /// The version of the libraries to take.
     pub version: Option<DriverVersion>,
 }
 
-/// Looks through the directories that the options name, else through the known ones and those of the loader's cache.
-pub(crate) fn search(
-    roots: &Roots,
+/// Looks through the directories that the options name, or else through the known ones and those of the loader's cache.
+pub(crate) fn search<'a>(
+    roots: &'a Roots,
     options: &Options,
     module: Option<&DriverVersion>,
     inventory: &mut Inventory,
-) -> Found {
+) -> Found<'a> {
+    let mut found = match options.library_search_paths.as_slice() {
+        [] => known(roots, options, inventory),
+        given => named(roots, given, inventory),
+    };
+    found.version = version(&found.listings, module);
+    found
+}
+
+/// The directories that somebody named, as the host names them.
+fn named<'a>(roots: &'a Roots, given: &[HostPath], inventory: &mut Inventory) -> Found<'a> {
+    let mut found = Found::default();
+    for dir in given {
+        found.looked_in.push(dir.as_str().to_owned());
+        if let Ok((tree, dir)) = roots.of_host(dir) {
+            found.add(tree, dir, inventory);
+        }
+    }
+    found
+}
+
+/// The known directories of the driver's tree, and those of the loader's cache in it.
+fn known<'a>(roots: &'a Roots, options: &Options, inventory: &mut Inventory) -> Found<'a> {
     let tree = &roots.driver;
     let mut dirs: Vec<String> = Vec::new();
-    if options.library_search_paths.is_empty() {
-        for dir in lists::LIBRARY_DIRS {
-            match dir.contains("{arch}") {
-                true => dirs.extend(["x86_64", "aarch64"].map(|arch| dir.replace("{arch}", arch))),
-                false => dirs.push((*dir).to_owned()),
-            }
+    for dir in lists::LIBRARY_DIRS {
+        match dir.contains("{arch}") {
+            true => dirs.extend(["x86_64", "aarch64"].map(|arch| dir.replace("{arch}", arch))),
+            false => dirs.push((*dir).to_owned()),
         }
-        dirs.extend(cache_dirs(tree, inventory));
-        if options.compat32 {
-            dirs.extend(lists::LIBRARY_DIRS_32.iter().map(|d| (*d).to_owned()));
-        }
-    } else {
-        dirs.extend(options.library_search_paths.iter().map(|d| d.as_str().to_owned()));
+    }
+    dirs.extend(cache_dirs(tree, inventory));
+    if options.compat32 {
+        dirs.extend(lists::LIBRARY_DIRS_32.iter().map(|d| (*d).to_owned()));
     }
     let mut found = Found::default();
-    let mut seen = BTreeSet::new();
     for dir in dirs {
         let shown = tree.host(&dir).as_str().to_owned();
         if !found.looked_in.contains(&shown) {
             found.looked_in.push(shown);
         }
-        let Ok(dir) = tree.resolve(&dir) else { continue };
-        if seen.insert(dir.clone()) {
-            match tree.list(&dir) {
-                Ok(mut entries) => {
-                    entries.retain(|e| e.is_dir || e.name.contains(".so"));
-                    found.listings.push(Listing { dir, entries });
-                }
-                Err(e) if is_absence(&e) => {}
-                Err(e) => inventory.warn(tree.host(&dir), format!("cannot be searched for libraries: {e}")),
-            }
+        if let Ok(dir) = tree.resolve(&dir) {
+            found.add(tree, dir, inventory);
         }
     }
-    found.version = version(&found.listings, module);
     found
+}
+
+impl<'a> Found<'a> {
+    /// Lists the directory `dir` of `tree`, whose links are resolved, unless it was listed before.
+    fn add(&mut self, tree: &'a Tree, dir: String, inventory: &mut Inventory) {
+        let host = tree.host(&dir);
+        if self.listings.iter().any(|l| l.tree.host(&l.dir) == host) {
+            return;
+        }
+        match tree.list(&dir) {
+            Ok(mut entries) => {
+                entries.retain(|e| e.is_dir || e.name.contains(".so"));
+                self.listings.push(Listing { tree, dir, entries });
+            }
+            Err(e) if is_absence(&e) => {}
+            Err(e) => inventory.warn(host, format!("cannot be searched for libraries: {e}")),
+        }
+    }
 }
 
 /// The version of the libraries: the kernel module's where there are such, else the newest one that CUDA's or NVML's
 /// library is named after.
-fn version(listings: &[Listing], module: Option<&DriverVersion>) -> Option<DriverVersion> {
+fn version(listings: &[Listing<'_>], module: Option<&DriverVersion>) -> Option<DriverVersion> {
     let names = || {
         listings
             .iter()
@@ -156,9 +183,9 @@ fn cache_dirs(tree: &Tree, inventory: &mut Inventory) -> Vec<String> {
     dirs
 }
 
-/// The library of NVML: of the chosen version where that is told, for programs of 64 bits. As a path in the driver's
-/// tree.
-pub(crate) fn nvml(tree: &Tree, found: &Found) -> Option<String> {
+/// The library of NVML, as a path in the tree that has it: of the chosen version where that is known, and for programs of
+/// 64 bits.
+pub(crate) fn nvml<'a>(found: &Found<'a>) -> Option<(&'a Tree, String)> {
     let versioned = found.version.as_ref().map(|v| format!("libnvidia-ml.so.{v}"));
     let names = versioned.iter().map(String::as_str).chain(["libnvidia-ml.so.1"]);
     names
@@ -169,8 +196,11 @@ pub(crate) fn nvml(tree: &Tree, found: &Found) -> Option<String> {
                 .filter(move |l| l.has(name))
                 .map(move |l| (l, name))
         })
-        .filter_map(|(listing, name)| tree.resolve(&format!("{}/{name}", listing.dir)).ok())
-        .find(|path| {
+        .filter_map(|(listing, name)| {
+            let path = listing.tree.resolve(&format!("{}/{name}", listing.dir)).ok()?;
+            Some((listing.tree, path))
+        })
+        .find(|(tree, path)| {
             tree.open_resolved(path)
                 .is_ok_and(|file| elf::read(file).is_ok_and(|l| l.is_64))
         })
@@ -180,7 +210,7 @@ pub(crate) fn nvml(tree: &Tree, found: &Found) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn listing(names: &[&str]) -> Vec<Listing> {
+    fn listing<'a>(tree: &'a Tree, names: &[&str]) -> Vec<Listing<'a>> {
         let mut entries: Vec<Entry> = names
             .iter()
             .map(|n| Entry {
@@ -191,6 +221,7 @@ mod tests {
             .collect();
         entries.sort();
         vec![Listing {
+            tree,
             dir: "/usr/lib64".to_owned(),
             entries,
         }]
@@ -198,15 +229,18 @@ mod tests {
 
     #[test]
     fn libraries_of_the_module_come_first() {
+        let tree = &Tree::new("/", HostPath::root());
         let old: DriverVersion = "550.54.15".parse().unwrap();
         let gone: DriverVersion = "535.1.2".parse().unwrap();
-        let both = listing(&["libcuda.so.1", "libcuda.so.550.54.15", "libcuda.so.550.90.07"]);
+        let both = listing(tree, &["libcuda.so.1", "libcuda.so.550.54.15", "libcuda.so.550.90.07"]);
         assert_eq!(version(&both, Some(&old)), Some(old));
         assert_eq!(version(&both, Some(&gone)).unwrap().as_str(), "550.90.07");
         assert_eq!(version(&both, None).unwrap().as_str(), "550.90.07");
-        assert_eq!(version(&listing(&["libcuda.so.1", "libc.so.6"]), None), None);
+        assert_eq!(version(&listing(tree, &["libcuda.so.1", "libc.so.6"]), None), None);
         assert_eq!(
-            version(&listing(&["libnvidia-ml.so.470.1"]), None).unwrap().as_str(),
+            version(&listing(tree, &["libnvidia-ml.so.470.1"]), None)
+                .unwrap()
+                .as_str(),
             "470.1"
         );
     }

@@ -6,6 +6,9 @@ use crate::cli::out;
 use crate::derive::{Options, capabilities_from_text};
 use crate::error::Result;
 
+/// The feature flag that asks for libraries which are not the driver's own.
+pub(super) const EXPLICIT_LIBRARIES: &str = "enable-explicit-driver-libraries";
+
 /// The options of a specification.
 ///
 /// # Errors
@@ -30,6 +33,11 @@ pub(super) fn options(args: &Args) -> Result<Options> {
             "no-additional-gids-for-device-nodes" => options.additional_gids = false,
             "disable-ipc-discoverer" => options.sockets = false,
             "enable-coherent-annotations" => options.split_by_coherence = true,
+            // Done where the host is looked at; a saved inventory has the files that it has.
+            EXPLICIT_LIBRARIES if args.host.inventory.is_none() => {}
+            EXPLICIT_LIBRARIES => out::note(format_args!(
+                "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it where the inventory is made"
+            )),
             // About parts of NVIDIA's tool that do not exist here.
             "disable-nvsandboxutils" | "disable-nvsandbox-utils" | "disable-multiple-csv-devices" => {}
             other => out::note(format_args!("feature flag {other}: means nothing here, ignored")),
