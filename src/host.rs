@@ -13,16 +13,18 @@ mod mig;
 mod node;
 mod nodes;
 pub mod nvml;
+mod order;
 mod pci;
 mod platform;
 pub(crate) mod proc;
 mod roots;
+mod sign;
 mod tree;
 
 pub use roots::{RootPaths, Roots};
 
 use crate::error::Result;
-use crate::inventory::Inventory;
+use crate::inventory::{Degraded, Inventory, PlatformKind};
 use crate::types::{DriverVersion, HostPath, Minor};
 use proc::{Majors, MigMinors};
 use std::collections::BTreeSet;
@@ -94,6 +96,7 @@ pub fn discover(roots: &Roots, options: &Options) -> Result<Inventory> {
     let found = driver::search(roots, options, module.as_ref(), &mut inventory);
 
     // The child loads and asks while we read files.
+    let sign = sign::of_driver(roots, module.as_ref(), &found);
     let mut asked = start_nvml(roots, options, &found, module.is_some(), &mut inventory);
     inventory.driver = driver::collect(roots, options, &found, module.as_ref(), &mut inventory);
     let majors = majors(roots, &mut inventory);
@@ -103,6 +106,9 @@ pub fn discover(roots: &Roots, options: &Options) -> Result<Inventory> {
 
     if let Some(report) = &report {
         inventory.warnings.extend(report.warnings.iter().cloned());
+        if let Some(why) = &report.failure {
+            inventory.degrade(Degraded::Nvml { why: why.clone() });
+        }
         for name in &report.missing {
             inventory.absent(format!("{name}()"), ["libnvidia-ml.so.1".to_owned()]);
         }
@@ -112,6 +118,7 @@ pub fn discover(roots: &Roots, options: &Options) -> Result<Inventory> {
     let taken: BTreeSet<Minor> = inventory.gpus.iter().map(|g| g.minor).collect();
     inventory.nodes = nodes::collect(roots, &majors, &minors, &taken, &mut inventory);
     inventory.platform.kind = platform::kind(roots, &inventory);
+    sign::note_missing(sign.as_deref(), &found, &mut inventory);
     Ok(inventory)
 }
 
@@ -166,6 +173,11 @@ fn start_nvml(
         }
         None => {
             inventory.absent(NAME, found.looked_in.iter().cloned());
+            // Without any library, that is what is said, and NVML is one of them.
+            if found.version.is_some() {
+                let why = format!("cannot be asked: {NAME} was not found");
+                inventory.degrade(Degraded::Nvml { why });
+            }
             // A loader may know more directories than we do, but it is the loader of this machine.
             if !(roots.live && has_module) {
                 if has_module {
@@ -182,7 +194,9 @@ fn start_nvml(
     match nvml::start(&options.program, &library, &shown, options.deadline, options.waiting) {
         Ok(asked) => Some(asked),
         Err(e) => {
-            inventory.warn("NVML", format!("the process that asks it cannot be started: {e}"));
+            let why = format!("cannot be asked: its process cannot be started: {e}");
+            inventory.warn("NVML", &why);
+            inventory.degrade(Degraded::Nvml { why });
             None
         }
     }

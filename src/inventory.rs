@@ -3,14 +3,17 @@
 //! Data only; [`crate::host`] fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that equal
 //! hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
 
+mod degraded;
 mod driver;
 mod gpu;
 mod load;
 mod node;
 
+pub use degraded::Degraded;
 pub use driver::{Driver, DriverCapability, DriverFile, ElfClass, FileKind, Link};
 pub use gpu::{
-    AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigMode, MigState, VirtualizationMode,
+    AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
+    VirtualizationMode,
 };
 pub use load::load;
 pub use node::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
@@ -41,6 +44,9 @@ pub struct Inventory {
     pub warnings: Vec<Warning>,
     /// What was looked for and is not there; shown with `-v`.
     pub absent: Vec<Absent>,
+    /// What this host has and this inventory lacks; empty for a complete one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<Degraded>,
 }
 
 /// The machine itself.
@@ -83,8 +89,9 @@ pub enum PlatformKind {
 pub enum Source {
     /// The driver's own library.
     Nvml,
-    /// `/proc/driver/nvidia` and `/dev` alone: the library was missing, broken or silent. Names, numbers and nodes are
-    /// right; memory, modes and MIG device UUIDs are unknown.
+    /// `/proc/driver/nvidia` and `/dev` alone: the library was missing, broken, silent or not to be asked. UUIDs of GPUs,
+    /// numbers and nodes are right; indices where [`Gpu::index_is_known`]; memory, modes and the names of MIG devices are
+    /// unknown.
     Proc,
 }
 
@@ -120,14 +127,33 @@ impl Inventory {
             nodes: Nodes::default(),
             warnings: Vec::new(),
             absent: Vec::new(),
+            degraded: Vec::new(),
         }
     }
 
-    /// Records something that went wrong.
+    /// Records something that went wrong. The same warning twice is one: several parts may look at one node.
     pub fn warn(&mut self, object: impl std::fmt::Display, text: impl std::fmt::Display) {
-        self.warnings.push(Warning {
+        let warning = Warning {
             object: object.to_string(),
             text: text.to_string(),
+        };
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Records something that this inventory lacks and the host has.
+    pub fn degrade(&mut self, degraded: Degraded) {
+        if !self.degraded.contains(&degraded) {
+            self.degraded.push(degraded);
+        }
+    }
+
+    /// Records a device that is there and cannot be given to a container.
+    pub fn degrade_device(&mut self, device: impl std::fmt::Display, why: impl std::fmt::Display) {
+        self.degrade(Degraded::Device {
+            device: device.to_string(),
+            why: why.to_string(),
         });
     }
 

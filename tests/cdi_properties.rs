@@ -80,6 +80,7 @@ prop_compose! {
         let mode = if in_mig { MigMode::Enabled } else { MigMode::Disabled };
         Gpu {
             index: GpuIndex(index),
+            index_is_known: true,
             minor: Minor(7 - index),
             uuid: format!("GPU-{index:08}-aaaa").parse().unwrap(),
             pci: format!("0000:0{index}:00.0").parse().unwrap(),
@@ -96,6 +97,7 @@ prop_compose! {
             node,
             dri: vec![DriNode { kind: DriKind::Card, node: card, by_path }],
             mig_devices: migs,
+            unnamed_instances: Vec::new(),
         }
     }
 }

@@ -5,12 +5,14 @@ use super::out;
 use super::place::HostArgs;
 use super::table::Table;
 use crate::error::Result;
-use crate::inventory::{AddressingMode, ComputeMode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode};
+use crate::inventory::{
+    AddressingMode, ComputeMode, DeviceNode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
+};
 use crate::sim;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// List the GPUs and MIG devices of the host
+/// List the GPUs and MIG devices of the host. Exit code 1 says that the list is not complete
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -25,12 +27,13 @@ pub(super) struct Args {
 /// One device, as `--json` gives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Row {
-    /// `0`, `0:1`: the name of its CDI device.
+    /// `0`, `0:1`, or the UUID where the index is not known: the name of its CDI device.
     name: String,
     uuid: Option<String>,
     product: String,
     memory_mib: Option<u64>,
-    node: String,
+    /// The nodes that a container with this device gets, besides those that every container gets.
+    nodes: Vec<String>,
     pci: String,
     notes: Vec<String>,
 }
@@ -54,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         out::result(&text(&inventory, &rows))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(look::exit_code(&inventory))
 }
 
 fn rows(inventory: &Inventory) -> Vec<Row> {
@@ -68,19 +71,20 @@ fn rows(inventory: &Inventory) -> Vec<Row> {
 
 fn of_gpu(gpu: &Gpu) -> Row {
     Row {
-        name: gpu.index.to_string(),
+        name: match gpu.index_is_known {
+            true => gpu.index.to_string(),
+            false => gpu.uuid.to_string(),
+        },
         uuid: Some(gpu.uuid.to_string()),
         product: gpu.name.clone(),
         memory_mib: gpu.memory.map(|m| m.mib()),
-        node: format!("/dev/nvidia{}", gpu.minor),
+        nodes: paths([&gpu.node]),
         pci: gpu.pci.to_string(),
         notes: notes(gpu),
     }
 }
 
 fn of_mig(gpu: &Gpu, mig: &MigDevice) -> Row {
-    let caps = [&mig.gpu_instance_cap, &mig.compute_instance_cap];
-    let caps = caps.map(|c| c.as_ref().map_or_else(|| "?".to_owned(), |n| n.minor.to_string()));
     Row {
         name: format!("{}:{}", gpu.index, mig.index),
         uuid: mig.uuid.as_ref().map(ToString::to_string),
@@ -89,16 +93,27 @@ fn of_mig(gpu: &Gpu, mig: &MigDevice) -> Row {
             .as_ref()
             .map_or_else(|| "MIG".to_owned(), |p| format!("MIG {p}")),
         memory_mib: mig.memory.map(|m| m.mib()),
-        node: format!("cap{}, cap{}", caps[0], caps[1]),
+        nodes: paths([&gpu.node, &mig.gpu_instance_cap, &mig.compute_instance_cap]),
         pci: gpu.pci.to_string(),
         notes: vec![format!("instance {}.{}", mig.gpu_instance, mig.compute_instance)],
     }
+}
+
+/// The paths of those nodes that are known, as a container names them.
+fn paths<const N: usize>(nodes: [&Option<DeviceNode>; N]) -> Vec<String> {
+    let known = nodes.into_iter().flatten();
+    known.map(|node| node.container.to_string()).collect()
 }
 
 /// What is not as usual.
 fn notes(gpu: &Gpu) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
+    match gpu.unnamed_instances.len() {
+        0 => {}
+        1 => note("MIG, 1 instance without a name"),
+        n => note(&format!("MIG, {n} instances without a name")),
+    }
     if let Some(mig) = gpu.mig {
         match (mig.current, mig.pending) {
             (MigMode::Enabled, MigMode::Disabled) => note("MIG, off after the next reset"),
@@ -129,6 +144,16 @@ fn notes(gpu: &Gpu) -> Vec<String> {
     notes
 }
 
+/// The node that tells this device from others: the GPU's own, or the keys to a MIG device's instances.
+fn node(row: &Row) -> String {
+    let of_mig = |path: &String| path.rsplit_once("nvidia-cap").map(|(_, minor)| format!("cap{minor}"));
+    let caps: Vec<String> = row.nodes.iter().filter_map(of_mig).collect();
+    match caps.is_empty() {
+        true => row.nodes.first().cloned().unwrap_or_else(|| "?".to_owned()),
+        false => caps.join(", "),
+    }
+}
+
 fn text(inventory: &Inventory, rows: &[Row]) -> String {
     let mut table = Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]);
     for row in rows {
@@ -139,7 +164,7 @@ fn text(inventory: &Inventory, rows: &[Row]) -> String {
             row.memory_mib
                 .map_or_else(|| "?".to_owned(), |m| crate::types::MemorySize::from_mib(m).to_string()),
             row.uuid.clone().unwrap_or_else(|| "?".to_owned()),
-            row.node.clone(),
+            node(row),
             if is_mig { String::new() } else { row.pci.clone() },
             row.notes.join(", "),
         ]);

@@ -1,11 +1,13 @@
 //! How a verb gets its inventory: by looking at a host, or from where `--inventory` says.
 
+use super::out;
 use super::place::HostArgs;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::host::{self, Options, RootPaths, Roots};
-use crate::inventory::Inventory;
+use crate::inventory::{Degraded, Inventory};
 use crate::sources;
 use crate::types::HostPath;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How to look at a host.
@@ -100,24 +102,70 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     for warning in &inventory.warnings {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
-    for absent in &inventory.absent {
-        tracing::info!("{}: not found in {}", absent.what, absent.looked_in.join(", "));
-    }
+    say_absent(&inventory);
     Ok(inventory)
 }
 
-/// Says that a host has no GPU, and what was looked for: [`crate::error::Kind::Nothing`].
+/// One line for each thing that is not there. Many were looked for in the same list of places, which is one line by itself
+/// then.
+fn say_absent(inventory: &Inventory) {
+    let mut lists: Vec<&[String]> = Vec::new();
+    for absent in &inventory.absent {
+        match absent.looked_in.as_slice() {
+            [] => tracing::info!("{}: not found", absent.what),
+            [one] if *one == absent.what => tracing::info!("{one}: not found"),
+            [one] => tracing::info!("{}: not found in {one}", absent.what),
+            many => {
+                tracing::info!("{}: not found in {} places", absent.what, many.len());
+                if !lists.contains(&many) {
+                    lists.push(many);
+                }
+            }
+        }
+    }
+    for list in lists {
+        tracing::info!("the {} places are {}", list.len(), list.join(", "));
+    }
+}
+
+/// Says what keeps a result of this inventory from being complete, and gives the exit code for that: a list that lacks a GPU
+/// is printed, and is no success.
+pub fn exit_code(inventory: &Inventory) -> ExitCode {
+    if inventory.degraded.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    out::note(format_args!("tranche: not complete: {}", reasons(inventory)));
+    out::code(Kind::Failed)
+}
+
+/// Everything that keeps this inventory from being complete, in one line.
+pub fn reasons(inventory: &Inventory) -> String {
+    let reasons: Vec<String> = inventory.degraded.iter().map(ToString::to_string).collect();
+    reasons.join("; ")
+}
+
+/// Says that a host has no GPU, and what was looked for: [`Kind::Nothing`], or
+/// [`Kind::Failed`] where the driver was there and did not answer.
 pub fn no_gpu(inventory: &Inventory) -> Error {
-    use crate::error::Kind::Nothing;
+    let failure = inventory
+        .degraded
+        .iter()
+        .find(|degraded| !matches!(degraded, Degraded::NoGpu { .. }));
+    if let Some(failure) = failure {
+        return Error::failed(
+            "host",
+            format!("no GPU was found, because it could not be examined: {failure}"),
+        );
+    }
     match &inventory.driver {
         None => Error::new(
-            Nothing,
+            Kind::Nothing,
             "host",
             "no NVIDIA driver: neither a kernel module nor libraries",
         )
         .hint("-v shows where they were looked for; --driver-root says where a driver container has them"),
         Some(driver) => Error::new(
-            Nothing,
+            Kind::Nothing,
             "host",
             format!("driver {} is there, but no GPU that answers", driver.version),
         )

@@ -24,9 +24,11 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     } else {
         select::named(&gpus, &options.devices)?
     };
-    for gpu in gpus.iter().filter(|g| g.is_in_mig_mode() && g.mig_devices.is_empty()) {
+    // Instances without a name are instances: the inventory has said that they are left out.
+    let is_empty = |g: &&&Gpu| g.is_in_mig_mode() && g.mig_devices.is_empty() && g.unnamed_instances.is_empty();
+    for gpu in gpus.iter().filter(is_empty) {
         derived.warnings.push(Warning {
-            object: format!("gpu {}", gpu.index),
+            object: gpu.label(),
             text: "is in MIG mode and has no instances: no device for it".into(),
         });
     }
@@ -95,6 +97,14 @@ fn named(
         derived.devices.push(DerivedDevice { name, edits });
         return Ok(());
     };
+    if !one.gpu().index_is_known {
+        // Its daemon's directory and its claims go by its index, which is not known.
+        derived.warnings.push(Warning {
+            object: one.to_string(),
+            text: "is split by the policy, and its index is not known without NVML: left out".into(),
+        });
+        return Ok(());
+    }
     let Some(hook) = share::hook_of(options) else {
         let text = "is split by the policy, and a share needs the hook of tranche to claim it: left out";
         derived.warnings.push(Warning {

@@ -12,11 +12,20 @@ pub(super) enum Device<'a> {
     Mig(&'a Gpu, &'a MigDevice),
 }
 
+impl<'a> Device<'a> {
+    /// The GPU that it is, or is a part of.
+    pub(super) fn gpu(self) -> &'a Gpu {
+        match self {
+            Device::Gpu(gpu) | Device::Mig(gpu, _) => gpu,
+        }
+    }
+}
+
 impl std::fmt::Display for Device<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Device::Gpu(gpu) => write!(f, "gpu {}", gpu.index),
-            Device::Mig(gpu, mig) => write!(f, "gpu {}:{}", gpu.index, mig.index),
+            Device::Gpu(gpu) => f.write_str(&gpu.label()),
+            Device::Mig(gpu, mig) => write!(f, "{}:{}", gpu.label(), mig.index),
         }
     }
 }
@@ -74,10 +83,13 @@ fn one<'a>(gpus: &[&'a Gpu], id: &DeviceId) -> Option<Device<'a>> {
     };
     match id {
         // A GPU that is named is given even in MIG mode: who names it wants to change its instances.
-        DeviceId::Index(n) => gpus.iter().find(|g| g.index.0 == *n).map(|g| Device::Gpu(g)),
+        DeviceId::Index(n) => gpus
+            .iter()
+            .find(|g| g.index_is_known && g.index.0 == *n)
+            .map(|g| Device::Gpu(g)),
         DeviceId::GpuUuid(uuid) => gpus.iter().find(|g| g.uuid == *uuid).map(|g| Device::Gpu(g)),
         DeviceId::Mig(gpu, mig) => migs()
-            .find(|(g, m)| g.index == *gpu && m.index == *mig)
+            .find(|(g, m)| g.index_is_known && g.index == *gpu && m.index == *mig)
             .map(|(g, m)| Device::Mig(g, m)),
         DeviceId::MigUuid(uuid) => migs()
             .find(|(g, m)| m.uuid.as_ref() == Some(uuid) || old_form(g, m) == uuid.as_str())
@@ -94,7 +106,10 @@ fn old_form(gpu: &Gpu, mig: &MigDevice) -> String {
 fn unknown(gpus: &[&Gpu], id: &DeviceId) -> Error {
     let mut there: Vec<String> = Vec::new();
     for gpu in gpus {
-        there.push(format!("{} ({})", gpu.index, gpu.uuid));
+        match gpu.index_is_known {
+            true => there.push(format!("{} ({})", gpu.index, gpu.uuid)),
+            false => there.push(gpu.uuid.to_string()),
+        }
         for mig in mig_devices(gpu) {
             let uuid = mig.uuid.as_ref().map_or(String::new(), |u| format!(" ({u})"));
             there.push(format!("{}:{}{uuid}", gpu.index, mig.index));
@@ -110,6 +125,11 @@ fn unknown(gpus: &[&Gpu], id: &DeviceId) -> Error {
 
 /// The name of `device` under `strategy`; `None`, with a warning, where it cannot have one.
 pub(super) fn name(device: Device<'_>, strategy: NameStrategy, warnings: &mut Vec<Warning>) -> Option<DeviceName> {
+    let by_index = strategy != NameStrategy::Uuid;
+    // The inventory has said so: a name must not mean another GPU once NVML answers again.
+    if by_index && !device.gpu().index_is_known {
+        return None;
+    }
     let text = match (device, strategy) {
         (Device::Gpu(gpu), NameStrategy::Index) => gpu.index.to_string(),
         (Device::Gpu(gpu), NameStrategy::TypeIndex) => format!("gpu{}", gpu.index),

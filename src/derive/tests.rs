@@ -48,6 +48,7 @@ fn library() -> FileKind {
 fn gpu(index: u32, minor: u32) -> Gpu {
     Gpu {
         index: GpuIndex(index),
+        index_is_known: true,
         minor: Minor(minor),
         uuid: format!("GPU-0000000{index}-aaaa").parse().unwrap(),
         pci: format!("0000:0{index}:00.0").parse().unwrap(),
@@ -72,6 +73,7 @@ fn gpu(index: u32, minor: u32) -> Gpu {
             by_path: Some(format!("pci-0000:0{index}:00.0-card")),
         }],
         mig_devices: Vec::new(),
+        unnamed_instances: Vec::new(),
     }
 }
 

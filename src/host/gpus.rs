@@ -3,6 +3,7 @@
 use super::mig;
 use super::node::{Expected, look};
 use super::nvml::{Facts, GpuFacts, Report};
+use super::order;
 use super::pci;
 use super::proc::{self, Information, Majors, MigMinors};
 use super::roots::Roots;
@@ -13,7 +14,7 @@ use crate::inventory::{
 use crate::types::{ComputeCapability, GpuIndex, GpuUuid, MemorySize, Minor, PciAddress};
 use std::collections::BTreeSet;
 
-/// What `/proc/driver/nvidia/gpus` says, in the order of PCI addresses, which is the order of NVML's indices.
+/// What `/proc/driver/nvidia/gpus` says, in the order of PCI addresses.
 pub(crate) fn in_proc(roots: &Roots, inventory: &mut Inventory) -> Vec<Information> {
     const DIR: &str = "/driver/nvidia/gpus";
     let entries = match roots.proc.list(DIR) {
@@ -36,8 +37,14 @@ pub(crate) fn in_proc(roots: &Roots, inventory: &mut Inventory) -> Vec<Informati
                 information.pci = information.pci.or_else(|| entry.name.parse().ok());
                 found.push(information);
             }
-            // A GPU that goes away takes its file with it.
-            Err(e) => inventory.warn(roots.proc.host(&path), format!("cannot be read: {e}")),
+            // A GPU that goes away takes its file with it. That it was there matters for the order of the others.
+            Err(e) => {
+                inventory.warn(roots.proc.host(&path), format!("cannot be read: {e}"));
+                found.push(Information {
+                    pci: entry.name.parse().ok(),
+                    ..Information::default()
+                });
+            }
         }
     }
     found.sort_by_key(|i| i.pci);
@@ -64,7 +71,8 @@ pub(crate) fn collect(
             gpus.extend(from_nvml(facts, in_proc, inventory));
         }
     }
-    gpus.extend(untold(told, in_proc, inventory));
+    let untold = untold(told, in_proc, inventory);
+    gpus.extend(untold);
     gpus.sort_by_key(|g| g.index);
     drop_doubles(&mut gpus, inventory);
     for gpu in &mut gpus {
@@ -73,21 +81,80 @@ pub(crate) fn collect(
             minor: Some(gpu.minor.0),
         };
         gpu.node = look(roots, &format!("/dev/nvidia{}", gpu.minor), expected, inventory);
+        if gpu.node.is_none() {
+            inventory.degrade_device(gpu.label(), format!("has no device node /dev/nvidia{}", gpu.minor));
+        }
         gpu.numa_node = pci::numa_node(roots, gpu.pci);
         gpu.dri = pci::dri(roots, gpu.pci, inventory);
         let facts = told.and_then(|r| r.facts.gpus.iter().find(|f| f.index == gpu.index.0));
-        gpu.mig_devices = match facts {
-            Some(facts) => mig::from_nvml(gpu, facts, inventory),
-            None => mig::in_proc(roots, gpu.minor, inventory),
-        };
+        match facts {
+            Some(facts) => gpu.mig_devices = mig::from_nvml(gpu, facts, inventory),
+            None => {
+                gpu.unnamed_instances = mig::in_proc(roots, gpu.minor, inventory);
+                say_unnamed(gpu, inventory);
+            }
+        }
         mig::add_nodes(roots, majors, minors, gpu, inventory);
     }
+    if let Some(report) = told {
+        say_lost(report, in_proc, inventory);
+    }
     gpus
+}
+
+/// One line for the MIG devices of a GPU that have no name, and so are left out.
+fn say_unnamed(gpu: &Gpu, inventory: &mut Inventory) {
+    if gpu.unnamed_instances.is_empty() {
+        return;
+    }
+    let names: Vec<String> = gpu.unnamed_instances.iter().map(ToString::to_string).collect();
+    let text = format!(
+        "is divided by MIG, and NVML alone can name its MIG devices: instances {} are left out, and so is the GPU as a whole",
+        names.join(", ")
+    );
+    inventory.warn(gpu.label(), text);
+}
+
+/// Notes the GPUs that do not answer: those that NVML says so of, and those that the kernel module lists and NVML does
+/// not count. A GPU that is excluded on purpose is not missing.
+fn say_lost(report: &Report, in_proc: &[Information], inventory: &mut Inventory) {
+    for index in &report.facts.lost {
+        inventory.degrade_device(format!("gpu {index}"), "does not answer");
+    }
+    // Where some are lost by index, which of the others they are is not known; and the number is what matters.
+    if !report.complete || !report.facts.lost.is_empty() {
+        return;
+    }
+    let is_told = |information: &&Information| {
+        report.facts.gpus.iter().any(|facts| {
+            let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
+            let minor = facts.minor.map(Minor);
+            (pci.is_some() && pci == information.pci) || (minor.is_some() && minor == information.minor)
+        })
+    };
+    for information in in_proc.iter().filter(|i| !i.excluded && !is_told(i)) {
+        let name = information
+            .pci
+            .map_or_else(|| "of unknown address".to_owned(), |p| p.to_string());
+        let text = "is known to the kernel module, and NVML does not count it: left out";
+        inventory.warn(format!("gpu {name}"), text);
+        inventory.degrade_device(format!("gpu {name}"), "does not answer");
+    }
 }
 
 /// GPUs that NVML was not asked about, from `/proc`. All of them where it told nothing; those after the one at which it
 /// got stuck, where the places in both orders agree. Not the one at which it got stuck.
 fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Inventory) -> Vec<Gpu> {
+    for information in in_proc.iter().filter(|i| i.excluded) {
+        if told.is_none_or(|report| !report.complete) {
+            let name = information
+                .pci
+                .map_or_else(|| "of unknown address".to_owned(), |p| p.to_string());
+            let text = "is excluded by a parameter of the kernel module and is left out";
+            inventory.warn(format!("gpu {name}"), text);
+        }
+    }
+    let present: Vec<&Information> = in_proc.iter().filter(|i| !i.excluded).collect();
     let first = match told {
         None => 0,
         Some(report) if report.complete => return Vec::new(),
@@ -96,25 +163,27 @@ fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Invent
                 return Vec::new();
             };
             inventory.warn(format!("gpu {stuck}"), "does not answer and is left out");
-            let count = report.facts.driver.as_ref().map_or(0, |d| d.count);
-            if usize::try_from(count) != Ok(in_proc.len()) {
+            if !agrees(report, &present) {
+                inventory.warn(
+                    format!("gpu {} and later", stuck.saturating_add(1)),
+                    "NVML was not asked, and which they are is not certain: left out",
+                );
                 return Vec::new();
             }
             stuck.saturating_add(1)
         }
     };
+    let unknown = order::why_unknown(in_proc);
+    if let Some(why) = unknown.as_ref().filter(|_| present.len() > first as usize) {
+        let text = format!("have no index without NVML, because {why}: they are named by their UUIDs alone");
+        inventory.warn("GPUs", text);
+    }
     let mut gpus = Vec::new();
-    for (index, information) in (0..).zip(in_proc).filter(|(index, _)| *index >= first) {
-        if information.excluded {
-            inventory.warn(
-                format!("gpu {index}"),
-                "is excluded by a parameter of the kernel module and is left out",
-            );
-            continue;
-        }
+    for (index, information) in (0..).zip(present).filter(|(index, _)| *index >= first) {
         if told.is_some() {
+            let name = information.pci.map_or_else(|| index.to_string(), |p| p.to_string());
             inventory.warn(
-                format!("gpu {index}"),
+                format!("gpu {name}"),
                 "NVML was not asked; memory, modes and MIG UUIDs are unknown",
             );
         }
@@ -122,9 +191,23 @@ fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Invent
             index,
             ..GpuFacts::default()
         };
-        gpus.extend(build(&facts, Some(information), inventory));
+        if let Some(mut gpu) = build(&facts, Some(information), inventory) {
+            gpu.index_is_known = unknown.is_none();
+            gpus.push(gpu);
+        }
     }
     gpus
+}
+
+/// Whether the GPUs that NVML told before it got stuck are at the same places in `/proc`, and both count as many.
+fn agrees(report: &Report, present: &[&Information]) -> bool {
+    let count = report.facts.driver.as_ref().map_or(0, |d| d.count);
+    let same_place = |facts: &GpuFacts| {
+        let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
+        let there = usize::try_from(facts.index).ok().and_then(|at| present.get(at));
+        pci.is_some() && there.is_some_and(|i| i.pci == pci)
+    };
+    usize::try_from(count) == Ok(present.len()) && report.facts.gpus.iter().all(same_place)
 }
 
 fn from_nvml(facts: &GpuFacts, in_proc: &[Information], inventory: &mut Inventory) -> Option<Gpu> {
@@ -138,9 +221,13 @@ fn from_nvml(facts: &GpuFacts, in_proc: &[Information], inventory: &mut Inventor
 
 /// One GPU from both sources. Without a UUID, an address or a minor nobody could be given this GPU and no other.
 fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut Inventory) -> Option<Gpu> {
-    let object = format!("gpu {}", facts.index);
     let empty = Information::default();
     let information = information.unwrap_or(&empty);
+    // Where NVML told nothing, the place in a list is no name.
+    let object = match information.pci.filter(|_| facts.pci.is_none()) {
+        Some(pci) => format!("gpu {pci}"),
+        None => format!("gpu {}", facts.index),
+    };
     let uuid = checked(&object, "UUID", facts.uuid.as_deref(), inventory).or_else(|| information.uuid.clone());
     let pci = checked(&object, "PCI address", facts.pci.as_deref(), inventory).or(information.pci);
     let minor = facts.minor.map(Minor).or(information.minor);
@@ -154,10 +241,12 @@ fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut In
     };
     if let Some(missing) = missing {
         inventory.warn(&object, format!("is left out: nothing tells its {missing}"));
+        inventory.degrade_device(&object, "has no UUID, PCI address or minor number that anything tells");
     }
     let name = facts.name.as_deref().and_then(proc::printable);
     Some(Gpu {
         index: GpuIndex(facts.index),
+        index_is_known: true,
         minor: minor?,
         uuid: uuid?,
         pci: pci?,
@@ -190,6 +279,7 @@ fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut In
         node: None,
         dri: Vec::new(),
         mig_devices: Vec::new(),
+        unnamed_instances: Vec::new(),
     })
 }
 
@@ -226,6 +316,7 @@ fn drop_doubles(gpus: &mut Vec<Gpu>, inventory: &mut Inventory) {
                 format!("gpu {}", gpu.index),
                 "has a UUID, minor or PCI address of another GPU and is left out",
             );
+            inventory.degrade_device(gpu.label(), "has a UUID, minor or PCI address of another GPU");
         }
         keep
     });

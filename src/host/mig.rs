@@ -7,7 +7,7 @@ use super::nodes::{cap_minors, cap_node};
 use super::nvml::{GpuFacts, MigFacts};
 use super::proc::{Majors, MigCapability, MigMinors, numbered};
 use super::roots::Roots;
-use crate::inventory::{Gpu, Inventory, MigDevice};
+use crate::inventory::{Gpu, Inventory, MigDevice, MigInstance};
 use crate::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,16 @@ pub(crate) fn from_nvml(gpu: &Gpu, facts: &GpuFacts, inventory: &mut Inventory) 
                 &object,
                 "is left out: NVML does not tell its instances, which name its capabilities",
             );
+            inventory.degrade_device(&object, "has no instances that NVML tells");
             continue;
         };
+        let uuid = checked(&object, "UUID", facts.uuid.as_deref(), inventory);
+        if uuid.is_none() {
+            inventory.degrade_device(&object, "has no UUID that NVML tells");
+        }
         devices.push(MigDevice {
             index: MigIndex(facts.index),
-            uuid: checked(&object, "UUID", facts.uuid.as_deref(), inventory),
+            uuid,
             gpu_instance: GpuInstanceId(gi),
             compute_instance: ComputeInstanceId(ci),
             profile: profile(&object, facts, inventory),
@@ -47,42 +52,39 @@ fn profile(object: &str, facts: &MigFacts, inventory: &mut Inventory) -> Option<
     checked(object, "profile", Some(profile.trim()), inventory)
 }
 
-/// The instances that the driver has files for, where NVML does not tell. Their order is NVML's in all that was seen:
-/// by GPU instance, then by compute instance.
-pub(crate) fn in_proc(roots: &Roots, gpu: Minor, inventory: &mut Inventory) -> Vec<MigDevice> {
+/// The instances that the driver has files for, by GPU instance and compute instance. They have no names: NVML numbers
+/// MIG devices in an order of its own, and it alone knows their UUIDs.
+///
+/// The directory itself is there for every GPU, in MIG mode or not (`osRmCapRegisterGpu` in NVIDIA's open kernel modules
+/// makes `gpuN/mig` when a GPU is attached), so only instances in it show that the GPU is in MIG mode.
+pub(crate) fn in_proc(roots: &Roots, gpu: Minor, inventory: &mut Inventory) -> Vec<MigInstance> {
     let dir = format!("/driver/nvidia/capabilities/gpu{gpu}/mig");
-    let mut ids: Vec<(u32, u32)> = Vec::new();
-    // A GPU without MIG has no such directory.
-    for gi in roots.proc.list(&dir).unwrap_or_default() {
-        let Some(gi) = numbered(&gi.name, "gi") else { continue };
+    let mut found = BTreeSet::new();
+    // A driver without MIG has no such directory.
+    for entry in roots.proc.list(&dir).unwrap_or_default() {
+        let Some(gi) = numbered(&entry.name, "gi") else {
+            continue;
+        };
+        let gpu_instance = GpuInstanceId(gi);
         let entries = roots.proc.list(&format!("{dir}/gi{gi}"));
         let entries = entries.unwrap_or_else(|e| {
             inventory.warn(roots.proc.host(&dir), format!("instance {gi} cannot be listed: {e}"));
             Vec::new()
         });
-        ids.extend(
-            entries
-                .iter()
-                .filter_map(|e| numbered(&e.name, "ci"))
-                .map(|ci| (gi, ci)),
-        );
+        let mut compute: Vec<Option<ComputeInstanceId>> = entries
+            .iter()
+            .filter_map(|e| numbered(&e.name, "ci"))
+            .map(|ci| Some(ComputeInstanceId(ci)))
+            .collect();
+        if compute.is_empty() {
+            compute.push(None);
+        }
+        found.extend(compute.into_iter().map(|compute_instance| MigInstance {
+            gpu_instance,
+            compute_instance,
+        }));
     }
-    ids.sort_unstable();
-    (0..)
-        .zip(ids)
-        .map(|(index, (gi, ci))| MigDevice {
-            index: MigIndex(index),
-            uuid: None,
-            gpu_instance: GpuInstanceId(gi),
-            compute_instance: ComputeInstanceId(ci),
-            profile: None,
-            memory: None,
-            gpu_slices: None,
-            compute_slices: None,
-            gpu_instance_cap: None,
-            compute_instance_cap: None,
-        })
-        .collect()
+    found.into_iter().collect()
 }
 
 /// Finds the capability nodes of a GPU's MIG devices.
@@ -105,7 +107,8 @@ pub(crate) fn add_nodes(roots: &Roots, majors: &Majors, minors: &MigMinors, gpu:
             .and_then(|m| cap_node(roots, majors, *m, inventory));
         if node.is_none() {
             let text = format!("has no node for {}: no container can use it", capability.file());
-            inventory.warn(format!("gpu {}", gpu.index), text);
+            inventory.warn(gpu.label(), &text);
+            inventory.degrade_device(gpu.label(), text);
         }
         nodes.insert(capability, node);
     }

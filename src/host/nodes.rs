@@ -31,6 +31,9 @@ pub(crate) fn collect(
     };
     nodes.mig_config = cap(MigCapability::Config);
     nodes.mig_monitor = cap(MigCapability::Monitor);
+    if !gpus.is_empty() {
+        say_missing(&nodes, inventory);
+    }
     let names = names(&roots.dev, "/dev", inventory);
     let mut numbered_nodes = |prefix: &str, majors: &[u32], minor_is_number: bool| -> Vec<DeviceNode> {
         let mut found = Vec::new();
@@ -117,6 +120,24 @@ fn control(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<Con
         Some(ControlNode { role, node })
     })
     .collect()
+}
+
+/// Says which nodes are missing that every program with a GPU opens. The driver does not make them by itself: somebody
+/// must have asked for them since the machine started.
+fn say_missing(nodes: &Nodes, inventory: &mut Inventory) {
+    for (role, path, remedy) in [
+        (ControlRole::Ctl, "/dev/nvidiactl", "nvidia-modprobe"),
+        (
+            ControlRole::Uvm,
+            "/dev/nvidia-uvm",
+            "modprobe nvidia-uvm, then nvidia-modprobe -u -c 0",
+        ),
+    ] {
+        let is_there = |c: &ControlNode| c.role == role && c.node.present;
+        if !nodes.control.iter().any(is_there) {
+            inventory.warn(path, format!("is missing, and no GPU works without it; run {remedy}"));
+        }
+    }
 }
 
 fn caps(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<DeviceNode> {

@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// NVML's index, or the place in the order of PCI addresses, which is how NVML counts.
+    /// NVML's index where [`Gpu::index_is_known`]; else only the place in this list, which must not become a name.
     pub index: GpuIndex,
+    /// Whether `index` is what NVML would say. It is not where NVML did not answer and the order of the GPUs is not certain.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub index_is_known: bool,
     /// The N of `/dev/nvidiaN`. Not the index.
     pub minor: Minor,
     /// UUID.
@@ -45,12 +48,53 @@ pub struct Gpu {
     pub dri: Vec<DriNode>,
     /// MIG devices, by index.
     pub mig_devices: Vec<MigDevice>,
+    /// MIG instances that are there and that have no name, because NVML did not answer: which of them it calls `0:0` is
+    /// its own business, and their UUIDs are known to it alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unnamed_instances: Vec<MigInstance>,
 }
 
 impl Gpu {
-    /// Whether its work runs on MIG devices only (the current mode, not the pending one).
+    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is in
+    /// MIG mode, whoever says so.
     pub fn is_in_mig_mode(&self) -> bool {
-        self.mig.is_some_and(|m| m.current == MigMode::Enabled)
+        self.mig.is_some_and(|m| m.current == MigMode::Enabled) || !self.unnamed_instances.is_empty()
+    }
+
+    /// What people may call it: `gpu 0`, or, where its index is not known, `gpu GPU-…`.
+    pub fn label(&self) -> String {
+        match self.index_is_known {
+            true => format!("gpu {}", self.index),
+            false => format!("gpu {}", self.uuid),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+/// An instance of a GPU in MIG mode, by the driver's own numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigInstance {
+    /// GPU instance.
+    pub gpu_instance: GpuInstanceId,
+    /// Compute instance within it; `None` for a GPU instance that has none yet.
+    pub compute_instance: Option<ComputeInstanceId>,
+}
+
+impl std::fmt::Display for MigInstance {
+    /// `7.0`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.compute_instance {
+            Some(compute) => write!(f, "{}.{compute}", self.gpu_instance),
+            None => write!(f, "{}", self.gpu_instance),
+        }
     }
 }
 

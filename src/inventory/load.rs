@@ -1,6 +1,6 @@
 //! Reads a saved inventory.
 
-use super::{FORMAT, Inventory};
+use super::{FORMAT, Gpu, Inventory, MigDevice, MigInstance, Source};
 use crate::error::{Error, Result};
 use serde::Deserialize;
 
@@ -30,7 +30,30 @@ pub fn load(name: &str, text: &str) -> Result<Inventory> {
         )
         .hint("read it with a newer tranche, or write it with this one"));
     }
-    serde_json::from_str(text).map_err(wrong)
+    let mut inventory: Inventory = serde_json::from_str(text).map_err(wrong)?;
+    if inventory.source == Source::Proc {
+        without_guesses(&mut inventory.gpus);
+    }
+    Ok(inventory)
+}
+
+/// Takes away what programs before this one guessed where NVML did not answer: they numbered MIG devices in the order of
+/// `/proc`, and GPUs in the order of their addresses whatever the driver's minors said.
+fn without_guesses(gpus: &mut [Gpu]) {
+    let in_order = (0..)
+        .zip(gpus.iter())
+        .all(|(place, gpu)| gpu.index.0 == place && gpu.minor.0 == place);
+    for gpu in gpus {
+        gpu.index_is_known &= in_order;
+        let (named, guessed): (Vec<MigDevice>, Vec<MigDevice>) = std::mem::take(&mut gpu.mig_devices)
+            .into_iter()
+            .partition(|mig| mig.uuid.is_some());
+        gpu.mig_devices = named;
+        gpu.unnamed_instances.extend(guessed.iter().map(|mig| MigInstance {
+            gpu_instance: mig.gpu_instance,
+            compute_instance: Some(mig.compute_instance),
+        }));
+    }
 }
 
 #[cfg(test)]

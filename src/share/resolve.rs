@@ -112,9 +112,11 @@ fn of_resource<'a>(resource: &Resource, inventory: &'a Inventory) -> Vec<Target<
 /// The device that `id` names; `None` where this host does not have it.
 fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Result<Option<Target<'a>>> {
     let target = match id {
-        DeviceId::Gpu(index) => gpu(inventory, |g| g.index == *index).map(Target::whole),
+        DeviceId::Gpu(index) => gpu(inventory, |g| g.index_is_known && g.index == *index).map(Target::whole),
         DeviceId::GpuUuid(uuid) => gpu(inventory, |g| g.uuid == *uuid).map(Target::whole),
-        DeviceId::Mig(index, mig) => migs(inventory, |g, m| g.index == *index && m.index == *mig),
+        DeviceId::Mig(index, mig) => migs(inventory, |g, m| {
+            g.index_is_known && g.index == *index && m.index == *mig
+        }),
         DeviceId::MigUuid(uuid) => migs(inventory, |_, m| m.uuid.as_ref() == Some(uuid)),
     };
     let Some(target) = target else { return Ok(None) };
@@ -161,7 +163,10 @@ fn migs(inventory: &Inventory, is: impl Fn(&Gpu, &MigDevice) -> bool) -> Option<
 }
 
 fn there_is(inventory: &Inventory) -> String {
-    let gpus = inventory.gpus.iter().map(|g| g.index.to_string());
+    let gpus = inventory.gpus.iter().map(|g| match g.index_is_known {
+        true => g.index.to_string(),
+        false => g.uuid.to_string(),
+    });
     let migs = inventory.mig_devices().map(|(g, m)| format!("{}:{}", g.index, m.index));
     let all: Vec<String> = gpus.chain(migs).collect();
     if all.is_empty() {

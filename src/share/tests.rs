@@ -11,6 +11,7 @@ use proptest::strategy::Strategy as Generator;
 fn gpu(index: u32, mib: u64) -> Gpu {
     Gpu {
         index: GpuIndex(index),
+        index_is_known: true,
         minor: Minor(index),
         uuid: format!("GPU-0000000{index}-aaaa").parse().unwrap(),
         pci: PciAddress {
@@ -32,6 +33,7 @@ fn gpu(index: u32, mib: u64) -> Gpu {
         node: None,
         dri: Vec::new(),
         mig_devices: Vec::new(),
+        unnamed_instances: Vec::new(),
     }
 }
 

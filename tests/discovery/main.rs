@@ -23,6 +23,7 @@ use tranche::types::{HostPath, Minor};
 
 mod broken_nodes;
 mod broken_nvml;
+mod degraded;
 #[path = "../support/fake_host.rs"]
 mod fake_host;
 mod files;
@@ -30,6 +31,7 @@ mod machines;
 mod silence;
 #[path = "../support/skip.rs"]
 mod skip;
+mod without_nvml;
 
 /// A test host in a directory of its own.
 struct Bed {
