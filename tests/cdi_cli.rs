@@ -419,6 +419,72 @@ fn a_container_specification_is_edited_as_an_engine_does() {
     assert_eq!(edited["ociVersion"], "1.0.2");
 }
 
+/// Whoever gives a hook a new option decides here whether its value is a path of the host, and so moves with the host's root
+/// (`OPTIONS_OF_HOST` in src/cdi/transform.rs).
+#[test]
+fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
+    const OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
+    const OF_CONTAINER: [&str; 6] = ["link", "by-path", "ldcache-dir", "folder", "path", "node"];
+    const NO_PATH: [&str; 11] = [
+        "device",
+        "label",
+        "share",
+        "of",
+        "whole",
+        "alone",
+        "skip",
+        "driver-version",
+        "host-driver-version",
+        "mode",
+        "claim",
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let mut texts = Vec::new();
+    for (name, more) in [
+        (
+            "shares",
+            &["--config=docs/examples/config.yaml", "--state-dir=/run/other"][..],
+        ),
+        (
+            "theirs",
+            &["--hook-path=/usr/bin/nvidia-cdi-hook", "--ldconfig-path=/sbin/ldconfig"],
+        ),
+        ("chmod", &["--enable-hook=chmod", "--hook-path=/usr/bin/tranche-oci"]),
+    ] {
+        let output = dir.path().join(format!("{name}.json")).display().to_string();
+        let inventory = if name == "shares" { "sim:t4x2" } else { "sim:rtx4090" };
+        let said = cdi(&[&["generate", "--inventory", inventory, "--output", &output], more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        texts.push(fs::read_to_string(output).unwrap());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for text in texts {
+        let spec: Value = serde_json::from_str(&text).unwrap();
+        let devices = spec["devices"].as_array().unwrap().iter().map(|d| &d["containerEdits"]);
+        for edits in devices.chain([&spec["containerEdits"]]) {
+            for hook in edits["hooks"].as_array().into_iter().flatten() {
+                for argument in hook["args"].as_array().unwrap() {
+                    let Some(option) = argument.as_str().unwrap().strip_prefix("--") else {
+                        continue;
+                    };
+                    seen.insert(option.split('=').next().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    for option in &seen {
+        let known = [&OF_HOST[..], &OF_CONTAINER, &NO_PATH];
+        assert!(
+            known.iter().any(|list| list.contains(&option.as_str())),
+            "--{option}: decide"
+        );
+    }
+    assert!(
+        seen.contains("state-dir") && seen.contains("ldconfig-path") && seen.contains("path"),
+        "{seen:?}"
+    );
+}
+
 #[test]
 fn a_root_is_moved() {
     let dir = tempfile::tempdir().unwrap();
@@ -449,12 +515,19 @@ fn a_root_is_moved() {
         "--input",
         &format!("{to}.yaml"),
     ]);
-    let comment = |text: &str| {
-        text.lines()
-            .filter(|l| !l.starts_with('#'))
-            .collect::<Vec<_>>()
-            .join("\n")
+    // The header too: it says who made the file, and what was left out of it.
+    assert_eq!(back.out, fs::read_to_string(from).unwrap());
+    let capped = generate(&["--output", from, "--cdi-version=0.3", "--class=x"]);
+    assert_eq!(capped.code, Some(0), "{}", capped.err);
+    let head = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with('#'));
+        lines.map(str::to_owned).collect()
     };
-    assert_eq!(comment(&back.out), comment(&fs::read_to_string(from).unwrap()));
+    let before = head(&fs::read_to_string(from).unwrap());
+    assert!(before.len() > 1, "{before:?}");
+    assert_eq!(
+        head(&cdi(&["transform", "root", "--to=/host", "--input", from]).out),
+        before
+    );
     assert_eq!(cdi(&["transform", "root", "--from=usr", "--input", from]).code, Some(2));
 }

@@ -80,6 +80,16 @@ pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String
     }
 }
 
+/// The comments at the head of a YAML file, as [`encode`] takes them.
+pub fn comments_of(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    text.lines()
+        .skip_while(|line| *line == "---")
+        .map_while(|line| line.strip_prefix('#'))
+        .map(|line| line.trim().to_owned())
+        .collect()
+}
+
 fn yaml(spec: &Spec, comments: &[String]) -> Result<String> {
     let mut text = String::from("---\n");
     for comment in comments {

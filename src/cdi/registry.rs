@@ -4,6 +4,7 @@
 //! two files of one directory define is a conflict, and then is nobody's, even where a later directory defines it too
 //! (the reference library's pkg/cdi/cache.go).
 
+use super::encode;
 use super::parse::{self, Place};
 use super::validate::validate;
 use super::{Device, Spec, locate};
@@ -179,7 +180,7 @@ impl Registry {
             self.files.push(Loaded {
                 path,
                 rank,
-                comments: comments(text),
+                comments: encode::comments_of(text),
                 spec,
             });
             return;
@@ -276,15 +277,6 @@ fn qualified(kind: &str, names: impl IntoIterator<Item = String>) -> Vec<String>
                 format!("\"{whole}\"")
             }
         })
-        .collect()
-}
-
-fn comments(text: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(text);
-    text.lines()
-        .skip_while(|l| *l == "---")
-        .map_while(|l| l.strip_prefix('#'))
-        .map(|l| l.trim().to_owned())
         .collect()
 }
 

@@ -76,21 +76,67 @@ fn edits(edits: &mut ContainerEdits, rule: &Rule<'_>, side: Side) {
         *path = rule.apply(path);
     }
     for hook in &mut edits.hooks {
-        if side == Side::Host {
-            hook.path = rule.apply(&hook.path);
+        // A startContainer hook is a program of the container (OCI runtime specification, config.md, "StartContainer
+        // Hooks"); every other one is a program of the host.
+        let program = if hook.hook_name == "startContainer" {
+            Side::Container
         } else {
-            for arg in &mut hook.args {
-                *arg = argument(arg, rule);
-            }
+            Side::Host
+        };
+        if side == program {
+            hook.path = rule.apply(&hook.path);
         }
+        hook.args = arguments(&hook.args, rule, side);
     }
 }
 
-/// An argument of a hook: a path, or `TARGET::LINK` with a path on either side of the mark.
-fn argument(arg: &str, rule: &Rule<'_>) -> String {
-    match arg.split_once("::") {
+/// Options of hooks whose value is a path of the host: those of our claim hooks, and the ldconfig that NVIDIA's
+/// `update-ldcache` runs. The value of any other option is taken for a path of the container, which is what hooks are
+/// about.
+const OPTIONS_OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
+
+/// The arguments of a hook with the paths of `side` moved. A value is in the argument of its option (`--node=/dev/x`) or in
+/// the next one.
+fn arguments(args: &[String], rule: &Rule<'_>, side: Side) -> Vec<String> {
+    let side_of = |option: &str| match OPTIONS_OF_HOST.contains(&option) {
+        true => Side::Host,
+        false => Side::Container,
+    };
+    // What a value without an option is about: the option before it, if that had no value yet.
+    let mut side_of_value = Side::Container;
+    let mut moved = Vec::new();
+    for arg in args {
+        let option = arg
+            .strip_prefix("--")
+            .map(|option| option.split_once('=').unwrap_or((option, "")));
+        moved.push(match option {
+            Some((option, value)) if arg.contains('=') => {
+                let is_meant = side_of(option) == side;
+                side_of_value = Side::Container;
+                if is_meant {
+                    format!("--{option}={}", value_of(value, rule))
+                } else {
+                    arg.clone()
+                }
+            }
+            Some((option, _)) => {
+                side_of_value = side_of(option);
+                arg.clone()
+            }
+            None => {
+                let is_meant = std::mem::replace(&mut side_of_value, Side::Container) == side;
+                if is_meant { value_of(arg, rule) } else { arg.clone() }
+            }
+        });
+    }
+    moved
+}
+
+/// A value: a path, or `TARGET::LINK` with a path on either side of the mark.
+fn value_of(value: &str, rule: &Rule<'_>) -> String {
+    match value.split_once("::") {
         Some((target, link)) => format!("{}::{}", rule.apply(target), rule.apply(link)),
-        None => rule.apply(arg),
+        None => rule.apply(value),
     }
 }
 
@@ -131,6 +177,74 @@ mod tests {
         assert_eq!(container.edits.mounts[0].container_path, "/d/usr/lib/x.so");
         assert_eq!(container.edits.mounts[0].host_path, "/run/driver/usr/lib/x.so");
         assert_eq!(container.version, "0.5.0", "a host path needs it");
+    }
+
+    /// The arguments of one hook, moved.
+    fn moved(args: &[&str], from: &str, to: &str, side: Side) -> String {
+        let mut spec = spec();
+        spec.edits.hooks.push(super::super::Hook {
+            hook_name: "createContainer".into(),
+            path: "/usr/bin/hook".into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            ..Default::default()
+        });
+        root(&mut spec, from, to, side);
+        spec.edits.hooks[0].args.join(" ")
+    }
+
+    #[test]
+    fn arguments_of_hooks_move_with_the_side_that_they_are_about() {
+        let claim = [
+            "tranche-oci",
+            "hook",
+            "claim",
+            "--device=GPU-1",
+            "--node=/dev/nvidia0",
+            "--daemon=/run/tranche/mps/0",
+            "--state-dir=/run/other",
+            "--spec-file=/run/cdi/x.json",
+        ];
+        assert_eq!(
+            moved(&claim, "/", "/host", Side::Host),
+            "tranche-oci hook claim --device=GPU-1 --node=/dev/nvidia0 --daemon=/host/run/tranche/mps/0 \
+             --state-dir=/host/run/other --spec-file=/host/run/cdi/x.json"
+        );
+        assert_eq!(
+            moved(&claim, "/", "/c", Side::Container),
+            "tranche-oci hook claim --device=GPU-1 --node=/c/dev/nvidia0 --daemon=/run/tranche/mps/0 \
+             --state-dir=/run/other --spec-file=/run/cdi/x.json"
+        );
+        let prepare = [
+            "tranche-oci",
+            "--link",
+            "/usr/lib/a::/usr/lib/b",
+            "--ldcache-dir",
+            "/usr/lib",
+            "--ldconfig-path",
+            "/usr/lib/ldconfig",
+        ];
+        assert_eq!(
+            moved(&prepare, "/usr", "/x", Side::Host),
+            "tranche-oci --link /usr/lib/a::/usr/lib/b --ldcache-dir /usr/lib --ldconfig-path /x/lib/ldconfig"
+        );
+        assert_eq!(
+            moved(&prepare, "/usr", "/x", Side::Container),
+            "tranche-oci --link /x/lib/a::/x/lib/b --ldcache-dir /x/lib --ldconfig-path /usr/lib/ldconfig"
+        );
+    }
+
+    #[test]
+    fn a_hook_that_runs_in_the_container_is_a_program_of_the_container() {
+        let mut spec = spec();
+        spec.edits.hooks.push(super::super::Hook {
+            hook_name: "startContainer".into(),
+            path: "/usr/bin/hook".into(),
+            ..Default::default()
+        });
+        root(&mut spec, "/", "/host", Side::Host);
+        assert_eq!(spec.edits.hooks[0].path, "/usr/bin/hook");
+        root(&mut spec, "/", "/c", Side::Container);
+        assert_eq!(spec.edits.hooks[0].path, "/c/usr/bin/hook");
     }
 
     #[test]

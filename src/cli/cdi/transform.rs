@@ -1,7 +1,7 @@
 //! `tranche cdi transform`: a specification made for one place, rewritten for another.
 
 use super::super::out;
-use crate::cdi::encode::{Format, encode, file_of};
+use crate::cdi::encode::{Format, comments_of, encode, file_of};
 use crate::cdi::transform::{Side, root};
 use crate::cdi::{parse, write};
 use crate::error::{Context, Error, Result};
@@ -59,11 +59,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     root(&mut spec, &args.from, &args.to, args.relative_to);
     let is_json = text.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
     let format = if is_json { Format::Json } else { Format::Yaml };
+    // They say who made the file and what was left out of it, which is still true.
+    let comments = comments_of(&text);
     match args.output.as_deref().filter(|o| !o.is_empty()) {
-        None => out::result(&encode(&spec, format, &[])?)?,
+        None => out::result(&encode(&spec, format, &comments)?)?,
         Some(output) => {
             let (path, format) = file_of(Path::new(output), format);
-            write::write(&path, &encode(&spec, format, &[])?)?;
+            write::write(&path, &encode(&spec, format, &comments)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
