@@ -32,7 +32,8 @@ use engines::{Bed, Engine};
 use init::Init;
 use serde_json::json;
 use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Change, DeviceKey, Ledger, Part, State};
+use tranche::ledger::{Ask, Bounds, Change, Ledger, Part, State};
+use tranche::types::DeviceKey;
 
 fn main() {
     // `cargo test --all-targets` runs this too, and wants no benchmark.
@@ -74,16 +75,19 @@ fn place() -> tempfile::TempDir {
 /// Ten shares, nine of them held: the ledger alone.
 fn in_one_process(rounds: usize) {
     let dir = place();
-    let device: DeviceKey = "GPU-1".parse().unwrap();
+    let device: DeviceKey = "GPU-11111111".parse().unwrap();
     let machine = Machine::here().unwrap();
     let take = |share: usize| {
         let ask = Ask {
-            part: Part::share(share.to_string().parse().unwrap()),
+            device: device.clone(),
+            part: Part::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap()),
+            bounds: Bounds::default(),
+            asked_as: None,
             name: Some(share.to_string()),
             container: None,
             process: Some(machine.process(std::process::id()).unwrap()),
             state: State::Held,
-            keep: false,
+            once: true,
             alone: false,
             uid: 0,
             ttl: None,
@@ -111,11 +115,12 @@ fn in_one_process(rounds: usize) {
 
 /// The arguments of a claim hook, as a specification has them.
 fn claim(share: usize, state_dir: &Path) -> Vec<String> {
-    let mut arguments = ["hook", "claim", "--device=GPU-1", "--label=gpu 0", "--of=10"]
+    let mut arguments = ["hook", "claim", "--device=GPU-11111111", "--label=gpu 0", "--of=10"]
         .map(str::to_owned)
         .to_vec();
     arguments.extend([
         format!("--share={share}"),
+        "--size=1/10".to_owned(),
         format!("--state-dir={}", state_dir.display()),
     ]);
     arguments

@@ -1,12 +1,14 @@
 //! Who holds what: claims on shares, on disk, so that nothing is promised twice.
 //!
-//! One file a device below a directory that root alone may enter, one lock around every change, each change a new file
-//! renamed over the old one. Whoever is killed on the way, at whatever instruction, leaves the old state or the new one and
-//! a lock that the kernel opens. A claim whose process is gone is given back by whoever looks next; nobody has to be
-//! running for that.
+//! There is one file for each GPU, in a directory that only root may enter. There is one lock around every change, and each
+//! change is a new file that is renamed over the old one. A process that is killed on the way, at any instruction, leaves
+//! the old state or the new one, and the kernel opens its lock. A claim whose container is gone is given back by the next
+//! process that needs it; nothing has to be running for that.
 //!
-//! [`book`](Book) holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at
-//! processes.
+//! A claim records what it was promised. A new claim is granted only if it and all held claims together fit the device:
+//! what a policy said when a share was given stays valid until the share is given back.
+//!
+//! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
 
 /// The directory of the ledger and all else that tranche keeps while the machine runs, unless somebody names another. A
 /// specification does not repeat it.
@@ -14,14 +16,21 @@ pub const STATE_DIR: &str = "/run/tranche";
 
 mod book;
 mod claim;
+mod directory;
+mod fit;
 mod identity;
+mod lock;
 pub mod process;
+mod promise;
+mod record;
 mod store;
 mod utc;
 
-pub use book::{Ask, Book, Refused, World};
-pub use claim::{Claim, DeviceKey, Holder, Part, Process, State};
+pub use book::{Ask, Book, Guest, Refused, World};
+pub use claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
+pub use fit::{Misfit, fits};
 pub use identity::ContainerName;
+pub use promise::{Bounds, Promise, Strategy};
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, Ledger, Locked, NoSteps, Steps};

@@ -13,6 +13,7 @@
 //! uses it.
 
 pub mod cdi;
+pub mod claims;
 pub mod derive;
 pub mod edits;
 pub mod elf;

@@ -21,7 +21,7 @@ use crate::inventory::{Architecture, Inventory, VirtualizationMode};
 use crate::policy::{
     Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames, Split, Strategy, WholeDevice,
 };
-use crate::types::{CdiKind, HostPath, MemorySize, Percent, ShareName};
+use crate::types::{CdiKind, DeviceKey, HostPath, MemorySize, Percent, ShareName};
 use device::Target;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,8 @@ pub struct Plan {
 pub struct SplitDevice {
     /// Which.
     pub device: DeviceRef,
+    /// The same in the ledger: a key that stays when indices move, and that is known without NVML.
+    pub key: DeviceKey,
     /// Its UUID, where it is known.
     pub uuid: Option<String>,
     /// Its product name or profile.
@@ -64,6 +66,11 @@ pub struct SplitDevice {
     pub memory_left_mib: u64,
     /// Percent of compute that no share has.
     pub compute_left: u32,
+    /// The most MiB that may be promised to all holders together: its memory times the overcommit that the policy allows.
+    /// `None` where the driver does not say how much memory there is.
+    pub most_memory_mib: Option<u64>,
+    /// The same for compute, in percent: 100 without overcommit.
+    pub most_compute: u32,
     /// A claim may ask for one share of this device and no more.
     pub one_share_a_claim: bool,
 }
@@ -279,6 +286,7 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
         .collect();
     Ok(SplitDevice {
         device: target.device,
+        key: target.key.clone(),
         uuid: target.uuid.clone(),
         product: target.product.clone(),
         kind: split.kind.clone(),
@@ -287,6 +295,8 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
         shares,
         memory_left_mib: cut.memory_left_mib,
         compute_left: cut.compute_left,
+        most_memory_mib: target.memory.map(|memory| policy.overcommit_memory.of(memory.mib())),
+        most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
         one_share_a_claim: split.fail_requests_greater_than_one,
     })
 }

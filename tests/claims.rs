@@ -43,7 +43,7 @@ impl Scene {
     }
 
     fn file(&self) -> PathBuf {
-        self.state_dir().join("ledger/GPU-1.json")
+        self.state_dir().join("ledger/GPU-11111111.claims")
     }
 
     /// The hook `verb` for container `id` in `bundle`, whose init is `pid`.
@@ -51,7 +51,13 @@ impl Scene {
         let share = format!("--share={share}");
         self.with(
             verb,
-            &["--device=GPU-1", "--label=gpu 0", &share, "--of=10"],
+            &[
+                "--device=GPU-11111111",
+                "--label=gpu 0",
+                &share,
+                "--size=1/10",
+                "--of=10",
+            ],
             bundle,
             id,
             pid,
@@ -94,8 +100,8 @@ impl Scene {
         let claims = self.books().into_iter().flat_map(|b| b.claims);
         let mut held: Vec<(String, String)> = claims
             .map(|c| {
-                let Part::Shares(names) = c.part else { panic!() };
-                (names[0].to_string(), c.holder.container.unwrap().id)
+                let Part::Shares(shares) = c.part else { panic!() };
+                (shares[0].name.to_string(), c.holder.container.unwrap().id)
             })
             .collect();
         held.sort();
@@ -127,16 +133,19 @@ fn a_thousand_at_once_for_ten_shares() {
     };
     Ledger::open(&scene.state_dir()).unwrap();
     let init = Init::new();
-    // All come to the lock before one gets it.
+    // Hundreds come to the lock before one gets it.
     let lock = File::create(scene.state_dir().join("ledger/lock")).unwrap();
     let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
+    let mut lock = Some(lock);
     let mut hooks: Vec<(usize, Child)> = (0..1000)
         .map(|n| {
+            if n == 300 {
+                lock.take();
+            }
             let mut hook = scene.hook("claim", &(n % 10).to_string(), "/b", &format!("c{n}"), init.pid());
             (n, hook.stderr(Stdio::null()).spawn().unwrap())
         })
         .collect();
-    drop(lock);
     let mut won: Vec<(String, String)> = Vec::new();
     for (n, hook) in &mut hooks {
         if hook.wait().unwrap().success() {
@@ -290,13 +299,13 @@ fn a_release_of_no_device_is_of_all_that_the_container_holds() {
     };
     let (one, two) = (Init::new(), Init::new());
     let claim = |device: &str, id: &str, init: &Init| {
-        let arguments = [format!("--device={device}"), "--share=0".into(), "--of=10".into()];
+        let arguments = [format!("--device={device}"), "--share=0".into(), "--size=1/10".into()];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         said(scene.with("claim", &arguments, "/b", id, init.pid()).output().unwrap())
     };
-    claim("GPU-1", "one", &one).unwrap();
-    claim("GPU-2", "one", &one).unwrap();
-    claim("GPU-3", "two", &two).unwrap();
+    claim("GPU-11111111", "one", &one).unwrap();
+    claim("GPU-22222222", "one", &one).unwrap();
+    claim("GPU-33333333", "two", &two).unwrap();
     said(release_all(&scene, "one")).unwrap();
     assert_eq!(scene.held().len(), 3, "a container that lives keeps what it holds");
     drop(one);
@@ -308,13 +317,13 @@ fn a_release_of_no_device_is_of_all_that_the_container_holds() {
         "another engine's container of that name holds nothing"
     );
     // A book that nobody can read keeps no other from being changed.
-    let damaged = scene.state_dir().join("ledger/GPU-0.json");
+    let damaged = scene.state_dir().join("ledger/GPU-00000000.claims");
     fs::write(&damaged, "?").unwrap();
     let output = release_all(&scene, "one");
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "an engine can do nothing about it");
     assert!(
-        line.contains("GPU-0.json: is no ledger of ours") && line.lines().count() == 1,
+        line.contains("GPU-00000000.claims: line 1 is not valid") && line.lines().count() == 1,
         "{line}"
     );
     fs::remove_file(&damaged).unwrap();
@@ -355,7 +364,11 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
         return skip::not_run(&format!("claims::{test}"), "may not make a user namespace");
     }
     said(output).unwrap();
-    let line = said(rootless("claim", &["--device=GPU-1", "--share=1"])).unwrap_err();
+    let line = said(rootless(
+        "claim",
+        &["--device=GPU-11111111", "--share=1", "--size=1/10"],
+    ))
+    .unwrap_err();
     assert!(line.contains("engines that run as root"), "{line}");
     assert_eq!(was(scene.file()), before);
 }
@@ -371,7 +384,14 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
     let init = Init::new();
     let claim = || {
         let daemon = format!("--daemon={}", pipe.display());
-        let arguments = ["--device=GPU-1", "--label=gpu 0", "--share=0", "--of=10", &daemon];
+        let arguments = [
+            "--device=GPU-11111111",
+            "--label=gpu 0",
+            "--share=0",
+            "--size=mps:7000:10",
+            "--of=10",
+            &daemon,
+        ];
         said(scene.with("claim", &arguments, "/b", "c", init.pid()).output().unwrap())
     };
     let refused = |says: &str| {
@@ -477,22 +497,15 @@ fn a_reboot_a_number_used_again_and_a_clock_that_jumps() {
     scene.edit(boot.trim(), "00000000-0000-0000-0000-000000000000");
     scene.claim("0", "two", &two).expect("nothing of an earlier boot runs");
 
-    let stat = fs::read_to_string(format!("/proc/{}/stat", two.pid())).unwrap();
-    let start = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .nth(19)
-        .unwrap()
-        .to_owned();
-    scene.edit(&format!("\"start\":{start}"), "\"start\":1");
+    let process = scene.books()[0].claims[0].holder.process.clone().unwrap();
+    let numbers = |start: u64| format!("\t{}\t{start}\t{}\t", process.pid, process.namespace);
+    scene.edit(&numbers(process.start), &numbers(1));
     scene
         .claim("0", "one", &one)
         .expect("the number is another process's now");
 
     let since = scene.books()[0].claims[0].since;
-    scene.edit(&format!("\"since\":{since}"), "\"since\":4102444800");
+    scene.edit(&format!("\t{since}\t"), "\t4102444800\t");
     let line = scene.claim("0", "two", &two).unwrap_err();
     assert!(line.contains("since 2100-01-01 00:00:00 UTC"), "{line}");
 }
@@ -506,13 +519,13 @@ fn a_ledger_that_is_not_ours() {
     scene.claim("0", "one", &one).unwrap();
     let good = fs::read_to_string(scene.file()).unwrap();
     for (bad, says) in [
-        (&good[..good.len() / 3], "is no ledger of ours"),
-        (&good.replace("\"format\":1", "\"format\":7"), "has format 7"),
-        ("GPU memory is full\n", "is no ledger of ours"),
+        (&good[..good.len() / 2], "line 2 is not valid in a ledger"),
+        (&good.replace("tranche-ledger 2", "tranche-ledger 7"), "has format 7"),
+        ("GPU memory is full\n", "line 1 is not valid in a ledger"),
     ] {
         fs::write(scene.file(), bad).unwrap();
         let line = scene.claim("1", "two", &two).unwrap_err();
-        assert!(line.contains(says) && line.contains("GPU-1.json"), "{line}");
+        assert!(line.contains(says) && line.contains("GPU-11111111.claims"), "{line}");
         assert_eq!(fs::read_to_string(scene.file()).unwrap(), bad, "nothing is lost");
         let status = Command::new(env!("CARGO_BIN_EXE_tranche"))
             .args(["status", "--state-dir"])
@@ -529,7 +542,7 @@ fn a_ledger_that_is_not_ours() {
     scene.claim("1", "two", &two).unwrap();
     std::os::unix::fs::chown(scene.state_dir().join("ledger"), Some(65534), Some(65534)).unwrap();
     let line = scene.claim("2", "three", &two).unwrap_err();
-    assert!(line.contains("its owner alone may enter"), "{line}");
+    assert!(line.contains("is not a directory of the user who runs this"), "{line}");
 }
 
 /// A hook as a shell runs it.

@@ -40,10 +40,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     // From data to data.
     ("policy", &["types", "error"]),
     ("share", &["inventory", "policy", "types", "error"]),
-    // Of the ledger the name of a device in it, which a claim hook is given.
+    ("claims", &["ledger", "share", "types", "error"]),
+    // Of the ledger what a claim hook is given: how much of a device is claimed.
     (
         "derive",
-        &["share", "policy", "edits", "inventory", "ledger", "types", "error"],
+        &[
+            "claims",
+            "share",
+            "policy",
+            "edits",
+            "inventory",
+            "ledger",
+            "types",
+            "error",
+        ],
     ),
     ("cdi", &["derive", "edits", "root", "types", "error"]),
     (
@@ -93,6 +103,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "share",
             "derive",
             "cdi",
+            "claims",
             "control",
             "inject",
         ],

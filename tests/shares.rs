@@ -173,7 +173,7 @@ await is_over "$init"
 step gone tranche status
 step three start three "$3" --device nvidia.com/gpu=0.a
 step gc tranche claim gc --spec-dir /etc/cdi
-step books sh -c 'cat /run/tranche/ledger/*.json'
+step books sh -c 'cat /run/tranche/ledger/*.claims'
 podman rm --force --time 0 three > /dev/null 2>&1
 "#;
     each_engine(
@@ -190,7 +190,7 @@ podman rm --force --time 0 three > /dev/null 2>&1
             assert_eq!(session.ok("gone"), "no share is held\n", "{engine:?}");
             session.ok("three");
             session.ok("gc");
-            assert_eq!(session.ok("books").matches("\"part\"").count(), 1, "{engine:?}");
+            assert_eq!(session.ok("books").matches("\theld\t").count(), 1, "{engine:?}");
         },
     );
 }
@@ -269,7 +269,7 @@ podman rm --force --time 0 big > /dev/null 2>&1
             let command = "tranche claim create --name NAME --shares 2 --of 1";
             let line = session.refused("two-shares");
             assert!(
-                line.contains("has share mid of this device already") && line.contains(command),
+                line.contains("holds share mid of this device already") && line.contains(command),
                 "{line}"
             );
             let line = session.refused("two-devices");

@@ -2,8 +2,8 @@
 //! which state directory a specification belongs to.
 
 use crate::cdi::{Device, Hook};
-use crate::ledger::{DeviceKey, STATE_DIR};
-use crate::types::ShareName;
+use crate::ledger::STATE_DIR;
+use crate::types::{DeviceKey, ShareName};
 use std::path::PathBuf;
 
 /// Which of the two claim hooks is called.
@@ -123,7 +123,7 @@ mod tests {
             "tranche-oci",
             "hook",
             "claim",
-            "--device=GPU-1",
+            "--device=GPU-11111111",
             "--label=gpu 0",
             "--share=3",
             "--of=4",
@@ -133,14 +133,14 @@ mod tests {
         let call = call.unwrap();
         assert_eq!(call.verb, Verb::Claim);
         assert_eq!(call.subject, Some(Subject::Share("3".parse().unwrap())));
-        assert_eq!(call.device, Some("GPU-1".parse().unwrap()));
+        assert_eq!(call.device, Some("GPU-11111111".parse().unwrap()));
         assert_eq!(call.siblings, ["0", "1", "2", "3"]);
         assert_eq!(call.state_dir, PathBuf::from("/s"));
         let call = Call::of(&hook(&[
             "tranche-oci",
             "hook",
             "release",
-            "--device=GPU-1",
+            "--device=GPU-11111111",
             "--claim=train",
             "--spec-file",
             "/c/x.yaml",

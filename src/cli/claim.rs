@@ -7,7 +7,8 @@ use super::place::StateArgs;
 use super::status;
 use crate::error::{Context, Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Change, Claim, DeviceKey, Ledger};
+use crate::ledger::{Change, Claim, Ledger};
+use crate::types::DeviceKey;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -100,7 +101,7 @@ fn named(state: &StateArgs) -> Result<Vec<(DeviceKey, Claim)>> {
     }
     let claims = books
         .into_iter()
-        .flat_map(|b| b.claims.into_iter().map(move |c| (b.device.clone(), c)));
+        .flat_map(|b| b.claims.into_iter().map(|c| (c.device.clone(), c)));
     Ok(claims.filter(|(_, c)| c.name.is_some()).collect())
 }
 
@@ -183,7 +184,9 @@ fn gc(args: &GcArgs) -> Result<ExitCode> {
     // nobody's.
     let files = specifications(&args.dir.spec_dir)?;
     for book in ledger.books()?.books {
-        collected += ledger.change(&book.device, |book| Ok((book.reconcile(&machine), Change::Made)))?;
+        collected += ledger.change(&DeviceKey::whole(book.gpu), |book| {
+            Ok((book.reconcile(&machine), Change::Made))
+        })?;
     }
     let mut removed = 0;
     let live: Vec<String> = named(&args.state)?.into_iter().filter_map(|(_, c)| c.name).collect();

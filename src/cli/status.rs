@@ -8,6 +8,7 @@ use crate::ledger::process::Machine;
 use crate::ledger::utc;
 use crate::ledger::{Book, Claim, Ledger, State};
 use crate::messages::{Kept, Message, Messages, Severity};
+use crate::types::DeviceKey;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ pub(super) struct Args {
 /// One claim, as `--json` gives it.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
-    device: &'a str,
+    device: &'a DeviceKey,
     claim: &'a Claim,
 }
 
@@ -35,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         let claims = books.iter().flat_map(|b| {
             b.claims.iter().map(|claim| Row {
-                device: b.device.as_str(),
+                device: &claim.device,
                 claim,
             })
         });
@@ -127,7 +128,7 @@ fn held(books: &[Book]) -> String {
     for book in books {
         for claim in &book.claims {
             table.row([
-                book.device.to_string(),
+                claim.device.to_string(),
                 claim.part.to_string(),
                 match claim.state {
                     State::Reserved => "reserved",

@@ -113,7 +113,8 @@ fn named(
         });
         return Ok(());
     };
-    if let Some(mut edits) = share::whole(edits, split, sharing, &hook)? {
+    let asked_as = format!("{}={name}", derived.kind);
+    if let Some(mut edits) = share::whole(&asked_as, edits, split, sharing, &hook) {
         if split.method == Method::Dedicated {
             edits.merge(programs)?;
         }

@@ -2,10 +2,11 @@
 
 use super::select::Device;
 use super::{Derived, DerivedDevice, Options, gpu};
+use crate::claims;
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::ledger::{DeviceKey, Part, STATE_DIR};
+use crate::ledger::{Promise, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DeviceRef, Fit, Method, Plan, SplitDevice};
 use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize, ShareName};
@@ -50,42 +51,28 @@ fn reference(device: Device<'_>) -> DeviceRef {
     }
 }
 
-/// The device's key in the ledger: its UUID, which stays when indices move.
-///
-/// # Errors
-/// Never for a UUID that the inventory took in.
-pub fn key(split: &SplitDevice) -> Result<DeviceKey> {
-    let place = || format!("gpu-{}", split.device.cdi_name().replace(':', "-"));
-    split
-        .uuid
-        .clone()
-        .map(|u| u.replace('/', "-"))
-        .unwrap_or_else(place)
-        .parse()
-}
-
-/// What a claim on these shares of a device holds of it.
-pub fn part(split: &SplitDevice, shares: Vec<ShareName>) -> Part {
-    match split.method {
-        Method::Dedicated => Part::Whole,
-        _ => Part::Shares(shares),
-    }
-}
-
 /// What the whole of a split or dedicated device does to a container, beyond `edits`; `None` where the policy hides it.
-pub(super) fn whole(edits: &Edits, split: &SplitDevice, sharing: &Sharing, hook: &HostPath) -> Result<Option<Edits>> {
+///
+/// `asked_as` is its name for engines.
+pub(super) fn whole(
+    asked_as: &str,
+    edits: &Edits,
+    split: &SplitDevice,
+    sharing: &Sharing,
+    hook: &HostPath,
+) -> Option<Edits> {
     let dedicated = split.method == Method::Dedicated;
     match sharing.plan.whole_device {
-        WholeDevice::Hide if !dedicated => Ok(None),
-        WholeDevice::Open if !dedicated => Ok(Some(edits.clone())),
+        WholeDevice::Hide if !dedicated => None,
+        WholeDevice::Open if !dedicated => Some(edits.clone()),
         _ => {
             let mut edits = edits.clone();
-            let mut claim = vec!["--whole".to_owned()];
+            let mut claim = vec!["--whole".to_owned(), format!("--as={asked_as}")];
             if !dedicated {
                 claim.push(format!("--of={}", siblings(split)));
             }
-            edits.hooks.push(take(split, sharing, hook, claim)?);
-            Ok(Some(edits))
+            edits.hooks.push(take(split, sharing, hook, claim));
+            Some(edits)
         }
     }
 }
@@ -114,10 +101,21 @@ pub(super) fn shares(
                 share.compute.map(|c| c.get()),
                 share.priority,
             )?;
-            let mut claim = vec![format!("--share={name}"), format!("--of={}", siblings(split))];
+            let asked_as: DeviceName = format!("{base}.{name}").parse()?;
+            let promise = claims::promise(split, share);
+            let mut claim = vec![
+                format!("--share={name}"),
+                format!("--size={promise}"),
+                format!("--as={}={asked_as}", split.kind),
+                format!("--of={}", siblings(split)),
+            ];
+            // Turns are fractions of a whole that needs no number.
+            if matches!(promise, Promise::Mps { .. }) {
+                claim.push(format!("--capacity={}", claims::bounds(split)));
+            }
             claim.extend(neighbours(&edits, split, sharing));
-            edits.hooks.push(take(split, sharing, hook, claim)?);
-            let name = format!("{base}.{name}").parse()?;
+            edits.hooks.push(take(split, sharing, hook, claim));
+            let name = asked_as;
             Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
         .collect()
@@ -149,10 +147,16 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
     limit(&mut edits, split, sharing, fit.memory, fit.compute, priority)?;
     let own = format!("--claim={name}");
     let mut claim = vec![own.clone()];
+    // So that the limits above are never those of another claim of this name.
+    claim.extend(
+        claims::part(split, &fit.shares)
+            .promise()
+            .map(|promise| format!("--size={promise}")),
+    );
     claim.extend(neighbours(&edits, split, sharing));
-    edits.hooks.push(take(split, sharing, &hook, claim)?);
+    edits.hooks.push(take(split, sharing, &hook, claim));
     let release = [
-        format!("--device={}", key(split)?),
+        format!("--device={}", split.key),
         own,
         format!("--spec-file={spec_file}"),
     ];
@@ -242,10 +246,10 @@ fn siblings(split: &SplitDevice) -> String {
 
 /// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
 /// an option and its value are one argument.
-fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> Result<HookEdit> {
-    let mut args = vec![format!("--device={}", key(split)?), format!("--label={}", split.device)];
+fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
+    let mut args = vec![format!("--device={}", split.key), format!("--label={}", split.device)];
     args.extend(claim);
-    Ok(verb("claim", Stage::CreateRuntime, sharing, hook, args))
+    verb("claim", Stage::CreateRuntime, sharing, hook, args)
 }
 
 /// The hook that gives back: what `release` names, or, with nothing named, all that the container holds.

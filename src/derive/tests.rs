@@ -460,11 +460,15 @@ mod shares {
         let uuid = gpu(0, 0).uuid.to_string();
         assert_eq!(
             claims(&claim, "0"),
-            [format!("claim --device={uuid} --label=gpu 0 --whole --of=2")]
+            [format!(
+                "claim --device={uuid} --label=gpu 0 --whole --as=nvidia.com/gpu=0 --of=2"
+            )]
         );
         assert_eq!(
             claims(&claim, "0.1"),
-            [format!("claim --device={uuid} --label=gpu 0 --share=1 --of=2")]
+            [format!(
+                "claim --device={uuid} --label=gpu 0 --share=1 --size=1/2 --as=nvidia.com/gpu=0.1 --of=2"
+            )]
         );
         assert_eq!(
             claims(&claim, "1"),

@@ -11,9 +11,12 @@
 //! |---|---|---|
 //! | `--device` | the device's key in the ledger | which device (once; `claim` needs it) |
 //! | `--label` | `gpu 0` | its name in messages |
+//! | `--as` | `nvidia.com/gpu=0.3` | the name under which an engine was asked for it, for people |
 //! | `--share` | a share's name, or `any` | what is claimed (`any`: the first free one of equal replicas); or |
 //! | `--whole` | – | all of it; or |
 //! | `--claim` | a claim's name | the claim made beforehand that the container enters |
+//! | `--size` | `1/10`, `mps:7000:30` | how much of the device the share is, or the claim was promised (see [`Promise`]) |
+//! | `--capacity` | `81559:100` | the most MiB and percent that may be promised of the device to all holders together |
 //! | `--of` | `10`, or `big,small` | the shares that the device has: to say what is free |
 //! | `--alone` | – | the container may hold nothing else of this device |
 //! | `--node` | `/dev/nvidia0` | with it, the container may have no other GPU's node than those named |
@@ -32,9 +35,11 @@ mod neighbours;
 use super::report::Report;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, ContainerName, Ledger, Part, Refused, State as Firmness, World};
+use crate::ledger::{Ask, Book, Change, ContainerName, Guest, Ledger, Part, Refused, Share, State as Firmness};
 use crate::oci::{Bundle, State};
+use crate::types::DeviceKey;
 use arguments::{Request, What};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -73,31 +78,40 @@ fn take(
     })?;
     let process = machine.process(pid)?;
     let uid = nix::unistd::getuid().as_raw();
-    ledger.change(request.device()?, |book| {
-        let part = match what {
-            What::Part(part) => part.clone(),
-            What::Any => any::choose(request, book, container, machine)?,
-            What::Claim(_) => Part::Whole,
-        };
-        let container = container.clone();
+    let device = request.device()?;
+    let ask = |part: Part| Ask {
+        device: device.clone(),
+        part,
+        bounds: request.bounds,
+        asked_as: request.asked_as.clone(),
+        name: None,
+        container: Some(container.clone()),
+        process: Some(process.clone()),
+        state: Firmness::Held,
+        once: true,
+        alone: request.alone,
+        uid,
+        ttl: None,
+    };
+    ledger.change(device, |book| {
         let done = match what {
-            What::Claim(name) => book.enter(name, container, process, uid, request.alone, machine),
-            What::Part(_) | What::Any => {
-                let ask = Ask {
-                    part,
-                    name: None,
-                    container: Some(container),
-                    process: Some(process),
-                    state: Firmness::Held,
-                    keep: false,
-                    alone: request.alone,
+            What::Claim { name, promise } => {
+                let guest = Guest {
+                    container: container.clone(),
+                    process: process.clone(),
                     uid,
-                    ttl: None,
+                    alone: request.alone,
+                    promise: *promise,
                 };
-                book.take(&ask, machine)
+                book.enter(name, guest, machine)
             }
+            What::Any(promise) => {
+                let replicas = any::replicas(request, *promise);
+                book.take_any(replicas, &ask(Part::Whole), machine).map(drop)
+            }
+            What::Part(part) => book.take(&ask(part.clone()), machine),
         };
-        done.map_err(|refused| refusal(request, what, book, &refused, machine))?;
+        done.map_err(|refused| refusal(request, device, what, book, &refused))?;
         Ok(((), Change::Made))
     })
 }
@@ -134,7 +148,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Repo
             let made = release(book);
             // The spec of a claim goes when the claim is gone, and stays when the claim is kept for the next container.
             // Under the lock: whoever makes a claim of the same name writes its spec after taking it.
-            if let (Some(What::Claim(name)), Some(file)) = (&request.what, &request.spec_file)
+            if let (Some(What::Claim { name, .. }), Some(file)) = (&request.what, &request.spec_file)
                 && !book.claims.iter().any(|c| c.name.as_ref() == Some(name))
             {
                 remove(file)?;
@@ -191,18 +205,28 @@ fn is_root_of_the_machine() -> bool {
     nix::unistd::geteuid().is_root() && whole
 }
 
-fn refusal(request: &Request, what: &What, book: &Book, refused: &Refused, world: &impl World) -> Error {
-    let what = match what {
-        What::Claim(name) => format!("claim {name}"),
+fn refusal(request: &Request, device: &DeviceKey, what: &What, book: &Book, refused: &Refused) -> Error {
+    let name = match what {
+        What::Claim { name, .. } => format!("claim {name}"),
         What::Part(part) => format!("{} {part}", request.label),
-        What::Any => format!("{} any share", request.label),
+        What::Any(_) => format!("{} any share", request.label),
     };
-    let error = Error::failed(what, refused);
+    if *refused == Refused::NoneFree {
+        let why = format!("none of its {} shares is free", request.siblings.replicas());
+        return Error::failed(name, why).hint(any::holders(&book.claims));
+    }
+    let error = Error::failed(name, refused);
     match refused {
         Refused::Another { .. } if request.daemon.is_some() => error.hint(request.several_as_one()),
+        Refused::Another { part: Part::Whole } => error.hint("give it the whole device or shares of it, and not both"),
+        Refused::Another { .. } if *what == What::Part(Part::Whole) => {
+            error.hint("give it the whole device or shares of it, and not both")
+        }
         Refused::Another { .. } => error.hint("its policy says failRequestsGreaterThanOne"),
         Refused::NoSuchClaim(_) => error.hint("tranche claim list shows those that are there"),
-        _ => match free(request, book, world) {
+        Refused::OtherPromise(_) => error.hint("release it and create it anew"),
+        Refused::Misfit { .. } => error.hint("it can start when enough of that has ended"),
+        _ => match free(request, device, what, book) {
             Some(free) if free.is_empty() => error.hint("no share of it is free"),
             Some(free) => error.hint(format!("free: {}", free.join(", "))),
             None => error,
@@ -211,21 +235,28 @@ fn refusal(request: &Request, what: &What, book: &Book, refused: &Refused, world
 }
 
 /// The names of shares that nobody holds; at most a handful, for a line that is read.
-fn free(request: &Request, book: &Book, world: &impl World) -> Option<Vec<String>> {
+///
+/// A share is told by its name and, among equal replicas, by its size: the size of a named one is known to its own hook.
+fn free(request: &Request, device: &DeviceKey, what: &What, book: &Book) -> Option<Vec<String>> {
+    const MOST: usize = 6;
     if request.siblings.is_empty() {
         return None;
     }
-    let mut book = book.clone();
-    book.reconcile(world);
-    let held = |name: &str| {
-        book.claims.iter().any(|c| match &c.part {
-            Part::Whole => true,
-            Part::Shares(names) => names.iter().any(|n| n.as_str() == name),
-        })
+    let promise = match what {
+        What::Part(part) if request.siblings.replicas() > 0 => part.shares().first().map(|share| share.promise),
+        _ => None,
     };
-    let mut free: Vec<String> = request.siblings.names().filter(|n| !held(n)).take(6).collect();
-    if free.len() == 6 {
-        free[5] = "…".to_owned();
+    let beside = || book.claims.iter().filter(|claim| claim.device.overlaps(device));
+    if beside().any(|claim| claim.part == Part::Whole || claim.device != *device) {
+        return Some(Vec::new());
+    }
+    let shares = beside().flat_map(|claim| claim.part.shares());
+    let same_size = |share: &&Share| promise.is_none_or(|promise| promise == share.promise);
+    let held: HashSet<&str> = shares.filter(same_size).map(|share| share.name.as_str()).collect();
+    let free = request.siblings.names().filter(|name| !held.contains(name.as_str()));
+    let mut free: Vec<String> = free.take(MOST).collect();
+    if free.len() == MOST {
+        free[MOST - 1] = "…".to_owned();
     }
     Some(free)
 }

@@ -1,34 +1,37 @@
-//! The claims on one device, and the rules by which they change. No disk, no clock, no process: those are told.
+//! The claims on one GPU and its MIG devices, and the rules by which they change. Pure: what the rules must know of the
+//! disk, clocks and processes comes in through [`World`].
 
 use super::ContainerName;
-use super::claim::{Claim, DeviceKey, Holder, Part, Process, State};
-use serde::{Deserialize, Serialize};
+use super::claim::{Claim, Holder, Part, Process, Share, State};
+use super::fit::{self, Misfit};
+use super::promise::Bounds;
+use crate::types::{DeviceKey, GpuUuid};
+use std::collections::HashSet;
 use std::fmt;
 
-/// The claims on one device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The claims on one GPU: on the whole of it, on its shares and on its MIG devices. They are in one book because they
+/// exclude one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Book {
-    /// The version of this form.
-    pub format: u32,
-    /// The device.
-    pub device: DeviceKey,
-    /// Its claims, oldest first. No two meet.
+    /// The GPU.
+    pub gpu: GpuUuid,
+    /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+    /// The claims, oldest first. No two meet.
     pub claims: Vec<Claim>,
 }
 
-/// The version of the form that this program writes.
-pub(super) const FORMAT: u32 = 1;
-
 /// What the rules must know of the world.
 pub trait World {
-    /// Whether a process is gone for certain. One that cannot be seen from here (of a foreign pid namespace) is not.
+    /// Whether a container is certainly gone: its init has ended and its cgroup has no process. One that cannot be seen
+    /// from here (of a foreign pid namespace) is not certainly gone.
     fn is_gone(&self, process: &Process) -> bool;
-    /// Whether a process runs for certain. One that cannot be seen from here is neither gone nor seen to live.
+    /// Whether a container certainly runs: its init or another process of its cgroup. One that cannot be seen from here is
+    /// neither certainly gone nor certainly running.
     fn lives(&self, process: &Process) -> bool;
     /// Seconds since 1970.
     fn now(&self) -> u64;
-    /// Seconds since boot.
+    /// Seconds since boot, without the offset of any time namespace.
     fn uptime(&self) -> u64;
     /// This boot.
     fn boot(&self) -> &str;
@@ -37,23 +40,29 @@ pub trait World {
 /// What somebody wants.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The part of the device.
+    /// The device.
+    pub device: DeviceKey,
+    /// The part of it, with what is promised.
     pub part: Part,
+    /// The most that may be promised of the device to all holders together.
+    pub bounds: Bounds,
+    /// The name under which an engine was asked for it, for people.
+    pub asked_as: Option<String>,
     /// A claim that was made beforehand, by name.
     pub name: Option<String>,
     /// The container that will use it; `None` for a claim made beforehand.
     pub container: Option<ContainerName>,
-    /// The process whose end ends the claim.
+    /// Its init, whose end ends the claim.
     pub process: Option<Process>,
     /// How firm it is to be.
     pub state: State,
-    /// Whether it outlives the container that uses it.
-    pub keep: bool,
+    /// Whether a claim made beforehand is given back together with the container that uses it.
+    pub once: bool,
     /// Whether its container may hold nothing else of this device.
     pub alone: bool,
     /// Who asks.
     pub uid: u32,
-    /// Seconds after which it ends unless it is held.
+    /// Seconds for which it lasts while no container uses it.
     pub ttl: Option<u64>,
 }
 
@@ -66,78 +75,145 @@ pub enum Refused {
         who: String,
         /// What they hold.
         part: Part,
+        /// Of which device, where it is not the one asked for: the GPU that a MIG device is on, or the reverse.
+        device: Option<DeviceKey>,
         /// Since when, in seconds since 1970.
         since: u64,
+    },
+    /// It and all held claims together are more than the device has.
+    Misfit {
+        /// What does not fit.
+        misfit: Misfit,
+        /// Who holds the rest.
+        who: Vec<String>,
     },
     /// The container holds another part of this device, and may hold one.
     Another {
         /// What it holds.
         part: Part,
     },
+    /// Every share that would do is held.
+    NoneFree,
     /// There is no claim of that name.
     NoSuchClaim(String),
     /// It belongs to another user.
     NotYours(String),
     /// There is one of that name already.
     NameTaken(String),
+    /// The claim of that name was promised something else than the specification that names it says.
+    OtherPromise(String),
+    /// A container uses it.
+    InUse(String),
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Taken { who, part, since } => {
-                write!(f, "{who} holds {part} since {}", super::utc(*since))
+            Refused::Taken {
+                who,
+                part,
+                device,
+                since,
+            } => {
+                write!(f, "{who} holds {part}")?;
+                if let Some(device) = device {
+                    write!(f, " {device}")?;
+                }
+                write!(f, " since {}", super::utc(*since))
             }
-            Refused::Another { part } => write!(f, "the container has {part} of this device already, and can have one"),
+            Refused::Misfit { misfit, who } => write!(f, "{misfit}: by {}", some_of(who)),
+            Refused::Another { part } => {
+                write!(
+                    f,
+                    "this container holds {part} of this device already, and can hold nothing else of it"
+                )
+            }
+            Refused::NoneFree => write!(f, "no share of it is free"),
             Refused::NoSuchClaim(name) => write!(f, "there is no claim {name}"),
             Refused::NotYours(name) => write!(f, "claim {name} belongs to another user"),
             Refused::NameTaken(name) => write!(f, "there is a claim {name} already"),
+            Refused::OtherPromise(name) => {
+                write!(f, "claim {name} is not the one that this specification was written for")
+            }
+            Refused::InUse(who) => write!(f, "{who} is using it"),
         }
+    }
+}
+
+/// At most eight of the names, for a line that is read.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let shown = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
 impl Book {
     /// A book without claims.
-    pub fn new(device: DeviceKey) -> Self {
+    pub fn new(gpu: GpuUuid) -> Self {
         Self {
-            format: FORMAT,
-            device,
+            gpu,
+            boot: String::new(),
             claims: Vec::new(),
         }
     }
 
-    /// Gives back what nobody can hold any more; says how many.
-    ///
-    /// Each process is looked at once: one that ends between two looks would leave a claim that is neither held nor over.
+    /// Gives back what nobody can hold any more, and says how many claims those were.
     pub fn reconcile(&mut self, world: &impl World) -> usize {
         let before = self.claims.len();
+        self.settle(world, |_| true);
+        before - self.claims.len()
+    }
+
+    /// Gives back what nobody can hold any more of those claims that matter. To look at a process takes the kernel longer
+    /// than all else here, so that a claim looks at those alone that could be in its way.
+    ///
+    /// Each process is looked at once: one that ends between two looks would leave a claim that is neither held nor over.
+    fn settle(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
+        self.enter_boot(world);
         self.claims.retain_mut(|claim| {
+            if !matters(claim) {
+                return true;
+            }
             let Some(process) = &claim.holder.process else {
                 return !is_over(claim, world);
             };
             if !world.is_gone(process) {
                 return true;
             }
-            // One that is kept waits for its next container.
-            claim.wait();
-            claim.keep
+            outlives(claim, world)
         });
-        before - self.claims.len()
+    }
+
+    /// After a reboot no process of a claim runs, and no time that was counted from the earlier boot means anything.
+    fn enter_boot(&mut self, world: &impl World) {
+        if self.boot == world.boot() {
+            return;
+        }
+        self.boot = world.boot().to_owned();
+        self.claims
+            .retain_mut(|claim| claim.until.is_none() && outlives(claim, world));
     }
 
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
     ///
     /// # Errors
-    /// Who holds what is asked for.
+    /// Who holds what is asked for, or that it does not fit beside what is held.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
-        self.reconcile(world);
+        let own = |claim: &Claim| ask.container.is_some() && claim.holder.container == ask.container;
+        let same_name = |claim: &Claim| ask.name.is_some() && claim.name == ask.name;
+        self.settle(world, |claim| {
+            own(claim) || same_name(claim) || claim.meets(&ask.device, &ask.part)
+        });
         if let Some(same) = self.claims.iter_mut().find(|c| is_same(c, ask)) {
             if let (Some(old), Some(new)) = (&same.holder.process, &ask.process)
                 && old != new
                 && same.state == State::Held
             {
                 // A second init under the name of one that lives: not the same container, whatever it says.
-                return Err(taken(same));
+                return Err(taken(same, &ask.device));
             }
             same.holder.process.clone_from(&ask.process);
             same.state = ask.state;
@@ -145,81 +221,171 @@ impl Book {
             return Ok(());
         }
         if let Some(name) = &ask.name
-            && self.claims.iter().any(|c| c.name.as_ref() == Some(name))
+            && self.claims.iter().any(same_name)
         {
             return Err(Refused::NameTaken(name.clone()));
         }
-        let own = |c: &&Claim| ask.container.is_some() && c.holder.container == ask.container;
-        if let Some(own) = self.claims.iter().find(own).filter(|_| ask.alone) {
+        let another = |claim: &&Claim| own(claim) && claim.device == ask.device;
+        if let Some(own) = self.claims.iter().find(another).filter(|_| ask.alone) {
             return Err(Refused::Another { part: own.part.clone() });
         }
-        if let Some(other) = self.claims.iter().find(|c| c.part.meets(&ask.part)) {
-            return Err(taken(other));
+        if let Some(other) = self.claims.iter().find(|c| c.meets(&ask.device, &ask.part)) {
+            return Err(if another(&other) {
+                Refused::Another {
+                    part: other.part.clone(),
+                }
+            } else {
+                taken(other, &ask.device)
+            });
+        }
+        if self.misfit(ask).is_some() {
+            // Who is gone was counted so far.
+            self.reconcile(world);
+        }
+        if let Some(misfit) = self.misfit(ask) {
+            let beside = self.claims.iter().filter(|c| c.device.shares_memory_with(&ask.device));
+            return Err(Refused::Misfit {
+                misfit,
+                who: beside.map(Claim::who).collect(),
+            });
         }
         self.claims.push(Claim {
             name: ask.name.clone(),
+            device: ask.device.clone(),
             part: ask.part.clone(),
+            asked_as: ask.asked_as.clone(),
             state: ask.state,
             holder: Holder {
                 container: ask.container.clone(),
                 process: ask.process.clone(),
             },
-            keep: ask.keep,
+            once: ask.once,
             uid: ask.uid,
             since: world.now(),
-            until: ask.ttl.map(|ttl| world.uptime().saturating_add(ttl)),
-            boot: world.boot().to_owned(),
+            ttl: ask.ttl,
+            until: ask
+                .ttl
+                .filter(|_| ask.process.is_none())
+                .map(|ttl| world.uptime().saturating_add(ttl)),
         });
         Ok(())
     }
 
-    /// Puts a container into a claim that was made beforehand. `alone`: it may hold nothing else of this device.
+    fn misfit(&self, ask: &Ask) -> Option<Misfit> {
+        fit::fits(&ask.device, &ask.part, ask.bounds, self.claims.iter()).err()
+    }
+
+    /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A container
+    /// that holds one of them already keeps it. Says which one it is.
+    ///
+    /// # Errors
+    /// As [`Book::take`], and [`Refused::NoneFree`] where each of them is held.
+    pub fn take_any(
+        &mut self,
+        shares: impl Iterator<Item = Share> + Clone,
+        ask: &Ask,
+        world: &impl World,
+    ) -> Result<Share, Refused> {
+        let with = |share: Share| Ask {
+            part: Part::Shares(vec![share]),
+            ..ask.clone()
+        };
+        let own = self.claims.iter().filter(|claim| {
+            ask.container.is_some() && claim.holder.container == ask.container && claim.device == ask.device
+        });
+        let own: Option<Share> = own
+            .filter(|claim| claim.name.is_none())
+            .flat_map(|claim| claim.part.shares())
+            .find(|held| shares.clone().any(|share| share == **held))
+            .cloned();
+        let mut free = own.or_else(|| self.unheld(&ask.device, shares.clone()).next());
+        if free.is_none() {
+            self.reconcile(world);
+            free = self.unheld(&ask.device, shares.clone()).next();
+        }
+        // Who holds the whole device is said by asking for any share of it.
+        let first = shares.clone().next();
+        let Some(share) = free.or_else(|| first.filter(|_| self.is_closed(&ask.device))) else {
+            return Err(Refused::NoneFree);
+        };
+        self.take(&with(share.clone()), world)?;
+        Ok(share)
+    }
+
+    /// Those of `shares` of `device` that no claim in this book holds. Nobody's process is looked at: a claim that is over
+    /// counts until somebody [reconciles](Book::reconcile).
+    pub fn unheld<'a>(
+        &'a self,
+        device: &'a DeviceKey,
+        shares: impl Iterator<Item = Share> + 'a,
+    ) -> impl Iterator<Item = Share> + 'a {
+        let beside = self.claims.iter().filter(|claim| claim.device == *device);
+        let held: HashSet<&Share> = beside.flat_map(|claim| claim.part.shares()).collect();
+        let closed = self.is_closed(device);
+        shares.filter(move |share| !closed && !held.contains(share))
+    }
+
+    /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
+    /// instance on it.
+    fn is_closed(&self, device: &DeviceKey) -> bool {
+        let mut beside = self.claims.iter().filter(|claim| claim.device.overlaps(device));
+        beside.any(|claim| claim.part == Part::Whole || claim.device != *device)
+    }
+
+    /// Puts a container into a claim that was made beforehand.
+    ///
+    /// `promise` is what the specification that names the claim says it was promised: a specification that was left by an
+    /// earlier claim of that name must not set its limits. `alone`: the container may hold nothing else of this device.
     ///
     /// # Errors
     /// No such claim, another user's, one in which another container runs, or a second one where it may have one.
-    pub fn enter(
-        &mut self,
-        name: &str,
-        container: ContainerName,
-        process: Process,
-        uid: u32,
-        alone: bool,
-        world: &impl World,
-    ) -> Result<(), Refused> {
-        self.reconcile(world);
-        let other = |c: &&Claim| c.name.as_deref() != Some(name) && c.holder.container.as_ref() == Some(&container);
+    pub fn enter(&mut self, name: &str, guest: Guest, world: &impl World) -> Result<(), Refused> {
+        let Guest {
+            container,
+            process,
+            uid,
+            alone,
+            promise,
+        } = guest;
+        let named = |claim: &Claim| claim.name.as_deref() == Some(name);
+        let own = |claim: &Claim| claim.holder.container.as_ref() == Some(&container);
+        self.settle(world, |claim| named(claim) || own(claim));
+        let claim = self.claims.iter().find(|c| named(c));
+        let claim = claim.ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
+        let other = |c: &&Claim| !named(c) && own(c) && c.device == claim.device;
         if let Some(other) = self.claims.iter().find(other).filter(|_| alone) {
             return Err(Refused::Another {
                 part: other.part.clone(),
             });
         }
-        let claim = self
-            .claims
-            .iter_mut()
-            .find(|c| c.name.as_deref() == Some(name))
-            .ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
         if claim.uid != uid && uid != 0 {
             return Err(Refused::NotYours(name.to_owned()));
+        }
+        if promise.is_some() && claim.part.promise() != promise {
+            return Err(Refused::OtherPromise(name.to_owned()));
         }
         if let Some(there) = &claim.holder.process
             && *there != process
         {
-            return Err(taken(claim));
+            return Err(taken(claim, &claim.device));
         }
-        claim.holder = Holder {
-            container: Some(container),
-            process: Some(process),
-        };
-        claim.state = State::Held;
-        claim.until = None;
+        if let Some(claim) = self.claims.iter_mut().find(|c| named(c)) {
+            claim.holder = Holder {
+                container: Some(container),
+                process: Some(process),
+            };
+            claim.state = State::Held;
+            claim.until = None;
+        }
         Ok(())
     }
 
-    /// Gives back what a container holds: its own claims, and those made beforehand that it used. Says how many.
+    /// Gives back what a container holds: its own claims, and those made beforehand that are given back with it. Others
+    /// wait for their next container. Says how many claims that concerned.
     ///
-    /// A claim whose process lives stays: that is a container of the same name which has been started since, and the
-    /// release is late.
+    /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
     pub fn release_container(&mut self, container: &ContainerName, uid: u32, world: &impl World) -> usize {
+        self.enter_boot(world);
         let mine = |c: &Claim| {
             c.holder.container.as_ref() == Some(container)
                 && (c.uid == uid || uid == 0)
@@ -231,8 +397,7 @@ impl Book {
                 return true;
             }
             released += 1;
-            claim.wait();
-            claim.keep
+            outlives(claim, world)
         });
         released
     }
@@ -252,37 +417,98 @@ impl Book {
         Ok(true)
     }
 
+    /// Gives back, because a person says so, all claims that `meant` is true of: by device, share or container. That is
+    /// the only way for a claim without a name whose container cannot be seen from anywhere, because its pid namespace is
+    /// gone. Returns the claims that are given back.
+    ///
+    /// # Errors
+    /// One of them belongs to another user, or its container certainly runs. Then none is given back.
+    pub fn release_by_hand(
+        &mut self,
+        meant: impl Fn(&Claim) -> bool,
+        uid: u32,
+        world: &impl World,
+    ) -> Result<Vec<Claim>, Refused> {
+        self.enter_boot(world);
+        for claim in self.claims.iter().filter(|claim| meant(claim)) {
+            if uid != 0 && claim.uid != uid {
+                return Err(Refused::NotYours(claim.who()));
+            }
+            if claim.holder.process.as_ref().is_some_and(|p| world.lives(p)) {
+                return Err(Refused::InUse(claim.who()));
+            }
+        }
+        Ok(self.claims.extract_if(.., |claim| meant(claim)).collect())
+    }
+
     /// Whether no two claims meet, which is what the ledger is for.
     pub fn is_sound(&self) -> bool {
-        self.claims
-            .iter()
-            .enumerate()
-            .all(|(i, a)| self.claims[i + 1..].iter().all(|b| !a.part.meets(&b.part)))
+        let mut seen = HashSet::new();
+        let (mut whole_gpu, mut instances) = (false, false);
+        let mut whole = HashSet::new();
+        for claim in &self.claims {
+            if claim.device.gpu() != &self.gpu {
+                return false;
+            }
+            let instance = claim.device.instance();
+            whole_gpu |= instance.is_none();
+            instances |= instance.is_some();
+            if claim.part == Part::Whole && !whole.insert(instance) {
+                return false;
+            }
+            for share in claim.part.shares() {
+                if !seen.insert((instance, share)) {
+                    return false;
+                }
+            }
+        }
+        !(whole_gpu && instances) && !seen.iter().any(|(instance, _)| whole.contains(instance))
     }
 }
 
-/// Whether a claim without a process is over: one that nobody used in time; one that a container's start reserved in an
-/// earlier boot; one that is nobody's.
+/// The container that enters a claim made beforehand.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// Its name.
+    pub container: ContainerName,
+    /// Its init.
+    pub process: Process,
+    /// Who asks.
+    pub uid: u32,
+    /// Whether it may hold nothing else of the device.
+    pub alone: bool,
+    /// What the claim was promised, by the specification that names it; `None` where that does not say it.
+    pub promise: Option<super::Promise>,
+}
+
+/// Whether a claim stays when its container is gone. It then waits for its next one.
+fn outlives(claim: &mut Claim, world: &impl World) -> bool {
+    claim.wait(world.uptime());
+    claim.name.is_some() && !claim.once
+}
+
+/// Whether a claim without a process is over: one that nobody used in time, or one that is nobody's.
 fn is_over(claim: &Claim, world: &impl World) -> bool {
-    let another_boot = claim.boot != world.boot();
     match claim.name {
-        None => another_boot || claim.holder.container.is_none(),
-        Some(_) => claim.until.is_some_and(|until| another_boot || world.uptime() >= until),
+        None => claim.holder.container.is_none(),
+        Some(_) => claim.until.is_some_and(|until| world.uptime() >= until),
     }
 }
 
 fn is_same(claim: &Claim, ask: &Ask) -> bool {
     claim.uid == ask.uid
+        && claim.device == ask.device
         && claim.part == ask.part
         && claim.name == ask.name
         && ask.container.is_some()
         && claim.holder.container == ask.container
 }
 
-fn taken(claim: &Claim) -> Refused {
+fn taken(claim: &Claim, asked: &DeviceKey) -> Refused {
     Refused::Taken {
         who: claim.who(),
         part: claim.part.clone(),
+        device: (claim.device != *asked).then(|| claim.device.clone()),
         since: claim.since,
     }
 }

@@ -1,77 +1,73 @@
 //! What the ledger keeps.
 
 use super::ContainerName;
-use crate::error::Error;
-use crate::types::ShareName;
-use serde::{Deserialize, Serialize};
+use super::promise::{Promise, Strategy};
+use crate::types::{DeviceKey, ShareName};
+use serde::Serialize;
 use std::fmt;
-use std::str::FromStr;
 
-/// The device that a book is about: its UUID, or its place where it has none. It is a file's name too.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct DeviceKey(String);
-
-impl DeviceKey {
-    /// The key as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for DeviceKey {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let sound = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        if (1..=100).contains(&text.len()) && text.bytes().all(sound) && !text.starts_with('-') {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(Error::usage(format!("\"{text}\""), "not a device of the ledger"))
-        }
-    }
-}
-
-impl TryFrom<String> for DeviceKey {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl From<DeviceKey> for String {
-    fn from(key: DeviceKey) -> String {
-        key.0
-    }
-}
-
-impl fmt::Display for DeviceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
+/// A share as it was when it was taken. A later policy may give its name to another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Share {
+    /// Its name.
+    pub name: ShareName,
+    /// How much of the device it is.
+    #[serde(flatten)]
+    pub promise: Promise,
 }
 
 /// What of a device a claim holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// All of it, against every share.
     Whole,
-    /// These shares, sorted.
-    Shares(Vec<ShareName>),
+    /// These shares, sorted; at least one.
+    Shares(Vec<Share>),
 }
 
 impl Part {
     /// One share.
-    pub fn share(name: ShareName) -> Self {
-        Part::Shares(vec![name])
+    pub fn share(name: ShareName, promise: Promise) -> Self {
+        Part::Shares(vec![Share { name, promise }])
     }
 
-    /// Whether both cannot be held at once.
+    /// The shares; empty for the whole device.
+    pub fn shares(&self) -> &[Share] {
+        match self {
+            Part::Whole => &[],
+            Part::Shares(shares) => shares,
+        }
+    }
+
+    /// What was promised with each share, or with the whole device.
+    pub fn promises(&self) -> Vec<Promise> {
+        match self {
+            Part::Whole => vec![Promise::Whole],
+            Part::Shares(shares) => shares.iter().map(|share| share.promise).collect(),
+        }
+    }
+
+    /// What was promised in sum; `None` where shares do not add up, which no claim that was granted has.
+    pub fn promise(&self) -> Option<Promise> {
+        let mut promises = self.promises().into_iter();
+        let first = promises.next()?;
+        promises.try_fold(first, Promise::and)
+    }
+
+    /// The strategy under which the device is used.
+    pub fn strategy(&self) -> Strategy {
+        match self {
+            Part::Whole => Strategy::Dedicated,
+            Part::Shares(shares) => shares.first().map_or(Strategy::Dedicated, |s| s.promise.strategy()),
+        }
+    }
+
+    /// Whether both are of one device and cannot be held at once, because one is the whole device or because a share is in
+    /// both. A share of the same name and another size is another share, of a policy that is in force no more.
     pub fn meets(&self, other: &Part) -> bool {
         match (self, other) {
-            (Part::Shares(a), Part::Shares(b)) => a.iter().any(|s| b.contains(s)),
+            (Part::Shares(a), Part::Shares(b)) => a.iter().any(|share| b.contains(share)),
             _ => true,
         }
     }
@@ -81,8 +77,8 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Part::Whole => f.pad("the whole device"),
-            Part::Shares(names) => {
-                let names: Vec<&str> = names.iter().map(ShareName::as_str).collect();
+            Part::Shares(shares) => {
+                let names: Vec<&str> = shares.iter().map(|share| share.name.as_str()).collect();
                 let word = if names.len() == 1 { "share" } else { "shares" };
                 f.pad(&format!("{word} {}", names.join(", ")))
             }
@@ -91,7 +87,7 @@ impl fmt::Display for Part {
 }
 
 /// How firm a claim is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Set aside: for a container that is being made, or by a person for one to come.
@@ -100,62 +96,77 @@ pub enum State {
     Held,
 }
 
-/// A process, so that no later one with its number is taken for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The init of a container, recorded in such a way that no later process with its number is taken for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Process {
     /// Its number in the namespace below.
     pub pid: u32,
-    /// When it was started, in the kernel's ticks since boot (`/proc/PID/stat`, field 22).
+    /// When it was started, in the kernel's ticks since boot, without the offset of the time namespace from which it was
+    /// seen (`/proc/PID/stat`, field 22; time_namespaces(7)).
     pub start: u64,
     /// The inode of the pid namespace in which the number means something.
     pub namespace: u64,
-    /// The boot in which it does (`/proc/sys/kernel/random/boot_id`).
-    pub boot: String,
+    /// The container's cgroup, where it has one of its own: its other processes may outlive the init.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// A cgroup that belongs to one container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cgroup {
+    /// Its directory.
+    pub path: String,
+    /// The inode of that directory: a later cgroup of the same name has another.
+    pub inode: u64,
 }
 
 /// Who holds a claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// The container; `None` while nobody has used a claim that was made beforehand.
+    /// The container; `None` while nobody uses a claim that was made beforehand.
     pub container: Option<ContainerName>,
-    /// The process whose end ends the claim; `None` for a claim that waits for its container.
+    /// Its init; `None` for a claim that waits for its container.
     pub process: Option<Process>,
 }
 
 /// A hold on a part of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Claim {
     /// The name that a person gave it; `None` for one that a container's start made.
     pub name: Option<String>,
-    /// What it holds.
+    /// The device.
+    pub device: DeviceKey,
+    /// What it holds, with what was promised.
     pub part: Part,
+    /// The name under which an engine was asked for it: `nvidia.com/gpu=0.big`. For people; `None` where it is unknown.
+    pub asked_as: Option<String>,
     /// How firm it is.
     pub state: State,
     /// Who holds it.
     pub holder: Holder,
-    /// Whether a claim that was made beforehand outlives the container that used it.
-    pub keep: bool,
+    /// Whether a claim that was made beforehand is given back together with the container that used it.
+    pub once: bool,
     /// Whose it is.
     pub uid: u32,
     /// When it was made, in seconds since 1970: for people.
     pub since: u64,
-    /// When it ends if nobody holds it by then, in seconds since boot: no clock that jumps can end it. `None`: never.
+    /// Seconds for which it lasts while no container uses it; `None`: until it is released.
+    pub ttl: Option<u64>,
+    /// When it ends if no container uses it by then, in seconds since boot: no clock that jumps can end it. `None` while it
+    /// is in use, and for one without a ttl.
     pub until: Option<u64>,
-    /// The boot in which `until` means something.
-    pub boot: String,
 }
 
 impl Claim {
-    /// Nobody's for now: it waits for its next container.
-    pub(super) fn wait(&mut self) {
-        self.holder = Holder {
-            container: None,
-            process: None,
-        };
+    /// Nobody's for now: it waits for its next container, and its time begins anew at `uptime`.
+    pub(super) fn wait(&mut self, uptime: u64) {
+        self.holder = Holder::default();
         self.state = State::Reserved;
+        self.until = self.ttl.map(|ttl| uptime.saturating_add(ttl));
+    }
+
+    /// Whether it and `part` of `device` cannot be held at once, whatever their size.
+    pub fn meets(&self, device: &DeviceKey, part: &Part) -> bool {
+        self.device.overlaps(device) && (self.device != *device || self.part.meets(part))
     }
 
     /// Who holds it, for a message.

@@ -56,7 +56,7 @@ impl Machine {
             pid,
             start,
             namespace: self.namespace,
-            boot: self.boot.clone(),
+            cgroup: None,
         })
     }
 
@@ -93,9 +93,6 @@ fn stat(line: &[u8]) -> Option<(char, u64)> {
 
 impl World for Machine {
     fn is_gone(&self, process: &Process) -> bool {
-        if process.boot != self.boot {
-            return true;
-        }
         // In a foreign namespace the number means another process, or none: only its own engine can tell.
         if process.namespace != self.namespace {
             return false;
@@ -108,8 +105,7 @@ impl World for Machine {
     }
 
     fn lives(&self, process: &Process) -> bool {
-        process.boot == self.boot
-            && process.namespace == self.namespace
+        process.namespace == self.namespace
             && matches!(self.start_of(process.pid), Ok(Some(start)) if start == process.start)
     }
 
@@ -154,11 +150,6 @@ mod tests {
             machine.is_gone(&reused) && !machine.lives(&reused),
             "a number that was given to another process"
         );
-        let before_boot = Process {
-            boot: "another".into(),
-            ..me.clone()
-        };
-        assert!(machine.is_gone(&before_boot));
         let elsewhere = Process {
             namespace: me.namespace + 1,
             pid: 4_000_000,

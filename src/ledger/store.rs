@@ -1,13 +1,16 @@
 //! The ledger on disk.
 
-use super::book::{Book, FORMAT};
-use super::claim::DeviceKey;
+use super::book::Book;
+use super::directory::Directory;
+use super::lock;
+use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Context, Error, Result};
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use crate::types::{DeviceKey, GpuUuid};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
 
 /// Called before each step of a change. A test stops there, as `kill -9` would; everybody else passes.
 pub trait Steps {
@@ -40,7 +43,8 @@ pub enum Change {
 /// The ledger below a directory.
 #[derive(Debug)]
 pub struct Ledger<S: Steps = NoSteps> {
-    dir: PathBuf,
+    directory: Directory,
+    patience: Duration,
     steps: S,
 }
 
@@ -48,29 +52,37 @@ pub struct Ledger<S: Steps = NoSteps> {
 #[derive(Debug)]
 pub struct Locked<'a, S: Steps = NoSteps> {
     ledger: &'a Ledger<S>,
-    _lock: Flock<File>,
+    _lock: OwnedFd,
 }
 
 /// Every book that can be read, and a line for each that cannot: one that is damaged hides no other.
 #[derive(Debug, Default)]
 pub struct Books {
-    /// The books, by device.
+    /// The books, by GPU.
     pub books: Vec<Book>,
     /// What is wrong with the others.
     pub damaged: Vec<Error>,
 }
 
-/// A book larger than this was not written by us: the largest device has a few hundred shares.
+/// A larger book was not written by tranche: the largest device has a few thousand shares.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Room for a book of ten claims and more, so that it is read at once.
-const ROOM: usize = 16 << 10;
+/// What follows the GPU's UUID in the name of its book.
+const SUFFIX: &str = ".claims";
+
+/// The same for books of format 1, which had one for each device.
+const SUFFIX_OF_FORMAT_1: &str = ".json";
+
+/// A new file until it is renamed. One name for all: the lock lets one writer in, and what one that was killed left is
+/// written over.
+const NEW: &str = "new";
 
 impl Ledger {
     /// The ledger in `state_dir`, made where it is missing.
     ///
     /// # Errors
-    /// A directory that cannot be made, or that others can enter or own: a ledger that others can write binds nobody.
+    /// A directory that cannot be made, or that somebody else could replace or write: a ledger that others can write binds
+    /// nobody.
     pub fn open(state_dir: &Path) -> Result<Self> {
         Self::open_with(state_dir, NoSteps)
     }
@@ -80,12 +92,8 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
-        let dir = state_dir.join("ledger");
-        match std::fs::symlink_metadata(&dir) {
-            Ok(meta) => Self::of(dir, &meta, NoSteps).map(Some),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::failed(dir.display(), "cannot be read").from_source(e)),
-        }
+        let directory = Directory::ledger(state_dir, false)?;
+        Ok(directory.map(|directory| Self::of(directory, NoSteps)))
     }
 }
 
@@ -95,40 +103,32 @@ impl<S: Steps> Ledger<S> {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn open_with(state_dir: &Path, steps: S) -> Result<Self> {
-        let dir = state_dir.join("ledger");
-        // 0755 above: status files for everybody lie beside the ledger.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(state_dir)
-            .about(state_dir.display(), "cannot be made")?;
-        match DirBuilder::new().mode(0o700).create(&dir) {
-            Ok(()) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Error::failed(dir.display(), "cannot be made").from_source(e)),
+        match Directory::ledger(state_dir, true)? {
+            Some(directory) => Ok(Self::of(directory, steps)),
+            None => Err(Error::failed(state_dir.display(), "was removed while it was made")),
         }
-        let meta = std::fs::symlink_metadata(&dir).about(dir.display(), "cannot be read")?;
-        Self::of(dir, &meta, steps)
     }
 
-    fn of(dir: PathBuf, meta: &Metadata, steps: S) -> Result<Self> {
-        let me = nix::unistd::geteuid();
-        if meta.is_dir() && meta.uid() == 0 && !me.is_root() {
-            return Err(Error::failed(dir.display(), "may be entered by root alone").hint("run this as root"));
+    fn of(directory: Directory, steps: S) -> Self {
+        Self {
+            directory,
+            patience: lock::PATIENCE,
+            steps,
         }
-        if !meta.is_dir() || meta.uid() != me.as_raw() || meta.mode() & 0o077 != 0 {
-            return Err(
-                Error::failed(dir.display(), "is not a directory that its owner alone may enter")
-                    .hint("another program made it; remove it when no container holds a share"),
-            );
-        }
-        Ok(Self { dir, steps })
     }
 
-    /// Changes the book of `device` under the lock. What `change` returns as an error leaves the disk as it was.
+    /// Waits so long for the lock, in the place of 8 seconds.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Changes the book of the GPU that `device` is, or is on, under the lock. What `change` returns as an error leaves the
+    /// disk as it was.
     ///
     /// # Errors
-    /// What `change` says; a book that is not ours or newer than this program; a disk that is full or read-only.
+    /// What `change` says; a book that is damaged or of another format; a disk that is full or read-only.
     pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
         let locked = self.lock()?;
         let value = locked.change(device, change)?;
@@ -139,103 +139,115 @@ impl<S: Steps> Ledger<S> {
     /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
     ///
     /// # Errors
-    /// A lock that cannot be made or taken.
+    /// A lock that cannot be made, or that somebody holds for too long.
     pub fn lock(&self) -> Result<Locked<'_, S>> {
         self.steps.before("lock")?;
-        let path = self.dir.join("lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .about(path.display(), "cannot be opened")?;
         Ok(Locked {
             ledger: self,
-            _lock: flock(&path, file, FlockArg::LockExclusive)?,
+            _lock: lock::take(&self.directory, self.patience)?,
         })
     }
 
-    /// Every book, as it was at one moment. Works on a read-only disk too.
+    /// Every book, each as it was at one moment. Waits for nobody, since a book is replaced at once, and works on a
+    /// read-only disk too.
     ///
     /// # Errors
-    /// A directory that cannot be listed, a lock that cannot be taken.
+    /// A directory that cannot be listed.
     pub fn books(&self) -> Result<Books> {
-        let path = self.dir.join("lock");
-        let _lock = match File::open(&path) {
-            Ok(file) => Some(flock(&path, file, FlockArg::LockShared)?),
-            // Nobody has changed anything yet.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::failed(path.display(), "cannot be opened").from_source(e)),
-        };
-        self.read_all()
-    }
-
-    fn read_all(&self) -> Result<Books> {
         let mut all = Books::default();
-        for entry in std::fs::read_dir(&self.dir).about(self.dir.display(), "cannot be listed")? {
-            let name = entry.about(self.dir.display(), "cannot be listed")?.file_name();
-            let Some(key) = name.to_str().and_then(|n| n.strip_suffix(".json")) else {
-                continue;
-            };
-            match key.parse().and_then(|device| self.read(&device)) {
-                Ok(book) => all.books.push(book),
-                Err(error) => all.damaged.push(error),
+        for name in self.directory.names()? {
+            match self.book_of(&name) {
+                None => {}
+                Some(Ok(book)) => all.books.push(book),
+                Some(Err(error)) => all.damaged.push(error),
             }
         }
-        all.books.sort_by(|a, b| a.device.cmp(&b.device));
+        all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
         all.damaged.sort_by_key(Error::to_string);
         Ok(all)
     }
 
-    fn path(&self, device: &DeviceKey) -> PathBuf {
-        self.dir.join(format!("{device}.json"))
+    /// The book in the file `name`; `None` for a file that is no book.
+    fn book_of(&self, name: &OsStr) -> Option<Result<Book>> {
+        let text = name.to_string_lossy();
+        if text.ends_with(SUFFIX_OF_FORMAT_1) {
+            return Some(Err(self.of_another_format(&text, 1)));
+        }
+        let gpu = text.strip_suffix(SUFFIX)?;
+        Some(match gpu.parse() {
+            Ok(gpu) => self.read(&gpu),
+            Err(_) => Err(self.damaged(&text, 1)),
+        })
     }
 
-    fn read(&self, device: &DeviceKey) -> Result<Book> {
-        let path = self.path(device);
-        let mut text = String::with_capacity(ROOM);
-        match File::open(&path) {
-            Ok(file) => file
-                .take(MOST_BYTES)
-                .read_to_string(&mut text)
-                .about(path.display(), "cannot be read")?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Book::new(device.clone())),
-            Err(e) => return Err(Error::failed(path.display(), "cannot be read").from_source(e)),
+    /// Refuses where a book of format 1 is left that may be about `gpu`: it names devices in another way, so it is not
+    /// known what of this one is held.
+    fn refuse_format_1(&self, gpu: &GpuUuid) -> Result<()> {
+        let other_gpu =
+            |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
+        for name in self.directory.names()? {
+            let name = name.to_string_lossy();
+            if name.ends_with(SUFFIX_OF_FORMAT_1) && !other_gpu(&name) {
+                return Err(self.of_another_format(&name, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn of_another_format(&self, name: &str, format: u32) -> Error {
+        let error = Error::failed(
+            self.directory.path(name).display(),
+            format!("has format {format}, and this program writes {FORMAT}"),
+        );
+        if format > FORMAT {
+            error.hint("a newer tranche wrote it; use that one")
+        } else {
+            error.hint("an older tranche wrote it; remove it when no container that was started then holds a share")
+        }
+    }
+
+    fn damaged(&self, name: &str, line: usize) -> Error {
+        Error::failed(
+            self.directory.path(name).display(),
+            format!("line {line} is not valid in a ledger"),
+        )
+        .hint("remove it when no container holds a share of this GPU")
+    }
+
+    fn read(&self, gpu: &GpuUuid) -> Result<Book> {
+        let name = name_of(gpu);
+        let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
+            return Ok(Book::new(gpu.clone()));
         };
-        parse(&path, device, &text)
+        let text = std::str::from_utf8(&bytes).map_err(|_| self.damaged(&name, 1))?;
+        let book = record::decode(text).map_err(|wrong| match wrong {
+            Unreadable::Format(format) => self.of_another_format(&name, format),
+            Unreadable::Damaged(line) => self.damaged(&name, line),
+        })?;
+        if book.gpu != *gpu || !book.is_sound() {
+            return Err(Error::failed(
+                self.directory.path(&name).display(),
+                "holds claims that exclude one another or are of another GPU",
+            )
+            .hint("remove it when no container holds a share of this GPU"));
+        }
+        Ok(book)
     }
 
     fn write(&self, book: &Book) -> Result<()> {
-        let path = self.path(&book.device);
+        let name = name_of(&book.gpu);
         if book.claims.is_empty() {
             self.steps.before("remove")?;
-            return match std::fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    Err(Error::failed(path.display(), "cannot be removed").from_source(e))
-                }
-                _ => Ok(()),
-            };
+            return self.directory.remove(&name);
         }
-        let text = serde_json::to_vec(book).about(path.display(), "cannot be written")?;
-        self.replace(&path, &text)
+        self.replace(&name, record::encode(book).as_bytes())
     }
 
-    /// Puts a file with `text` in the place of `path`. The caller holds the lock.
-    fn replace(&self, path: &Path, text: &[u8]) -> Result<()> {
-        // One name for all: the lock lets one writer in, and what one that was killed left is written over.
-        let new = self.dir.join("new");
+    /// Puts a file with `text` in the place of `name`. The caller holds the lock.
+    fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
+        let new = self.directory.path(NEW);
         self.steps.before("create")?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .about(new.display(), "cannot be made")?;
-        file.set_permissions(Permissions::from_mode(0o600))
-            .about(new.display(), "cannot be made")?;
+        let mut file = self.directory.empty(NEW)?;
         let half = text.len() / 2;
         self.steps.before("write the first half")?;
         file.write_all(&text[..half])
@@ -244,8 +256,12 @@ impl<S: Steps> Ledger<S> {
         file.write_all(&text[half..])
             .about(new.display(), "cannot be written")?;
         self.steps.before("rename")?;
-        std::fs::rename(&new, path).about(path.display(), "cannot be replaced")
+        self.directory.rename(NEW, name)
     }
+}
+
+fn name_of(gpu: &GpuUuid) -> String {
+    format!("{gpu}{SUFFIX}")
 }
 
 impl<S: Steps> Locked<'_, S> {
@@ -255,7 +271,8 @@ impl<S: Steps> Locked<'_, S> {
     /// As [`Ledger::change`].
     pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
         self.ledger.steps.before("read")?;
-        let mut book = self.ledger.read(device)?;
+        self.ledger.refuse_format_1(device.gpu())?;
+        let mut book = self.ledger.read(device.gpu())?;
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
             self.ledger.write(&book)?;
@@ -268,7 +285,7 @@ impl<S: Steps> Locked<'_, S> {
     /// # Errors
     /// A directory that cannot be listed.
     pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<Error>> {
-        let all = self.ledger.read_all()?;
+        let all = self.ledger.books()?;
         let mut wrong = all.damaged;
         for mut book in all.books {
             if change(&mut book) == Change::Made {
@@ -283,47 +300,14 @@ impl<S: Steps> Locked<'_, S> {
     /// # Errors
     /// As [`Ledger::books`].
     pub fn books(&self) -> Result<Books> {
-        self.ledger.read_all()
+        self.ledger.books()
     }
 }
 
-fn flock(path: &Path, file: File, how: FlockArg) -> Result<Flock<File>> {
-    Flock::lock(file, how).map_err(|(_, e)| Error::failed(path.display(), "cannot be locked").from_source(e))
-}
-
-pub(crate) fn parse(path: &Path, device: &DeviceKey, text: &str) -> Result<Book> {
-    #[derive(serde::Deserialize)]
-    struct Version {
-        format: u32,
-    }
-    let damaged = |e: serde_json::Error| {
-        Error::failed(path.display(), "is no ledger of ours")
-            .from_source(e)
-            .hint("remove it when no container holds a share of this device")
-    };
-    let of_another_format = |format| {
-        Error::failed(
-            path.display(),
-            format!("has format {format}, and this program writes {FORMAT}"),
-        )
-        .hint("a newer tranche wrote it; use that one")
-    };
-    // The whole is read once, since every claim reads it. What another format says is asked when it is not as ours.
-    let book: Book = match serde_json::from_str::<Book>(text) {
-        Ok(book) if book.format == FORMAT => book,
-        Ok(book) => return Err(of_another_format(book.format)),
-        Err(error) => {
-            return Err(match serde_json::from_str::<Version>(text) {
-                Ok(version) if version.format != FORMAT => of_another_format(version.format),
-                _ => damaged(error),
-            });
-        }
-    };
-    if book.device != *device || !book.is_sound() {
-        return Err(Error::failed(path.display(), "holds what no ledger of ours holds")
-            .hint("remove it when no container holds a share of this device"));
-    }
-    Ok(book)
+/// The book that `text` is, for those who throw bytes at it.
+#[cfg(fuzzing)]
+pub(crate) fn parse(text: &str) -> Option<Book> {
+    record::decode(text).ok()
 }
 
 #[cfg(test)]

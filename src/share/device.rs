@@ -1,7 +1,7 @@
 //! A device that can be split, and its name.
 
 use crate::inventory::{Gpu, MigDevice};
-use crate::types::{GpuIndex, MemorySize, MigIndex};
+use crate::types::{DeviceKey, GpuIndex, MemorySize, MigIndex};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -39,6 +39,7 @@ impl DeviceRef {
 #[derive(Debug, Clone)]
 pub(super) struct Target<'a> {
     pub(super) device: DeviceRef,
+    pub(super) key: DeviceKey,
     pub(super) gpu: &'a Gpu,
     pub(super) uuid: Option<String>,
     pub(super) product: String,
@@ -52,6 +53,7 @@ impl<'a> Target<'a> {
                 gpu: gpu.index,
                 mig: None,
             },
+            key: DeviceKey::whole(gpu.uuid.clone()),
             gpu,
             uuid: Some(gpu.uuid.to_string()),
             product: gpu.name.clone(),
@@ -69,6 +71,7 @@ impl<'a> Target<'a> {
                 gpu: gpu.index,
                 mig: Some(mig.index),
             },
+            key: DeviceKey::mig(gpu.uuid.clone(), mig.gpu_instance, mig.compute_instance),
             gpu,
             uuid: mig.uuid.as_ref().map(ToString::to_string),
             product: format!("{} {profile}", gpu.name),

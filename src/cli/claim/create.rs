@@ -3,15 +3,16 @@
 use super::ClaimDirArgs;
 use crate::cdi::encode::{Format, encode};
 use crate::cdi::{build, write};
+use crate::claims;
 use crate::cli::cdi::hook_beside_us;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::{out, status};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, Ledger, State};
+use crate::ledger::{Ask, Change, Ledger, Part, State};
 use crate::policy::DeviceId;
-use crate::share::{DeviceRef, Fit, Share, SplitDevice, Wish, fit};
+use crate::share::{DeviceRef, Fit, SplitDevice, Wish, fit};
 use crate::types::{CdiVersion, HostPath, MemorySize, Percent, QualifiedName};
 use std::process::ExitCode;
 
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     out::result(&format!("{device_name}\n"))?;
     if let Some(split) = sharing.plan.split(found.device) {
-        out::note(describe(split, &found));
+        out::note(describe(&found, &claims::part(split, &found.shares)));
         sharing::note_needs(&sharing, split);
     }
     Ok(ExitCode::SUCCESS)
@@ -104,23 +105,28 @@ fn take(args: &Args, sharing: &Sharing, wish: Wish) -> Result<Fit> {
             Error::usage(format!("claim {}", args.name), "is there already").hint("release it, or choose another name")
         );
     }
-    let found = fit(&sharing.plan, wish, |split, share| is_free(&books, split, share))?;
+    let found = fit(&sharing.plan, wish, |split, share| {
+        claims::is_free(&books, split, share)
+    })?;
     let split = sharing
         .plan
         .split(found.device)
         .ok_or_else(|| Error::failed(found.device, "is not split"))?;
     let ask = Ask {
-        part: derive::part(split, found.shares.clone()),
+        device: split.key.clone(),
+        part: claims::part(split, &found.shares),
+        bounds: claims::bounds(split),
+        asked_as: Some(format!("nvidia.com/claim={}", args.name)),
         name: Some(args.name.clone()),
         container: None,
         process: None,
         state: State::Reserved,
-        keep: args.keep,
+        once: !args.keep,
         alone: false,
         uid: nix::unistd::getuid().as_raw(),
         ttl: args.ttl,
     };
-    locked.change(&derive::key(split)?, |book| match book.take(&ask, &machine) {
+    locked.change(&split.key, |book| match book.take(&ask, &machine) {
         Ok(()) => Ok(((), Change::Made)),
         Err(refused) => Err(Error::failed(format!("claim {}", args.name), refused)),
     })?;
@@ -131,22 +137,12 @@ fn give_back(args: &Args, sharing: &Sharing, found: &Fit) -> Result<()> {
     let Some(split) = sharing.plan.split(found.device) else {
         return Ok(());
     };
-    Ledger::open(&args.at.state.state_dir)?.change(&derive::key(split)?, |book| {
+    Ledger::open(&args.at.state.state_dir)?.change(&split.key, |book| {
         let uid = nix::unistd::getuid().as_raw();
         book.release_name(&args.name, uid)
             .map_err(|r| Error::failed(format!("claim {}", args.name), r))?;
         Ok(((), Change::Made))
     })
-}
-
-fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
-    let Ok(key) = derive::key(split) else { return false };
-    let part = derive::part(split, vec![share.name.clone()]);
-    books
-        .iter()
-        .filter(|b| b.device == key)
-        .flat_map(|b| &b.claims)
-        .all(|c| !c.part.meets(&part))
 }
 
 fn device(sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
@@ -175,15 +171,11 @@ fn device(sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
         })
 }
 
-fn describe(split: &SplitDevice, found: &Fit) -> String {
+fn describe(found: &Fit, part: &Part) -> String {
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
         .map(|c| format!(", up to {c}% compute"))
         .unwrap_or_default();
-    format!(
-        "{}: {}{memory}{compute}",
-        found.device,
-        derive::part(split, found.shares.clone())
-    )
+    format!("{}: {}{memory}{compute}", found.device, part)
 }

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::hook::report::Report;
-use crate::ledger::{DeviceKey, Part, STATE_DIR};
-use crate::types::ShareName;
+use crate::ledger::{Bounds, Part, Promise, STATE_DIR, Share};
+use crate::types::{DeviceKey, ShareName};
 use lexopt::Arg;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -14,6 +14,10 @@ pub(super) struct Request {
     /// The device; a release without one is of all.
     pub(super) device: Option<DeviceKey>,
     pub(super) label: String,
+    /// Its name for engines, with that of the share.
+    pub(super) asked_as: Option<String>,
+    /// The most that may be promised of it.
+    pub(super) bounds: Bounds,
     /// What is claimed; a release needs to say it of a claim made beforehand alone.
     pub(super) what: Option<What>,
     pub(super) siblings: Siblings,
@@ -28,9 +32,13 @@ pub(super) struct Request {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What {
     Part(Part),
-    /// Any free one of equal replicas.
-    Any,
-    Claim(String),
+    /// Any free one of equal replicas, each of this size.
+    Any(Promise),
+    Claim {
+        name: String,
+        /// What the specification says that it was promised.
+        promise: Option<Promise>,
+    },
 }
 
 /// The shares that a device has.
@@ -88,8 +96,11 @@ impl Request {
     /// A value that makes no sense; more than one thing to claim; a claim made beforehand without its device.
     pub(super) fn parse(arguments: Vec<OsString>, report: &mut Report<'_>) -> Result<Self> {
         let mut device: Option<DeviceKey> = None;
-        let mut whats: Vec<What> = Vec::new();
+        let mut whats: Vec<Named> = Vec::new();
+        let mut size: Option<Promise> = None;
+        let mut bounds = Bounds::default();
         let mut label = None;
+        let mut asked_as = None;
         let mut siblings = Siblings::default();
         let mut alone = false;
         let mut nodes = Vec::new();
@@ -101,12 +112,15 @@ impl Request {
             match argument {
                 Arg::Long("device") => device = Some(text(&mut parser)?.parse()?),
                 Arg::Long("label") => label = Some(text(&mut parser)?),
+                Arg::Long("as") => asked_as = Some(text(&mut parser)?),
                 Arg::Long("share") => whats.push(match text(&mut parser)?.as_str() {
-                    ShareName::ANY => What::Any,
-                    name => What::Part(Part::share(name.parse()?)),
+                    ShareName::ANY => Named::Any,
+                    name => Named::Share(name.parse()?),
                 }),
-                Arg::Long("whole") => whats.push(What::Part(Part::Whole)),
-                Arg::Long("claim") => whats.push(What::Claim(text(&mut parser)?)),
+                Arg::Long("whole") => whats.push(Named::Whole),
+                Arg::Long("claim") => whats.push(Named::Claim(text(&mut parser)?)),
+                Arg::Long("size") => size = Some(text(&mut parser)?.parse()?),
+                Arg::Long("capacity") => bounds = text(&mut parser)?.parse()?,
                 Arg::Long("of") => siblings = siblings_of(&text(&mut parser)?),
                 Arg::Long("alone") => alone = true,
                 Arg::Long("node") => nodes.push(absolute(&parser.value().map_err(usage)?)?),
@@ -121,10 +135,10 @@ impl Request {
         }
         let mut whats = whats.into_iter();
         let what = match (whats.next(), whats.next()) {
-            (what, None) => what,
+            (what, None) => what.map(|what| what.with(size)).transpose()?,
             _ => return Err(one_of()),
         };
-        if what == Some(What::Any) && siblings.replicas == 0 {
+        if matches!(what, Some(What::Any(_))) && siblings.replicas == 0 {
             return Err(Error::usage(
                 "arguments",
                 "--share any needs --of with the number of replicas",
@@ -140,6 +154,8 @@ impl Request {
         Ok(Self {
             device,
             label,
+            asked_as,
+            bounds,
             what,
             siblings,
             alone,
@@ -148,6 +164,34 @@ impl Request {
             state_dir,
             spec_file,
         })
+    }
+}
+
+/// What is claimed, before its size is known.
+enum Named {
+    Share(ShareName),
+    Any,
+    Whole,
+    Claim(String),
+}
+
+impl Named {
+    /// # Errors
+    /// A share without a size: the ledger could not say what fits beside it.
+    fn with(self, size: Option<Promise>) -> Result<What> {
+        match (self, size) {
+            (Named::Share(name), Some(promise @ (Promise::Turns { .. } | Promise::Mps { .. }))) => {
+                Ok(What::Part(Part::Shares(vec![Share { name, promise }])))
+            }
+            (Named::Any, Some(promise @ (Promise::Turns { .. } | Promise::Mps { .. }))) => Ok(What::Any(promise)),
+            (Named::Share(_) | Named::Any, _) => Err(Error::usage(
+                "arguments",
+                "--share needs --size, like 1/10 or mps:7000:30",
+            )
+            .hint("write the specification anew with this tranche")),
+            (Named::Whole, _) => Ok(What::Part(Part::Whole)),
+            (Named::Claim(name), promise) => Ok(What::Claim { name, promise }),
+        }
     }
 }
 
@@ -203,13 +247,32 @@ mod tests {
     #[test]
     fn the_arguments_of_a_spec() {
         let r = parse(&[
-            "--device", "GPU-1", "--label", "gpu 0", "--share", "a", "--of", "a,b", "--alone",
+            "--device",
+            "GPU-11111111",
+            "--label",
+            "gpu 0",
+            "--share",
+            "a",
+            "--size",
+            "1/2",
+            "--of",
+            "a,b",
+            "--alone",
         ])
         .unwrap();
-        assert_eq!(r.what().unwrap(), &What::Part(Part::share("a".parse().unwrap())));
-        let joined = parse(&["--device=GPU-1", "--label=gpu 0", "--share=a", "--of=a,b", "--alone"]).unwrap();
+        let share = Part::share("a".parse().unwrap(), "1/2".parse().unwrap());
+        assert_eq!(r.what().unwrap(), &What::Part(share));
+        let joined = parse(&[
+            "--device=GPU-11111111",
+            "--label=gpu 0",
+            "--share=a",
+            "--size=1/2",
+            "--of=a,b",
+            "--alone",
+        ])
+        .unwrap();
         assert_eq!(format!("{joined:?}"), format!("{r:?}"));
-        assert!(parse(&["--device", "GPU-1"]).unwrap().what().is_err());
+        assert!(parse(&["--device", "GPU-11111111"]).unwrap().what().is_err());
         assert!(parse(&[]).unwrap().device().is_err());
         assert_eq!(r.siblings.names().collect::<Vec<_>>(), ["a", "b"]);
         assert!(r.alone);
@@ -222,12 +285,26 @@ mod tests {
             &["--share", "a"][..],
             &["--claim", "a", "--spec-file", "/a"],
             &["--device", "../x", "--whole"],
-            &["--device", "GPU-1", "--whole", "--share", "a"],
-            &["--device", "GPU-1", "--share", "a.b"],
-            &["--device", "GPU-1", "--share", "any"],
-            &["--device", "GPU-1", "--share", "any", "--of", "a,b"],
-            &["--device", "GPU-1", "--whole", "--state-dir", "rel"],
-            &["--device", "GPU-1", "--whole", "--later"],
+            &["--device", "GPU-11111111", "--whole", "--share", "a", "--size", "1/2"],
+            &["--device", "GPU-11111111", "--share", "a.b", "--size", "1/2"],
+            &["--device", "GPU-11111111", "--share", "any", "--size", "1/2"],
+            &[
+                "--device",
+                "GPU-11111111",
+                "--share",
+                "any",
+                "--size",
+                "1/2",
+                "--of",
+                "a,b",
+            ],
+            &["--device", "GPU-11111111", "--share", "any", "--of", "2"],
+            &["--device", "GPU-11111111", "--share", "a"],
+            &["--device", "GPU-11111111", "--share", "a", "--size", "whole"],
+            &["--device", "GPU-11111111", "--share", "a", "--size", "1/0"],
+            &["--device", "GPU-11111111", "--whole", "--capacity", "1"],
+            &["--device", "GPU-11111111", "--whole", "--state-dir", "rel"],
+            &["--device", "GPU-11111111", "--whole", "--later"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

@@ -30,7 +30,7 @@ impl Toy {
 impl World for Toy {
     fn is_gone(&self, process: &Process) -> bool {
         let dead = self.dead.take();
-        let gone = process.boot != self.boot || (process.namespace == 1 && dead.contains(&process.pid));
+        let gone = process.namespace == 1 && dead.contains(&process.pid);
         self.dead.set(dead);
         gone
     }
@@ -53,7 +53,7 @@ fn process(pid: u32) -> Process {
         pid,
         start: 1,
         namespace: 1,
-        boot: "b1".into(),
+        cgroup: None,
     }
 }
 
@@ -66,24 +66,45 @@ fn container(id: &str) -> ContainerName {
 
 fn ask(part: Part, id: &str, pid: u32) -> Ask {
     Ask {
+        device: key("GPU-11111111"),
         part,
+        bounds: Bounds::default(),
+        asked_as: None,
         name: None,
         container: Some(container(id)),
         process: Some(process(pid)),
         state: State::Held,
-        keep: false,
+        once: true,
         alone: false,
         uid: 0,
         ttl: None,
     }
 }
 
+fn key(text: &str) -> DeviceKey {
+    text.parse().unwrap()
+}
+
 fn share(name: &str) -> Part {
-    Part::share(name.parse().unwrap())
+    Part::share(name.parse().unwrap(), "1/10".parse().unwrap())
+}
+
+fn sized(name: &str, promise: &str) -> Part {
+    Part::share(name.parse().unwrap(), promise.parse().unwrap())
+}
+
+fn guest(id: &str, pid: u32) -> Guest {
+    Guest {
+        container: container(id),
+        process: process(pid),
+        uid: 0,
+        alone: false,
+        promise: None,
+    }
 }
 
 fn book() -> Book {
-    Book::new("GPU-1".parse().unwrap())
+    Book::new("GPU-11111111".parse().unwrap())
 }
 
 #[test]
@@ -172,21 +193,23 @@ fn equal_ids_of_two_engines_are_two_containers() {
 #[test]
 fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
     let (mut book, world) = (book(), Toy::new());
-    let mut made = ask(Part::Shares(vec!["1".parse().unwrap(), "2".parse().unwrap()]), "-", 0);
+    let mut made = ask(
+        Part::Shares(
+            [share("1"), share("2")]
+                .iter()
+                .flat_map(|part| part.shares().to_vec())
+                .collect(),
+        ),
+        "-",
+        0,
+    );
     (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
     made.ttl = Some(60);
     book.take(&made, &world).unwrap();
     assert_eq!(book.take(&made, &world), Err(Refused::NameTaken("train1".into())));
-    assert!(
-        book.enter("nobody", container("c"), process(30), 0, false, &world)
-            .is_err()
-    );
-    book.enter("train1", container("c"), process(30), 0, false, &world)
-        .unwrap();
-    assert!(
-        book.enter("train1", container("d"), process(31), 0, false, &world)
-            .is_err()
-    );
+    assert!(book.enter("nobody", guest("c", 30), &world).is_err());
+    book.enter("train1", guest("c", 30), &world).unwrap();
+    assert!(book.enter("train1", guest("d", 31), &world).is_err());
     world.uptime.set(1000);
     assert_eq!(book.reconcile(&world), 0, "in use, time does not end it");
     world.kill(30);
@@ -195,20 +218,25 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
 }
 
 #[test]
-fn a_claim_that_nobody_uses_ends_in_time_and_one_that_is_kept_stays() {
+fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("1"), "-", 0);
     (made.name, made.container, made.process, made.state, made.ttl) =
         (Some("a".into()), None, None, State::Reserved, Some(60));
     book.take(&made, &world).unwrap();
-    (made.name, made.part, made.ttl, made.keep) = (Some("b".into()), share("2"), None, true);
+    (made.name, made.part, made.ttl, made.once) = (Some("b".into()), share("2"), Some(60), false);
     book.take(&made, &world).unwrap();
-    book.enter("b", container("c"), process(30), 0, false, &world).unwrap();
+    book.enter("b", guest("c", 30), &world).unwrap();
     world.kill(30);
     world.uptime.set(160);
     assert_eq!(book.reconcile(&world), 1);
     assert_eq!(book.claims[0].name.as_deref(), Some("b"));
     assert_eq!(book.claims[0].holder.process, None);
+    // Its time begins anew when its container is gone.
+    world.uptime.set(219);
+    assert_eq!(book.reconcile(&world), 0);
+    world.uptime.set(220);
+    assert_eq!(book.reconcile(&world), 1);
 }
 
 #[test]
@@ -218,8 +246,15 @@ fn another_user_touches_nothing_of_mine() {
     (made.name, made.container, made.process, made.uid) = (Some("a".into()), None, None, 1000);
     book.take(&made, &world).unwrap();
     assert!(
-        book.enter("a", container("c"), process(30), 1001, false, &world)
-            .is_err()
+        book.enter(
+            "a",
+            Guest {
+                uid: 1001,
+                ..guest("c", 30)
+            },
+            &world
+        )
+        .is_err()
     );
     assert!(book.release_name("a", 1001).is_err());
     assert_eq!(book.release_name("a", 1000), Ok(true));
@@ -250,7 +285,16 @@ fn nor_may_it_enter_a_claim_beside_its_share() {
     (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
     book.take(&made, &world).unwrap();
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
-    let enter = |book: &mut Book, alone| book.enter("train1", container("one"), process(10), 0, alone, &world);
+    let enter = |book: &mut Book, alone| {
+        book.enter(
+            "train1",
+            Guest {
+                alone,
+                ..guest("one", 10)
+            },
+            &world,
+        )
+    };
     assert!(matches!(enter(&mut book, true), Err(Refused::Another { .. })));
     enter(&mut book, false).unwrap();
     enter(&mut book, false).unwrap();
@@ -330,4 +374,203 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
         book.reconcile(&world);
         assert!(book.claims.is_empty(), "after {after} looks: {:?}", book.claims);
     }
+}
+
+/// A book whose claims are these parts of these devices, each within these bounds.
+fn held(claims: &[(&str, Part)], bounds: &str) -> Book {
+    let (mut book, world) = (book(), Toy::new());
+    for (n, (device, part)) in (100..).zip(claims) {
+        take(&mut book, device, part.clone(), bounds, n, &world).unwrap();
+    }
+    book
+}
+
+fn take(book: &mut Book, device: &str, part: Part, bounds: &str, n: u32, world: &Toy) -> Result<(), Refused> {
+    let ask = Ask {
+        device: key(device),
+        bounds: bounds.parse().unwrap(),
+        ..ask(part, &n.to_string(), n)
+    };
+    book.take(&ask, world)
+}
+
+const GPU: &str = "GPU-11111111";
+
+#[test]
+fn what_is_held_and_what_is_asked_for_fit_the_device_whatever_a_policy_says() {
+    let halves = [(GPU, sized("0", "mps:5000:50")), (GPU, sized("1", "mps:5000:50"))];
+    let world = Toy::new();
+    for (part, bounds, fits) in [
+        // All is held.
+        (sized("big", "mps:1:1"), "10000:100", false),
+        (sized("0", "mps:1:1"), "10000:100", false),
+        // The asking policy allows more.
+        (sized("big", "mps:10000:100"), "20000:200", true),
+        (sized("big", "mps:10001:100"), "20000:200", false),
+        (sized("big", "mps:10000:101"), "20000:200", false),
+        // The limits of what is held would not hold beside one that has none.
+        (sized("big", "mps:-:1"), "20000:200", false),
+        (sized("big", "mps:1:-"), "20000:200", false),
+        // Its memory is not known: nothing can be said about it.
+        (sized("big", "mps:10000:100"), "-:200", true),
+        // Another strategy.
+        (sized("big", "1/1000"), "20000:200", false),
+    ] {
+        let mut book = held(&halves, "10000:100");
+        let took = take(&mut book, GPU, part.clone(), bounds, 1, &world);
+        assert_eq!(took.is_ok(), fits, "{part:?} of {bounds}: {took:?}");
+        assert_eq!(book.claims.len(), if fits { 3 } else { 2 });
+    }
+    let mut book = held(&halves[..1], "10000:100");
+    take(&mut book, GPU, sized("0", "mps:5000:20"), "10000:100", 1, &world).unwrap();
+    let line = take(&mut book, GPU, sized("c", "mps:1:31"), "10000:100", 2, &world).unwrap_err();
+    assert_eq!(
+        line.to_string(),
+        "it needs 31% of compute, and 70% of 100% are held: by container 100, container 1"
+    );
+}
+
+#[test]
+fn turns_of_two_policies_fit_together_exactly() {
+    let world = Toy::new();
+    let mut book = held(&[(GPU, sized("0", "1/2")), (GPU, sized("0", "1/4"))], "-:100");
+    for n in 0..2 {
+        take(&mut book, GPU, sized(&n.to_string(), "1/8"), "-:100", n, &world).unwrap();
+    }
+    let refused = take(&mut book, GPU, sized("2", "1/1000000"), "-:100", 9, &world).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Refused::Misfit {
+                misfit: Misfit::Turns,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert!(
+        take(&mut book, GPU, sized("0", "1/2"), "-:100", 9, &world).is_err(),
+        "the same share"
+    );
+}
+
+#[test]
+fn who_is_gone_does_not_count() {
+    let world = Toy::new();
+    let mut book = held(&[(GPU, sized("a", "mps:1:60")), (GPU, sized("b", "mps:1:40"))], "9:100");
+    world.kill(101);
+    take(&mut book, GPU, sized("c", "mps:1:40"), "9:100", 1, &world).unwrap();
+    assert_eq!(book.claims.len(), 2, "the dead one went");
+}
+
+#[test]
+fn a_claim_looks_at_no_process_that_is_not_in_its_way() {
+    let parts: Vec<(&str, Part)> = (0..9).map(|n| (GPU, share(&n.to_string()))).collect();
+    let mut book = held(&parts, "-:100");
+    let world = Ends {
+        toy: Toy::new(),
+        after: Cell::new(0),
+    };
+    // Every process that is looked at is gone: so those that are left were not looked at.
+    book.take(&ask(share("3"), "new", 1), &world).unwrap();
+    assert_eq!(book.claims.len(), 9);
+}
+
+#[test]
+fn a_gpu_and_its_instances_exclude_one_another() {
+    let world = Toy::new();
+    let (gpu, one, two) = (GPU, "GPU-11111111/7/0", "GPU-11111111/8/0");
+    for (first, second, both) in [
+        ((gpu, Part::Whole), (one, Part::Whole), false),
+        ((one, Part::Whole), (gpu, Part::Whole), false),
+        ((one, Part::Whole), (gpu, share("a")), false),
+        ((gpu, share("a")), (one, share("b")), false),
+        ((one, Part::Whole), (one, Part::Whole), false),
+        ((one, Part::Whole), (two, Part::Whole), true),
+        ((one, share("a")), (two, share("a")), true),
+    ] {
+        let mut book = held(std::slice::from_ref(&first), "-:100");
+        let took = take(&mut book, second.0, second.1.clone(), "-:100", 1, &world);
+        assert_eq!(took.is_ok(), both, "{first:?} and {second:?}: {took:?}");
+        assert!(book.is_sound());
+        if !both {
+            book.claims.push(Claim {
+                device: key(second.0),
+                part: second.1,
+                ..book.claims[0].clone()
+            });
+            assert!(!book.is_sound());
+        }
+    }
+}
+
+#[test]
+fn compute_instances_of_one_gpu_instance_have_its_memory_together() {
+    let world = Toy::new();
+    let (one, two, other) = ("GPU-11111111/7/0", "GPU-11111111/7/1", "GPU-11111111/8/0");
+    let mut book = held(&[(one, sized("a", "mps:6000:100"))], "10000:100");
+    assert!(take(&mut book, two, sized("a", "mps:5000:100"), "10000:100", 1, &world).is_err());
+    assert!(
+        take(&mut book, two, share("a"), "10000:100", 1, &world).is_err(),
+        "no limit"
+    );
+    assert!(
+        take(&mut book, two, Part::Whole, "10000:100", 1, &world).is_err(),
+        "no limit"
+    );
+    take(&mut book, two, sized("a", "mps:4000:100"), "10000:100", 1, &world).unwrap();
+    take(&mut book, other, sized("a", "mps:10000:100"), "10000:100", 2, &world).unwrap();
+    let mut book = held(&[(one, Part::Whole)], "10000:100");
+    take(&mut book, two, Part::Whole, "10000:100", 1, &world).unwrap();
+}
+
+#[test]
+fn any_share_is_the_first_that_is_free_and_then_one_whose_holder_is_gone() {
+    let (mut book, world) = (book(), Toy::new());
+    let shares = || (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
+    let any = |book: &mut Book, pid: u32| {
+        book.take_any(shares(), &ask(Part::Whole, &pid.to_string(), pid), &world)
+            .map(|share| share.name.to_string())
+    };
+    assert_eq!(any(&mut book, 10).unwrap(), "0");
+    assert_eq!(any(&mut book, 11).unwrap(), "1");
+    assert_eq!(any(&mut book, 10).unwrap(), "0", "it holds one already");
+    assert_eq!(any(&mut book, 12).unwrap(), "2");
+    assert_eq!(any(&mut book, 13), Err(Refused::NoneFree));
+    world.kill(11);
+    assert_eq!(any(&mut book, 13).unwrap(), "1");
+    assert_eq!(book.claims.len(), 3);
+}
+
+#[test]
+fn a_specification_of_an_earlier_claim_sets_no_limits() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(sized("a", "mps:10:10"), "-", 0);
+    (made.name, made.container, made.process, made.state) = (Some("a".into()), None, None, State::Reserved);
+    book.take(&made, &world).unwrap();
+    let with = |promise: &str| Guest {
+        promise: Some(promise.parse().unwrap()),
+        ..guest("c", 30)
+    };
+    assert_eq!(
+        book.enter("a", with("mps:20:10"), &world),
+        Err(Refused::OtherPromise("a".into()))
+    );
+    book.enter("a", with("mps:10:10"), &world).unwrap();
+}
+
+#[test]
+fn a_person_gives_back_what_cannot_be_seen_and_not_what_runs() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut inner = ask(share("a"), "one", 10);
+    inner.process.as_mut().unwrap().namespace = 2;
+    book.take(&inner, &world).unwrap();
+    book.take(&ask(share("b"), "two", 11), &world).unwrap();
+    let all = book.release_by_hand(|_| true, 0, &world);
+    assert_eq!(all, Err(Refused::InUse("container two".into())));
+    assert_eq!(book.claims.len(), 2, "all or none");
+    let one = |claim: &Claim| claim.part == share("a");
+    assert!(book.release_by_hand(one, 1000, &world).is_err());
+    assert_eq!(book.release_by_hand(one, 0, &world).unwrap().len(), 1);
+    assert_eq!(book.claims.len(), 1);
 }

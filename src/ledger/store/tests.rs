@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, ContainerName, Part, Process, State, World};
+use crate::ledger::{Ask, Bounds, ContainerName, Part, Process, State, World};
 use std::cell::Cell;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 /// Stops before the nth step, as `kill -9` would: nothing is cleaned up but what the kernel cleans.
 struct StopAt {
@@ -32,17 +34,20 @@ impl Steps for &StopAt {
 }
 
 fn key() -> DeviceKey {
-    "GPU-1".parse().unwrap()
+    "GPU-11111111".parse().unwrap()
 }
 
 fn ask(machine: &Machine, share: &str, id: &str) -> Ask {
     Ask {
-        part: Part::share(share.parse().unwrap()),
+        device: key(),
+        part: Part::share(share.parse().unwrap(), "1/10".parse().unwrap()),
+        bounds: Bounds::default(),
+        asked_as: None,
         name: None,
         container: Some(name(id)),
         process: Some(machine.process(std::process::id()).unwrap()),
         state: State::Held,
-        keep: false,
+        once: true,
         alone: false,
         uid: 0,
         ttl: None,
@@ -137,52 +142,155 @@ fn stopped_at_every_step_it_is_the_old_state_or_the_new_one() {
     assert!(stops >= 7, "only {stops} steps were tried");
 }
 
-#[test]
-fn a_directory_that_others_may_enter_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    Ledger::open(dir.path()).unwrap();
-    std::fs::set_permissions(dir.path().join("ledger"), Permissions::from_mode(0o755)).unwrap();
-    assert!(Ledger::open(dir.path()).unwrap_err().to_string().contains("alone"));
-    std::fs::remove_dir(dir.path().join("ledger")).unwrap();
-    std::os::unix::fs::symlink("/tmp", dir.path().join("ledger")).unwrap();
-    assert!(Ledger::open(dir.path()).is_err());
+/// What opening the ledger below `state` says.
+fn refused(state: &Path) -> String {
+    Ledger::open(state).unwrap_err().to_string()
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
-fn what_is_no_ledger_of_ours_is_refused_and_left() {
+fn a_directory_that_others_may_enter_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = dir.path().join("ledger");
+    Ledger::open(dir.path()).unwrap();
+    mode(&ledger, 0o755);
+    let line = refused(dir.path());
+    assert!(line.contains("has mode 0755") && line.contains("chmod 0700"), "{line}");
+    assert!(!line.contains("another program"), "{line}");
+    std::fs::remove_dir(&ledger).unwrap();
+    std::fs::write(&ledger, "").unwrap();
+    assert!(refused(dir.path()).contains("is not a directory"));
+    std::fs::remove_file(&ledger).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    mode(elsewhere.path(), 0o700);
+    std::os::unix::fs::symlink(elsewhere.path(), &ledger).unwrap();
+    assert!(
+        refused(dir.path()).contains("is not a directory"),
+        "a link leads elsewhere"
+    );
+    assert!(std::fs::read_dir(elsewhere.path()).unwrap().next().is_none());
+}
+
+#[test]
+fn a_state_directory_that_others_could_replace_is_refused() {
+    let top = tempfile::tempdir().unwrap();
+    let (parent, state) = (top.path().join("parent"), top.path().join("parent/state"));
+    std::fs::create_dir_all(&state).unwrap();
+    Ledger::open(&state).unwrap();
+    for (path, bits, fits) in [
+        (&state, 0o777, false),
+        (&state, 0o775, false),
+        (&state, 0o1777, true),
+        (&state, 0o755, true),
+        (&parent, 0o777, false),
+        (&parent, 0o1777, true),
+        (&parent, 0o755, true),
+    ] {
+        mode(path, bits);
+        let opened = Ledger::open(&state);
+        assert_eq!(opened.is_ok(), fits, "{} {bits:o}", path.display());
+        if let Err(error) = opened {
+            let line = error.to_string();
+            assert!(line.contains(&format!("has mode {bits:04o}")), "{line}");
+            assert!(line.starts_with(&path.display().to_string()), "{line}");
+            assert!(Ledger::existing(&state).is_err());
+            mode(path, 0o755);
+        }
+    }
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(&parent, Some(65534), None).unwrap();
+        assert!(refused(&state).contains("belongs to user 65534"), "{}", refused(&state));
+        std::os::unix::fs::chown(&parent, Some(0), None).unwrap();
+        // A link of root's is followed, and a link of another user's is not: that user could turn it.
+        let link = top.path().join("link");
+        std::os::unix::fs::symlink("parent/../parent", &link).unwrap();
+        Ledger::open(&link.join("state")).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        assert!(refused(&link.join("state")).contains("belongs to user 65534"));
+    }
+}
+
+#[test]
+fn a_link_that_is_put_in_the_ledgers_place_later_leads_no_write_elsewhere() {
+    let machine = Machine::here().unwrap();
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    mode(elsewhere.path(), 0o700);
+    let ledger = Ledger::open(dir.path()).unwrap();
+    std::fs::rename(dir.path().join("ledger"), dir.path().join("away")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("ledger")).unwrap();
+    take(&ledger, &machine, "a", "one").unwrap();
+    assert!(std::fs::read_dir(elsewhere.path()).unwrap().next().is_none());
+    assert!(dir.path().join("away/GPU-11111111.claims").exists());
+    // Nor does a link inside it.
+    let target = elsewhere.path().join("target");
+    std::fs::write(&target, "as it was").unwrap();
+    for name in ["lock", "new", "GPU-11111111.claims"] {
+        let link = dir.path().join("away").join(name);
+        std::fs::remove_file(&link).ok();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(take(&ledger, &machine, "b", "two").is_err(), "{name}");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "as it was", "{name}");
+        std::fs::remove_file(&link).unwrap();
+    }
+}
+
+#[test]
+fn what_is_not_a_book_is_refused_and_left() {
     let machine = Machine::here().unwrap();
     let dir = tempfile::tempdir().unwrap();
     take(&Ledger::open(dir.path()).unwrap(), &machine, "a", "first").unwrap();
-    let file = dir.path().join("ledger/GPU-1.json");
+    let file = dir.path().join("ledger/GPU-11111111.claims");
     let good = std::fs::read_to_string(&file).unwrap();
-    let newer = good.replace("\"format\":1", "\"format\":2");
-    let unknown = good.replace("\"device\"", "\"more\":1,\"device\"");
-    let other = good.replace("GPU-1", "GPU-2");
-    let twice = good.replace(
-        "\"claims\":[",
-        &format!("\"claims\":[{},", &good[good.find("[{").unwrap() + 1..good.len() - 2]),
-    );
+    let newer = good.replace("tranche-ledger 2 ", "tranche-ledger 3 ");
+    let unknown = good.replace("\theld\t", "\theld\tmore\t");
+    let other = good.replace("GPU-11111111", "GPU-22222222");
+    let line = good.lines().nth(1).unwrap();
+    let twice = good.replace("\nend 1", &format!("\n{line}\nend 2"));
     for (bad, says) in [
-        (&good[..good.len() / 2], "no ledger of ours"),
-        ("", "no ledger of ours"),
-        (newer.as_str(), "format 2"),
-        (unknown.as_str(), "no ledger of ours"),
-        (other.as_str(), "holds what no ledger"),
-        (twice.as_str(), "holds what no ledger"),
+        (&good[..good.len() / 2], "line 2 is not valid"),
+        ("", "line 1 is not valid"),
+        (newer.as_str(), "format 3"),
+        (unknown.as_str(), "line 2 is not valid"),
+        (other.as_str(), "of another GPU"),
+        (twice.as_str(), "exclude one another"),
     ] {
         std::fs::write(&file, bad).unwrap();
         let e = take(&Ledger::open(dir.path()).unwrap(), &machine, "b", "second")
             .unwrap_err()
             .to_string();
-        assert!(e.contains(says) && e.contains("GPU-1.json"), "{e}");
+        assert!(e.contains(says) && e.contains("GPU-11111111.claims"), "{e}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), bad, "left as it was found");
-        let other: DeviceKey = "GPU-9".parse().unwrap();
-        let ask = ask(&machine, "b", "second");
+        let mut ask = ask(&machine, "b", "second");
+        ask.device = "GPU-99999999".parse().unwrap();
         let ledger = Ledger::open(dir.path()).unwrap();
-        let took = ledger.change(&other, |book| Ok((book.take(&ask, &machine), Change::Made)));
-        assert_eq!(took.unwrap(), Ok(()), "another device is as it was");
+        let took = ledger.change(&ask.device, |book| Ok((book.take(&ask, &machine), Change::Made)));
+        assert_eq!(took.unwrap(), Ok(()), "another GPU is as it was");
         let all = ledger.books().unwrap();
         assert_eq!((all.books.len(), all.damaged.len()), (1, 1));
+    }
+}
+
+#[test]
+fn a_book_of_the_earlier_format_is_reported_and_lets_nobody_claim_what_it_may_be_about() {
+    let machine = Machine::here().unwrap();
+    for (name, other_gpu) in [
+        ("GPU-11111111.json", false),
+        ("MIG-22222222.json", false),
+        ("gpu-1-0.json", false),
+        ("GPU-22222222.json", true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(dir.path()).unwrap();
+        let file = dir.path().join("ledger").join(name);
+        std::fs::write(&file, "{\"format\":1,\"device\":\"x\",\"claims\":[]}").unwrap();
+        assert_eq!(take(&ledger, &machine, "a", "one").is_ok(), other_gpu, "{name}");
+        let all = ledger.books().unwrap();
+        let line = all.damaged[0].to_string();
+        assert!(line.contains(name) && line.contains("has format 1"), "{line}");
+        assert!(file.exists());
     }
 }
 

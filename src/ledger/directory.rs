@@ -1,0 +1,256 @@
+//! The ledger's directory, held open. All files of the ledger are reached from this one handle by a single name, so that
+//! nothing that is done to paths above it can lead a write elsewhere.
+
+use crate::error::{Context, Error, Result};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+/// A directory that is open, and the path by which messages name it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// As many links as the kernel follows in a path (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+const AS_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Directory {
+    /// The directory `ledger` in `state_dir`, where both are made if `make` says so; `None` where one of them is missing
+    /// and is not to be made.
+    ///
+    /// # Errors
+    /// A directory on the way, or the ledger itself, that somebody else could replace or write: who can do that could
+    /// promise a share twice, or have root write files elsewhere.
+    pub(super) fn ledger(state_dir: &Path, make: bool) -> Result<Option<Self>> {
+        let Some(state) = Self::state(state_dir, make)? else {
+            return Ok(None);
+        };
+        let path = state.path.join("ledger");
+        if make {
+            match fs::mkdirat(&state.fd, "ledger", Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(Error::failed(path.display(), "cannot be made").from_source(e)),
+            }
+        }
+        let fd = match fs::openat(&state.fd, "ledger", AS_PATH, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(Error::failed(path.display(), "cannot be opened").from_source(e)),
+        };
+        let status = fs::fstat(&fd).about(path.display(), "cannot be read")?;
+        let me = rustix::process::geteuid();
+        if status.st_uid == 0 && !me.is_root() {
+            return Err(Error::failed(path.display(), "belongs to root").hint("run this as root"));
+        }
+        if !is_directory(&status) || status.st_uid != me.as_raw() {
+            return Err(
+                Error::failed(path.display(), "is not a directory of the user who runs this")
+                    .hint("another program made it; remove it when no container holds a share"),
+            );
+        }
+        if status.st_mode & 0o077 != 0 {
+            let mode = status.st_mode & 0o7777;
+            return Err(Error::failed(
+                path.display(),
+                format!("has mode {mode:04o}, and others must not be able to enter it"),
+            )
+            .hint(format!("run: chmod 0700 {}", path.display())));
+        }
+        // What was checked is what is opened: by the handle, and not by its name again.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = fs::openat(&fd, ".", flags, Mode::empty()).about(path.display(), "cannot be opened")?;
+        Ok(Some(Self { fd, path }))
+    }
+
+    /// Follows `path` from the root directory. Each directory on the way is checked, and so is each link.
+    fn state(path: &Path, make: bool) -> Result<Option<Self>> {
+        let path = std::path::absolute(path).about(path.display(), "cannot be named")?;
+        let open_root = || fs::open("/", AS_PATH | OFlags::DIRECTORY, Mode::empty()).about("/", "cannot be opened");
+        let mut at = open_root()?;
+        let mut shown = PathBuf::from("/");
+        let mut links = 0;
+        let mut rest: VecDeque<OsString> = names(&path).collect();
+        check(&at, &shown)?;
+        while let Some(name) = rest.pop_front() {
+            let here = shown.join(&name);
+            let open = || fs::openat(&at, &name, AS_PATH, Mode::empty());
+            let found = match open() {
+                Err(Errno::NOENT) if make => {
+                    // 0755: files for everybody lie beside the ledger.
+                    match fs::mkdirat(&at, &name, Mode::from_raw_mode(0o755)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(e) => return Err(Error::failed(here.display(), "cannot be made").from_source(e)),
+                    }
+                    open()
+                }
+                found => found,
+            };
+            let found = match found {
+                Err(Errno::NOENT) if !make => return Ok(None),
+                found => found.about(here.display(), "cannot be opened")?,
+            };
+            let status = check(&found, &here)?;
+            if FileType::from_raw_mode(status.st_mode) == FileType::Symlink {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Error::failed(path.display(), "has too many symbolic links"));
+                }
+                let target = fs::readlinkat(&found, "", Vec::new()).about(here.display(), "cannot be read")?;
+                let target = PathBuf::from(OsString::from(os(target.as_bytes())));
+                if target.is_absolute() {
+                    (at, shown) = (open_root()?, PathBuf::from("/"));
+                }
+                for name in names(&target).collect::<Vec<_>>().into_iter().rev() {
+                    rest.push_front(name);
+                }
+                continue;
+            }
+            if !is_directory(&status) {
+                return Err(Error::failed(here.display(), "is not a directory"));
+            }
+            (at, shown) = (found, here);
+        }
+        Ok(Some(Self { fd: at, path }))
+    }
+
+    /// The path of `name` in it, for a message.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Opens or makes `name` for reading and writing.
+    pub(super) fn open_or_make(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR).about(self.path(name).display(), "cannot be opened")
+    }
+
+    /// Whether `file` is what `name` leads to.
+    pub(super) fn is(&self, name: &str, file: &OwnedFd) -> Result<bool> {
+        let about = self.path(name);
+        let open = fs::fstat(file).about(about.display(), "cannot be read")?;
+        match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(Error::failed(about.display(), "cannot be read").from_source(e)),
+        }
+    }
+
+    /// The content of `name`, at most `most` bytes of it; `None` where there is no such file.
+    pub(super) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
+        let about = self.path(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(Error::failed(about.display(), "cannot be read").from_source(e)),
+        };
+        let status = fs::fstat(&file).about(about.display(), "cannot be read")?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(Error::failed(about.display(), "is not a regular file"));
+        }
+        let size = usize::try_from(status.st_size).unwrap_or(0);
+        // One byte more than there is: the end is seen without a second buffer.
+        let mut bytes = Vec::with_capacity(size.min(usize::try_from(most).unwrap_or(size)) + 1);
+        File::from(file)
+            .take(most)
+            .read_to_end(&mut bytes)
+            .about(about.display(), "cannot be read")?;
+        Ok(Some(bytes))
+    }
+
+    /// Opens `name` empty, for writing.
+    pub(super) fn empty(&self, name: &str) -> Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let about = self.path(name);
+        let file =
+            fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be made")?;
+        // A umask may have taken away what its owner needs.
+        fs::fchmod(&file, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be made")?;
+        Ok(File::from(file))
+    }
+
+    /// Puts `from` in the place of `to`.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        fs::renameat(&self.fd, from, &self.fd, to).about(self.path(to).display(), "cannot be replaced")
+    }
+
+    /// Removes `name`, where it is there.
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(Error::failed(self.path(name).display(), "cannot be removed").from_source(e)),
+        }
+    }
+
+    /// All names in it.
+    pub(super) fn names(&self) -> Result<Vec<OsString>> {
+        let about = self.path.display();
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.fd).about(&about, "cannot be listed")? {
+            let entry = entry.about(&about, "cannot be listed")?;
+            let name = os(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn os(bytes: &[u8]) -> &OsStr {
+    use std::os::unix::ffi::OsStrExt;
+    OsStr::from_bytes(bytes)
+}
+
+fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn is_directory(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::Directory
+}
+
+/// Refuses a directory or link that somebody else than root and the user who runs this could change: its owner can, and
+/// so can they whom its mode lets write. In a directory with the sticky bit nobody can replace what belongs to another.
+fn check(found: &OwnedFd, path: &Path) -> Result<Stat> {
+    const STICKY: RawMode = 0o1000;
+    let status = fs::fstat(found).about(path.display(), "cannot be read")?;
+    let me = rustix::process::geteuid().as_raw();
+    if status.st_uid != 0 && status.st_uid != me {
+        return Err(Error::failed(
+            path.display(),
+            format!("belongs to user {}, who could replace the ledger", status.st_uid),
+        )
+        .hint("keep the state in a directory of root's"));
+    }
+    if is_directory(&status) && status.st_mode & 0o022 != 0 && status.st_mode & STICKY == 0 {
+        return Err(Error::failed(
+            path.display(),
+            format!(
+                "has mode {:04o}, so others could replace the ledger",
+                status.st_mode & 0o7777
+            ),
+        )
+        .hint(format!("run: chmod go-w {}", path.display())));
+    }
+    Ok(status)
+}

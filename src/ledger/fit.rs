@@ -1,0 +1,207 @@
+//! Whether a part of a device fits beside what is held.
+
+use super::claim::{Claim, Part};
+use super::promise::{Bounds, Promise, Strategy};
+use crate::types::{DeviceKey, MemorySize};
+use std::fmt;
+
+/// Why a part does not fit beside what is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misfit {
+    /// The device is used under another strategy.
+    Strategy {
+        /// The one in use.
+        held: Strategy,
+        /// The one asked for.
+        asked: Strategy,
+    },
+    /// More memory than there is.
+    Memory {
+        /// MiB held.
+        held: u64,
+        /// MiB asked for.
+        asked: u64,
+        /// MiB that may be promised.
+        bound: u64,
+    },
+    /// More compute than there is.
+    Compute {
+        /// Percent held.
+        held: u64,
+        /// Percent asked for.
+        asked: u64,
+        /// Percent that may be promised.
+        bound: u64,
+    },
+    /// More turns than there are.
+    Turns,
+    /// One has a limit of memory and the other has none: who has no limit takes what the other was promised.
+    Unlimited {
+        /// `memory` or `compute`.
+        dimension: &'static str,
+    },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::Strategy { held, asked } => {
+                write!(f, "the device is in use under {held}, and this share is of {asked}")
+            }
+            Misfit::Memory { held, asked, bound } => {
+                let [held, asked, bound] = [held, asked, bound].map(|mib| MemorySize::from_mib(*mib));
+                write!(f, "it needs {asked} of memory, and {held} of {bound} are held")
+            }
+            Misfit::Compute { held, asked, bound } => {
+                write!(f, "it needs {asked}% of compute, and {held}% of {bound}% are held")
+            }
+            Misfit::Turns => write!(f, "it and the turns that are held are more than the whole device"),
+            Misfit::Unlimited { dimension } => write!(
+                f,
+                "one of it and what is held has a limit of {dimension} and the other has none, so the limit would not hold"
+            ),
+        }
+    }
+}
+
+/// Whether `part` of `device` fits beside the claims `held`, of which none is its own. Sums are exact.
+///
+/// Claims on other devices count where they use the same memory: compute instances of one GPU instance.
+///
+/// # Errors
+/// The first promise that would not hold.
+pub fn fits<'a>(
+    device: &DeviceKey,
+    part: &Part,
+    bounds: Bounds,
+    held: impl Iterator<Item = &'a Claim> + Clone,
+) -> Result<(), Misfit> {
+    let asked = part.promises();
+    for claim in held.clone().filter(|claim| claim.device == *device) {
+        let (held, asked) = (claim.part.strategy(), part.strategy());
+        if held != asked {
+            return Err(Misfit::Strategy { held, asked });
+        }
+    }
+    let beside = held.clone().filter(|claim| claim.device == *device);
+    let beside: Vec<Promise> = beside.flat_map(|claim| claim.part.promises()).collect();
+    if !of_turns(asked.iter().chain(&beside)) {
+        return Err(Misfit::Turns);
+    }
+    let compute = |promise: &Promise| match promise {
+        Promise::Mps { compute, .. } => compute.map(u64::from),
+        _ => None,
+    };
+    let limited = |promise: &Promise| matches!(promise, Promise::Mps { .. });
+    let (asked_limits, held_limits): (Vec<Promise>, Vec<Promise>) = (
+        asked.iter().copied().filter(limited).collect(),
+        beside.iter().copied().filter(limited).collect(),
+    );
+    if let Some((held, asked)) = sums(&asked_limits, &held_limits, compute, "compute")?
+        && held.saturating_add(asked) > u64::from(bounds.compute)
+    {
+        return Err(Misfit::Compute {
+            held,
+            asked,
+            bound: u64::from(bounds.compute),
+        });
+    }
+    let memory = |promise: &Promise| match promise {
+        Promise::Mps { memory_mib, .. } => *memory_mib,
+        _ => None,
+    };
+    let beside = held.filter(|claim| claim.device.shares_memory_with(device));
+    let beside: Vec<Promise> = beside.flat_map(|claim| claim.part.promises()).collect();
+    if let Some((held, asked)) = sums(&asked, &beside, memory, "memory")?
+        && let Some(bound) = bounds.memory_mib
+        && held.saturating_add(asked) > bound
+    {
+        return Err(Misfit::Memory { held, asked, bound });
+    }
+    Ok(())
+}
+
+/// What is held and what is asked for in one dimension; `None` where neither has a limit of it.
+fn sums(
+    asked: &[Promise],
+    held: &[Promise],
+    limit: impl Fn(&Promise) -> Option<u64>,
+    dimension: &'static str,
+) -> Result<Option<(u64, u64)>, Misfit> {
+    let all = || asked.iter().chain(held);
+    if all().all(|promise| limit(promise).is_none()) {
+        return Ok(None);
+    }
+    if all().any(|promise| limit(promise).is_none()) {
+        return Err(Misfit::Unlimited { dimension });
+    }
+    let sum = |promises: &[Promise]| promises.iter().filter_map(&limit).fold(0, u64::saturating_add);
+    Ok(Some((sum(held), sum(asked))))
+}
+
+/// Whether turns, each a fraction of the device, are at most the whole. A sum that 128 bits cannot hold is taken for more:
+/// denominators of one device are few.
+fn of_turns<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
+    // Turns of one size are counted first: a thousand equal ones are one fraction.
+    let mut sizes: Vec<(u32, u64)> = Vec::new();
+    for promise in promises {
+        let Promise::Turns { turns, of } = promise else {
+            continue;
+        };
+        match sizes.iter_mut().find(|(size, _)| size == of) {
+            Some((_, count)) => *count = count.saturating_add(u64::from(*turns)),
+            None => sizes.push((*of, u64::from(*turns))),
+        }
+    }
+    let fractions = sizes.into_iter().map(|(of, count)| (u128::from(count), u128::from(of)));
+    let sum = fractions.fold(Some((0, 1)), |sum, fraction| add(sum?, fraction));
+    sum.is_some_and(|(above, below)| above <= below)
+}
+
+/// The sum of two fractions in lowest terms.
+fn add(a: (u128, u128), b: (u128, u128)) -> Option<(u128, u128)> {
+    let common = divisor(a.1, b.1);
+    let below = (a.1 / common).checked_mul(b.1)?;
+    let above = a.0.checked_mul(b.1 / common)?;
+    let above = above.checked_add(b.0.checked_mul(a.1 / common)?)?;
+    let common = divisor(above, below);
+    Some((above / common, below / common))
+}
+
+/// The greatest common divisor; 1 for two zeros, so that it can divide.
+fn divisor(a: u128, b: u128) -> u128 {
+    match (a, b) {
+        (0, 0) => 1,
+        (a, 0) => a,
+        (a, b) => divisor(b, a % b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(list: &[&str]) -> bool {
+        let promises: Vec<Promise> = list.iter().map(|text| text.parse().unwrap()).collect();
+        of_turns(promises.iter())
+    }
+
+    #[test]
+    fn turns_add_up_exactly() {
+        assert!(turns(&["1/3"; 3]));
+        assert!(!turns(&["1/3", "1/3", "1/3", "1/4294967295"]));
+        assert!(turns(&["1/2", "1/4", "1/8", "1/8"]));
+        assert!(turns(&["1/2", "3/10", "1/5"]));
+        assert!(!turns(&["1/2", "3/10", "1/5", "1/1000000"]));
+        assert!(turns(&["1/1000"; 1000]) && !turns(&["1/1000"; 1001]));
+        // Large primes: the sum needs more than 128 bits, and is refused rather than rounded.
+        let primes = [
+            "1/4294967291",
+            "1/4294967279",
+            "1/4294967231",
+            "1/4294967197",
+            "1/4294967189",
+        ];
+        assert!(!turns(&primes));
+    }
+}

@@ -1,0 +1,131 @@
+//! The lock around every change of the ledger.
+
+use super::directory::Directory;
+use crate::error::{Context, Error, Result};
+use rustix::fs::{FlockOperation, flock, fstat, major, minor};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The name of the file that is locked.
+pub(super) const FILE: &str = "lock";
+
+/// How long a lock is waited for: less than the ten seconds that an engine gives the hook, so that the hook can say why.
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Waits for the lock and holds it until the result is dropped. The kernel opens it when its holder ends in any way.
+///
+/// # Errors
+/// Somebody has held it for `patience`: the line names that process.
+pub(super) fn take(directory: &Directory, patience: Duration) -> Result<OwnedFd> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let file = wait(directory, directory.open_or_make(FILE)?, deadline, patience)?;
+        // Somebody may have removed the file while we waited: who comes next makes a new one and locks that.
+        if directory.is(FILE, &file)? {
+            return Ok(file);
+        }
+    }
+}
+
+fn wait(directory: &Directory, file: OwnedFd, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
+    let about = directory.path(FILE);
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(file),
+        Err(Errno::WOULDBLOCK) => {}
+        Err(e) => return Err(Error::failed(about.display(), "cannot be locked").from_source(e)),
+    }
+    let status = fstat(&file).about(about.display(), "cannot be read")?;
+    // The kernel serves those who wait in their order, but it waits for ever: so a thread waits, and this one watches the
+    // clock. The lock belongs to the open file and not to a thread. When nobody listens any more, the file is dropped and
+    // the lock with it.
+    let (send, receive) = channel();
+    let waiting = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+        let locked = loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        drop(send.send(locked.map(|()| file)));
+    });
+    waiting.about(about.display(), "cannot be waited for")?;
+    match receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        Ok(locked) => locked.about(about.display(), "cannot be locked"),
+        Err(RecvTimeoutError::Disconnected) => Err(Error::failed(about.display(), "cannot be waited for")),
+        Err(RecvTimeoutError::Timeout) => {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+            let pid = holder(&locks, status.st_dev, status.st_ino);
+            let who = pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), describe);
+            Err(Error::failed(
+                about.display(),
+                format!("has been held for {} s by {who}", patience.as_secs()),
+            )
+            .hint("end that process if it hangs"))
+        }
+    }
+}
+
+/// The process that holds a lock on this file, in the text of `/proc/locks` (proc(5)): a line each, like
+/// `1: FLOCK  ADVISORY  WRITE 4242 00:19:1234 0 EOF`; a line of one who waits has `->` as its second word.
+fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.get(1..6)? {
+            ["FLOCK", _, _, pid, what] if *what == file => pid.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+fn describe(pid: u32) -> String {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(command) => format!("process {pid} ({})", command.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_not_one_who_waits() {
+        let locks = "\
+1: POSIX  ADVISORY  WRITE 100 00:1a:77 0 EOF
+2: FLOCK  ADVISORY  WRITE 101 00:1b:77 0 EOF
+3: FLOCK  ADVISORY  WRITE 102 00:1a:77 0 EOF
+3: -> FLOCK  ADVISORY  WRITE 103 00:1a:77 0 EOF
+";
+        assert_eq!(holder(locks, rustix::fs::makedev(0, 0x1a), 77), Some(102));
+        assert_eq!(holder(locks, rustix::fs::makedev(0, 0x1a), 78), None);
+        assert_eq!(holder("\n1:\n", 0, 0), None);
+    }
+
+    #[test]
+    fn who_holds_it_too_long_is_named_and_who_removes_it_gains_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = Directory::ledger(state.path(), true).unwrap().unwrap();
+        let held = take(&directory, PATIENCE).unwrap();
+        let line = take(&directory, Duration::from_millis(50)).unwrap_err().to_string();
+        let me = format!("by process {} (", std::process::id());
+        assert!(line.contains(&me), "{line}");
+        // One waits for this file, then the file is removed and another one locks the new one.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| take(&directory, PATIENCE));
+            while !std::fs::read_to_string("/proc/locks").unwrap().contains("-> FLOCK") {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::fs::remove_file(state.path().join("ledger/lock")).unwrap();
+            let new = take(&directory, PATIENCE).unwrap();
+            drop(held);
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!waiting.is_finished(), "two have the lock");
+            drop(new);
+            let last = waiting.join().unwrap().unwrap();
+            assert!(directory.is(FILE, &last).unwrap());
+        });
+    }
+}

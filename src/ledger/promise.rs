@@ -1,0 +1,262 @@
+//! How much of a device was promised, and whether promises fit a device together.
+
+use crate::error::Error;
+use crate::types::MemorySize;
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+
+/// How the holders of one device are kept apart. A device is used under one strategy at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// One container has the whole device.
+    Dedicated,
+    /// The driver lets the processes of several containers run in turn.
+    TimeSlicing,
+    /// One MPS daemon serves the processes of several containers.
+    Mps,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Strategy::Dedicated => "dedicated",
+            Strategy::TimeSlicing => "time-slicing",
+            Strategy::Mps => "mps",
+        })
+    }
+}
+
+/// How much of a device somebody was promised. It is recorded with each claim, so that no later policy changes it.
+///
+/// As text, in hooks' arguments and in records: `whole`, `3/10`, `mps:7000:30` (MiB and percent, `-` for no limit).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "strategy")]
+pub enum Promise {
+    /// All of it, and nobody else has any of it.
+    #[serde(rename = "dedicated")]
+    Whole,
+    /// So many of the equal turns that the device was split into.
+    #[serde(rename = "time-slicing")]
+    Turns {
+        /// How many.
+        turns: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// Limits that an MPS daemon sets.
+    Mps {
+        /// Memory in MiB; `None` where it has no limit.
+        memory_mib: Option<u64>,
+        /// Percent of the device's compute; `None` where it has no limit.
+        compute: Option<u32>,
+    },
+}
+
+impl Promise {
+    /// The strategy.
+    pub fn strategy(&self) -> Strategy {
+        match self {
+            Promise::Whole => Strategy::Dedicated,
+            Promise::Turns { .. } => Strategy::TimeSlicing,
+            Promise::Mps { .. } => Strategy::Mps,
+        }
+    }
+
+    /// The memory, where it has a limit.
+    pub fn memory(&self) -> Option<MemorySize> {
+        match self {
+            Promise::Mps { memory_mib, .. } => memory_mib.map(MemorySize::from_mib),
+            _ => None,
+        }
+    }
+
+    /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that no
+    /// number holds.
+    pub fn and(self, other: Promise) -> Option<Promise> {
+        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => a.checked_add(b).map(Some),
+            (None, None) => Some(None),
+            _ => None,
+        };
+        match (self, other) {
+            (Promise::Turns { turns: a, of }, Promise::Turns { turns: b, of: same }) if of == same => {
+                Some(Promise::Turns {
+                    turns: a.checked_add(b)?,
+                    of,
+                })
+            }
+            (
+                Promise::Mps { memory_mib, compute },
+                Promise::Mps {
+                    memory_mib: more_memory,
+                    compute: more_compute,
+                },
+            ) => Some(Promise::Mps {
+                memory_mib: both(memory_mib, more_memory)?,
+                compute: match both(compute.map(u64::from), more_compute.map(u64::from))? {
+                    Some(sum) => Some(u32::try_from(sum).ok()?),
+                    None => None,
+                },
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct OrNone<T>(Option<T>);
+        impl<T: fmt::Display> fmt::Display for OrNone<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match &self.0 {
+                    Some(value) => value.fmt(f),
+                    None => f.write_str("-"),
+                }
+            }
+        }
+        match self {
+            Promise::Whole => f.write_str("whole"),
+            Promise::Turns { turns, of } => write!(f, "{turns}/{of}"),
+            Promise::Mps { memory_mib, compute } => write!(f, "mps:{}:{}", OrNone(*memory_mib), OrNone(*compute)),
+        }
+    }
+}
+
+impl FromStr for Promise {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse(text).ok_or_else(|| Error::usage(format!("\"{text}\""), "not a size of a share like 1/10 or mps:7000:30"))
+    }
+}
+
+fn parse(text: &str) -> Option<Promise> {
+    if text == "whole" {
+        return Some(Promise::Whole);
+    }
+    if let Some(limits) = text.strip_prefix("mps:") {
+        let (memory, compute) = limits.split_once(':')?;
+        return Some(Promise::Mps {
+            memory_mib: or_none(memory)?,
+            compute: or_none(compute)?.map(u32::try_from).transpose().ok()?,
+        });
+    }
+    let (turns, of) = text.split_once('/')?;
+    let number = |text: &str| u32::try_from(or_none(text)??).ok();
+    let (turns, of) = (number(turns)?, number(of)?);
+    (1 <= turns && turns <= of).then_some(Promise::Turns { turns, of })
+}
+
+/// A number in decimal digits, or `-` for none.
+fn or_none(text: &str) -> Option<Option<u64>> {
+    if text == "-" {
+        return Some(None);
+    }
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().map(Some)
+}
+
+/// The most that may be promised of a device to all holders together: its capacity times the overcommit that the
+/// asking policy allows.
+///
+/// As text, in hooks' arguments: `81559:100` (MiB and percent, `-` where the capacity is unknown).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Memory in MiB; `None` where the driver does not say how much there is.
+    pub memory_mib: Option<u64>,
+    /// Percent of the device's compute: 100, or more with overcommit.
+    pub compute: u32,
+}
+
+impl Default for Bounds {
+    /// A device of unknown memory, without overcommit.
+    fn default() -> Self {
+        Self {
+            memory_mib: None,
+            compute: 100,
+        }
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.memory_mib {
+            Some(mib) => write!(f, "{mib}:{}", self.compute),
+            None => write!(f, "-:{}", self.compute),
+        }
+    }
+}
+
+impl FromStr for Bounds {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bounds = text.split_once(':').and_then(|(memory, compute)| {
+            Some(Bounds {
+                memory_mib: or_none(memory)?,
+                compute: u32::try_from(or_none(compute)??).ok()?,
+            })
+        });
+        bounds.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a capacity like 81559:100"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_promise_are_one() {
+        for text in [
+            "whole",
+            "1/10",
+            "10/10",
+            "mps:7000:30",
+            "mps:-:30",
+            "mps:1:-",
+            "mps:-:-",
+        ] {
+            assert_eq!(text.parse::<Promise>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "",
+            "0/10",
+            "11/10",
+            "1/",
+            "/1",
+            "-/1",
+            "mps:",
+            "mps:1",
+            "mps:1:2:3",
+            "mps:+1:2",
+            "mps:1:4294967296",
+        ] {
+            assert!(bad.parse::<Promise>().is_err(), "{bad}");
+        }
+        for text in ["81559:100", "-:150"] {
+            assert_eq!(text.parse::<Bounds>().unwrap().to_string(), text);
+        }
+        for bad in ["", "1", "1:", "1:-", ":1", "1:2:3"] {
+            assert!(bad.parse::<Bounds>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sums() {
+        let sum = |a: &str, b: &str| {
+            let sum = a.parse::<Promise>().unwrap().and(b.parse().unwrap());
+            sum.map_or_else(|| "none".to_owned(), |sum| sum.to_string())
+        };
+        assert_eq!(sum("1/10", "2/10"), "3/10");
+        assert_eq!(sum("1/10", "1/4"), "none");
+        assert_eq!(sum("mps:7000:10", "mps:3:20"), "mps:7003:30");
+        assert_eq!(sum("mps:-:10", "mps:-:20"), "mps:-:30");
+        assert_eq!(sum("mps:1:10", "mps:-:20"), "none");
+        assert_eq!(sum("mps:18446744073709551615:1", "mps:1:1"), "none");
+        assert_eq!(sum("mps:1:4294967295", "mps:1:1"), "none");
+        assert_eq!(sum("mps:1:1", "1/10"), "none");
+        assert_eq!(sum("whole", "whole"), "none");
+    }
+}

@@ -1,0 +1,280 @@
+//! The form of a book on disk: text, with one line for each claim.
+//!
+//! Every start of a container with a share reads and writes the book of a GPU, so the form is one that is read in a single
+//! pass: a line that names the form, the GPU and the boot, then one line of fields between tabs for each claim, then a line
+//! with their number, by which a file that was cut off is seen.
+
+use super::ContainerName;
+use super::book::Book;
+use super::claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
+use crate::types::{DeviceKey, GpuUuid};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The number of the form that this program writes. 1 was a JSON document for each device.
+pub(super) const FORMAT: u32 = 2;
+
+const MARK: &str = "tranche-ledger";
+
+/// Why a text is not a book.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Another version of the form.
+    Format(u32),
+    /// Something else, or a book that was damaged: the line, counted from 1.
+    Damaged(usize),
+}
+
+/// The text of a book.
+pub(super) fn encode(book: &Book) -> String {
+    let mut text = String::with_capacity(128 + book.claims.len() * 256);
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
+    for claim in &book.claims {
+        line(&mut text, claim);
+    }
+    let _ = writeln!(text, "end {}", book.claims.len());
+    text
+}
+
+fn line(text: &mut String, claim: &Claim) {
+    let number = |text: &mut String, number: Option<u64>| {
+        if let Some(number) = number {
+            let _ = write!(text, "{number}");
+        }
+        text.push('\t');
+    };
+    let words = |text: &mut String, words: Option<&str>| {
+        if let Some(words) = words {
+            // What is there and empty differs from what is not there.
+            text.push('=');
+            escape(text, words);
+        }
+        text.push('\t');
+    };
+    if let Some((gpu_instance, compute_instance)) = claim.device.instance() {
+        let _ = write!(text, "{gpu_instance}/{compute_instance}");
+    }
+    text.push('\t');
+    if claim.part == Part::Whole {
+        text.push_str("whole");
+    }
+    for (at, share) in claim.part.shares().iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{}={}", share.name, share.promise);
+    }
+    text.push_str(match claim.state {
+        State::Reserved => "\treserved\t",
+        State::Held => "\theld\t",
+    });
+    number(text, Some(u64::from(claim.uid)));
+    number(text, Some(claim.since));
+    number(text, claim.ttl);
+    number(text, claim.until);
+    text.push_str(if claim.once { "once\t" } else { "\t" });
+    words(text, claim.name.as_deref());
+    words(text, claim.asked_as.as_deref());
+    words(text, claim.holder.container.as_ref().map(|c| c.id.as_str()));
+    words(text, claim.holder.container.as_ref().map(|c| c.bundle.as_str()));
+    let process = claim.holder.process.as_ref();
+    number(text, process.map(|p| u64::from(p.pid)));
+    number(text, process.map(|p| p.start));
+    number(text, process.map(|p| p.namespace));
+    let cgroup = process.and_then(|p| p.cgroup.as_ref());
+    number(text, cgroup.map(|c| c.inode));
+    words(text, cgroup.map(|c| c.path.as_str()));
+    text.push('\n');
+}
+
+fn escape(text: &mut String, words: &str) {
+    if !words.contains(['\\', '\t', '\n']) {
+        return text.push_str(words);
+    }
+    for c in words.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '\t' => text.push_str("\\t"),
+            '\n' => text.push_str("\\n"),
+            c => text.push(c),
+        }
+    }
+}
+
+fn unescape(words: &str) -> Option<Cow<'_, str>> {
+    if !words.contains('\\') {
+        return Some(Cow::Borrowed(words));
+    }
+    let mut text = String::with_capacity(words.len());
+    let mut chars = words.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => match chars.next()? {
+                '\\' => '\\',
+                't' => '\t',
+                'n' => '\n',
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    Some(Cow::Owned(text))
+}
+
+/// The book that a text is.
+pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
+    let mut lines = text.split_inclusive('\n').enumerate();
+    let (_, first) = lines.next().ok_or(Unreadable::Damaged(1))?;
+    let mut book = head(first)?;
+    // A line for each claim has about 200 bytes.
+    book.claims.reserve(text.len() / 200);
+    for (at, line) in lines.by_ref() {
+        let damaged = || Unreadable::Damaged(at + 1);
+        let line = line.strip_suffix('\n').ok_or_else(damaged)?;
+        if let Some(count) = line.strip_prefix("end ") {
+            if count != book.claims.len().to_string() || lines.next().is_some() {
+                return Err(damaged());
+            }
+            return Ok(book);
+        }
+        book.claims.push(claim(&book.gpu, line).ok_or_else(damaged)?);
+    }
+    Err(Unreadable::Damaged(book.claims.len() + 2))
+}
+
+fn head(line: &str) -> Result<Book, Unreadable> {
+    let wrong = || Unreadable::Damaged(1);
+    let mut words = line.strip_suffix('\n').ok_or_else(wrong)?.split(' ');
+    if words.next() != Some(MARK) {
+        return Err(of_format_1(line));
+    }
+    let format = words.next().and_then(|format| format.parse().ok()).ok_or_else(wrong)?;
+    if format != FORMAT {
+        return Err(Unreadable::Format(format));
+    }
+    let gpu: GpuUuid = words.next().and_then(|gpu| gpu.parse().ok()).ok_or_else(wrong)?;
+    let boot = words.next().ok_or_else(wrong)?.to_owned();
+    match words.next() {
+        None => Ok(Book {
+            gpu,
+            boot,
+            claims: Vec::new(),
+        }),
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// Whether this may be a book of the earlier form.
+fn of_format_1(line: &str) -> Unreadable {
+    if line.starts_with("{\"format\":1,") {
+        Unreadable::Format(1)
+    } else {
+        Unreadable::Damaged(1)
+    }
+}
+
+fn claim(gpu: &GpuUuid, line: &str) -> Option<Claim> {
+    let mut fields = Fields(line.split('\t'));
+    let device = match fields.word()? {
+        "" => DeviceKey::whole(gpu.clone()),
+        instance => {
+            let (gpu_instance, compute_instance) = instance.split_once('/')?;
+            DeviceKey::mig(gpu.clone(), gpu_instance.parse().ok()?, compute_instance.parse().ok()?)
+        }
+    };
+    let part = part(fields.word()?)?;
+    let state = match fields.word()? {
+        "reserved" => State::Reserved,
+        "held" => State::Held,
+        _ => return None,
+    };
+    let uid = u32::try_from(fields.number()??).ok()?;
+    let since = fields.number()??;
+    let (ttl, until) = (fields.number()?, fields.number()?);
+    let once = match fields.word()? {
+        "once" => true,
+        "" => false,
+        _ => return None,
+    };
+    let name = fields.text()?;
+    let asked_as = fields.text()?;
+    let container = match (fields.text()?, fields.text()?) {
+        (Some(id), Some(bundle)) => Some(ContainerName { bundle, id }),
+        (None, None) => None,
+        _ => return None,
+    };
+    let process = (fields.number()?, fields.number()?, fields.number()?);
+    let cgroup = match (fields.number()?, fields.text()?) {
+        (Some(inode), Some(path)) => Some(Cgroup { path, inode }),
+        (None, None) => None,
+        _ => return None,
+    };
+    let process = match process {
+        (Some(pid), Some(start), Some(namespace)) => Some(Process {
+            pid: u32::try_from(pid).ok()?,
+            start,
+            namespace,
+            cgroup,
+        }),
+        (None, None, None) if cgroup.is_none() => None,
+        _ => return None,
+    };
+    if fields.word()? != "" || fields.word().is_some() {
+        return None;
+    }
+    Some(Claim {
+        name,
+        device,
+        part,
+        asked_as,
+        state,
+        holder: Holder { container, process },
+        once,
+        uid,
+        since,
+        ttl,
+        until,
+    })
+}
+
+fn part(text: &str) -> Option<Part> {
+    if text == "whole" {
+        return Some(Part::Whole);
+    }
+    let share = |text: &str| {
+        let (name, promise) = text.split_once('=')?;
+        Some(Share {
+            name: name.parse().ok()?,
+            promise: promise.parse().ok()?,
+        })
+    };
+    text.split(',')
+        .map(share)
+        .collect::<Option<Vec<Share>>>()
+        .map(Part::Shares)
+}
+
+struct Fields<'a>(std::str::Split<'a, char>);
+
+impl<'a> Fields<'a> {
+    fn word(&mut self) -> Option<&'a str> {
+        self.0.next()
+    }
+
+    fn number(&mut self) -> Option<Option<u64>> {
+        match self.0.next()? {
+            "" => Some(None),
+            digits if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok().map(Some),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> Option<Option<String>> {
+        match self.0.next()? {
+            "" => Some(None),
+            words => Some(Some(unescape(words.strip_prefix('=')?)?.into_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

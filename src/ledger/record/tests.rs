@@ -1,0 +1,105 @@
+//! What is written is what is read, and nothing else is read.
+
+use super::*;
+use proptest::prelude::*;
+
+fn any_claim() -> impl Strategy<Value = Claim> {
+    let device = prop_oneof![
+        Just("GPU-11111111".to_owned()),
+        (0..9u32, 0..9u32).prop_map(|(gi, ci)| format!("GPU-11111111/{gi}/{ci}"))
+    ];
+    let promise = prop_oneof![
+        (1..9u32).prop_map(|turns| format!("{turns}/10")),
+        any::<(u64, u32)>().prop_map(|(memory, compute)| format!("mps:{memory}:{compute}")),
+        Just("mps:-:-".to_owned()),
+    ];
+    let share = ("[a-z0-9]{1,9}", promise).prop_map(|(name, promise)| Share {
+        name: name.parse().unwrap(),
+        promise: promise.parse().unwrap(),
+    });
+    let part = prop_oneof![
+        Just(Part::Whole),
+        prop::collection::vec(share, 1..4).prop_map(Part::Shares)
+    ];
+    let cgroup = prop::option::of(any::<(String, u64)>().prop_map(|(path, inode)| Cgroup { path, inode }));
+    let process = (any::<(u32, u64, u64)>(), cgroup).prop_map(|((pid, start, namespace), cgroup)| Process {
+        pid,
+        start,
+        namespace,
+        cgroup,
+    });
+    let container = any::<(String, String)>().prop_map(|(bundle, id)| ContainerName { bundle, id });
+    let holder = (prop::option::of(container), prop::option::of(process));
+    let rest = any::<(bool, bool, u32, u64, Option<u64>, Option<u64>)>();
+    let names = any::<(Option<String>, Option<String>)>();
+    (device, part, holder, rest, names).prop_map(|(device, part, (container, process), rest, (name, asked_as))| {
+        let (once, held, uid, since, ttl, until) = rest;
+        Claim {
+            name,
+            device: device.parse().unwrap(),
+            part,
+            asked_as,
+            state: if held { State::Held } else { State::Reserved },
+            holder: Holder { container, process },
+            once,
+            uid,
+            since,
+            ttl,
+            until,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_book_is_read_as_it_was_written(claims in prop::collection::vec(any_claim(), 0..5)) {
+        let book = Book { gpu: "GPU-11111111".parse().unwrap(), boot: "b-1".into(), claims };
+        let text = encode(&book);
+        prop_assert_eq!(decode(&text), Ok(book));
+        // Whatever is cut off, at its end or anywhere, is noticed.
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            prop_assert!(decode(&text[..end]).is_err(), "{:?}", &text[..end]);
+        }
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.remove(lines.len() / 2);
+        prop_assert!(decode(&lines.concat()).is_err());
+    }
+
+    #[test]
+    fn no_text_is_read_that_would_be_written_otherwise(
+        line in "[\\t0-9a-z=:/\\\\]{0,60}",
+        fields in prop::collection::vec("(|[0-9]{1,3}|=[a-z\\\\]{0,3}|held|once|whole|a=1/2)", 17..19),
+    ) {
+        for line in [line, fields.join("\t")] {
+            let text = format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n");
+            if let Ok(book) = decode(&text) {
+                let again = encode(&book);
+                prop_assert_eq!(decode(&again), Ok(book));
+            }
+        }
+    }
+}
+
+#[test]
+fn other_forms_are_told_apart_from_damage() {
+    let good = "tranche-ledger 2 GPU-11111111 b\nend 0\n";
+    assert!(decode(good).is_ok());
+    for (text, says) in [
+        ("", Unreadable::Damaged(1)),
+        ("tranche-ledger 3 GPU-11111111 b\nanything\n", Unreadable::Format(3)),
+        (
+            "{\"format\":1,\"device\":\"GPU-1\",\"claims\":[]}\n",
+            Unreadable::Format(1),
+        ),
+        ("tranche-ledger x GPU-11111111 b\nend 0\n", Unreadable::Damaged(1)),
+        ("tranche-ledger 2 GPU-1 b\nend 0\n", Unreadable::Damaged(1)),
+        ("tranche-ledger 2 GPU-11111111 b\nend 1\n", Unreadable::Damaged(2)),
+        (
+            "tranche-ledger 2 GPU-11111111 b\nend 0\nend 0\n",
+            Unreadable::Damaged(2),
+        ),
+        ("tranche-ledger 2 GPU-11111111 b\n\nend 1\n", Unreadable::Damaged(2)),
+    ] {
+        assert_eq!(decode(text), Err(says), "{text:?}");
+    }
+}
