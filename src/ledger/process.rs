@@ -1,12 +1,19 @@
-//! The world as this machine has it: processes in `/proc`, clocks, the boot.
+//! The world as this machine has it: processes in `/proc`, cgroups, clocks, the boot.
+
+mod cgroup;
+mod time;
 
 use super::book::World;
 use super::claim::Process;
 use crate::error::{Context, Error, Result};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::fs;
 use std::io::Read;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use time::Offset;
 
 /// A line of `/proc/PID/stat` is some 350 bytes: 52 numbers and a name of at most 15 bytes, 64 for a kernel thread.
 const MOST_BYTES: u64 = 4096;
@@ -17,14 +24,15 @@ pub struct Machine {
     proc: PathBuf,
     boot: String,
     namespace: u64,
+    offset: Offset,
 }
 
 impl Machine {
     /// Looks at `/proc`.
     ///
     /// # Errors
-    /// A `/proc` that tells neither the boot nor this process's pid namespace: without them a claim could be taken for
-    /// another's.
+    /// A `/proc` that does not show the boot, this process's pid namespace or the offset of its time namespace: without
+    /// them a claim could be taken for another's.
     pub fn here() -> Result<Self> {
         Self::at(Path::new("/proc"))
     }
@@ -41,30 +49,31 @@ impl Machine {
             proc: proc.to_owned(),
             boot,
             namespace,
+            offset: Offset::read(proc)?,
         })
     }
 
-    /// The process with that number, as it is now.
+    /// The init of a container, as it is now, with the cgroup that is the container's own.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such process.
     pub fn process(&self, pid: u32) -> Result<Process> {
         let start = self
             .start_of(pid)?
-            .ok_or_else(|| Error::failed(format!("process {pid}"), "is not there"))?;
+            .ok_or_else(|| Error::failed(format!("process {pid}"), "has ended or does not exist"))?;
         Ok(Process {
             pid,
             start,
             namespace: self.namespace,
-            cgroup: None,
+            cgroup: cgroup::of(&self.proc, pid),
         })
     }
 
-    /// When a process was started, in ticks; `None` where there is none. A zombie is none: it holds no device.
+    /// When a process was started, in ticks since boot; `None` where it does not exist. That includes a zombie, which
+    /// holds no device.
     fn start_of(&self, pid: u32) -> Result<Option<u64>> {
         let file = self.proc.join(format!("{pid}/stat"));
-        // The kernel does not tell how long a file of /proc is, and a claim looks at every holder: room for a whole line,
-        // which is then read at once.
+        // The kernel does not say how long a file of /proc is: room for a whole line, which is then read at once.
         let mut line = Vec::with_capacity(1024);
         match fs::File::open(&file).and_then(|stat| stat.take(MOST_BYTES).read_to_end(&mut line)) {
             Ok(_) => {}
@@ -74,8 +83,24 @@ impl Machine {
         }
         match stat(&line) {
             Some(('Z' | 'X' | 'x', _)) => Ok(None),
-            Some((_, start)) => Ok(Some(start)),
+            Some((_, start)) => Ok(Some(self.offset.without(start))),
             None => Err(Error::failed(file.display(), "is not what the kernel writes")),
+        }
+    }
+
+    /// Whether the init itself is gone for certain, whatever its cgroup holds.
+    fn has_ended(&self, process: &Process) -> bool {
+        // The cheapest question first, since a thousand processes may be looked at. A number that is in use may be another
+        // process's by now.
+        let number = i32::try_from(process.pid).map(Pid::from_raw);
+        if number.is_ok_and(|pid| kill(pid, None) == Err(Errno::ESRCH)) {
+            return true;
+        }
+        match self.start_of(process.pid) {
+            Ok(None) => true,
+            Ok(Some(start)) => !time::is_same(start, process.start),
+            // What cannot be read is not gone for certain.
+            Err(_) => false,
         }
     }
 }
@@ -93,20 +118,17 @@ fn stat(line: &[u8]) -> Option<(char, u64)> {
 
 impl World for Machine {
     fn is_gone(&self, process: &Process) -> bool {
-        // In a foreign namespace the number means another process, or none: only its own engine can tell.
-        if process.namespace != self.namespace {
-            return false;
-        }
-        match self.start_of(process.pid) {
-            Ok(start) => start != Some(process.start),
-            // What cannot be read is not gone for certain.
-            Err(_) => false,
-        }
+        // In a foreign pid namespace the number means another process or none, and paths of cgroups may differ there too:
+        // only its own engine can say.
+        process.namespace == self.namespace
+            && self.has_ended(process)
+            && process.cgroup.as_ref().is_none_or(cgroup::is_empty)
     }
 
     fn lives(&self, process: &Process) -> bool {
         process.namespace == self.namespace
-            && matches!(self.start_of(process.pid), Ok(Some(start)) if start == process.start)
+            && (matches!(self.start_of(process.pid), Ok(Some(start)) if time::is_same(start, process.start))
+                || process.cgroup.as_ref().is_some_and(cgroup::has_processes))
     }
 
     fn now(&self) -> u64 {
@@ -117,8 +139,9 @@ impl World for Machine {
 
     fn uptime(&self) -> u64 {
         use nix::time::{ClockId, clock_gettime};
-        // The clock that goes on while the machine sleeps, and that nobody can set.
-        clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| u64::try_from(t.tv_sec()).unwrap_or(0))
+        // The clock that goes on while the machine sleeps, and that nobody can set. A time namespace shifts it.
+        let seconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| i64::from(t.tv_sec()));
+        u64::try_from(seconds.saturating_sub(self.offset.seconds())).unwrap_or(0)
     }
 
     fn boot(&self) -> &str {
@@ -143,7 +166,7 @@ mod tests {
         let me = machine.process(std::process::id()).unwrap();
         assert!(!machine.is_gone(&me) && machine.lives(&me));
         let reused = Process {
-            start: me.start + 1,
+            start: me.start + 2,
             ..me.clone()
         };
         assert!(

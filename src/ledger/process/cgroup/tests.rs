@@ -1,0 +1,154 @@
+//! On the cgroups of this machine, where it has some and lets us make others.
+
+use super::*;
+use std::process::{Child, Command};
+
+/// A cgroup for a test, removed with its processes.
+struct Made(PathBuf);
+
+impl Made {
+    /// One below each hierarchy that can be written here: version 2, and version 1.
+    fn each() -> Vec<Made> {
+        let tops = [
+            "/sys/fs/cgroup",
+            "/sys/fs/cgroup/unified",
+            "/sys/fs/cgroup/pids",
+            "/sys/fs/cgroup/devices",
+        ];
+        let name = format!("tranche-test-{}-{:?}", std::process::id(), std::thread::current().id());
+        let name: String = name
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
+        let tops = tops.map(Path::new).into_iter().filter(|top| is_cgroup(top).is_ok());
+        tops.map(|top| top.join(&name))
+            .filter(|path| fs::create_dir(path).is_ok())
+            .map(Made)
+            .collect()
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            fs::remove_dir(entry.path()).ok();
+        }
+        fs::remove_dir(&self.0).ok();
+    }
+}
+
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn in_cgroup(directory: &Path) -> Self {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        fs::write(directory.join("cgroup.procs"), child.id().to_string()).unwrap();
+        Self(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_cgroup_holds_until_its_last_process_has_ended() {
+    let made = Made::each();
+    if made.is_empty() {
+        println!("not run: ledger::process::cgroup: may not make a cgroup");
+    }
+    for made in made {
+        let init = Sleeper::in_cgroup(&made.0);
+        let cgroup = of(Path::new("/proc"), init.pid()).unwrap_or_else(|| panic!("{}", made.0.display()));
+        assert_eq!(cgroup.path, made.0.to_str().unwrap());
+        assert!(has_processes(&cgroup) && !is_empty(&cgroup));
+        let below = made.below("below");
+        let other = Sleeper::in_cgroup(&below);
+        assert_eq!(
+            of(Path::new("/proc"), init.pid()),
+            None,
+            "others are in it: it is not its own"
+        );
+        drop(init);
+        assert!(
+            has_processes(&cgroup),
+            "another process lives below: {}",
+            made.0.display()
+        );
+        drop(other);
+        assert!(is_empty(&cgroup) && !has_processes(&cgroup), "{}", made.0.display());
+        fs::remove_dir(&below).unwrap();
+        fs::remove_dir(&made.0).unwrap();
+        assert!(is_empty(&cgroup), "it is gone");
+        fs::create_dir(&made.0).unwrap();
+        let later = Sleeper::in_cgroup(&made.0);
+        assert!(is_empty(&cgroup), "a later one of its name");
+        drop(later);
+    }
+}
+
+#[test]
+fn the_cgroup_of_the_engine_is_not_the_containers() {
+    let child = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
+    assert_eq!(of(Path::new("/proc"), child.pid()), None);
+}
+
+#[test]
+fn what_cannot_be_seen_is_neither_empty_nor_in_use() {
+    for path in ["/sys/fs/cgroup-elsewhere/x", "/tmp"] {
+        let cgroup = Cgroup {
+            path: path.into(),
+            inode: 1,
+        };
+        assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{path}");
+    }
+}
+
+#[test]
+fn where_the_cgroup_of_a_container_may_be() {
+    let of = |text: &str, own: &str| {
+        let found = candidates(&hierarchies(text), &hierarchies(own));
+        found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+    };
+    let scope = "/machine.slice/libpod-1.scope/container";
+    assert_eq!(
+        of(&format!("0::{scope}\n"), "0::/user.slice/session-1.scope\n"),
+        [
+            format!("/sys/fs/cgroup{scope}"),
+            format!("/sys/fs/cgroup/unified{scope}")
+        ]
+    );
+    let version_1 = "12:cpu,cpuacct:/c/1\n4:devices:/c/1\n1:name=systemd:/c:1\n0::/\n";
+    let found = of(version_1, "4:devices:/\n1:name=systemd:/user\n0::/\n");
+    assert_eq!(
+        found,
+        [
+            "/sys/fs/cgroup/devices/c/1",
+            "/sys/fs/cgroup/devices/c/1",
+            "/sys/fs/cgroup/systemd/c:1",
+            "/sys/fs/cgroup/name=systemd/c:1"
+        ]
+    );
+    for (text, own) in [
+        // The engine's own, the root, and one outside of this program's cgroup namespace.
+        ("0::/user.slice\n", "0::/user.slice\n"),
+        ("0::/\n", "0::/x\n"),
+        ("0::/../x\n", "0::/\n"),
+        ("", ""),
+    ] {
+        assert_eq!(of(text, own), [""; 0], "{text}");
+    }
+}
