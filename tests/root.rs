@@ -22,15 +22,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tranche::root::{ContainerRoot, Directory, Linked};
+use tranche::root::{ContainerRoot, HostDirectory, Linked, NotOwn, Permissions};
 
 /// A temporary directory with `root/` and, outside of it, `secret`.
 fn scene() -> (tempfile::TempDir, ContainerRoot) {
     let top = tempfile::tempdir().unwrap();
     fs::create_dir(top.path().join("root")).unwrap();
     fs::write(top.path().join("secret"), "secret").unwrap();
-    let root = ContainerRoot::open(&Directory::open(top.path()).unwrap(), Path::new("root")).unwrap();
+    let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new("root")).unwrap();
     (top, root)
+}
+
+fn read(root: &ContainerRoot, path: &str, limit: u64) -> std::io::Result<Vec<u8>> {
+    root.own_file(Path::new(path)).unwrap().read(limit)
 }
 
 /// Runs every other test of this file again in a process that has lost `openat2`.
@@ -66,23 +70,19 @@ fn a_file_is_read_through_links_that_stay_inside() {
     fs::create_dir_all(at("etc/alternatives")).unwrap();
     fs::write(at("etc/alternatives/cache"), "content").unwrap();
     symlink("/etc/alternatives/../alternatives/cache", at("etc/cache")).unwrap();
-    assert_eq!(root.read(Path::new("/etc/cache"), 7).unwrap(), b"content");
+    assert_eq!(read(&root, "/etc/cache", 7).unwrap(), b"content");
     assert_eq!(
-        root.read(Path::new("/etc/cache"), 6).unwrap_err().kind(),
+        read(&root, "/etc/cache", 6).unwrap_err().kind(),
         ErrorKind::FileTooLarge
     );
-    assert_eq!(
-        root.read(Path::new("/etc/none"), 6).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert!(matches!(root.own_file(Path::new("/etc/none")), Err(NotOwn::Absent)));
     // From the directory, by name, a link is not followed at all.
     let etc = root.directory(Path::new("/etc")).unwrap();
-    assert_eq!(
-        etc.read(OsStr::new("cache"), 7).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
+    let link = etc.find(OsStr::new("cache")).unwrap();
+    assert!(matches!(root.own(link), Err(NotOwn::Absent)));
     let inner = root.directory(Path::new("/etc/alternatives")).unwrap();
-    assert_eq!(inner.read(OsStr::new("cache"), 7).unwrap(), b"content");
+    let mut file = root.own(inner.find(OsStr::new("cache")).unwrap()).unwrap();
+    assert_eq!(file.read(7).unwrap(), b"content");
 }
 
 #[test]
@@ -100,11 +100,7 @@ fn nothing_outside_is_read() {
         "../secret",
         "/absolute/../../secret",
     ] {
-        assert_eq!(
-            root.read(Path::new(link), 100).unwrap_err().kind(),
-            ErrorKind::NotFound,
-            "{link}"
-        );
+        assert!(matches!(root.own_file(Path::new(link)), Err(NotOwn::Absent)), "{link}");
     }
 }
 
@@ -116,13 +112,13 @@ fn only_regular_files_are_opened() {
     fs::create_dir(at("directory")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     for name in ["fifo", "directory", "socket"] {
-        let error = root.read(&Path::new("/").join(name), 100).unwrap_err();
-        assert_eq!(error.to_string(), "not a regular file", "{name}");
+        let file = root.own_file(&Path::new("/").join(name));
+        assert!(matches!(file, Err(NotOwn::Absent)), "{name}");
     }
     // A file that claims no size, as in /proc, and one that claims more than anyone could hold.
     fs::File::create(at("vast")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(
-        root.read(Path::new("/vast"), 1 << 20).unwrap_err().kind(),
+        read(&root, "/vast", 1 << 20).unwrap_err().kind(),
         ErrorKind::FileTooLarge
     );
 }
@@ -132,14 +128,14 @@ fn a_file_is_replaced_as_a_whole() {
     let (top, root) = scene();
     let at = |path: &str| top.path().join("root").join(path);
     let (directory, name) = root.make_parent(Path::new("/etc/ld.so.conf.d/x.conf")).unwrap();
-    directory.replace(name, b"one", 0o644).unwrap();
+    directory.replace(name, b"one", Permissions::new_file(0o644)).unwrap();
     let file = at("etc/ld.so.conf.d/x.conf");
     let first = fs::metadata(&file).unwrap();
     assert_eq!(
         (fs::read(&file).unwrap(), first.mode() & 0o7777),
         (b"one".to_vec(), 0o644)
     );
-    directory.replace(name, b"two", 0o444).unwrap();
+    directory.replace(name, b"two", Permissions::new_file(0o444)).unwrap();
     let second = fs::metadata(&file).unwrap();
     assert_eq!(
         (fs::read(&file).unwrap(), second.mode() & 0o7777),
@@ -156,15 +152,17 @@ fn what_is_replaced_is_the_name_and_never_what_it_points_to() {
     symlink(top.path().join("secret"), at("link")).unwrap();
     fs::hard_link(top.path().join("secret"), at("hard")).unwrap();
     mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
-    let top_of_root = root.directory(Path::new("/")).unwrap();
+    let top_of_root = root.own_directory(Path::new("/")).unwrap();
     for name in ["link", "hard", "fifo"] {
-        top_of_root.replace(OsStr::new(name), b"ours", 0o600).unwrap();
+        top_of_root
+            .replace(OsStr::new(name), b"ours", Permissions::new_file(0o600))
+            .unwrap();
         assert_eq!(fs::read(at(name)).unwrap(), b"ours");
     }
     assert_eq!(fs::read(top.path().join("secret")).unwrap(), b"secret");
     fs::create_dir(at("directory")).unwrap();
     let error = top_of_root
-        .replace(OsStr::new("directory"), b"ours", 0o600)
+        .replace(OsStr::new("directory"), b"ours", Permissions::new_file(0o600))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IsADirectory);
     assert_eq!(top_of_root.names(10).unwrap(), ["directory", "fifo", "hard", "link"]);
@@ -173,7 +171,7 @@ fn what_is_replaced_is_the_name_and_never_what_it_points_to() {
 #[test]
 fn a_name_is_one_name() {
     let (_top, root) = scene();
-    let directory = root.directory(Path::new("/")).unwrap();
+    let directory = root.own_directory(Path::new("/")).unwrap();
     for name in ["", ".", "..", "a/b", "/a", "../secret"] {
         let name = OsStr::new(name);
         assert_eq!(
@@ -181,10 +179,13 @@ fn a_name_is_one_name() {
             ErrorKind::InvalidInput
         );
         assert_eq!(
-            directory.replace(name, b"", 0o600).unwrap_err().kind(),
+            directory
+                .replace(name, b"", Permissions::new_file(0o600))
+                .unwrap_err()
+                .kind(),
             ErrorKind::InvalidInput
         );
-        assert_eq!(directory.read(name, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(directory.find(name).unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!(directory.status(name).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
     assert_eq!(directory.names(0).unwrap(), Vec::<std::ffi::OsString>::new());
@@ -193,7 +194,7 @@ fn a_name_is_one_name() {
 #[test]
 fn a_link_is_made_once() {
     let (_top, root) = scene();
-    let directory = root.directory(Path::new("/")).unwrap();
+    let directory = root.own_directory(Path::new("/")).unwrap();
     let (name, target) = (OsStr::new("libcuda.so"), OsStr::new("libcuda.so.1"));
     assert_eq!(directory.link(name, target).unwrap(), Linked::Made);
     let inode = directory.status(name).unwrap().unwrap().st_ino;
@@ -210,7 +211,7 @@ fn a_full_directory_listing_is_bounded() {
     for n in 0..5 {
         fs::write(top.path().join(format!("root/{n}")), "").unwrap();
     }
-    let directory = root.directory(Path::new("/")).unwrap();
+    let directory = root.own_directory(Path::new("/")).unwrap();
     assert_eq!(directory.names(5).unwrap().len(), 5);
     assert_eq!(directory.names(4).unwrap_err().kind(), ErrorKind::FileTooLarge);
 }
@@ -233,7 +234,7 @@ fn directories_are_made_inside_only() {
 fn the_same_directory_by_another_name_is_the_same() {
     let (top, root) = scene();
     symlink("root", top.path().join("alias")).unwrap();
-    let here = Directory::open(top.path()).unwrap();
+    let here = HostDirectory::open(top.path()).unwrap();
     assert!(
         root.is_same_as(&ContainerRoot::open(&here, Path::new("alias")).unwrap())
             .unwrap()
@@ -273,7 +274,7 @@ fn no_write_gets_out_in_a_race() {
             let file = format!("/usr/lib/n{}", n % 7);
             let write = || -> std::io::Result<()> {
                 let (directory, name) = root.make_parent(Path::new(&file))?;
-                directory.replace(name, b"x", 0o600)?;
+                directory.replace(name, b"x", Permissions::new_file(0o600))?;
                 directory.link(name, OsStr::new("t")).map(|_| ())
             };
             made += usize::from(write().is_ok());

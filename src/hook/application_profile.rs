@@ -7,8 +7,10 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::place::Current;
 use super::report::Report;
 use crate::oci::{Bundle, Config};
+use crate::root::Permissions;
 use crate::types::Minor;
 
 /// Where it lies in the container. The driver reads every file of this directory (driver README, "Application Profiles
@@ -16,6 +18,10 @@ use crate::types::Minor;
 pub(crate) const DIRECTORY: &str = "/etc/nvidia/nvidia-application-profiles-rc.d";
 /// The name that NVIDIA's hook gives it, so that the two replace and do not contradict each other.
 pub(crate) const FILE: &str = "10-container.conf";
+/// The profile has less than 200 bytes.
+const MAX_FILE: u64 = 4096;
+/// Programs of the container must not change the profile, though root in the container may.
+const NEW: Permissions = Permissions::new_file(0o444);
 
 /// Writes the profile of the GPUs that the container has. What cannot be done is a line: a GPU that works without a
 /// profile must not fail to start for want of it.
@@ -28,20 +34,21 @@ pub(super) fn write(bundle: &Bundle, report: &mut Report<'_>) {
     let Some(text) = text else { return };
     if bundle.config.read_only {
         report.note("application profile", "not written: the root is read-only");
-    } else if let Err(error) = write_file(bundle, text.as_bytes()) {
+    } else if let Err(error) = write_file(bundle, text.as_bytes(), report) {
         report.note("application profile", format_args!("not written: {error}"));
     }
 }
 
-fn write_file(bundle: &Bundle, bytes: &[u8]) -> io::Result<()> {
-    let directory = bundle.root.make_directory(Path::new(DIRECTORY))?;
+fn write_file(bundle: &Bundle, bytes: &[u8], report: &mut Report<'_>) -> io::Result<()> {
+    let path = Path::new(DIRECTORY);
+    let directory = bundle.root.make_directory(path)?;
     let name = OsStr::new(FILE);
-    match directory.read(name, bytes.len() as u64) {
-        Ok(now) if now == bytes => Ok(()),
-        Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => Err(e),
-        // Programs of the container are not to change it, though root in the container may.
-        _ => directory.replace(name, bytes, 0o444),
-    }
+    let now = match Current::in_directory(bundle, (&directory, path), name, MAX_FILE, report) {
+        // Such a file is not a profile that tranche or NVIDIA's hook wrote, and is replaced.
+        Err(e) if e.kind() == ErrorKind::FileTooLarge => Current::default(),
+        now => now?,
+    };
+    now.replace(&directory, name, bytes, NEW)
 }
 
 /// The minors of the GPUs of a container.

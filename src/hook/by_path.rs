@@ -36,7 +36,7 @@ fn make_all<'l>(links: impl Iterator<Item = &'l ByPath>, bundle: &Bundle) -> io:
         Err(e) => return Err(e),
     };
     // /dev is a tmpfs of the container's own, unlike the image: a read-only root says nothing about it.
-    if bundle.config.read_only && dri.device()? == bundle.root.device()? {
+    if bundle.config.read_only && bundle.root.check_image(&dri).is_ok() {
         return Err(io::ErrorKind::ReadOnlyFilesystem.into());
     }
     let directory = bundle.root.make_directory(Path::new(BY_PATH))?;

@@ -33,17 +33,11 @@ fn change_one(path: &Path, mode: u32, bundle: &Bundle) -> std::io::Result<()> {
     if found.mode() == mode {
         return Ok(());
     }
-    // The image's own files are not to change; /dev, which this is for, is a mount of the container.
-    if bundle.config.read_only && found.device() == bundle.root.device()? {
+    // The image's own files are not to change. /dev, which this is for, is a mount of the container.
+    if bundle.config.read_only && bundle.root.check_image(&found).is_ok() {
         return Err(ErrorKind::ReadOnlyFilesystem.into());
     }
-    bundle.root.check_own(&found)?;
-    if found.has_other_names() {
-        return Err(std::io::Error::other(
-            "the file has other names, which may not be the container's",
-        ));
-    }
-    found.set_mode(mode)
+    bundle.root.set_mode(&found, mode)
 }
 
 #[cfg(test)]

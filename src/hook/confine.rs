@@ -14,10 +14,12 @@ use crate::error::{Context, Result};
 /// - `CAP_DAC_OVERRIDE`: the files of an image belong to whom the image says, and its directories may be closed even
 ///   to their owner; in a user namespace also to the namespace's root.
 /// - `CAP_SYS_ADMIN`: to mount a file over one of a container.
+/// - `CAP_CHOWN`: to give a file that takes the place of another the same owner.
 /// - `CAP_FOWNER`: to replace a file of another user in a directory with the sticky bit, and for `chmod`.
 ///
-/// Not among them, for one: making device nodes, changing owners, loading modules, looking into other processes.
-const NEEDED: [Capability; 3] = [
+/// It does not need to make device nodes, to load modules, or to look into other processes.
+const NEEDED: [Capability; 4] = [
+    Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
     Capability::CAP_SYS_ADMIN,
     Capability::CAP_FOWNER,

@@ -3,41 +3,50 @@
 //! The driver's libraries make missing device nodes, and set the mode of those that are there, when this file says
 //! `ModifyDeviceFiles: 1`. In a container that means nodes that nobody asked for, so a copy that says 0 is laid over
 //! it.
+//!
+//! The file is the host's, so its content is read from the host's /proc, which is in sight while hooks run. What the
+//! container has at that path is not read at all. It is covered only if it is a file of a proc file system that is
+//! mounted on the container's /proc.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
 
-use super::place::READABLE;
 use super::report::Report;
 use crate::oci::Bundle;
+use crate::root::{HostFile, Permissions};
 
-const PARAMS: &str = "/proc/driver/nvidia/params";
+/// The path below /proc.
+const PARAMS: [&str; 3] = ["driver", "nvidia", "params"];
 /// The driver's is about a kilobyte.
 const MAX_PARAMS: u64 = 64 << 10;
+/// As the driver has it.
+const MODE: Permissions = Permissions::new_file(0o444);
 
-/// Lays the copy over the container's file. What cannot be done is a line: nodes that appear in a container are the
-/// engine's to forbid as well, and it does.
+/// Covers the container's file with the copy. A failure is reported and does not fail the start: the engine forbids
+/// device nodes that it was not asked for as well.
 pub(super) fn turn_off(bundle: &Bundle, report: &mut Report<'_>) {
-    if let Err(error) = cover(bundle) {
-        report.note(PARAMS, format_args!("device-node modification stays on: {error}"));
+    if let Err(error) = cover(bundle, &PARAMS) {
+        let object = format!("/proc/{}", PARAMS.join("/"));
+        report.note(object, format_args!("device-node modification stays on: {error}"));
     }
 }
 
-/// One handle is read and mounted on, so it does not matter what the image makes of the path: at worst a file of its own
-/// is covered by a copy of itself.
-fn cover(bundle: &Bundle) -> io::Result<()> {
-    let found = match bundle.root.find(Path::new(PARAMS)) {
+fn cover(bundle: &Bundle, path: &[&str]) -> io::Result<()> {
+    let bytes = match HostFile::in_proc(path) {
+        // No driver, or one that is only half there: nothing would read the container's file.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+        found => found?.read(MAX_PARAMS)?,
+    };
+    let Some(text) = without_modification(&String::from_utf8_lossy(&bytes)) else {
+        return Ok(());
+    };
+    let target = match bundle.root.file_in_proc(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
         found => found?,
     };
-    let bytes = found.read(MAX_PARAMS)?;
-    match without_modification(&String::from_utf8_lossy(&bytes)) {
-        Some(text) => bundle.root.cover(&found, text.as_bytes(), READABLE),
-        None => Ok(()),
-    }
+    bundle.root.cover_in_proc(&target, text.as_bytes(), MODE)
 }
 
-/// The host's text with the modification of device files off, or nothing where it is off already or not spoken of:
+/// The host's text with the modification of device files off, or nothing where it is off already or not mentioned:
 /// then there is nothing to lay over.
 pub(crate) fn without_modification(text: &str) -> Option<String> {
     const ON: &str = "ModifyDeviceFiles: 1";
@@ -50,7 +59,71 @@ pub(crate) fn without_modification(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+
     use super::*;
+    use crate::oci::State;
+
+    /// Covers a file of /proc that is there without a driver: the arguments of a process.
+    #[test]
+    fn a_file_of_the_containers_proc_is_covered_by_a_copy_of_the_hosts() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("not run: hook::driver_params: not root");
+            return;
+        }
+        let mut process = Command::new("sleep")
+            .arg0("A: 1\nModifyDeviceFiles: 1\n")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = process.id().to_string();
+        // A process has its arguments a moment after its start.
+        while !fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"A: 1") {
+            std::thread::yield_now();
+        }
+        // In a thread with mounts of its own, which go with it.
+        let tried = std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+            let top = tempfile::tempdir().unwrap();
+            fs::create_dir_all(top.path().join("root/proc")).unwrap();
+            fs::write(top.path().join("config.json"), r#"{"root":{"path":"root"}}"#).unwrap();
+            let state = format!(r#"{{"bundle":"{}"}}"#, top.path().display());
+            let bundle = Bundle::open(&State::parse(state.as_bytes()).unwrap()).unwrap();
+            let path = [pid.as_str(), "cmdline"];
+            assert!(cover(&bundle, &path).is_err(), "no proc is mounted yet");
+            let proc = top.path().join("root/proc");
+            mount(Some("proc"), &proc, Some("proc"), MsFlags::empty(), None::<&str>).unwrap();
+            let at = proc.join(&pid).join("cmdline");
+            cover(&bundle, &path).unwrap();
+            assert_eq!(fs::read(&at).unwrap(), b"A: 1\nModifyDeviceFiles: 0\n\x0060\0\n");
+            assert!(fs::write(&at, "").is_err(), "the cover cannot be written");
+            let hosts = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+            assert!(hosts.starts_with(b"A: 1\nModifyDeviceFiles: 1"), "the host's stays");
+            // It is covered already, and what covers it is not a file of the container's /proc.
+            assert!(
+                cover(&bundle, &path)
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with("it is not a file")
+            );
+            mount(None::<&str>, &proc, None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
+            let stat = [pid.as_str(), "stat"];
+            let found = bundle.root.file_in_proc(&stat).unwrap();
+            let refused = bundle.root.cover_in_proc(&found, b"", MODE).unwrap_err();
+            assert_eq!(refused.to_string(), "its mount is shared with the host");
+        });
+        let ended = tried.join();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        ended.unwrap();
+    }
 
     #[test]
     fn only_that_line_changes() {

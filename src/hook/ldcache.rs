@@ -11,9 +11,10 @@ mod gather;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::loader;
+use super::place::Current;
 use super::prepare::Link;
 use super::report::Report;
-use super::{loader, place};
 use crate::error::{Context, Error, Result};
 use crate::ldcache::{self, Cache, Endian, Entry, directory, musl};
 use crate::oci::Bundle;
@@ -60,8 +61,8 @@ pub(super) fn update(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
 
 fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
     let path = Path::new(CACHE);
-    let now = place::current(bundle, path, ldcache::MAX_BYTES).about(CACHE, "cannot read")?;
-    let cache = now.as_deref().map(ldcache::read).transpose().unwrap_or_else(|error| {
+    let now = Current::at(bundle, path, ldcache::MAX_BYTES, report).about(CACHE, "cannot read")?;
+    let cache = now.bytes().map(ldcache::read).transpose().unwrap_or_else(|error| {
         // The loader does without such a cache too.
         report.note(CACHE, format_args!("replaced, because it cannot be used: {error}"));
         None
@@ -79,7 +80,7 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
         return Ok(());
     }
     let bytes = ldcache::write(&merged(&found), cache.endian)?;
-    let put = place::put(bundle, path, &bytes, now.as_deref());
+    let put = now.put(bundle, path, &bytes);
     essential(put, CACHE, places, bundle, report)
 }
 
@@ -97,16 +98,16 @@ fn merged<'a>(found: &'a Gathered<'a>) -> Vec<Entry<'a>> {
 fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
     let file = musl::path_file(arch);
     let path = Path::new(&file);
-    let now = place::current(bundle, path, MAX_PATH_FILE).about(&file, "cannot read")?;
+    let now = Current::at(bundle, path, MAX_PATH_FILE, report).about(&file, "cannot read")?;
     let directories: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
-    let Some(bytes) = musl::with_directories(now.as_deref(), &directories)? else {
+    let Some(bytes) = musl::with_directories(now.bytes(), &directories)? else {
         return Ok(());
     };
-    let put = place::put(bundle, path, &bytes, now.as_deref());
+    let put = now.put(bundle, path, &bytes);
     essential(put, &file, places, bundle, report)
 }
 
-/// What cannot be done where nothing may be written is a line; anything else ends the start.
+/// Reports what cannot be done where nothing may be written. Anything else ends the start.
 fn essential(
     put: std::io::Result<()>,
     file: &str,
@@ -119,7 +120,8 @@ fn essential(
         return Err(error).about(file, "cannot replace");
     }
     let what = match error.kind() {
-        ErrorKind::ReadOnlyFilesystem => "not there, and the root is read-only".to_owned(),
+        ErrorKind::ReadOnlyFilesystem if bundle.config.read_only => "not there, and the root is read-only".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => "cannot be changed, because its place is not the image's own".to_owned(),
         _ => format!("cannot lay another over it on a read-only root: {error}"),
     };
     let directories: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();

@@ -7,7 +7,7 @@ use super::prepare::Link;
 use super::report::Report;
 use crate::error::{Context, Result};
 use crate::oci::Bundle;
-use crate::root::{ContainerRoot, Directory, Linked};
+use crate::root::{ContainerRoot, Linked, OwnDirectory};
 
 /// Makes every link, with the directories that it needs. Gives those that are new.
 ///
@@ -51,8 +51,7 @@ pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
             continue;
         };
         // The start fails with the error that led here; that a link could not be taken away is less than that.
-        let _ = bundle.root.directory(parent).and_then(|directory| {
-            bundle.root.check_own(&directory)?;
+        let _ = bundle.root.own_directory(parent).and_then(|directory| {
             if directory.read_link(name)? == link.target {
                 directory.remove(name)?;
             }
@@ -64,7 +63,7 @@ pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
 /// The directories that links go to. Most go to one, so the last is kept open.
 struct Places<'a> {
     root: &'a ContainerRoot,
-    last: Option<(&'a Path, Directory)>,
+    last: Option<(&'a Path, OwnDirectory)>,
 }
 
 impl<'a> Places<'a> {

@@ -25,15 +25,20 @@ const GLIBC: [&str; 9] = [
 /// musl's name of an architecture, which is also in the name of its path file.
 const MUSL: [&str; 5] = ["x86_64", "aarch64", "i386", "armhf", "riscv64"];
 
-/// Whether a program of glibc can run in this root.
+/// Whether a program of glibc can run in this root. Only the image's own files count: what is in a volume or in /proc
+/// must not decide about files of the image.
 pub(super) fn has_glibc(root: &ContainerRoot) -> bool {
-    GLIBC.iter().any(|path| root.find(Path::new(path)).is_ok())
+    let is_own = |path: &&str| {
+        root.find(Path::new(path))
+            .is_ok_and(|found| root.check_image(found).is_ok())
+    };
+    GLIBC.iter().any(is_own)
 }
 
 /// The architectures for which musl's loader is in this root: as a file, or as a link to it.
 pub(super) fn musl(root: &ContainerRoot) -> Vec<&'static str> {
     // One look-up for them all: of most images the answer is that there is none.
-    let Ok(directory) = root.directory(Path::new("/lib")) else {
+    let Ok(directory) = root.own_directory(Path::new("/lib")) else {
         return Vec::new();
     };
     let is_there = |arch: &&str| {

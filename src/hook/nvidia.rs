@@ -81,7 +81,7 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
         "create-symlinks" => links::make(&request.links, &bundle, report).map(drop),
         "update-ldcache" => ldcache::update(
             &ldcache::Work {
-                compat: ldcache::recorded_compat(&bundle),
+                compat: ldcache::recorded_compat(&bundle, report),
                 directories: &request.ldcache_dirs,
                 links: &[],
             },

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::geteuid;
 
-use crate::root::Directory;
+use crate::root::HostDirectory;
 
 /// The name of the directory in a state directory.
 const NAME: &str = "messages";
@@ -35,8 +35,8 @@ pub(super) enum Missing {
 /// # Errors
 /// `NotFound` if something is missing that is not to be made; `PermissionDenied` if a directory is somebody else's; what
 /// the kernel says.
-pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<Directory> {
-    let mut here = Directory::open(Path::new("/"))?;
+pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<HostDirectory> {
+    let mut here = HostDirectory::open(Path::new("/"))?;
     check_trusted(&here)?;
     let mut components = state_dir.components().peekable();
     if components.next() != Some(Component::RootDir) {
@@ -62,8 +62,8 @@ pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<Directo
 ///
 /// # Errors
 /// As [`of_state`].
-pub(super) fn of_user(runtime_dir: &Path, missing: Missing) -> io::Result<Directory> {
-    let user = Directory::open(runtime_dir)?;
+pub(super) fn of_user(runtime_dir: &Path, missing: Missing) -> io::Result<HostDirectory> {
+    let user = HostDirectory::open(runtime_dir)?;
     let status = fstat(user.as_fd())?;
     if status.st_uid != geteuid().as_raw() || status.st_mode & 0o022 != 0 {
         return Err(ErrorKind::PermissionDenied.into());
@@ -95,7 +95,7 @@ fn outside(map: &str, uid: u32) -> Option<u32> {
 }
 
 /// The directory `name` of `parent`, never by a link.
-fn enter(parent: &Directory, name: &OsStr, missing: Missing, mode: u32) -> io::Result<Directory> {
+fn enter(parent: &HostDirectory, name: &OsStr, missing: Missing, mode: u32) -> io::Result<HostDirectory> {
     if missing == Missing::Make {
         match mkdirat(parent, name, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -106,7 +106,7 @@ fn enter(parent: &Directory, name: &OsStr, missing: Missing, mode: u32) -> io::R
 }
 
 /// Refuses a directory in which somebody else could put another one in place of the next.
-fn check_trusted(directory: &Directory) -> io::Result<()> {
+fn check_trusted(directory: &HostDirectory) -> io::Result<()> {
     let status = fstat(directory.as_fd())?;
     let sticky = status.st_mode & Mode::S_ISVTX.bits() != 0;
     let of_ours = status.st_uid == 0 || status.st_uid == geteuid().as_raw();
@@ -117,7 +117,7 @@ fn check_trusted(directory: &Directory) -> io::Result<()> {
 }
 
 /// Refuses a directory that others than this process's user may enter.
-fn own(directory: Directory) -> io::Result<Directory> {
+fn own(directory: HostDirectory) -> io::Result<HostDirectory> {
     let status = fstat(directory.as_fd())?;
     if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
         return Err(ErrorKind::PermissionDenied.into());

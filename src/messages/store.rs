@@ -3,7 +3,7 @@
 use super::directory::{self, Missing};
 use super::{LINES, Message};
 use crate::error::{Context, Error, Result};
-use crate::root::Directory;
+use crate::root::{HostDirectory, Permissions};
 use crate::text::shown;
 
 use nix::fcntl::{OFlag, openat};
@@ -28,7 +28,7 @@ const ENDING: &str = ".jsonl";
 /// The messages of all containers of this process's user.
 #[derive(Debug)]
 pub struct Messages {
-    directory: Directory,
+    directory: HostDirectory,
 }
 
 /// What was found when the messages were read.
@@ -177,7 +177,7 @@ impl Messages {
             .and_then(|at| rest.get(at..));
         let mut text = whole.unwrap_or_default().to_vec();
         text.extend_from_slice(lines);
-        self.directory.replace(name, &text, 0o600)
+        self.directory.replace(name, &text, Permissions::new_file(0o600))
     }
 
     /// Removes files beyond [`FILES`], those first that were not written to for longest. Another process may do the same.

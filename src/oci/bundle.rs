@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{CONFIG_LIMIT, Config, State};
+use super::{CONFIG_LIMIT, Config, Mount, State};
 use crate::error::{Context, Error, Result};
-use crate::root::{ContainerRoot, Directory};
+use crate::root::{ContainerRoot, HostDirectory, Origin};
 
 /// A container that is being made: what it was configured with, and its root directory, open.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Bundle {
     /// root directory of this process.
     pub fn open(state: &State) -> Result<Bundle> {
         let shown = state.bundle.display();
-        let bundle = Directory::open(&state.bundle).about(&shown, "cannot open the bundle")?;
+        let bundle = HostDirectory::open(&state.bundle).about(&shown, "cannot open the bundle")?;
         let file = format!("{shown}/config.json");
         let bytes = bundle
             .read(OsStr::new("config.json"), CONFIG_LIMIT)
@@ -57,10 +57,14 @@ impl Bundle {
         {
             return Err(Error::failed(&shown, "is the host's own root directory").hint("nothing is done to it"));
         }
-        let mounts = config
-            .mounts
-            .iter()
-            .map(|mount| (mount.destination.clone(), mount.bind));
+        let mounts = config.mounts.iter().filter_map(|mount| {
+            let origin = match mount {
+                Mount { bind: true, .. } => Origin::Host,
+                Mount { tmpfs: true, .. } => Origin::NewTmpfs,
+                _ => return None,
+            };
+            Some((mount.destination.clone(), origin))
+        });
         let root = root.with_mounts(mounts).with_label(config.mount_label.clone());
         Ok(Bundle { config, root })
     }

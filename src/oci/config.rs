@@ -30,6 +30,8 @@ pub struct Mount {
     pub destination: PathBuf,
     /// Whether something of the host is bound there, rather than a file system made for it.
     pub bind: bool,
+    /// Whether it is a tmpfs that the runtime makes for the container.
+    pub tmpfs: bool,
 }
 
 impl Config {
@@ -127,9 +129,11 @@ impl From<RawMount> for Mount {
             .unwrap_or_default()
             .iter()
             .any(|o| o == "bind" || o == "rbind");
+        let bind = by_option || raw.kind.as_deref() == Some("bind");
         Mount {
             destination: raw.destination,
-            bind: by_option || raw.kind.as_deref() == Some("bind"),
+            bind,
+            tmpfs: !bind && raw.kind.as_deref() == Some("tmpfs"),
         }
     }
 }

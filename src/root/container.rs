@@ -1,6 +1,7 @@
 //! The root directory of a container that is being made.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +13,9 @@ use nix::sys::stat::{Mode, fstat};
 use pathrs::Root;
 use pathrs::error::ErrorKind;
 
-use super::mount::Mount;
-use super::{Directory, Found, Kind};
+use super::mount::MountId;
+use super::proc_file::ContainerProcFile;
+use super::{Directory, Found, HostDirectory, Kind, NotOwn, OwnDirectory, OwnFile, Permissions, file_system};
 
 /// How often a look-up is tried again when the kernel gives up on it because something was renamed meanwhile.
 /// pathrs tries 128 times in each; an image that renames without end gets an error, not our time.
@@ -26,20 +28,36 @@ const TRIES: usize = 8;
 /// cannot or may not, pathrs' walk of `O_PATH` handles. Which of the two is found out at run time and makes no
 /// difference to the result.
 ///
+/// A path that stays inside may still lead to something that is not the image's: a volume, /proc, /sys. Three types keep
+/// them apart. [`Found`] and [`Directory`] can be looked at, [`OwnFile`] can be read, [`OwnDirectory`] can be written.
+///
 /// Errors are plain [`io::Error`]s: the caller knows which object the work was about.
 #[derive(Debug)]
 pub struct ContainerRoot {
     root: Root,
-    /// What was mounted in the root, by its path in it, and whether it is a part of the host.
-    mounts: Vec<(PathBuf, bool)>,
+    /// The mount that the root directory is on, or why it is not known.
+    mount: io::Result<MountId>,
+    /// Whether that mount's file system may hold an image.
+    holds_images: bool,
+    /// What the runtime mounted in the root, by its path in it.
+    mounts: Vec<(PathBuf, Origin)>,
     /// The SELinux context of what is mounted for the container.
     label: Option<String>,
 }
 
+/// Where the content of something comes from that a runtime mounted in a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// From the host: a bind mount, a volume.
+    Host,
+    /// From nowhere: a tmpfs that the runtime made for the container, such as /dev.
+    NewTmpfs,
+}
+
 impl ContainerRoot {
     /// Takes the directory that `path` leads to on the host, from `from` if it is relative. `path` is the engine's
-    /// word, not the image's: it is followed as any path is.
-    pub fn open(from: &Directory, path: &Path) -> io::Result<Self> {
+    /// word, not the image's: it is followed like any other path.
+    pub fn open(from: &HostDirectory, path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self::from_fd(openat(from, path, flags, Mode::empty())?))
     }
@@ -47,52 +65,26 @@ impl ContainerRoot {
     /// Takes an open directory (`O_PATH` is enough).
     pub fn from_fd(directory: OwnedFd) -> Self {
         ContainerRoot {
+            mount: MountId::of(&directory),
+            holds_images: file_system::holds_images(&directory).unwrap_or(false),
             root: Root::from_fd(directory),
             mounts: Vec::new(),
             label: None,
         }
     }
 
-    /// Tells what the runtime mounted in the root: where, and whether it is the host's (a bind mount).
+    /// Sets what the runtime mounted in the root. What is left out is neither written nor read.
     #[must_use]
-    pub fn with_mounts(mut self, mounts: impl IntoIterator<Item = (PathBuf, bool)>) -> Self {
+    pub fn with_mounts(mut self, mounts: impl IntoIterator<Item = (PathBuf, Origin)>) -> Self {
         self.mounts = mounts.into_iter().collect();
         self
     }
 
-    /// Tells the SELinux context of what is mounted for the container, where the host has SELinux.
+    /// Sets the SELinux context of what is mounted for the container, where the host has SELinux.
     #[must_use]
     pub fn with_label(mut self, label: Option<String>) -> Self {
         self.label = label;
         self
-    }
-
-    /// Refuses a place that is not the container's own: something of the host's that is bound into the root, to which
-    /// the user, or a link of the image, gave a name that is ours to write. A file system that was made for the
-    /// container is its own.
-    ///
-    /// # Errors
-    /// `ReadOnlyFilesystem`: for us it is.
-    pub fn check_own(&self, place: impl AsFd) -> io::Result<()> {
-        let here = Mount::of(place.as_fd())?;
-        if here == Mount::of(self.root.as_fd())? {
-            return Ok(());
-        }
-        // Seldom come to: an image's own directories are on the root's mount. Compared as mounts and not by their paths,
-        // since a link of the image may be in the way.
-        let is_here = |path: &Path| {
-            let mount = self.resolve(path).and_then(|found| Mount::of(found.as_fd()));
-            mount.is_ok_and(|mount| mount == here)
-        };
-        let (mut own, mut bound) = (false, false);
-        for (_, bind) in self.mounts.iter().filter(|(path, _)| is_here(path)) {
-            own |= !bind;
-            bound |= bind;
-        }
-        if own && !bound {
-            return Ok(());
-        }
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
     /// Whether `other` is the same directory on the same file system, maybe by another mount.
@@ -101,9 +93,69 @@ impl ContainerRoot {
         Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
     }
 
-    /// The file system (`st_dev`) that the root directory itself is on.
-    pub fn device(&self) -> io::Result<u64> {
-        Ok(fstat(self.root.as_fd())?.st_dev)
+    /// Whether `place` is on the mount of the root directory, and that mount may hold an image.
+    ///
+    /// # Errors
+    /// Returns why not, as [`OwnFile`] needs it.
+    pub fn check_image(&self, place: impl AsFd) -> Result<(), NotOwn> {
+        let here = MountId::of(place)?;
+        match &self.mount {
+            Ok(root) if *root != here => Err(NotOwn::OtherMount),
+            Ok(_) if self.holds_images => Ok(()),
+            Ok(_) => Err(NotOwn::FileSystem),
+            Err(why) => Err(NotOwn::Unknown(io::Error::other(why.to_string()))),
+        }
+    }
+
+    /// Refuses a place that is not to be written: a volume or anything else of the host to which the user, or a link of
+    /// the image, gave a name that the hook writes; and the file systems of the kernel, which are the host's too. What
+    /// may be written is the image itself, and a tmpfs that the runtime made for the container.
+    ///
+    /// # Errors
+    /// `ReadOnlyFilesystem`: it is read-only to the hook.
+    pub fn check_own(&self, place: impl AsFd) -> io::Result<()> {
+        match self.check_image(&place) {
+            Err(NotOwn::OtherMount) if self.is_new_tmpfs(&place)? => Ok(()),
+            other => other.map_err(io::Error::from),
+        }
+    }
+
+    /// Whether `place` is on a tmpfs that the runtime made for the container.
+    fn is_new_tmpfs(&self, place: impl AsFd) -> io::Result<bool> {
+        if !file_system::is_tmpfs(&place)? {
+            return Ok(false);
+        }
+        let here = MountId::of(place)?;
+        // Mounts are compared and not their paths, since a link of the image may be in the way.
+        let at = |path: &Path| {
+            let mount = self.resolve(path).and_then(MountId::of);
+            mount.is_ok_and(|mount| mount == here)
+        };
+        let mut origins = self
+            .mounts
+            .iter()
+            .filter(|(path, _)| at(path))
+            .map(|(_, origin)| *origin);
+        let first = origins.next();
+        Ok(first == Some(Origin::NewTmpfs) && origins.all(|origin| origin == Origin::NewTmpfs))
+    }
+
+    /// Whether `place`, which was found at `path`, is what the runtime mounted there or above: the path leads to it
+    /// because the engine was asked for that, and not because a link of the image goes there.
+    fn is_mounted_for(&self, path: &Path, place: impl AsFd) -> io::Result<bool> {
+        let here = MountId::of(place)?;
+        // As bytes: there may be a hundred mounts for each of a hundred files, and engines write both in normal form.
+        let path = path.as_os_str().as_bytes();
+        let is_at_or_above = |at: &Path| match path.strip_prefix(at.as_os_str().as_bytes()) {
+            Some(rest) => rest.is_empty() || rest.starts_with(b"/"),
+            None => false,
+        };
+        for (at, _) in self.mounts.iter().filter(|(at, _)| is_at_or_above(at)) {
+            if MountId::of(self.resolve(at)?)? == here {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The directory that the container sees at `path`.
@@ -118,36 +170,53 @@ impl ContainerRoot {
         Ok(Directory::from_fd(found.into()))
     }
 
-    /// As [`Self::directory`], but what is missing of `path` is made, with mode 0755 less the process's umask. `path`
-    /// must be absolute and in normal form.
+    /// As [`Self::directory`], to be read for the container: it is the image's own, or what the engine mounted at
+    /// `path`. A link of the image to a directory of a volume is refused, since names that only root can read would
+    /// get into files that everybody in the container can read.
     ///
     /// # Errors
     /// As [`Self::directory`] and [`Self::check_own`].
-    pub fn make_directory(&self, path: &Path) -> io::Result<Directory> {
-        match self.directory(path) {
-            Ok(found) => self.check_own(&found).map(|()| found),
+    pub fn readable_directory(&self, path: &Path) -> io::Result<Directory> {
+        let directory = self.directory(path)?;
+        match self.check_own(&directory) {
+            Err(_) if self.is_mounted_for(path, &directory)? => Ok(directory),
+            checked => checked.map(|()| directory),
+        }
+    }
+
+    /// As [`Self::directory`], to be written.
+    ///
+    /// # Errors
+    /// As [`Self::directory`] and [`Self::check_own`].
+    pub fn own_directory(&self, path: &Path) -> io::Result<OwnDirectory> {
+        self.checked(self.directory(path)?)
+    }
+
+    /// As [`Self::own_directory`], but what is missing of `path` is made, with mode 0755 less the process's umask.
+    /// `path` must be absolute and in normal form.
+    ///
+    /// # Errors
+    /// As [`Self::own_directory`].
+    pub fn make_directory(&self, path: &Path) -> io::Result<OwnDirectory> {
+        match self.own_directory(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let (parent, name) = split(path)?;
-                self.make_directory(parent)?.make_directory(name)
+                // Somebody may have given the name to a mount point since it was found missing.
+                self.checked(self.make_directory(parent)?.make_directory(name)?)
             }
             found => found,
         }
     }
 
-    /// The directory that holds `path`'s last name, made if need be, and that name. `path` must be absolute and in
-    /// normal form: no `.` or `..`, and not the root itself.
-    pub fn make_parent<'p>(&self, path: &'p Path) -> io::Result<(Directory, &'p OsStr)> {
-        let (parent, name) = split(path)?;
-        Ok((self.make_directory(parent)?, name))
+    fn checked(&self, directory: Directory) -> io::Result<OwnDirectory> {
+        self.check_own(&directory).map(|()| OwnDirectory::new(directory))
     }
 
-    /// The content of the regular file at `path`, links in the way followed inside the root, a link at its end too.
-    ///
-    /// # Errors
-    /// `NotFound`; `FileTooLarge` beyond `limit` bytes; `InvalidInput` for anything but a regular file. Nothing but a
-    /// regular file is ever opened: opening a device can be an act, and opening a FIFO can wait for ever.
-    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        self.find(path)?.read(limit)
+    /// The directory that holds `path`'s last name, made if need be, and that name. `path` must be absolute and in
+    /// normal form: no `.` or `..`, and not the root itself.
+    pub fn make_parent<'p>(&self, path: &'p Path) -> io::Result<(OwnDirectory, &'p OsStr)> {
+        let (parent, name) = split(path)?;
+        Ok((self.make_directory(parent)?, name))
     }
 
     /// What `path` leads to, held but not opened. Links in the way are followed inside the root, a link at its end too.
@@ -158,14 +227,85 @@ impl ContainerRoot {
         Found::from_fd(self.resolve(path)?)
     }
 
-    /// Lays a file of these bytes and this mode over the regular file `target` of this container, without a change to
-    /// any file system: by a mount that goes when the container goes. It can be read and not written.
+    /// The file that `path` leads to, if it is one of the image's own.
     ///
     /// # Errors
-    /// `InvalidInput` if `target` is no regular file, or the kernel does not take the label of [`Self::with_label`]; without
-    /// the right to mount; before Linux 5.2.
-    pub fn cover(&self, target: &Found, bytes: &[u8], mode: u32) -> io::Result<()> {
-        super::cover::cover(self.root.as_fd(), target, bytes, mode, self.label.as_deref())
+    /// As [`Self::own`].
+    pub fn own_file(&self, path: &Path) -> Result<OwnFile, NotOwn> {
+        self.own(self.find(path)?)
+    }
+
+    /// `found`, if it is one of the image's own files: a regular file with exactly one name, on the mount of the root
+    /// itself, on a file system that holds images.
+    ///
+    /// # Errors
+    /// Returns which of these it is not.
+    pub fn own(&self, found: Found) -> Result<OwnFile, NotOwn> {
+        // Before it is opened: to open a file of the kernel can be an act.
+        if found.kind() != Kind::File {
+            return Err(NotOwn::Absent);
+        }
+        self.check_image(&found)?;
+        OwnFile::open(found)
+    }
+
+    /// Opens a library for its description: one of the image's own, or one that the engine mounted at `path`, as it
+    /// mounts the driver's.
+    ///
+    /// # Errors
+    /// As [`Self::own`].
+    pub fn library(&self, found: Found, path: &Path) -> Result<File, NotOwn> {
+        match self.check_image(&found) {
+            Ok(()) => self.own(found).map(OwnFile::into_file),
+            Err(NotOwn::OtherMount) if self.is_mounted_for(path, &found)? => Ok(found.open()?),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Gives `found` these permissions.
+    ///
+    /// # Errors
+    /// As [`Self::check_own`]; for a link, and for a file with more than one name, of which one may be the host's.
+    pub fn set_mode(&self, found: &Found, mode: u32) -> io::Result<()> {
+        self.check_own(found)?;
+        if found.has_other_names() {
+            return Err(NotOwn::OtherNames.into());
+        }
+        found.set_mode(mode)
+    }
+
+    /// Lays a file of these bytes over `target`, which was read, without a change to any file system: by a mount that
+    /// goes when the container goes. It can be read and not written, and has the mode and owner of `target`.
+    ///
+    /// # Errors
+    /// Returns an error if the mount of the root is shared with the host, if the kernel does not take the label of
+    /// [`Self::with_label`], without the right to mount, and before Linux 5.2.
+    pub fn cover(&self, target: &OwnFile, bytes: &[u8]) -> io::Result<()> {
+        super::cover::cover(
+            self.root.as_fd(),
+            target.as_fd(),
+            bytes,
+            target.permissions(),
+            self.label.as_deref(),
+        )
+    }
+
+    /// The file of these names below the container's own /proc.
+    ///
+    /// # Errors
+    /// As [`ContainerProcFile::find`].
+    pub fn file_in_proc(&self, names: &[&str]) -> io::Result<ContainerProcFile> {
+        let root = self.directory(Path::new("/"))?;
+        ContainerProcFile::find(root, names)
+    }
+
+    /// As [`Self::cover`], over a file of the container's /proc.
+    ///
+    /// # Errors
+    /// As [`Self::cover`].
+    pub fn cover_in_proc(&self, target: &ContainerProcFile, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+        let label = self.label.as_deref();
+        super::cover::cover(self.root.as_fd(), target.as_fd(), bytes, permissions, label)
     }
 
     /// Finds what `path` leads to, without opening it (`O_PATH`), until nobody moves it meanwhile.

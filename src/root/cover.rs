@@ -1,6 +1,6 @@
 //! A file laid over a container's by a mount, so that nothing of the image changes.
 //!
-//! The file lies in a file system in memory that has no place in any directory tree, made for it alone. Everything is
+//! The file is in a file system in memory that is made for it alone and has no place in any directory tree. Everything is
 //! done by handles: no path of the image is named, and none of the host is needed to mount on.
 
 use std::fs::File;
@@ -9,41 +9,46 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{OFlag, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::Mode;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
-    fsmount, fsopen, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick, move_mount, open_tree,
 };
 
+use super::Permissions;
 use super::found::proc_path;
-use super::{Found, Kind};
+use super::mount::MountId;
 
 /// The name of the file in its file system; nobody sees it.
 const NAME: &str = "file";
 
-/// Lays a file of these bytes and this mode over `target`. `place` is a directory of the same mount namespace. `label` is
-/// the SELinux context that the container's own file systems have: without it its processes could not read the file.
+/// Lays a file of these bytes and permissions over the file of the handle `target`. `place` is a directory of the same
+/// mount namespace. `label` is the SELinux context that the container's own file systems have: without it its processes
+/// could not read the file.
 pub(super) fn cover(
     place: BorrowedFd<'_>,
-    target: &Found,
+    target: BorrowedFd<'_>,
     bytes: &[u8],
-    mode: u32,
+    permissions: Permissions,
     label: Option<&str>,
 ) -> io::Result<()> {
-    if target.kind() != Kind::File {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    // What is mounted on a shared mount appears on the host too, and stays there when the container is gone. `place` is
+    // mounted on as well before Linux 6.15.
+    if MountId::of(target)?.is_shared()? || MountId::of(place)?.is_shared()? {
+        return Err(io::Error::other("its mount is shared with the host"));
     }
     let tree = file_system(bytes.len(), label)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(&tree, NAME, flags, Mode::from_bits_truncate(0o600))?);
     file.write_all(bytes)?;
-    fchmod(&file, Mode::from_bits_truncate(mode))?;
+    permissions.give_to(&file)?;
     // A file system with a file that is open for writing does not become read-only.
     drop(file);
+    make_read_only(&tree)?;
     let only = detach(place, &tree)?;
     let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&only, "", target.as_fd(), "", onto)?;
-    // The user may have said that the container changes nothing: this file is to be as the others are.
+    move_mount(&only, "", target, "", onto)?;
+    // The file system is read-only already. This says so in the list of mounts too, where some programs look.
     let read_only = MsFlags::MS_REMOUNT
         | MsFlags::MS_BIND
         | MsFlags::MS_RDONLY
@@ -58,6 +63,14 @@ pub(super) fn cover(
         None::<&str>,
     )?;
     Ok(())
+}
+
+/// Makes the file system itself read-only, so that no mount of it can be written, now or later. Unlike
+/// `mount_setattr` (Linux 5.12), which changes one mount, this is there since Linux 5.2, as the other calls here are.
+fn make_read_only(tree: &OwnedFd) -> io::Result<()> {
+    let context = fspick(tree, "", FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC)?;
+    fsconfig_set_flag(&context, "ro")?;
+    Ok(fsconfig_reconfigure(&context)?)
 }
 
 /// A file system in memory, mounted nowhere, with room for a file of `size` bytes.
@@ -104,9 +117,9 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use crate::root::{ContainerRoot, Directory};
+    use crate::root::{ContainerRoot, HostDirectory};
 
-    /// Linux before 6.15 needs the second way; later ones are to be tried with it too.
+    /// Linux before 6.15 needs the second way, which is tried on every kernel.
     #[test]
     fn the_file_can_be_taken_from_a_mounted_file_system() {
         if !nix::unistd::Uid::effective().is_root() {
@@ -120,7 +133,7 @@ mod tests {
             mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
             let top = tempfile::tempdir().unwrap();
             fs::write(top.path().join("seen"), "seen").unwrap();
-            let root = ContainerRoot::open(&Directory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+            let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
             let directory = root.directory(Path::new("/")).unwrap();
             let tree = file_system(10, None).unwrap();
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT;

@@ -56,7 +56,7 @@ impl Found {
         }
     }
 
-    /// Its permissions, with the bits for set-user-id and the like.
+    /// Its permissions, including the set-user-id, set-group-id and sticky bits.
     pub fn mode(&self) -> u32 {
         self.status.st_mode & 0o7777
     }
@@ -75,11 +75,11 @@ impl Found {
     ///
     /// # Errors
     /// `InvalidInput` for a link, which has none.
-    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub(super) fn set_mode(&self, mode: u32) -> io::Result<()> {
         if self.kind() == Kind::Link {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link"));
         }
-        // A handle of this kind is refused by fchmod; by its entry in /proc it is the very same file.
+        // fchmod refuses a handle of this kind. Its entry in /proc leads to the very same file.
         let mode = Mode::from_bits_truncate(mode);
         Ok(fchmodat(
             AT_FDCWD,
@@ -93,36 +93,23 @@ impl Found {
     ///
     /// # Errors
     /// `InvalidInput` for anything but a regular file, `FileTooLarge` beyond `limit` bytes.
-    pub fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
-        let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"));
-        let size = u64::try_from(self.status.st_size).unwrap_or(0);
-        let file = self.open()?;
-        if size > limit {
-            return Err(too_large());
-        }
-        // The size is a hint only: a file of /proc says 0, and a file that grows says too little.
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        file.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit {
-            return Err(too_large());
-        }
-        Ok(bytes)
+    pub(super) fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
+        read_file(&mut self.open()?, &self.status, limit)
     }
 
-    /// Opens it for reading, once it is known to be a regular file: the handle is the file, so there is nothing that
-    /// could be swapped between the look and the reading.
+    /// Opens it for reading, once it is known to be a regular file: the handle is the file, so nothing can be swapped
+    /// between the look and the reading.
     ///
     /// # Errors
     /// `InvalidInput` for anything else: opening a device can be an act, and opening a FIFO can wait for ever.
-    pub fn open(&self) -> io::Result<File> {
+    pub(super) fn open(&self) -> io::Result<File> {
         if self.kind() != Kind::File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = open(self.proc_path().as_str(), flags, Mode::empty())?;
-        // A name would not do, it may mean another file by now; so the handle's entry in /proc. At the stage at which hooks
-        // run the host's /proc is in sight, not the container's. Should it not be the real one after all, what it gives
-        // is not the file.
+        // A name may mean another file by now, so the file is opened by the handle's entry in /proc. When hooks run, the
+        // host's /proc is in sight, not the container's. If it is not the real one after all, the file is another.
         let opened = fstat(&file)?;
         if (opened.st_dev, opened.st_ino) != (self.status.st_dev, self.status.st_ino) {
             return Err(io::Error::other("/proc/self/fd gives another file"));
@@ -134,6 +121,25 @@ impl Found {
     pub(super) fn proc_path(&self) -> String {
         proc_path(self.fd.as_fd())
     }
+}
+
+/// The content of an open regular file, from its beginning.
+///
+/// # Errors
+/// `FileTooLarge` beyond `limit` bytes.
+pub(super) fn read_file(file: &mut File, status: &FileStat, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"));
+    let size = u64::try_from(status.st_size).unwrap_or(0);
+    if size > limit {
+        return Err(too_large());
+    }
+    // The size is a hint only: a file of /proc says 0, and a file that grows says too little.
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large());
+    }
+    Ok(bytes)
 }
 
 /// See [`Found::proc_path`].

@@ -9,6 +9,7 @@
     reason = "a test fails by a panic, and says what it does"
 )]
 
+mod foreign;
 #[path = "../support/glibc_image.rs"]
 mod glibc_image;
 mod odd_roots;

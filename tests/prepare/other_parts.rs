@@ -56,30 +56,93 @@ fn compatibility_libraries_of_the_image_go_first_when_they_fit() {
     }
 }
 
+/// Without a driver the host has no such file, so a file of /proc that says what an argument of a process says stands
+/// for it. What is done to the container's file is tried in hook::driver_params, where the path can be another.
 #[test]
-fn params_are_covered_and_the_profile_shows_the_gpus() {
-    let Some(scene) = glibc("params_are_covered_and_the_profile_shows_the_gpus") else {
+fn a_file_in_place_of_the_drivers_params_is_neither_read_nor_covered() {
+    if !nix::unistd::Uid::effective().is_root() {
+        let test = "prepare::a_file_in_place_of_the_drivers_params_is_neither_read_nor_covered";
+        return skip::not_run(test, "not root: cannot mount");
+    }
+    use std::os::unix::process::CommandExt;
+    let host = "ModifyDeviceFiles: 1\n";
+    let mut process = Command::new("sleep").arg0(host).arg("60").spawn().unwrap();
+    let with_driver = format!(
+        "mount -t tmpfs tmpfs /proc/driver; mkdir /proc/driver/nvidia; : > /proc/driver/nvidia/params; \
+         mount --bind /proc/{}/cmdline /proc/driver/nvidia/params;",
+        process.id()
+    );
+    let in_image = "mkdir -p proc/driver/nvidia; echo ModifyDeviceFiles: 1 > proc/driver/nvidia/params;";
+    let not_mounted = "the container's /proc is not a mounted proc file system";
+    for (what, before, why) in [
+        ("a directory", in_image.to_owned(), not_mounted),
+        (
+            "a link to another proc",
+            "mkdir other; mount -t proc proc other; ln -s other proc;".to_owned(),
+            not_mounted,
+        ),
+        (
+            "a tmpfs",
+            format!("mkdir -p proc; mount -t tmpfs tmpfs proc; {in_image}"),
+            not_mounted,
+        ),
+        (
+            "a mount in its proc",
+            "mkdir -p proc; mount --rbind /proc proc;".to_owned(),
+            "it is not a file of the container's /proc",
+        ),
+    ] {
+        let scene = Scene::new();
+        scene.image_directory("/bin");
+        fs::copy("/bin/busybox", scene.image("/bin/cat")).unwrap();
+        let before = format!("{with_driver} {before}");
+        let off = ["disable-device-node-modification".to_owned()];
+        let ended = hook(&scene, &before, &off, "/bin/cat /proc/driver/nvidia/params");
+        assert!(!ended.stdout.contains("Files: 0"), "{what}: {}", ended.stdout);
+        let line = format!(
+            "tranche-oci: hook disable-device-node-modification: /proc/driver/nvidia/params: device-node modification \
+             stays on: {why}\n"
+        );
+        let said = ended.stderr.replace(
+            "cat: can't open '/proc/driver/nvidia/params': No such file or directory\n",
+            "",
+        );
+        assert_eq!(said, line, "{what}");
+    }
+    // The host's own file must be one of the kernel's as well.
+    let scene = Scene::new();
+    let before = "mount -t tmpfs tmpfs /proc/driver; mkdir /proc/driver/nvidia; \
+                  echo ModifyDeviceFiles: 1 > /proc/driver/nvidia/params; mkdir proc; mount --rbind /proc proc;";
+    scene.image_directory("/bin");
+    fs::copy("/bin/busybox", scene.image("/bin/true")).unwrap();
+    let ended = hook(
+        &scene,
+        before,
+        &["disable-device-node-modification".to_owned()],
+        "/bin/true",
+    );
+    assert!(
+        ended
+            .stderr
+            .ends_with("stays on: the host's file is not on a proc file system\n"),
+        "{}",
+        ended.stderr
+    );
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn the_profile_shows_the_gpus() {
+    let Some(scene) = glibc("the_profile_shows_the_gpus") else {
         return;
     };
-    let params = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileMode: 438\n";
-    fs::create_dir_all(scene.image("/proc/driver/nvidia")).unwrap();
-    fs::write(scene.image("/proc/driver/nvidia/params"), params).unwrap();
-    fs::copy("/bin/busybox", scene.image("/bin/cat")).unwrap();
-    let config = |read_only: bool| -> Value {
-        json!({
-            "root": {"path": "rootfs", "readonly": read_only},
-            "mounts": [{"destination": "/dev/nvidia2", "options": ["bind"]}],
-            "linux": {"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}]}
-        })
-    };
-    scene.configure(config(false));
-    let cat = "/bin/cat /proc/driver/nvidia/params";
-    let shown = said(hook(&scene, "", &["prepare".into()], cat));
-    assert_eq!(shown, params.replace("Files: 1", "Files: 0"));
-    assert_eq!(
-        fs::read_to_string(scene.image("/proc/driver/nvidia/params")).unwrap(),
-        params
-    );
+    scene.configure(json!({
+        "root": {"path": "rootfs"},
+        "mounts": [{"destination": "/dev/nvidia2", "options": ["bind"]}],
+        "linux": {"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}]}
+    }));
+    said(hook(&scene, "", &["prepare".into()], "/bin/open"));
     let profile = scene.image("/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf");
     assert!(
         fs::read_to_string(&profile)
@@ -88,23 +151,20 @@ fn params_are_covered_and_the_profile_shows_the_gpus() {
     );
     assert_eq!(fs::metadata(&profile).unwrap().permissions().mode() & 0o7777, 0o444);
     let inside = scene.inside();
-    said(hook(&scene, "", &["prepare".into()], cat));
+    said(hook(&scene, "", &["prepare".into()], "/bin/open"));
     same(&scene.inside(), &inside);
 
     fs::remove_file(&profile).unwrap();
-    let skipped = [
-        "prepare",
-        "--skip=disable-device-node-modification",
-        "--skip=update-application-profile",
-    ]
-    .map(String::from);
-    assert_eq!(said(hook(&scene, "", &skipped, cat)), params);
+    let skipped = ["prepare", "--skip=update-application-profile"].map(String::from);
+    said(hook(&scene, "", &skipped, "/bin/open"));
     assert!(!profile.exists());
-    // And each by its own verb.
-    assert_eq!(
-        said(hook(&scene, "", &["disable-device-node-modification".into()], cat)),
-        params.replace("Files: 1", "Files: 0")
-    );
+    // And by its own verb.
+    said(hook(
+        &scene,
+        "",
+        &["disable-device-node-modification".into()],
+        "/bin/open",
+    ));
     assert!(!profile.exists());
     said(hook(&scene, "", &["update-application-profile".into()], "/bin/open"));
     assert!(profile.exists());
@@ -127,8 +187,8 @@ fn nothing_can_be_had_back_that_was_given_up() {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().last().unwrap().to_owned()
     };
-    // CAP_DAC_OVERRIDE 1, CAP_FOWNER 3, CAP_SYS_ADMIN 21.
-    let needed = 1_u64 << 1 | 1 << 3 | 1 << 21;
+    // CAP_CHOWN 0, CAP_DAC_OVERRIDE 1, CAP_FOWNER 3, CAP_SYS_ADMIN 21.
+    let needed = 1_u64 | 1 << 1 | 1 << 3 | 1 << 21;
     let hex = |name: &str| u64::from_str_radix(&field(name), 16).unwrap();
     while hex("CapPrm:") & !needed != 0 && std::time::Instant::now() < end {
         std::thread::sleep(std::time::Duration::from_millis(1));

@@ -35,7 +35,7 @@ pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut 
 }
 
 fn judge(directory: &Path, host: &Host, bundle: &Bundle) -> std::io::Result<bool> {
-    let open = bundle.root.directory(directory)?;
+    let open = bundle.root.own_directory(directory)?;
     let mut library = None;
     for name in open.names(MAX_NAMES)? {
         let Some(text) = name.to_str().filter(|name| version_in_name(name).is_some()) else {
@@ -47,7 +47,9 @@ fn judge(directory: &Path, host: &Host, bundle: &Bundle) -> std::io::Result<bool
         }
     }
     let Some((name, found)) = library else { return Ok(false) };
+    // What its note says decides about a directory in the image's cache, so it must be the image's own.
+    let file = bundle.root.own(found)?.into_file();
     // A library whose note cannot be read counts as one without: its branch decides.
-    let note = elf::note(found.open()?, NOTE_SECTION, NOTE_OWNER).unwrap_or_default();
+    let note = elf::note(file, NOTE_SECTION, NOTE_OWNER).unwrap_or_default();
     Ok(decide(&name, note.as_deref(), host) == Decision::Use)
 }

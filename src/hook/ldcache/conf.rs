@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::gather::Place;
-use crate::hook::place;
+use crate::hook::place::{self, Current};
 use crate::hook::report::Report;
 use crate::oci::Bundle;
-use crate::root::Directory;
+use crate::root::{NotOwn, OwnDirectory};
 
 const MAIN: &str = "/etc/ld.so.conf";
 const PARTS: &str = "/etc/ld.so.conf.d";
@@ -30,7 +30,7 @@ pub(super) fn write(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) 
     if bundle.config.read_only {
         return;
     }
-    match write_file(places, bundle) {
+    match write_file(places, bundle, report) {
         Err(e) if e.kind() != ErrorKind::ReadOnlyFilesystem => {
             report.note(PARTS, format_args!("directories of libraries not written: {e}"));
         }
@@ -38,15 +38,14 @@ pub(super) fn write(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) 
     }
 }
 
-fn write_file(places: &[Place], bundle: &Bundle) -> io::Result<()> {
-    let directory = match bundle.root.directory(Path::new(PARTS)) {
+fn write_file(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> io::Result<()> {
+    let directory = match bundle.root.own_directory(Path::new(PARTS)) {
         Ok(directory) => directory,
         // No ldconfig here, or one that is configured in some other way.
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     };
-    bundle.root.check_own(&directory)?;
-    let configured = configured(&directory, bundle)?;
+    let configured = configured(&directory, bundle, report)?;
     let names = |path: &Path| configured.iter().any(|line| line == path.as_os_str().as_bytes());
     let always = |path: &Path| ALWAYS.iter().any(|always| Path::new(always) == path);
     let mut content = Vec::new();
@@ -69,10 +68,9 @@ fn write_file(places: &[Place], bundle: &Bundle) -> io::Result<()> {
     if content.is_empty() {
         return directory.remove(ours);
     }
-    match directory.read(ours, MAX_FILE) {
-        Ok(now) if now == content => Ok(()),
-        _ => directory.replace(ours, &content, place::READABLE),
-    }
+    let now = Current::in_directory(bundle, (&directory, Path::new(PARTS)), ours, MAX_FILE, report);
+    now.unwrap_or_default()
+        .replace(&directory, ours, &content, place::READABLE)
 }
 
 /// Keeps the directory that `enable-cuda-compat` found for the `update-ldcache` that follows, or that there is none.
@@ -89,10 +87,10 @@ pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &
         Some(directory) => {
             let mut content = directory.as_os_str().as_bytes().to_vec();
             content.push(b'\n');
-            place::current(bundle, &path, MAX_FILE).and_then(|now| place::put(bundle, &path, &content, now.as_deref()))
+            Current::at(bundle, &path, MAX_FILE, report).and_then(|now| now.put(bundle, &path, &content))
         }
-        None => match bundle.root.directory(Path::new(PARTS)) {
-            Ok(parts) => bundle.root.check_own(&parts).and_then(|()| parts.remove(name)),
+        None => match bundle.root.own_directory(Path::new(PARTS)) {
+            Ok(parts) => parts.remove(name),
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
             Err(e) => Err(e),
         },
@@ -106,23 +104,36 @@ pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &
 }
 
 /// The directory that [`record_compat`] kept, if it did.
-pub(crate) fn recorded_compat(bundle: &Bundle) -> Option<PathBuf> {
-    let parts = bundle.root.directory(Path::new(PARTS)).ok()?;
-    let bytes = parts.read(OsStr::new(COMPAT), MAX_FILE).ok()?;
-    let line = bytes.strip_suffix(b"\n")?;
+pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut Report<'_>) -> Option<PathBuf> {
+    let parts = bundle.root.own_directory(Path::new(PARTS)).ok()?;
+    let name = OsStr::new(COMPAT);
+    let now = Current::in_directory(bundle, (&parts, Path::new(PARTS)), name, MAX_FILE, report).ok()?;
+    let line = now.bytes()?.strip_suffix(b"\n")?;
     let path = Path::new(OsStr::from_bytes(line));
     (path.is_absolute() && !line.contains(&b'\n')).then(|| path.to_path_buf())
 }
 
 /// The lines of the image's configuration. Patterns in them are not followed: at worst a directory is named twice.
-fn configured(directory: &Directory, bundle: &Bundle) -> io::Result<Vec<Vec<u8>>> {
-    let mut files = vec![place::current(bundle, Path::new(MAIN), MAX_FILE)?.unwrap_or_default()];
+fn configured(directory: &OwnDirectory, bundle: &Bundle, report: &mut Report<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut files = vec![Current::at(bundle, Path::new(MAIN), MAX_FILE, report)?];
+    let mut ignored = 0;
     for name in directory.names(MAX_FILES)? {
-        if name.as_bytes().ends_with(b".conf") && name != OURS {
+        if !name.as_bytes().ends_with(b".conf") || name == OURS {
+            continue;
+        }
+        match Current::named(bundle, directory, &name, MAX_FILE) {
+            Ok(file) => files.push(file),
             // As ldconfig does: what cannot be read says nothing.
-            files.push(directory.read(&name, MAX_FILE).unwrap_or_default());
+            Err(NotOwn::Unknown(_)) => {}
+            Err(_) => ignored += 1,
         }
     }
-    let lines = files.iter().flat_map(|file| file.split(|byte| *byte == b'\n'));
+    if ignored > 0 {
+        let what = format!("{ignored} files are ignored, because they are not the image's own");
+        report.note(PARTS, what);
+    }
+    let lines = files
+        .iter()
+        .flat_map(|file| file.bytes().unwrap_or_default().split(|byte| *byte == b'\n'));
     Ok(lines.map(|line| line.trim_ascii().to_vec()).collect())
 }

@@ -69,7 +69,7 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
         if places.iter().any(|place| place.path == *path) {
             continue;
         }
-        match bundle.root.directory(path) {
+        match bundle.root.readable_directory(path) {
             Ok(directory) => places.push(Place {
                 path: path.clone(),
                 whole,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::{Gathered, Place, Work, split};
 use crate::elf;
@@ -15,8 +16,8 @@ use crate::root::{Found, Kind, Listing};
 pub(super) struct Look<'a> {
     place: &'a Place,
     bundle: &'a Bundle,
-    /// Names that an engine mounted.
-    bound: BTreeSet<&'a OsStr>,
+    /// Names on which an engine mounted something of the host, with the paths at which it did.
+    bound: BTreeMap<&'a OsStr, &'a Path>,
     /// Links that were asked for: name to target.
     asked: BTreeMap<&'a OsStr, &'a OsStr>,
     /// Those that are in their places.
@@ -61,7 +62,7 @@ impl<'a> Look<'a> {
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
     pub(super) fn at_the_drivers(&mut self) {
-        self.look_at(self.bound.iter().map(|name| ((*name).to_owned(), None)).collect());
+        self.look_at(self.bound.keys().map(|name| ((*name).to_owned(), None)).collect());
         let mut links: BTreeSet<OsString> = self.asked.keys().map(|name| (*name).to_owned()).collect();
         if links.is_empty() {
             // Those that an earlier hook of another's specification has made.
@@ -93,8 +94,8 @@ impl<'a> Look<'a> {
             match file.kind() {
                 Kind::Link => links.push(name),
                 _ => {
-                    let driver = self.place.whole || self.bound.contains(name.as_os_str());
-                    self.file(&name, &file, false, driver);
+                    let driver = self.place.whole || self.bound.contains_key(name.as_os_str());
+                    self.file(&name, file, false, driver);
                 }
             }
         }
@@ -104,14 +105,21 @@ impl<'a> Look<'a> {
     }
 
     /// Looks into a file; what is no library is passed over.
-    fn file(&mut self, name: &OsStr, file: &Found, is_link: bool, driver: bool) {
+    fn file(&mut self, name: &OsStr, file: Found, is_link: bool, driver: bool) {
         if !driver {
             if *self.reads == 0 {
                 return;
             }
             *self.reads -= 1;
         }
-        let Ok(open) = file.open() else { return };
+        // Not what a link of the image leads to in a volume or in /proc: its names would get into the cache.
+        let path = match self.bound.get(name) {
+            Some(path) => path.to_path_buf(),
+            None => self.place.path.join(name),
+        };
+        let Ok(open) = self.bundle.root.library(file, &path) else {
+            return;
+        };
         let Ok(library) = elf::read(open) else { return };
         let Some(flags) = library.cache_flags() else { return };
         let soname = library.soname;
@@ -153,7 +161,7 @@ impl<'a> Look<'a> {
             }
         }
         if let Ok(file) = self.bundle.root.find(&self.place.path.join(name)) {
-            self.file(name, &file, true, self.place.whole);
+            self.file(name, file, true, self.place.whole);
         }
     }
 
@@ -199,12 +207,12 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The names in this directory on which an engine mounted something of the host.
-fn bound<'a>(place: &Place, bundle: &'a Bundle) -> BTreeSet<&'a OsStr> {
+/// The names in this directory on which an engine mounted something of the host, and the paths that it was given.
+fn bound<'a>(place: &Place, bundle: &'a Bundle) -> BTreeMap<&'a OsStr, &'a Path> {
     let mounts = bundle.config.mounts.iter().filter(|mount| mount.bind);
     mounts
         .filter(|mount| place.is(split(&mount.destination).0))
-        .filter_map(|mount| mount.destination.file_name())
+        .filter_map(|mount| Some((mount.destination.file_name()?, mount.destination.as_path())))
         .collect()
 }
 

@@ -1,0 +1,146 @@
+//! A directory of the container itself: the only kind that is written.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
+
+use super::directory::single;
+use super::found::proc_path;
+use super::temporary::Temporary;
+use super::{Directory, Permissions};
+
+/// What [`OwnDirectory::link`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linked {
+    /// The link is new.
+    Made,
+    /// The link took the place of what was there.
+    Replaced,
+    /// It was there already, with the same target.
+    Already,
+}
+
+/// An open directory that may be written: it is on the mount of the container's root, or on a tmpfs that the runtime
+/// mounted for the container. [`super::ContainerRoot`] makes it, after a look at the very handle that is in it.
+#[derive(Debug)]
+pub struct OwnDirectory(Directory);
+
+impl OwnDirectory {
+    /// Takes a directory whose handle was looked at.
+    pub(super) fn new(checked: Directory) -> OwnDirectory {
+        OwnDirectory(checked)
+    }
+
+    /// Makes the directory `name`, with mode 0755 less the umask, or takes the one that is there. The result is not
+    /// known to be the container's own: by the time it is opened, something else may have its name.
+    ///
+    /// # Errors
+    /// `NotADirectory` if something else has that name, also if it is a link to a directory.
+    pub(super) fn make_directory(&self, name: &OsStr) -> io::Result<Directory> {
+        let name = single(name)?;
+        match mkdirat(self, name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(Directory::from_fd(openat(self, name, flags, Mode::empty())?))
+    }
+
+    /// Makes `name` a symbolic link with the text `target`, in place of the file or link that has that name. The text
+    /// is written as it is: it means something to the container, and nothing here.
+    ///
+    /// # Errors
+    /// `IsADirectory` if `name` is a directory, `ResourceBusy` if something is mounted on it; it is then as before.
+    pub fn link(&self, name: &OsStr, target: &OsStr) -> io::Result<Linked> {
+        let name = single(name)?;
+        match symlinkat(target, self, name) {
+            Err(Errno::EEXIST) => {}
+            made => return Ok(made.map(|()| Linked::Made)?),
+        }
+        if readlinkat(self, name).is_ok_and(|now| now == target) {
+            return Ok(Linked::Already);
+        }
+        let (link, ()) = Temporary::make(self.as_fd(), |temporary| symlinkat(target, self, temporary))?;
+        link.rename_to(name)?;
+        Ok(Linked::Replaced)
+    }
+
+    /// Makes `name` a regular file of exactly these bytes (the umask does not apply), in place of the file or link that
+    /// has that name. A reader sees the old file or the new one, never a part, and nobody sees the new one before it
+    /// has its mode and owner.
+    ///
+    /// # Errors
+    /// As [`Self::link`], and what the kernel says of a place that is full or cannot be written.
+    pub fn replace(&self, name: &OsStr, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+        let name = single(name)?;
+        let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        // Renaming would fail too; this way the directory is not even touched.
+        if now.is_ok_and(|now| SFlag::from_bits_truncate(now.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        // A file without a name is gone with this process, even if somebody kills it.
+        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let nameless = match openat(self, ".", flags, Mode::from_bits_truncate(0o600)) {
+            Ok(fd) => File::from(fd),
+            // Some file systems have no such files: overlayfs before Linux 6.1, NFS, 9p, and fuse before 6.0.
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
+                return self.replace_by_name(name, bytes, permissions);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        fill(&nameless, bytes, permissions)?;
+        let place = |name: &OsStr| {
+            let file = proc_path(nameless.as_fd());
+            linkat(AT_FDCWD, file.as_str(), self, name, LinkatFlags::AT_SYMLINK_FOLLOW)
+        };
+        match place(name) {
+            Ok(()) => Ok(()),
+            // A link does not take a name that is used, so the file gets another name for a moment.
+            Err(Errno::EEXIST) => Temporary::make(self.as_fd(), place)?.0.rename_to(name),
+            Err(_) => self.replace_by_name(name, bytes, permissions),
+        }
+    }
+
+    fn replace_by_name(&self, name: &OsStr, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let (new, fd) = Temporary::make(self.as_fd(), |temporary| {
+            openat(self, temporary, flags, Mode::from_bits_truncate(0o600))
+        })?;
+        fill(&File::from(fd), bytes, permissions)?;
+        new.rename_to(name)
+    }
+
+    /// Removes the file or link `name`. It is not an error if there is none.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(self, single(name)?, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn fill(mut file: &File, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+    file.write_all(bytes)?;
+    permissions.give_to(file)
+}
+
+impl Deref for OwnDirectory {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        &self.0
+    }
+}
+
+impl AsFd for OwnDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

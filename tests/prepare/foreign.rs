@@ -1,0 +1,322 @@
+//! Files whose content the hook carries over, where the image gives their names to files that are not its own.
+
+use std::os::unix::fs::{MetadataExt, chown};
+
+use super::*;
+
+const MUSL: &str = "/etc/ld-musl-x86_64.path";
+const MUSL_LOADER: &str = "/lib/ld-musl-x86_64.so.1";
+/// What musl's path file says for an image without one, with the driver's directory.
+const NEW: &str = "/lib\n/usr/local/lib\n/usr/lib\n/opt/driver\n";
+
+fn needs_root(test: &str) -> bool {
+    let root = nix::unistd::Uid::effective().is_root();
+    if !root {
+        skip::not_run(&format!("prepare::{test}"), "not root: cannot mount");
+    }
+    root
+}
+
+/// An image with musl's loader by name, a driver directory, and busybox.
+fn musl() -> Scene {
+    let scene = Scene::new();
+    for directory in ["bin", "etc", "lib", "opt/driver", "data", "proc", "sys", "tmp"] {
+        scene.image_directory(directory);
+    }
+    fs::write(scene.image(MUSL_LOADER), "").unwrap();
+    fs::copy("/bin/busybox", scene.image("/bin/true")).unwrap();
+    fs::write(scene.at("outside/secret"), "/of-the-host\n").unwrap();
+    fs::set_permissions(scene.at("outside/secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    scene
+}
+
+fn prepare() -> Vec<String> {
+    vec!["prepare".into(), "--ldcache-dir=/opt/driver".into()]
+}
+
+/// Shell words that make a volume, a /proc and a /sys in the image.
+fn mounts(scene: &Scene) -> String {
+    format!(
+        "mount --bind {} data; mount -o remount,bind,ro data; mount -t proc proc proc; mount -t sysfs sysfs sys;",
+        scene.at("outside").display()
+    )
+}
+
+#[test]
+fn a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content() {
+    if !needs_root("a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content") {
+        return;
+    }
+    for target in [
+        "/data/secret",
+        "/proc/self/mountinfo",
+        "/proc/1/environ",
+        "/proc/self/environ",
+        "/proc/iomem",
+        "/proc/timer_list",
+        "/proc/kallsyms",
+        "/sys/kernel/uevent_seqnum",
+        "/sys/kernel/notes",
+    ] {
+        let scene = musl();
+        scene.image_link(target, MUSL);
+        let ended = hook(&scene, &mounts(&scene), &prepare(), "/bin/true");
+        assert_eq!(ended.code, 0, "{target}: {}", ended.stderr);
+        assert_eq!(fs::read_to_string(scene.image(MUSL)).unwrap(), NEW, "{target}");
+        let file = fs::symlink_metadata(scene.image(MUSL)).unwrap();
+        assert_eq!((file.is_file(), file.mode() & 0o7777), (true, 0o644), "{target}");
+        assert!(
+            ended
+                .stderr
+                .starts_with(&format!("tranche-oci: hook prepare: {MUSL}: its content is ignored: "))
+                && ended.stderr.lines().count() == 1,
+            "{target}: {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_file_with_another_name_is_not_the_images() {
+    let scene = musl();
+    fs::hard_link(scene.at("outside/secret"), scene.image(MUSL)).unwrap();
+    let ended = hook(&scene, "", &prepare(), "/bin/true");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(fs::read_to_string(scene.image(MUSL)).unwrap(), NEW);
+    assert_eq!(
+        fs::read_to_string(scene.at("outside/secret")).unwrap(),
+        "/of-the-host\n"
+    );
+    assert!(ended.stderr.contains("more than one name"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_file_that_is_bound_into_the_container_is_neither_read_nor_covered() {
+    if !needs_root("a_file_that_is_bound_into_the_container_is_neither_read_nor_covered") {
+        return;
+    }
+    for read_only in [false, true] {
+        let scene = musl();
+        scene.configure(json!({"root": {"path": "rootfs", "readonly": read_only}}));
+        fs::write(scene.image(MUSL), "").unwrap();
+        let before = format!(
+            "mount --bind {} etc/ld-musl-x86_64.path;",
+            scene.at("outside/secret").display()
+        );
+        fs::copy("/bin/busybox", scene.image("/bin/cat")).unwrap();
+        let ended = hook(&scene, &before, &prepare(), &format!("/bin/cat {MUSL} /proc/none"));
+        // What the user bound there is still what the container sees, and it is the host's file, not a copy.
+        assert_eq!(ended.stdout, "/of-the-host\n", "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("set LD_LIBRARY_PATH=/opt/driver"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_cache_of_the_host_does_not_become_the_containers() {
+    if !needs_root("a_cache_of_the_host_does_not_become_the_containers") {
+        return;
+    }
+    let Some(scene) = glibc("a_cache_of_the_host_does_not_become_the_containers") else {
+        return;
+    };
+    library(&scene.image("/usr/local/lib/libsecret.so.1"), "libsecret.so.1", 7);
+    ldconfig(&scene);
+    fs::rename(scene.image("/etc/ld.so.cache"), scene.at("outside/cache")).unwrap();
+    glibc_image::driver(&scene.image("/opt/driver"));
+    scene.image_directory("/data");
+    scene.image_link("/data/cache", "/etc/ld.so.cache");
+    let before = format!("mount --bind {} data;", scene.at("outside").display());
+    let ended = hook(&scene, &before, &arguments(&["/opt/driver"]), OPEN);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, FOUND), "{}", ended.stderr);
+    assert_eq!(
+        ended.stderr,
+        "tranche-oci: hook prepare: /etc/ld.so.cache: its content is ignored: it is not on the mount of the \
+         container's root\n"
+    );
+    let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    assert!(
+        !bytes.windows(9).any(|part| part == b"libsecret"),
+        "of the host's cache"
+    );
+}
+
+#[test]
+fn configuration_of_the_host_does_not_decide_what_is_written() {
+    if !needs_root("configuration_of_the_host_does_not_decide_what_is_written") {
+        return;
+    }
+    let Some(scene) = glibc("configuration_of_the_host_does_not_decide_what_is_written") else {
+        return;
+    };
+    glibc_image::driver(&scene.image("/opt/driver"));
+    fs::write(scene.at("outside/conf"), "/opt/driver\n").unwrap();
+    scene.image_directory("/data");
+    let _ = fs::remove_file(scene.image("/etc/ld.so.conf"));
+    scene.image_link("/data/conf", "/etc/ld.so.conf");
+    let before = format!("mount --bind {} data;", scene.at("outside").display());
+    let ended = hook(&scene, &before, &arguments(&["/opt/driver"]), OPEN);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(
+        fs::read_to_string(scene.image("/etc/ld.so.conf.d/00-tranche.conf")).unwrap(),
+        "/opt/driver\n"
+    );
+    assert!(
+        ended.stderr.contains("/etc/ld.so.conf: its content is ignored"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn mode_and_owner_of_a_file_stay_as_they_are() {
+    if !needs_root("mode_and_owner_of_a_file_stay_as_they_are") {
+        return;
+    }
+    for (mode, read_only) in [
+        (0o600, false),
+        (0o600, true),
+        (0o640, false),
+        (0o644, true),
+        (0o4755, false),
+    ] {
+        let scene = musl();
+        scene.configure(json!({"root": {"path": "rootfs", "readonly": read_only}}));
+        fs::write(scene.image(MUSL), "/lib\n").unwrap();
+        chown(scene.image(MUSL), Some(5), Some(6)).unwrap();
+        fs::set_permissions(scene.image(MUSL), PermissionsExt::from_mode(mode)).unwrap();
+        fs::copy("/bin/busybox", scene.image("/bin/stat")).unwrap();
+        let ended = hook(&scene, "", &prepare(), &format!("/bin/stat -c %a:%u:%g:%s {MUSL}"));
+        // A file of ours runs as nobody else.
+        let expected = format!("{:o}:5:6:17\n", mode & 0o777);
+        assert_eq!(
+            (ended.stdout, ended.stderr),
+            (expected, String::new()),
+            "{mode:o} {read_only}"
+        );
+    }
+}
+
+/// A library directory is a link to a directory of the host that the container's user may not list.
+#[test]
+fn names_and_libraries_of_a_volume_do_not_get_into_the_cache() {
+    if !needs_root("names_and_libraries_of_a_volume_do_not_get_into_the_cache") {
+        return;
+    }
+    for link in ["/opt/driver", "/opt/driver/libsecret.so"] {
+        let Some(scene) = glibc("names_and_libraries_of_a_volume_do_not_get_into_the_cache") else {
+            return;
+        };
+        library(&scene.at("outside/private/libsecret.so.1"), "libsecret.so.1", 7);
+        fs::set_permissions(scene.at("outside/private"), PermissionsExt::from_mode(0o700)).unwrap();
+        scene.image_directory("/data");
+        if link == "/opt/driver" {
+            scene.image_link("/data/private", link);
+        } else {
+            glibc_image::driver(&scene.image("/opt/driver"));
+            scene.image_link("/data/private/libsecret.so.1", link);
+        }
+        let before = format!("mount --bind {} data;", scene.at("outside").display());
+        let ended = hook(
+            &scene,
+            &before,
+            &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+            "/bin/open",
+        );
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap_or_default();
+        assert!(
+            !bytes.windows(11).any(|part| part == b"libsecret.s"),
+            "{link}: {}",
+            ended.stderr
+        );
+    }
+}
+
+/// `--read-only -v DIR:/data:rshared`: what is mounted below the volume would be mounted on the host too.
+#[test]
+fn nothing_is_mounted_on_the_host_through_a_shared_volume() {
+    if !needs_root("nothing_is_mounted_on_the_host_through_a_shared_volume") {
+        return;
+    }
+    let scene = musl();
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    fs::write(scene.at("outside/path"), "/lib\n").unwrap();
+    scene.image_link("/data/path", MUSL);
+    let before = format!("mount --rbind {} data;", scene.at("outside").display());
+    let (after, ended) = with_a_host(&scene, "outside", &before);
+    assert_eq!(after, "", "on the host: {}", ended.stderr);
+    assert!(
+        ended.stderr.contains("set LD_LIBRARY_PATH=/opt/driver"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// With a shared volume podman keeps the container's root a peer of the host's mount of it.
+#[test]
+fn nothing_is_mounted_on_the_host_where_the_root_is_shared() {
+    if !needs_root("nothing_is_mounted_on_the_host_where_the_root_is_shared") {
+        return;
+    }
+    let scene = musl();
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    fs::write(scene.image(MUSL), "/lib\n").unwrap();
+    let (after, ended) = with_a_host(&scene, "bundle/rootfs", "");
+    assert_eq!(after, "", "on the host: {}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("cannot lay another over it on a read-only root: its mount is shared with the host"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// Runs the hook in a mount namespace below another, which stands for the host and shares the mount `shared` with it. Gives
+/// what is new among the host's mounts afterwards.
+fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
+    fs::write(scene.at("state.json"), scene.state()).unwrap();
+    let arguments = prepare().join(" ");
+    let script = format!(
+        "set -e; mount --bind {shared} {shared}; mount --make-shared {shared}
+         cat /proc/self/mountinfo > {top}/before
+         unshare -m --propagation unchanged sh -ec 'cd {root}; {before} exec {hook} hook {arguments} < {top}/state.json'
+         grep -vxFf {top}/before /proc/self/mountinfo || true",
+        shared = scene.at(shared).display(),
+        root = scene.image("/").display(),
+        top = scene.at("").display(),
+        hook = env!("CARGO_BIN_EXE_tranche-oci"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", &script]);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let ended = run(command, b"");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    (ended.stdout.clone(), ended)
+}
+
+/// Whoever looks at the cover from the moment it is there finds it read-only: both the mount and its file system.
+#[test]
+fn a_cover_is_a_mount_that_cannot_be_written() {
+    if !needs_root("a_cover_is_a_mount_that_cannot_be_written") {
+        return;
+    }
+    let scene = musl();
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    fs::write(scene.image(MUSL), "/lib\n").unwrap();
+    fs::copy("/bin/busybox", scene.image("/bin/grep")).unwrap();
+    let before = "mount --bind /proc proc;";
+    let ended = hook(
+        &scene,
+        before,
+        &prepare(),
+        "/bin/grep ld-musl-x86_64.path /proc/self/mountinfo",
+    );
+    let fields: Vec<&str> = ended.stdout.split_whitespace().collect();
+    assert_eq!(fields[5], "ro,nosuid,nodev,noexec,relatime", "{}", ended.stdout);
+    assert!(fields.last().unwrap().starts_with("ro,"), "{}", ended.stdout);
+}
