@@ -4,6 +4,7 @@
 # make fuzz SECONDS=60   throws bytes at every parser, one after another (nightly Rust and cargo-fuzz)
 # make bench        start times and generation, as ratios within one run
 # make build lint install
+# make install-nvidia-names   also the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk (docs/engines.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -23,7 +24,13 @@ OCI_FLAGS := -C target-feature=+crt-static
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
 
-.PHONY: build cli oci demo test test-vm bench fuzz lint install packages
+# What --version shows: with the commit in a checkout, without it in a tarball. Packagers set it themselves.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+TRANCHE_VERSION ?= $(VERSION)$(if $(COMMIT), ($(COMMIT)))
+cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
+
+.PHONY: build cli oci demo test test-vm bench fuzz lint install install-nvidia-names packages
 
 build: cli oci
 
@@ -69,3 +76,17 @@ lint:
 install: build
 	install -D -m 755 target/release/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
 	install -D -m 755 $(OCI) "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
+
+# Links beside what `make install` installed. docker 29.2 and later needs nvidia-cdi-hook on dockerd's PATH for --gpus.
+# If another program has one of these names (NVIDIA's toolkit), it stays, and the rule fails.
+NVIDIA_NAMES := nvidia-cdi-hook nvidia-ctk
+
+install-nvidia-names:
+	@for name in $(NVIDIA_NAMES); do \
+	    link="$(DESTDIR)$(PREFIX)/bin/$$name"; \
+	    if [ "$$(readlink "$$link")" = tranche-oci ]; then continue; fi; \
+	    if [ -e "$$link" ] || [ -L "$$link" ]; then \
+	        echo "$$link: exists and is not a link to tranche-oci; remove it first" >&2; exit 1; \
+	    fi; \
+	    mkdir -p "$(DESTDIR)$(PREFIX)/bin" && ln -s tranche-oci "$$link" || exit 1; \
+	done

@@ -24,6 +24,7 @@ pub mod ldcache;
 pub mod ledger;
 pub mod messages;
 pub mod oci;
+pub mod personality;
 pub mod policy;
 pub mod root;
 pub mod share;

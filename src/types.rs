@@ -26,6 +26,13 @@ pub use share_name::ShareName;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
 
+/// What `--version` shows: the version of the package, with the commit where the builder names it in `TRANCHE_VERSION`, as
+/// the Makefile does in a checkout. Nothing is looked up at build time, so a tarball builds the same everywhere.
+pub const PROGRAM_VERSION: &str = match option_env!("TRANCHE_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Gives a type that implements `FromStr` and `Display` its text form in serde.
 macro_rules! serde_as_text {
     ($type:ty) => {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[path = "support/fake_host.rs"]
 mod fake_host;
@@ -550,4 +550,56 @@ fn the_program_of_the_hook_may_be_a_bare_name() {
         let said = generate("t4x2", &[&option]);
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{wrong:?}: {}", said.err);
     }
+}
+
+/// The name with which scripts call NVIDIA's tool, as a link to `tranche-oci`.
+#[test]
+fn nvidia_ctk_is_a_link_and_takes_commands_for_both_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("nvidia-ctk");
+    symlink(env!("CARGO_BIN_EXE_tranche-oci"), &link).unwrap();
+    let ctk = |arguments: &[&str]| {
+        let output = Command::new(&link)
+            .args(arguments)
+            .env_clear()
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        Said {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    };
+    let wanted = generate("t4x2", &[]);
+    let command = ["cdi", "generate", "--format=json", "--inventory=sim:t4x2"];
+    for said in [
+        ctk(&command),
+        ctk(&[&["--quiet"], &command[..]].concat()),
+        ctk(&[&command[..], &["--quiet"]].concat()),
+        ctk(&[
+            &["-d", "--config", "/etc/nvidia-container-runtime/config.toml"],
+            &command[..],
+        ]
+        .concat()),
+    ] {
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (Some(0), wanted.out.as_str()),
+            "{}",
+            said.err
+        );
+    }
+    assert_eq!(
+        ctk(&["cdi", "generate", "--inventory=sim:t4x2", "--device-id=99"]).code,
+        Some(2)
+    );
+    // Hooks, with the same options before them: the value of one is not the command.
+    for options in [&["--quiet"][..], &["--config", "cdi"], &["-c", "/x"]] {
+        let said = ctk(&[options, &["hook", "noop"]].concat());
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{options:?}");
+    }
+    assert!(ctk(&["--version"]).out.starts_with("tranche-oci "));
+    let said = ctk(&["runtime", "configure"]);
+    assert_eq!((said.code, said.err.lines().count()), (Some(2), 1), "{}", said.err);
 }

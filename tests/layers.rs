@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("error", &["text"]),
     ("types", &["error"]),
+    ("personality", &[]),
     ("sys", &["types", "error"]),
     // What files say, whoever reads them.
     ("ldcache", &["error"]),

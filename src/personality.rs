@@ -1,0 +1,126 @@
+//! Which part of `tranche-oci` runs: the name that it is called by decides, or else its first argument.
+//!
+//! Engines call it by the path in a specification. Under a name of NVIDIA's programs (a link), it takes what that program
+//! takes, so that a specification or a script that names it works unchanged.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Personality {
+    /// A hook: its verb and options.
+    Hook(Vec<OsString>),
+    /// A command of `tranche`, which is not in this program: its arguments.
+    CommandLine(Vec<OsString>),
+    /// The version.
+    Version,
+    /// What this program is.
+    Help,
+    /// No command that exists.
+    Unknown(Option<OsString>),
+}
+
+impl Personality {
+    /// Reads the arguments of the process, the name that it was called by first.
+    ///
+    /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
+    /// - As `nvidia-ctk`, a command comes first: `hook`, or `cdi`. Options of the program as a whole may stand before it.
+    /// - Under any other name, `hook`.
+    pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let mut arguments = arguments.into_iter();
+        let called = arguments.next().unwrap_or_default();
+        let rest: Vec<OsString> = arguments.collect();
+        let name = Path::new(&called).file_name().and_then(OsStr::to_str);
+        if name == Some("nvidia-cdi-hook") {
+            return Personality::Hook(rest);
+        }
+        let is_ctk = name == Some("nvidia-ctk");
+        let command = if is_ctk { first_command(&rest) } else { 0 };
+        // The options before the command are about nvidia-ctk's log; hooks have their own way to report.
+        let options = rest.get(..command).unwrap_or_default();
+        let after = || rest.iter().skip(command + 1).cloned().collect();
+        match rest.get(command).and_then(|command| command.to_str()) {
+            Some("hook") => Personality::Hook(after()),
+            Some("cdi") if is_ctk => Personality::CommandLine(rest),
+            Some("--version" | "-V") => Personality::Version,
+            Some("--help" | "-h") => Personality::Help,
+            None if is_ctk && options.iter().any(|option| option == "--version" || option == "-v") => {
+                Personality::Version
+            }
+            None if is_ctk && options.iter().any(|option| option == "--help" || option == "-h") => Personality::Help,
+            _ => Personality::Unknown(rest.get(command).cloned()),
+        }
+    }
+}
+
+/// Where the command of `nvidia-ctk` is among its arguments: after options of the program as a whole, one of which has a
+/// value.
+fn first_command(arguments: &[OsString]) -> usize {
+    let mut at = 0;
+    while let Some(argument) = arguments.get(at) {
+        if !argument.as_encoded_bytes().starts_with(b"-") {
+            break;
+        }
+        at += if argument == "--config" || argument == "-c" {
+            2
+        } else {
+            1
+        };
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Personality {
+        Personality::of(words.iter().map(OsString::from))
+    }
+
+    fn owned(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_name_decides_and_then_the_first_argument() {
+        let verb = || Personality::Hook(owned(&["prepare", "--link", "a::/b"]));
+        assert_eq!(of(&["tranche-oci", "hook", "prepare", "--link", "a::/b"]), verb());
+        assert_eq!(of(&["/usr/bin/nvidia-cdi-hook", "prepare", "--link", "a::/b"]), verb());
+        assert_eq!(of(&["nvidia-ctk", "hook", "prepare", "--link", "a::/b"]), verb());
+        assert_eq!(of(&["tranche-oci", "--version"]), Personality::Version);
+        assert_eq!(of(&["tranche-oci"]), Personality::Unknown(None));
+        // Only nvidia-ctk has options before its command, and commands of `tranche`.
+        for words in [&["tranche-oci", "--quiet", "hook"][..], &["tranche-oci", "cdi"]] {
+            assert_eq!(of(words), Personality::Unknown(Some(words[1].into())));
+        }
+        assert_eq!(of(&[]), Personality::Unknown(None));
+    }
+
+    #[test]
+    fn options_of_nvidia_ctk_come_before_its_command() {
+        for options in [
+            &["--quiet"][..],
+            &["-d"],
+            &["--debug", "--quiet"],
+            &["--config", "hook"],
+            &["-c", "/etc/config.toml", "-q"],
+            &["--config=/etc/config.toml"],
+        ] {
+            let words = [&["/usr/bin/nvidia-ctk"], options, &["hook", "chmod"]].concat();
+            assert_eq!(of(&words), Personality::Hook(owned(&["chmod"])), "{options:?}");
+            let words = [&["/usr/bin/nvidia-ctk"], options, &["cdi", "generate"]].concat();
+            assert_eq!(of(&words), Personality::CommandLine(owned(&words[1..])), "{options:?}");
+        }
+        for version in ["--version", "-v"] {
+            assert_eq!(of(&["nvidia-ctk", version]), Personality::Version);
+        }
+        assert_eq!(of(&["nvidia-ctk", "--help"]), Personality::Help);
+        assert_eq!(of(&["nvidia-ctk", "--config"]), Personality::Unknown(None));
+        assert_eq!(
+            of(&["nvidia-ctk", "runtime"]),
+            Personality::Unknown(Some("runtime".into()))
+        );
+    }
+}
