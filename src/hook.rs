@@ -10,6 +10,7 @@ mod by_path;
 mod chmod;
 mod claim;
 mod confine;
+mod container;
 mod cuda_compat;
 mod driver_params;
 mod ldcache;

@@ -7,8 +7,9 @@
 mod bundle;
 mod config;
 mod state;
+mod unreachable;
 
-pub use bundle::Bundle;
+pub use bundle::{Bundle, Reached};
 pub use config::{Config, Mount};
 pub use state::State;
 

@@ -212,6 +212,45 @@ fn a_read_only_container_leaves_the_root_as_it_was() {
     );
 }
 
+/// podman as root keeps bundles below a directory of mode 0700, which the root of a user namespace may not enter. The
+/// hook then works with the current directory and the list of mounts, and does not write to the root, because it cannot
+/// know whether it may. (crun 1.8 cannot run a hook at all there.)
+#[test]
+fn a_container_in_a_user_namespace_of_roots_podman_finds_the_driver() {
+    let test = "a_container_in_a_user_namespace_of_roots_podman_finds_the_driver";
+    each_engine(test, &[Engine::PodmanRunc], |bed, engine| {
+        write_spec(bed, engine, &prepare());
+        let image = image(bed, engine);
+        // Where the engine mounts something is made now, so that whatever else is new is the hook's.
+        for directory in ["dev/pts", "dev/shm", "dev/mqueue", "run"] {
+            fs::create_dir_all(image.join(directory)).unwrap();
+        }
+        for file in [
+            "etc/hosts",
+            "etc/hostname",
+            "etc/resolv.conf",
+            "etc/mtab",
+            "run/.containerenv",
+        ] {
+            fs::write(image.join(file), "").unwrap();
+        }
+        for file in fs::read_dir(bed.at("driver")).unwrap() {
+            fs::write(in_root(&image, LIBDIR).join(file.unwrap().file_name()), "").unwrap();
+        }
+        let owned = Command::new("chown").args(["-R", "100000:100000"]).arg(&image).status();
+        assert!(owned.unwrap().success());
+        let options = ["--uidmap=0:100000:65536", "--gidmap=0:100000:65536"];
+        let inside = scene::snapshot(&image, &|_| true);
+        starts(bed, engine, &image, &options);
+        let now = scene::snapshot(&image, &|_| true);
+        let differ: Vec<_> = now
+            .iter()
+            .filter(|(path, text)| inside.get(*path) != Some(text))
+            .collect();
+        assert!(differ.is_empty(), "{differ:?}");
+    });
+}
+
 #[test]
 fn a_limit_that_cannot_be_kept_keeps_the_container_from_starting() {
     each_engine(

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use super::cuda_compat::{self, Host};
 use super::prepare::Request;
 use super::report::Report;
-use super::{application_profile, chmod, driver_params, ldcache, links, options};
+use super::{application_profile, chmod, container, driver_params, ldcache, links, options};
 use crate::error::{Context, Error, Result};
 use crate::oci::{Bundle, State};
 
@@ -76,7 +76,9 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
     let mode = options.last("mode").map(chmod::mode).transpose()?;
     let state = options.state(state)?;
     report.about(&state);
-    let bundle = Bundle::open(&state)?;
+    let Some(bundle) = container::open(&state, report)? else {
+        return Ok(());
+    };
     match verb {
         "create-symlinks" => links::make(&request.links, &bundle, report).map(drop),
         "update-ldcache" => ldcache::update(
@@ -106,6 +108,10 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
         "chmod" => {
             let mode = mode.ok_or_else(|| Error::usage("chmod", "--mode is missing"))?;
             chmod::change(options.all("path").map(Path::new), mode, &bundle, report);
+            Ok(())
+        }
+        _ if !bundle.is_configured => {
+            report.note(verb, "a limit in the container's environment is not looked for");
             Ok(())
         }
         _ => no_limits(&bundle),

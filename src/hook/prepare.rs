@@ -46,9 +46,9 @@ use std::path::Path;
 
 use super::cuda_compat::{self, Host};
 use super::report::Report;
-use super::{application_profile, by_path, driver_params, ldcache, links};
+use super::{application_profile, by_path, container, driver_params, ldcache, links};
 use crate::error::Result;
-use crate::oci::{Bundle, State};
+use crate::oci::State;
 
 use arguments::Part;
 pub(super) use arguments::{ByPath, Link, Request};
@@ -58,7 +58,9 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
     let request = Request::parse(arguments, report)?;
     let state = State::read(state)?;
     report.about(&state);
-    let bundle = Bundle::open(&state)?;
+    let Some(bundle) = container::open(&state, report)? else {
+        return Ok(());
+    };
     // In the order in which one step needs another: a cache is made of what links have put in place.
     let new = links::make(&request.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);

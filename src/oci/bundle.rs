@@ -1,9 +1,10 @@
 //! From a container's state to its configuration and its root directory.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{CONFIG_LIMIT, Config, Mount, State};
+use super::{CONFIG_LIMIT, Config, Mount, State, unreachable};
 use crate::error::{Context, Error, Result};
 use crate::root::{ContainerRoot, HostDirectory, Origin};
 
@@ -14,9 +15,35 @@ pub struct Bundle {
     pub config: Config,
     /// Its root directory, with everything that the runtime mounted in it.
     pub root: ContainerRoot,
+    /// Whether `config` is what config.json says. Otherwise it is what the list of mounts says, and the root counts as
+    /// read-only.
+    pub is_configured: bool,
+}
+
+/// What [`Bundle::find`] found.
+#[derive(Debug)]
+pub enum Reached {
+    /// The container.
+    Bundle(Bundle),
+    /// This user may not reach the bundle, and the reason why the container's root is not known without it.
+    Nothing(&'static str),
 }
 
 impl Bundle {
+    /// As [`Self::open`], also where this user may not reach the bundle, in a user namespace.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn find(state: &State) -> Result<Reached> {
+        match HostDirectory::open(&state.bundle) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(match unreachable::open() {
+                Ok((config, root)) => Reached::Bundle(Bundle::new(config, root, false)),
+                Err(why) => Reached::Nothing(why),
+            }),
+            _ => Bundle::open(state).map(Reached::Bundle),
+        }
+    }
+
     /// Opens the bundle that `state` names.
     ///
     /// The root is `root.path` of config.json. Where the runtime names it too (crun), its path is taken, since only the
@@ -57,6 +84,10 @@ impl Bundle {
         {
             return Err(Error::failed(&shown, "is the host's own root directory").hint("nothing is done to it"));
         }
+        Ok(Bundle::new(config, root, true))
+    }
+
+    fn new(config: Config, root: ContainerRoot, is_configured: bool) -> Bundle {
         let mounts = config.mounts.iter().filter_map(|mount| {
             let origin = match mount {
                 Mount { bind: true, .. } => Origin::Host,
@@ -66,6 +97,10 @@ impl Bundle {
             Some((mount.destination.clone(), origin))
         });
         let root = root.with_mounts(mounts).with_label(config.mount_label.clone());
-        Ok(Bundle { config, root })
+        Bundle {
+            config,
+            root,
+            is_configured,
+        }
     }
 }

@@ -39,6 +39,12 @@ impl MountId {
     }
 }
 
+impl From<u64> for MountId {
+    fn from(number: u64) -> MountId {
+        MountId(number)
+    }
+}
+
 /// Whether a line of mountinfo says that the mount `id` is shared. `None` if the line is about another mount.
 ///
 /// Format (proc(5)): `id parent major:minor root mount-point options [optional-field]... - type source options`.

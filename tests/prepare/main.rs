@@ -20,6 +20,7 @@ mod scene;
 #[path = "../support/skip.rs"]
 mod skip;
 mod two_word_sizes;
+mod unreachable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,0 +1,28 @@
+//! The container that a hook works for.
+
+use super::report::Report;
+use crate::error::Result;
+use crate::oci::{Bundle, Reached, State};
+
+/// Opens the container of `state`. In a user namespace the bundle may be out of reach; then what is known without it is
+/// used, and `report` says so. `None` where the container's root is not certain: then nothing must be done.
+///
+/// # Errors
+/// As [`Bundle::open`].
+pub(super) fn open(state: &State, report: &mut Report<'_>) -> Result<Option<Bundle>> {
+    let shown = state.bundle.display();
+    match Bundle::find(state)? {
+        Reached::Bundle(bundle) => {
+            if !bundle.is_configured {
+                let what = "this user namespace may not open the bundle; its root directory is treated as read-only";
+                report.note(shown, what);
+            }
+            Ok(Some(bundle))
+        }
+        Reached::Nothing(why) => {
+            let what = format!("this user namespace may not open the bundle, so nothing is done: {why}");
+            report.note(shown, what);
+            Ok(None)
+        }
+    }
+}

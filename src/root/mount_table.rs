@@ -1,0 +1,146 @@
+//! The list of mounts that a process sees.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::mount::MountId;
+
+/// The mounts of the namespace that this process is in (`/proc/thread-self/mountinfo`, proc(5)).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MountTable(Vec<Mounted>);
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    id: u64,
+    parent: u64,
+    /// The path in its file system that is mounted: `/`, or for a bind mount often another.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub at: PathBuf,
+    /// The type of its file system, such as `ext4`.
+    pub kind: OsString,
+    /// The options of its file system.
+    options: Vec<u8>,
+}
+
+impl MountTable {
+    /// Reads the list.
+    pub fn read() -> io::Result<MountTable> {
+        Ok(Self::parse(&fs::read("/proc/thread-self/mountinfo")?))
+    }
+
+    /// Parses such a list. A line of another format is left out.
+    fn parse(text: &[u8]) -> MountTable {
+        MountTable(text.split(|byte| *byte == b'\n').filter_map(Mounted::parse).collect())
+    }
+
+    /// The mount that `handle` is on.
+    pub fn of(&self, handle: impl AsFd) -> Option<&Mounted> {
+        let id = MountId::of(handle).ok()?;
+        self.0.iter().find(|mount| MountId::from(mount.id) == id)
+    }
+
+    /// The mounts below `top`, in the order in which they were made.
+    pub fn below<'a>(&'a self, top: &'a Mounted) -> impl Iterator<Item = &'a Mounted> {
+        let is_below = |mount: &&Mounted| mount.id != top.id && mount.at.starts_with(&top.at);
+        self.0.iter().filter(is_below)
+    }
+}
+
+impl Mounted {
+    /// `id parent major:minor root mount-point options [optional-field]... - type source options`
+    fn parse(line: &[u8]) -> Option<Mounted> {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+        let dash = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
+        Some(Mounted {
+            id: number(fields.first()?)?,
+            parent: number(fields.get(1)?)?,
+            root: unescaped(fields.get(3)?).into(),
+            at: unescaped(fields.get(4)?).into(),
+            kind: OsStr::from_bytes(fields.get(dash + 1)?).to_owned(),
+            options: fields.get(dash + 3)?.to_vec(),
+        })
+    }
+
+    /// Whether it is mounted directly on `other`.
+    pub fn is_on(&self, other: &Mounted) -> bool {
+        self.parent == other.id
+    }
+
+    /// Whether it shows a part of a file system and not all of it.
+    pub fn is_part(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    /// The SELinux context of all files on it, if it has one.
+    pub fn label(&self) -> Option<String> {
+        let text = std::str::from_utf8(&self.options).ok()?;
+        // With categories there are commas in it, and then it is in quotes.
+        let value = text.split_once("context=").map(|(_, value)| value)?;
+        let label = match value.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next(),
+            None => value.split(',').next(),
+        };
+        label.filter(|label| !label.is_empty()).map(str::to_owned)
+    }
+}
+
+/// Space, tab, line break and backslash are written as `\` and three octal digits.
+fn unescaped(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_understood() {
+        let text = br#"102 74 254:0 /store/a\040b /m/a\040b rw,relatime shared:3 master:1 - ext4 /dev/vda rw,discard
+103 102 0:51 / /m/a\040b/proc rw - proc proc rw
+104 102 0:60 / /m/a\040b/etc rw - overlay overlay rw,context="system_u:object_r:container_file_t:s0:c1,c2",lowerdir=/x
+105 74 0:61 / /m/a\040bc rw - tmpfs tmpfs rw,context=system_u:object_r:tmp_t:s0,size=1k
+what is this
+"#;
+        let table = MountTable::parse(text);
+        assert_eq!(table.0.len(), 4);
+        let top = &table.0[0];
+        assert_eq!((top.at.to_str(), top.is_part()), (Some("/m/a b"), true));
+        let below: Vec<_> = table.below(top).map(|mount| mount.at.to_str().unwrap()).collect();
+        assert_eq!(below, ["/m/a b/proc", "/m/a b/etc"]);
+        assert!(table.0[1].is_on(top) && !table.0[3].is_on(top) && !table.0[1].is_part());
+        assert_eq!(table.0[1].kind, "proc");
+        let labels: Vec<_> = table.0.iter().map(Mounted::label).collect();
+        let label = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            labels,
+            [
+                None,
+                None,
+                label("system_u:object_r:container_file_t:s0:c1,c2"),
+                label("system_u:object_r:tmp_t:s0")
+            ]
+        );
+    }
+}
