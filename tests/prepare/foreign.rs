@@ -320,3 +320,138 @@ fn a_cover_is_a_mount_that_cannot_be_written() {
     assert_eq!(fields[5], "ro,nosuid,nodev,noexec,relatime", "{}", ended.stdout);
     assert!(fields.last().unwrap().starts_with("ro,"), "{}", ended.stdout);
 }
+
+/// A runtime mounts the kernel's file systems for a container too, but what is in them is the kernel's. A devpts and a
+/// cgroup hierarchy that are made for the test stand for sysfs and the host's cgroups, where a failure would last.
+#[test]
+fn file_systems_of_the_kernel_are_not_written() {
+    if !needs_root("file_systems_of_the_kernel_are_not_written") {
+        return;
+    }
+    let scene = musl();
+    let mounts = json!([
+        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        {"destination": "/dev/pts", "type": "devpts", "source": "devpts"},
+        {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup"}
+    ]);
+    scene.configure(json!({"root": {"path": "rootfs"}, "mounts": mounts,
+        "linux": {"devices": [{"path": "/dev/nvidia0"}]}}));
+    scene.image_directory("/dev");
+    scene.image_link("/sys/fs/cgroup", "/etc/nvidia");
+    fs::copy("/bin/busybox", scene.image("/bin/stat")).unwrap();
+    let name = format!("tranche-test-{}", std::process::id());
+    let before = format!(
+        "mount -t tmpfs -o mode=700 tmpfs dev; mkdir dev/pts; mount -t devpts -o newinstance,ptmxmode=0600 devpts dev/pts; \
+         ln -s pts/ptmx dev/nvidia-caps; mkdir dev/dri; chmod 700 dev/dri; mount -t tmpfs tmpfs sys; \
+         mkdir -p sys/fs/cgroup; mount -t cgroup -o none,name={name} cgroup sys/fs/cgroup;"
+    );
+    let look = "/bin/stat -c %a dev/pts/ptmx dev/dri sys/fs/cgroup/nvidia-application-profiles-rc.d";
+    let chmod = words("chmod --mode 755 --path /dev/nvidia-caps --path /dev/dri");
+    let ended = hook(&scene, &before, &chmod, &look);
+    assert!(
+        ended.stdout.starts_with("600\n755\n"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("/dev/nvidia-caps: mode stays as it is: "),
+        "{}",
+        ended.stderr
+    );
+    let ended = hook(&scene, &before, &words("update-application-profile"), &look);
+    assert!(
+        ended.stderr.contains("application profile: not written: "),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("nvidia-application-profiles-rc.d': No such file"),
+        "a directory was made in the hierarchy: {}",
+        ended.stdout
+    );
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// While the hook makes a directory, somebody gives its name to a volume: what is opened under that name is looked at.
+#[test]
+fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
+    let test = "a_volume_that_takes_the_name_of_a_new_directory_is_not_written";
+    if !needs_root(test) {
+        return;
+    }
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip::not_run(&format!("prepare::{test}"), "no strace");
+    }
+    let scene = musl();
+    fs::create_dir(scene.at("outside/volume")).unwrap();
+    fs::write(scene.at("state.json"), scene.state()).unwrap();
+    // The kernel waits before mkdirat, and the volume is moved to the name in the meantime, from a mount namespace in which
+    // nothing is mounted on it: there it is a plain directory that can be renamed.
+    let script = format!(
+        "set -e; cd {root}
+         unshare -m sh -c 'while ! test -e {top}/go; do sleep 0.05; done; mv data d' & mover=$!
+         mount --bind {top}/outside/volume data
+         strace -qq -o {top}/trace -e trace=mkdirat -e inject=mkdirat:delay_enter=2000000 {hook} hook create-symlinks \
+             --link x::/d/y < {top}/state.json & hook=$!
+         sleep 0.5; : > {top}/go; wait $mover
+         wait $hook || true",
+        root = scene.image("/").display(),
+        top = scene.at("").display(),
+        hook = env!("CARGO_BIN_EXE_tranche-oci"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", &script]);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let ended = run(command, b"");
+    let trace = fs::read_to_string(scene.at("trace")).unwrap_or_default();
+    assert!(
+        trace.contains("EEXIST"),
+        "the volume did not take the name in time: {trace} {}",
+        ended.stderr
+    );
+    assert_eq!(
+        fs::read_dir(scene.at("outside/volume")).unwrap().count(),
+        0,
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("read-only places"), "{}", ended.stderr);
+}
+
+/// New files have no name before they are complete, so that a hook that is killed leaves none behind.
+#[test]
+fn a_hook_that_is_killed_while_it_writes_leaves_nothing_behind() {
+    let test = "a_hook_that_is_killed_while_it_writes_leaves_nothing_behind";
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip::not_run(&format!("prepare::{test}"), "no strace");
+    }
+    for existing in [false, true] {
+        let scene = musl();
+        if existing {
+            fs::write(scene.image(MUSL), "/lib\n").unwrap();
+        }
+        let inside = scene.inside();
+        let mut command = Command::new("strace");
+        let kill = [
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=fchmod",
+            "-e",
+            "inject=fchmod:signal=KILL",
+        ];
+        command.args(kill).arg(env!("CARGO_BIN_EXE_tranche-oci"));
+        command
+            .args(["hook", "prepare", "--ldcache-dir=/opt/driver"])
+            .env_clear();
+        let ended = run(command, scene.state().as_bytes());
+        assert_eq!(ended.code, -1, "it was not killed: {}", ended.stderr);
+        let names = |list: &BTreeMap<PathBuf, String>| list.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&scene.inside()), names(&inside), "{existing}");
+    }
+}
