@@ -212,6 +212,37 @@ fn a_read_only_container_leaves_the_root_as_it_was() {
     );
 }
 
+/// A musl image with a path file works with `--read-only`: the file is covered.
+#[test]
+fn a_musl_image_with_a_path_file_finds_the_driver_on_a_read_only_root() {
+    let test = "a_musl_image_with_a_path_file_finds_the_driver_on_a_read_only_root";
+    each_engine(test, &ENGINES, |bed, engine| {
+        write_spec(bed, engine, &prepare());
+        let image = bed.image(engine);
+        if let Err(reason) = glibc_image::musl(&image) {
+            skip::not_run(&format!("loader_engines::{test}"), &reason);
+            return;
+        }
+        fs::create_dir_all(in_root(&image, LIBDIR)).unwrap();
+        fs::write(
+            image.join("etc/ld-musl-x86_64.path"),
+            "/lib\n/usr/local/lib\n/usr/lib\n",
+        )
+        .unwrap();
+        if engine.is_rootless() {
+            engines::own(&image);
+        }
+        let open = ["/bin/open", "libcuda.so.580.95.05"];
+        let device = ["nvidia.com/gpu=0"];
+        let output = run_podman_in(bed, engine, &image, &device, &bed.specs(), &["--read-only"], &open);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said, "libcuda.so.580.95.05 580\n", "{engine:?}: {line}");
+        let path = fs::read_to_string(image.join("etc/ld-musl-x86_64.path")).unwrap();
+        assert_eq!(path, "/lib\n/usr/local/lib\n/usr/lib\n", "{engine:?}");
+    });
+}
+
 /// podman as root keeps bundles below a directory of mode 0700, which the root of a user namespace may not enter. The
 /// hook then works with the current directory and the list of mounts, and does not write to the root, because it cannot
 /// know whether it may. (crun 1.8 cannot run a hook at all there.)

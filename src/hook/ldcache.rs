@@ -81,7 +81,7 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
     }
     let bytes = ldcache::write(&merged(&found), cache.endian)?;
     let put = now.put(bundle, path, &bytes);
-    essential(put, CACHE, places, bundle, report)
+    essential(put, CACHE, now.bytes().is_some(), places, bundle, report)
 }
 
 /// The driver's libraries, then what the image's cache has, then what it lacks of the image's own.
@@ -104,13 +104,14 @@ fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<
         return Ok(());
     };
     let put = now.put(bundle, path, &bytes);
-    essential(put, &file, places, bundle, report)
+    essential(put, &file, now.bytes().is_some(), places, bundle, report)
 }
 
 /// Reports what cannot be done where nothing may be written. Anything else ends the start.
 fn essential(
     put: std::io::Result<()>,
     file: &str,
+    is_there: bool,
     places: &[Place],
     bundle: &Bundle,
     report: &mut Report<'_>,
@@ -125,7 +126,15 @@ fn essential(
         _ => format!("cannot lay another over it on a read-only root: {error}"),
     };
     let directories: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
-    let hint = format!("set LD_LIBRARY_PATH={} in the container", directories.join(":"));
+    // A file of the image could be covered, so an image that has one works on a read-only root too.
+    let instead = match bundle.config.read_only && !is_there {
+        true => format!(", or add {file} to the image"),
+        false => String::new(),
+    };
+    let hint = format!(
+        "set LD_LIBRARY_PATH={} in the container{instead}",
+        directories.join(":")
+    );
     report.failure(&Error::failed(file, what).hint(hint));
     Ok(())
 }

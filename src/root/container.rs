@@ -35,8 +35,8 @@ const TRIES: usize = 8;
 #[derive(Debug)]
 pub struct ContainerRoot {
     root: Root,
-    /// The mount that the root directory is on, or why it is not known.
-    mount: io::Result<MountId>,
+    /// The mount that the root directory is on, if the kernel says.
+    mount: Option<MountId>,
     /// Whether that mount's file system may hold an image.
     holds_images: bool,
     /// What the runtime mounted in the root, by its path in it.
@@ -65,7 +65,7 @@ impl ContainerRoot {
     /// Takes an open directory (`O_PATH` is enough).
     pub fn from_fd(directory: OwnedFd) -> Self {
         ContainerRoot {
-            mount: MountId::of(&directory),
+            mount: MountId::of(&directory).ok(),
             holds_images: file_system::holds_images(&directory).unwrap_or(false),
             root: Root::from_fd(directory),
             mounts: Vec::new(),
@@ -98,12 +98,11 @@ impl ContainerRoot {
     /// # Errors
     /// Returns why not, as [`OwnFile`] needs it.
     pub fn check_image(&self, place: impl AsFd) -> Result<(), NotOwn> {
-        let here = MountId::of(place)?;
-        match &self.mount {
-            Ok(root) if *root != here => Err(NotOwn::OtherMount),
-            Ok(_) if self.holds_images => Ok(()),
-            Ok(_) => Err(NotOwn::FileSystem),
-            Err(why) => Err(NotOwn::Unknown(io::Error::other(why.to_string()))),
+        match (self.mount, MountId::of(place).ok()) {
+            (Some(root), Some(here)) if root != here => Err(NotOwn::OtherMount),
+            (Some(_), Some(_)) if self.holds_images => Ok(()),
+            (Some(_), Some(_)) => Err(NotOwn::FileSystem),
+            _ => Err(NotOwn::UnknownMount),
         }
     }
 

@@ -89,7 +89,7 @@ impl OwnDirectory {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let nameless = match openat(self, ".", flags, Mode::from_bits_truncate(0o600)) {
             Ok(fd) => File::from(fd),
-            // Some file systems have no such files: overlayfs before Linux 6.1, NFS, 9p, and fuse before 6.0.
+            // Some file systems have no such files: overlayfs before Linux 6.1, fuse before 6.2, NFS, 9p.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
                 return self.replace_by_name(name, bytes, permissions);
             }

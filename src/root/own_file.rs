@@ -32,11 +32,13 @@ pub enum NotOwn {
     Absent,
     /// It is on another mount than the root: a volume, /proc, /sys, /dev.
     OtherMount,
+    /// The kernel does not say which mount it is on.
+    UnknownMount,
     /// Its file system is not one that holds images.
     FileSystem,
     /// The file has other names, which may be outside of the root.
     OtherNames,
-    /// The kernel refused to say or to open it.
+    /// The kernel did not find or open it.
     Unknown(io::Error),
 }
 
@@ -106,6 +108,7 @@ impl fmt::Display for NotOwn {
         match self {
             NotOwn::Absent => f.write_str("it is not there"),
             NotOwn::OtherMount => f.write_str("it is not on the mount of the container's root"),
+            NotOwn::UnknownMount => f.write_str("it is not known which mount it is on"),
             NotOwn::FileSystem => f.write_str("its file system is not one that holds images"),
             NotOwn::OtherNames => f.write_str("it has more than one name"),
             NotOwn::Unknown(error) => error.fmt(f),

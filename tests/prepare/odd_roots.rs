@@ -89,9 +89,51 @@ fn without_a_cache_a_read_only_root_is_told_what_to_set() {
     assert_eq!(
         ended.stderr,
         "tranche-oci: hook prepare: /etc/ld.so.cache: not there, and the root is read-only; \
-         set LD_LIBRARY_PATH=/opt/driver in the container\n"
+         set LD_LIBRARY_PATH=/opt/driver in the container, or add /etc/ld.so.cache to the image\n"
     );
     same(&scene.inside(), &inside);
+}
+
+/// musl's loader without a path file searches its three directories. On a read-only root a new file cannot be made, so the
+/// driver is not found, and the hook says what helps; with a path file in the image it is found.
+#[test]
+fn a_musl_image_needs_a_path_file_for_a_read_only_root() {
+    for path_file in [true, false] {
+        let scene = Scene::new();
+        if let Some(reason) = glibc_image::missing().or_else(|| glibc_image::musl(&scene.image("/")).err()) {
+            skip::not_run("prepare::a_musl_image_needs_a_path_file_for_a_read_only_root", &reason);
+            return;
+        }
+        glibc_image::driver(&scene.image("/opt/driver"));
+        if path_file {
+            fs::write(
+                scene.image("/etc/ld-musl-x86_64.path"),
+                "/lib\n/usr/local/lib\n/usr/lib\n",
+            )
+            .unwrap();
+        }
+        scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+        let inside = scene.inside();
+        // musl finds a file by its name and knows no SONAMEs, and links cannot be made there.
+        let open = format!("/bin/open libcuda.so.{DRIVER}");
+        let ended = hook(
+            &scene,
+            "",
+            &["prepare".into(), "--ldcache-dir=/opt/driver".into()],
+            &open,
+        );
+        let (found, line) = match path_file {
+            true => ("580", ""),
+            false => (
+                "none",
+                "tranche-oci: hook prepare: /etc/ld-musl-x86_64.path: not there, and the root is read-only; set \
+                 LD_LIBRARY_PATH=/opt/driver in the container, or add /etc/ld-musl-x86_64.path to the image\n",
+            ),
+        };
+        let found = format!("libcuda.so.{DRIVER} {found}\n");
+        assert_eq!((ended.code, ended.stdout, ended.stderr.as_str()), (0, found, line));
+        same(&scene.inside(), &inside);
+    }
 }
 
 /// What stands in the place of /etc/ld.so.cache, or around it.
