@@ -203,8 +203,51 @@ impl SplitDevice {
         }
     }
 
-    /// The daemon's defaults are those of the largest share: a client can only go below them, and a process that an engine
-    /// starts by `exec`, without CDI's environment, has them.
+    /// The largest claim that may be made of it, in MiB and percent; `None` where its shares have no such limit. Several
+    /// shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
+    fn largest_claim(&self) -> (Option<u64>, Option<u32>) {
+        let all = |sizes: Vec<u64>, whole: Option<u64>| {
+            let most = if self.one_share_a_claim {
+                sizes.into_iter().max()
+            } else {
+                sizes.into_iter().reduce(u64::saturating_add)
+            };
+            // With overcommit the sum is more than there is.
+            most.map(|most| whole.map_or(most, |whole| most.min(whole)))
+        };
+        let memory = self.shares.iter().filter_map(|share| share.memory).map(MemorySize::mib);
+        let compute = self.shares.iter().filter_map(|share| share.compute);
+        let compute = compute.map(|compute| u64::from(compute.get()));
+        (
+            all(memory.collect(), self.memory.map(MemorySize::mib)),
+            all(compute.collect(), Some(100)).and_then(|percent| u32::try_from(percent).ok()),
+        )
+    }
+
+    /// What the daemon's defaults cost, in one sentence; `None` where no share is larger or smaller than they are.
+    ///
+    /// A process that an engine starts by `exec` gets no environment from CDI, so its limits are the daemon's defaults.
+    pub fn cost_of_defaults(&self) -> Option<String> {
+        if !matches!(self.method, Method::Mps { .. }) {
+            return None;
+        }
+        let (memory, compute) = self.largest_claim();
+        let smaller = |share: &Share| {
+            share.memory.map(MemorySize::mib) < memory || share.compute.map(|compute| compute.get()) < compute
+        };
+        if !self.shares.iter().any(smaller) {
+            return None;
+        }
+        let mut limits = Vec::new();
+        limits.extend(memory.map(|mib| MemorySize::from_mib(mib).to_string()));
+        limits.extend(compute.map(|percent| format!("{percent}% of compute")));
+        Some(format!(
+            "a process that is started by exec has these defaults as its limits, and not those of its share: {}",
+            limits.join(" and ")
+        ))
+    }
+
+    /// The daemon's defaults allow the largest claim that may be made, because a client can only go below them.
     fn needs_daemon(&self, state_dir: &HostPath, exclusive_process: bool, users: MpsUsers) -> Vec<String> {
         let what = self.uuid.as_deref().unwrap_or("this device");
         let pipe = format!("CUDA_MPS_PIPE_DIRECTORY={}", self.pipe_directory(state_dir));
@@ -220,14 +263,13 @@ impl SplitDevice {
         commands.push(format!(
             "CUDA_VISIBLE_DEVICES={what} {pipe} nvidia-cuda-mps-control -d{many}"
         ));
-        if let Some(most) = self.shares.iter().filter_map(|s| s.memory).max() {
-            let mib = most.mib();
+        let (memory, compute) = self.largest_claim();
+        if let Some(mib) = memory {
             commands.push(format!(
                 "echo set_default_device_pinned_mem_limit {what} {mib}M | {pipe} nvidia-cuda-mps-control"
             ));
         }
-        if let Some(most) = self.shares.iter().filter_map(|s| s.compute).max() {
-            let percent = most.get();
+        if let Some(percent) = compute {
             commands.push(format!(
                 "echo set_default_active_thread_percentage {percent} | {pipe} nvidia-cuda-mps-control"
             ));

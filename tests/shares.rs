@@ -42,32 +42,37 @@ sharing:
 /// Runs a script under each engine, with the specs of a fake host with two GPUs under [`POLICY`].
 fn each_engine(name: &str, images: usize, script: &str, look: impl Fn(Engine, &Session)) {
     for engine in ENGINES {
-        let test = format!("shares::{name} {engine:?}");
-        if let Some(reason) = engine.missing() {
-            skip::not_run(&test, &reason);
-            continue;
-        }
-        let bed = Bed::new();
-        let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
-        if let Some(missing) = host.not_made.first() {
-            skip::not_run(&test, &missing.why);
-            continue;
-        }
-        std::fs::write(bed.at("policy.yaml"), POLICY).unwrap();
-        let _daemon = listening(&bed.at("daemon"));
-        drop(bound(&bed.at("ended")));
-        // Made in the session: there `/run/tranche` is its own, where the pipe directories of MPS come to lie.
-        std::fs::write(bed.specs().join("none-yet"), "").unwrap();
-        let place = place(&bed);
-        let script = format!(
-            "rm /etc/cdi/none-yet\nplace='{}'\n\
-             step generate tranche cdi generate $place --cdi-version 0.5 --hook-path \"$oci\" --output /etc/cdi/nvidia.yaml\n{script}",
-            place.join(" ")
-        );
-        let session = session(&bed, engine, images, &script);
-        session.ok("generate");
-        look(engine, &session);
+        only(engine, name, images, script, |session| look(engine, session));
     }
+}
+
+/// The same under one engine.
+fn only(engine: Engine, name: &str, images: usize, script: &str, look: impl Fn(&Session)) {
+    let test = format!("shares::{name} {engine:?}");
+    if let Some(reason) = engine.missing() {
+        skip::not_run(&test, &reason);
+        return;
+    }
+    let bed = Bed::new();
+    let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
+    if let Some(missing) = host.not_made.first() {
+        skip::not_run(&test, &missing.why);
+        return;
+    }
+    std::fs::write(bed.at("policy.yaml"), POLICY).unwrap();
+    let _daemon = listening(&bed.at("daemon"));
+    drop(bound(&bed.at("ended")));
+    // Made in the session: there `/run/tranche` is its own, where the pipe directories of MPS come to lie.
+    std::fs::write(bed.specs().join("none-yet"), "").unwrap();
+    let place = place(&bed);
+    let script = format!(
+        "rm /etc/cdi/none-yet\nplace='{}'\n\
+         step generate tranche cdi generate $place --cdi-version 0.5 --hook-path \"$oci\" --output /etc/cdi/nvidia.yaml\n{script}",
+        place.join(" ")
+    );
+    let session = session(&bed, engine, images, &script);
+    session.ok("generate");
+    look(&session);
 }
 
 /// What clients of an MPS daemon connect to. A script binds it over `control` in a pipe directory, which is its own.
@@ -400,4 +405,70 @@ step free start free "$3" --device nvidia.com/gpu=0
             session.ok("free");
         },
     );
+}
+
+#[test]
+fn a_share_is_held_while_its_cgroup_has_a_process() {
+    // With the host's pid namespace nothing ends the other processes of a container when its init is killed.
+    let script = r#"
+two_processes() { name=$1 image=$2; shift 2
+    podman run --detach --name "$name" --pid=host --network=none $limits "$@" --rootfs "$image" \
+        /bin/sh -c '/bin/sleep 1000 & exec /bin/sleep 1000'; }
+# The process of a container that is not its init, when init and monitor are killed.
+orphan() {
+    init=$(init_of "$1")
+    await test -s "/proc/$init/task/$init/children"
+    other=$(tr -d ' ' < "/proc/$init/task/$init/children")
+    kill -9 "$(podman inspect --format '{{.State.ConmonPid}}' "$1")" "$init"
+    await is_over "$init"
+    ! is_over "$other"
+}
+step one two_processes one "$1" --device nvidia.com/gpu=0.a
+step record sh -c 'cat /run/tranche/ledger/*.claims'
+step orphan orphan one
+step lives tranche status
+refuse second start second "$2" --device nvidia.com/gpu=0.a
+step gc tranche claim gc --spec-dir /etc/cdi
+step still tranche status
+kill -9 "$other"
+await is_over "$other"
+step third start third "$2" --device nvidia.com/gpu=0.a
+case $podman_runtime in *crun)
+    # Without a cgroup of its own it is in the engine's, which always has processes.
+    step no-cgroup two_processes no-cgroup "$3" --cgroups=disabled --device nvidia.com/gpu=0.b
+    step no-cgroup-orphan orphan no-cgroup
+    step after start after "$4" --device nvidia.com/gpu=0.b
+    kill -9 "$other" ;;
+esac
+"#;
+    for engine in ENGINES {
+        let script = format!("podman_runtime={}\n{script}", engine.runtime());
+        only(
+            engine,
+            "a_share_is_held_while_its_cgroup_has_a_process",
+            4,
+            &script,
+            |session| {
+                let one = session.ok("one").trim()[..12].to_owned();
+                let record = session.ok("record");
+                assert!(
+                    record.contains("/sys/fs/cgroup/") && record.contains("libpod-"),
+                    "{engine:?}: {record}"
+                );
+                session.ok("orphan");
+                assert!(session.ok("lives").contains(&one), "{engine:?}");
+                assert!(session.refused("second").contains(&one), "{engine:?}");
+                session.ok("gc");
+                assert!(
+                    session.ok("still").contains(&one),
+                    "{engine:?}: gc takes nothing from who lives"
+                );
+                session.ok("third");
+                if engine == Engine::PodmanCrun {
+                    session.ok("no-cgroup-orphan");
+                    session.ok("after");
+                }
+            },
+        );
+    }
 }

@@ -59,6 +59,9 @@ fn text(inventory: &Inventory, sharing: &Sharing) -> String {
         for command in needs {
             text.push_str(&format!("    {command}\n"));
         }
+        if let Some(cost) = split.cost_of_defaults() {
+            text.push_str(&format!("  {cost}\n"));
+        }
     }
     let whole: Vec<String> = not_split(inventory, sharing);
     if !whole.is_empty() {

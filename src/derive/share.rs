@@ -194,6 +194,9 @@ fn limit(
         .as_ref()
         .ok_or_else(|| Error::failed(split.device, "has no UUID to limit it by"))?;
     let memory = memory.or(split.memory).map(MemorySize::mib);
+    // With overcommit, shares that are claimed as one are more together than there is.
+    let memory = memory.map(|mib| split.memory.map_or(mib, |whole| mib.min(whole.mib())));
+    let compute = compute.map(|percent| percent.min(100));
     let mut set = |name: &str, value: String| edits.env.insert(name.to_owned(), value);
     set("CUDA_MPS_PIPE_DIRECTORY", PIPE_IN_CONTAINER.into());
     set("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", compute.unwrap_or(100).to_string());

@@ -252,19 +252,58 @@ fn without_nvml_time_can_be_cut_and_memory_cannot() {
     assert!(plan(&ts, &blind).is_ok());
 }
 
+/// The defaults that an operator is told to give the daemon of GPU 0: MiB and percent.
+fn defaults(sharing: &str) -> (SplitDevice, u64, u32) {
+    let plan = planned(sharing);
+    let needs = plan.devices[0].needs(&run());
+    let number = |what: &str, place: usize| {
+        let command = needs.iter().find(|command| command.contains(what)).unwrap();
+        let word = command.split(' ').nth(place).unwrap();
+        word.trim_end_matches('M').parse::<u64>().unwrap()
+    };
+    let memory = number("set_default_device_pinned_mem_limit", 3);
+    let compute = number("set_default_active_thread_percentage", 2);
+    (plan.devices[0].clone(), memory, u32::try_from(compute).unwrap())
+}
+
 #[test]
-fn a_daemon_s_defaults_are_the_largest_share_s() {
-    let p = planned(UNEQUAL);
-    let needs = p.devices[0].needs(&run());
-    assert_eq!(needs.len(), 4, "{needs:?}");
+fn a_daemon_s_defaults_allow_the_largest_claim_that_may_be_made() {
+    for (more, replicas, one_each) in [("false", 10, false), ("false", 2, false), ("true", 10, true)] {
+        let (split, memory, compute) = defaults(&format!(
+            "sharing:\n  mps:\n    failRequestsGreaterThanOne: {more}\n    resources:\n    \
+             - {{name: nvidia.com/gpu, devices: [0], replicas: {replicas}}}\n"
+        ));
+        let plan = Plan {
+            devices: vec![split.clone()],
+            ..Plan::default()
+        };
+        let shares = if one_each { 1 } else { replicas };
+        let wish = Wish {
+            shares: Some(shares),
+            ..Wish::default()
+        };
+        let largest = fit(&plan, wish, |_, _| true).unwrap();
+        assert_eq!(
+            (largest.memory.unwrap().mib(), largest.compute.unwrap()),
+            (memory, compute)
+        );
+        let cost = split.cost_of_defaults();
+        assert_eq!(cost.is_some(), !one_each, "{cost:?}");
+    }
+    let (split, memory, compute) = defaults(UNEQUAL);
+    let sum: u64 = split.shares.iter().map(|share| share.memory.unwrap().mib()).sum();
+    assert_eq!((memory, compute), (sum, 100));
+    let cost = split.cost_of_defaults().unwrap();
     assert!(
-        needs[2].starts_with("echo set_default_device_pinned_mem_limit GPU-00000000-aaaa 40960M | "),
-        "{needs:?}"
+        cost.contains("started by exec") && cost.ends_with("and 100% of compute"),
+        "{cost}"
     );
-    assert!(
-        needs[3].starts_with("echo set_default_active_thread_percentage 60 | "),
-        "{needs:?}"
+    // No more than there is, whatever may be promised.
+    let (split, memory, compute) = defaults(
+        "sharing:\n  overcommit: {memory: 2.0, compute: 2.0}\n  mps:\n    failRequestsGreaterThanOne: false\n    \
+         resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n",
     );
+    assert_eq!((memory, compute), (split.memory.unwrap().mib(), 100));
 }
 
 fn asks() -> impl Generator<Value = Vec<(u32, u32)>> {
