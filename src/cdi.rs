@@ -20,7 +20,11 @@ pub mod encode;
 #[cfg(feature = "cli")]
 mod locate;
 #[cfg(feature = "cli")]
+mod open;
+#[cfg(feature = "cli")]
 pub mod parse;
+#[cfg(feature = "cli")]
+pub mod references;
 #[cfg(feature = "cli")]
 pub mod registry;
 #[cfg(feature = "cli")]

@@ -21,7 +21,7 @@ mod table;
 
 use crate::error::Result;
 use clap::builder::Resettable;
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
@@ -62,8 +62,16 @@ enum Verb {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, log::Level), ExitCode> {
     let command = without_empty_variables(Arguments::command());
     let matches = command.try_get_matches_from(arguments);
-    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(parsed) => {
+    let parsed = matches.and_then(|matches| {
+        let wants_list = wants_list_of_simulations(&matches);
+        Arguments::from_arg_matches(&matches).map(|parsed| (parsed, wants_list))
+    });
+    match parsed {
+        Ok((_, true)) => Err(match out::result(&crate::sim::help()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => out::complain(&e),
+        }),
+        Ok((parsed, false)) => {
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))
         }
@@ -73,6 +81,15 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
             Err(ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2)))
         }
     }
+}
+
+/// Whether `--inventory sim:help` was given, which every verb with this option takes for a request for help.
+fn wants_list_of_simulations(matches: &ArgMatches) -> bool {
+    let inventory = matches.try_get_one::<String>("inventory").ok().flatten();
+    inventory.is_some_and(|i| i == "sim:help")
+        || matches
+            .subcommand()
+            .is_some_and(|(_, verb)| wants_list_of_simulations(verb))
 }
 
 /// An environment variable that is set and empty is as good as none: unit files and their `EnvironmentFile`s name variables

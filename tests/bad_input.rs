@@ -49,7 +49,7 @@ struct Broken {
     code: i32,
     /// A part of the one line on stderr that tells it; empty where nothing is worth a line.
     line: &'static str,
-    /// Devices by index in the specification that is written all the same.
+    /// Devices by index in the specification that is written all the same, where none was there before.
     devices: &'static [&'static str],
 }
 
@@ -78,7 +78,7 @@ const BROKEN: &[Broken] = &[
         what: "a driver and no GPU",
         host: "driver-no-gpu",
         by: |_| (),
-        code: 3,
+        code: 1,
         line: "no GPU",
         devices: &[],
     },
@@ -86,7 +86,7 @@ const BROKEN: &[Broken] = &[
         what: "NVML that hangs in init",
         host: T4,
         by: |host| faults(host, json!({"init": "hang"})),
-        code: 0,
+        code: 1,
         line: "gave no answer",
         devices: &["0", "1"],
     },
@@ -94,7 +94,7 @@ const BROKEN: &[Broken] = &[
         what: "NVML that crashes in init",
         host: T4,
         by: |host| faults(host, json!({"init": "crash"})),
-        code: 0,
+        code: 1,
         line: "crashed",
         devices: &["0", "1"],
     },
@@ -102,7 +102,7 @@ const BROKEN: &[Broken] = &[
         what: "a library that is no ELF file",
         host: T4,
         by: |host| put(host, &format!("{LIBDIR}/libnvidia-ml.so.450.248.02"), b"no library"),
-        code: 0,
+        code: 1,
         line: "libnvidia-ml",
         devices: &["0", "1"],
     },
@@ -110,7 +110,7 @@ const BROKEN: &[Broken] = &[
         what: "a lost GPU",
         host: "l4-one-lost",
         by: |_| (),
-        code: 0,
+        code: 1,
         line: "gpu 2",
         devices: &["0", "1", "3"],
     },
@@ -118,7 +118,7 @@ const BROKEN: &[Broken] = &[
         what: "a device node that is a regular file",
         host: T4,
         by: |host| put(host, "/dev/nvidia1", b"no node"),
-        code: 0,
+        code: 1,
         line: "/dev/nvidia1",
         devices: &["0"],
     },
@@ -129,7 +129,7 @@ const BROKEN: &[Broken] = &[
             fs::remove_file(host.path("/dev/nvidia1")).unwrap();
             symlink("/dev/nvidia-uvm", host.path("/dev/nvidia1")).unwrap();
         },
-        code: 0,
+        code: 1,
         line: "/dev/nvidia1",
         devices: &["0"],
     },
@@ -168,7 +168,7 @@ fn a_broken_host_costs_what_is_broken() {
         assert!(said.contains(broken.line), "{what}: {said}");
         assert!(said.lines().count() <= 4, "{what}: {said}");
         let written: Vec<_> = fs::read_dir(&specs).unwrap().map(|e| e.unwrap().path()).collect();
-        if broken.code != 0 {
+        if broken.devices.is_empty() {
             assert!(written.is_empty(), "{what}: {written:?}");
             continue;
         }
@@ -184,6 +184,169 @@ fn a_broken_host_costs_what_is_broken() {
             .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
             .collect();
         assert_eq!(names, broken.devices, "{what}");
+    }
+}
+
+/// Runs `tranche cdi generate` for a host, over a specification that is there already.
+fn generate_over(host: &Host, file: &Path, more: &[&str]) -> Output {
+    fs::write(file, "good\n").unwrap();
+    tranche(&["cdi", "generate", "--nvml-deadline=2"])
+        .arg(format!("--root={}", host.root.display()))
+        .arg(format!("--output={}", file.display()))
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_degraded_host_never_replaces_a_specification() {
+    let nothing_in_dev: fn(&Host) = |host| {
+        fs::remove_dir_all(host.path("/dev")).unwrap();
+        fs::write(host.path("/proc/devices"), "Character devices:\n  1 mem\n").unwrap();
+    };
+    let cases: [(&str, &str, fn(&Host), &[&str], bool); 8] = [
+        ("healthy", T4, |_| (), &[], true),
+        ("silent", T4, |host| faults(host, json!({"init": "hang"})), &[], false),
+        ("crashed", T4, |host| faults(host, json!({"init": "crash"})), &[], false),
+        ("lost", "l4-one-lost", |_| (), &[], false),
+        ("no library", T4, |_| (), &["--library-search-path=/nonexistent"], false),
+        ("no device node", T4, nothing_in_dev, &[], false),
+        ("no GPU", "driver-no-gpu", |_| (), &[], false),
+        (
+            "silent, and accepted",
+            T4,
+            |host| faults(host, json!({"init": "hang"})),
+            &["--degraded"],
+            true,
+        ),
+    ];
+    for (what, name, by, more, replaces) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let host = fake_host::build(name, &directory.path().join("host")).unwrap();
+        if let Some(missing) = host.not_made.first() {
+            return skip::not_run("a_degraded_host_never_replaces_a_specification", &missing.why);
+        }
+        by(&host);
+        let file = directory.path().join("nvidia.json");
+        let output = generate_over(&host, &file, more);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(i32::from(!replaces)), "{what}: {said}");
+        let now = fs::read_to_string(&file).unwrap();
+        assert_eq!(now != "good\n", replaces, "{what}: {said}");
+        let last = said.lines().next_back().unwrap();
+        assert_eq!(
+            last.contains("--degraded") || last.starts_with("tranche: host: "),
+            !replaces,
+            "{what}: {said}"
+        );
+        // To stdout it is printed, and is no success.
+        let root = format!("--root={}", host.root.display());
+        let output = tranche(&["cdi", "generate", "--nvml-deadline=2", &root])
+            .args(more)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(!replaces)), "{what}, to stdout");
+        assert_eq!(output.stdout.is_empty(), name == "driver-no-gpu", "{what}, to stdout");
+    }
+}
+
+/// What an inventory lacks travels with it.
+#[test]
+fn a_saved_degraded_inventory_never_replaces_a_specification() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = fake_host::build("l4-one-lost", &directory.path().join("host")).unwrap();
+    let root = format!("--root={}", host.root.display());
+    let saved = tranche(&["inventory", &root]).output().unwrap();
+    assert_eq!(saved.status.code(), Some(0), "{}", said(&saved));
+    let inventory = directory.path().join("inventory.json");
+    fs::write(&inventory, &saved.stdout).unwrap();
+    let file = directory.path().join("nvidia.yaml");
+    let generate = |more: &[&str]| {
+        let mut command = tranche(&["cdi", "generate"]);
+        command.arg("--inventory").arg(&inventory).arg("--output").arg(&file);
+        command.args(more).output().unwrap()
+    };
+    // Where there is none, it is better than nothing.
+    let first = generate(&[]);
+    assert_eq!(first.status.code(), Some(1), "{}", said(&first));
+    assert!(
+        said(&first).ends_with("tranche: not complete: gpu 2 does not answer\n"),
+        "{}",
+        said(&first)
+    );
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("- name: \"3\"\n") && !text.contains("- name: \"2\"\n"),
+        "{text}"
+    );
+    fs::write(&file, "good\n").unwrap();
+    let second = generate(&[]);
+    assert_eq!(second.status.code(), Some(1), "{}", said(&second));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "good\n");
+    let third = generate(&["--degraded"]);
+    assert_eq!(third.status.code(), Some(0), "{}", said(&third));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+/// The program by itself in a directory: there is no hook beside it.
+#[test]
+fn a_hook_that_does_not_exist_is_a_warning_on_this_machine_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = fake_host::build(T4, &directory.path().join("host")).unwrap();
+    let at = host.root.display();
+    let here = [
+        format!("--driver-root={at}"),
+        format!("--dev-root={at}"),
+        format!("--proc-root={at}/proc"),
+        format!("--sys-root={at}/sys"),
+    ];
+    let hook = directory.path().join("hook");
+    let generate = |place: &[String]| {
+        let output = tranche(&["cdi", "generate", "--hook-path"])
+            .arg(&hook)
+            .args(place)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    assert!(
+        generate(&here).contains("hook: does not exist, and no container"),
+        "{}",
+        generate(&here)
+    );
+    fs::write(&hook, "").unwrap();
+    assert!(
+        generate(&here).contains("hook: is not an executable file, and no container"),
+        "{}",
+        generate(&here)
+    );
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(!generate(&here).contains("hook: "), "{}", generate(&here));
+    fs::remove_file(&hook).unwrap();
+    assert!(!generate(&[format!("--root={at}")]).contains("no container"));
+    assert!(!generate(&["--inventory=sim:t4x2".to_owned()]).contains("no container"));
+}
+
+/// Every verb that takes an inventory.
+#[test]
+fn the_built_in_inventories_are_listed_by_every_verb() {
+    for verb in [
+        &["list"][..],
+        &["inventory"],
+        &["plan"],
+        &["policy", "check"],
+        &["cdi", "generate"],
+        &["claim", "create", "--name=x"],
+    ] {
+        let output = tranche(verb).arg("--inventory=sim:help").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{verb:?}: {}", said(&output));
+        let list = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            list.contains("sim:dgx-a100-mig") && list.lines().count() == 5,
+            "{verb:?}: {list}"
+        );
     }
 }
 
@@ -232,13 +395,20 @@ fn a_directory_that_takes_nothing_keeps_what_it_has() {
 }
 
 #[test]
-fn a_directory_that_is_missing_is_empty_to_read_and_made_to_write() {
+fn a_directory_that_was_named_must_exist_to_be_read_and_is_made_to_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("a/b");
     let dir = format!("--spec-dir={}", missing.display());
-    let output = tranche(&["cdi", "list", &dir]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(output.stdout.is_empty());
+    for verb in ["list", "validate"] {
+        let output = tranche(&["cdi", verb, &dir]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{verb}: {}", said(&output));
+        assert!(
+            said(&output).ends_with("/a/b: no such directory\n"),
+            "{verb}: {}",
+            said(&output)
+        );
+        assert!(output.stdout.is_empty(), "{verb}");
+    }
     let output = tranche(&["cdi", "inspect", "nvidia.com/gpu=0", &dir]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
@@ -261,6 +431,81 @@ const RESULTS: &[&[&str]] = &[
     &["cdi", "generate", "--inventory=sim:t4x2"],
     &["cdi", "list", "--spec-dir=cdi-specs"],
 ];
+
+/// A directory as another user could prepare it for root.
+#[test]
+fn a_specification_that_leads_elsewhere_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let secret = at("secret");
+    fs::write(&secret, "root:$6$secret:19000:0:99999:7:::\n").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let specs = at("specs");
+    fs::create_dir(&specs).unwrap();
+    symlink(&secret, specs.join("a.yaml")).unwrap();
+    symlink("/proc/kmsg", specs.join("b.yaml")).unwrap();
+    symlink("/dev/zero", specs.join("c.yaml")).unwrap();
+    nix::unistd::mkfifo(&specs.join("d.yaml"), nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    fs::write(specs.join("e\u{1b}[31m.yaml"), "x").unwrap();
+    fs::copy("cdi-specs/t4x2-old-driver.yaml", at("store.yaml")).unwrap();
+    symlink("../store.yaml", specs.join("f.yaml")).unwrap();
+    let dir = format!("--spec-dir={}", specs.display());
+    for verb in ["list", "validate"] {
+        let output = tranche(&["cdi", verb, &dir]).output().unwrap();
+        let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+        assert!(!all.contains("secret:") && !all.contains("$6$"), "{verb}: {all}");
+        assert!(!all.contains('\u{1b}') && all.contains("\\u{1b}[31m"), "{verb}: {all}");
+        for name in ["c.yaml", "d.yaml"] {
+            assert!(
+                all.contains(&format!("{name}: cannot be read: not a regular file")),
+                "{verb}: {all}"
+            );
+        }
+        if nix::unistd::geteuid().is_root() {
+            assert_eq!(all.matches("that not everybody may read").count(), 2, "{verb}: {all}");
+        }
+    }
+    let output = tranche(&["cdi", "list", &dir]).output().unwrap();
+    assert!(
+        String::from_utf8(output.stdout).unwrap().contains("nvidia.com/gpu=0\n"),
+        "a link to a readable file counts"
+    );
+}
+
+#[test]
+fn validate_finds_what_a_specification_points_at() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.yaml");
+    let validate = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = tranche(&["cdi", "validate"]).arg(&file).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let spec = |kind: &str, host: &str, hook: &str| {
+        format!(
+            "cdiVersion: 0.5.0\nkind: {kind}\ndevices:\n- name: a\n  containerEdits:\n    env: [A=b]\ncontainerEdits:\n  \
+             mounts:\n  - hostPath: {host}\n    containerPath: /x\n  hooks:\n  - hookName: createContainer\n    path: {hook}\n"
+        )
+    };
+    assert_eq!(
+        validate(&spec("x.com/card", "/etc", "/bin/sh")),
+        (Some(0), String::new())
+    );
+    let (code, said) = validate(&spec("x.com/card", "/nowhere/libcuda.so.1", "/nowhere/hook"));
+    assert_eq!((code, said.lines().count()), (Some(4), 2), "{said}");
+    assert!(
+        said.contains("x.yaml:9:15: containerEdits.mounts[0].hostPath: /nowhere/libcuda.so.1 does not exist"),
+        "{said}"
+    );
+    assert!(
+        said.contains("x.yaml:13:11: containerEdits.hooks[0].path: /nowhere/hook does not exist"),
+        "{said}"
+    );
+    let (code, said) = validate(&spec("x.com/y", "/etc", "/bin/sh"));
+    assert_eq!(code, Some(4));
+    assert!(said.contains("one letter, which makes engines crash"), "{said}");
+}
 
 #[test]
 fn a_full_stdout_is_a_failure() {

@@ -341,15 +341,21 @@ fn directories_are_read_as_engines_read_them() {
     let rows: Value = serde_json::from_str(&cdi(&with(&["list", "--json"], &dirs)).out).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), list.out.lines().count());
 
-    let check = cdi(&with(&["validate"], &dirs));
+    let check = cdi(&with(&["validate", "--for-other-host"], &dirs));
     assert_eq!(check.code, Some(4));
     assert_eq!(check.out.lines().count(), 1, "{}", check.out);
     assert!(check.err.contains("nvidia.com/gpu=0 does not count"), "{}", check.err);
-    let report: Value = serde_json::from_str(&cdi(&with(&["validate", "--json"], &dirs)).out).unwrap();
+    let report: Value =
+        serde_json::from_str(&cdi(&with(&["validate", "--for-other-host", "--json"], &dirs)).out).unwrap();
     assert_eq!(report["problems"][0]["at"], json!({"line": 5, "column": 3}));
     let etc = Path::new(&dirs[1]);
     assert_eq!(
-        cdi(&["validate", etc.join("nvidia.yaml").to_str().unwrap()]).code,
+        cdi(&[
+            "validate",
+            "--for-other-host",
+            etc.join("nvidia.yaml").to_str().unwrap()
+        ])
+        .code,
         Some(0)
     );
     assert_eq!(cdi(&["validate", etc.join("missing").to_str().unwrap()]).code, Some(2));

@@ -6,16 +6,12 @@
 
 use super::encode;
 use super::parse::{self, Place};
-use super::validate::validate;
-use super::{Device, Spec, locate};
+use super::validate::{Fault, validate};
+use super::{Device, Spec, locate, open, references};
+use crate::text::shown;
 use crate::types::{CdiKind, QualifiedName};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// The largest file that is read. A specification of a hundred devices has a tenth of it; what is larger is a mistake or
-/// means harm.
-const LARGEST: u64 = 16 << 20;
 
 /// A good file.
 #[derive(Debug, Clone)]
@@ -28,6 +24,8 @@ pub struct Loaded {
     pub spec: Spec,
     /// Its comment lines at the head, without their mark.
     pub comments: Vec<String>,
+    /// Its text, to find the place of something in it.
+    text: Vec<u8>,
 }
 
 /// Something that an engine will refuse, or do otherwise than its author meant.
@@ -44,18 +42,19 @@ pub struct Problem {
 }
 
 impl std::fmt::Display for Problem {
-    /// `FILE:LINE:COLUMN: what; lost: devices`
+    /// `FILE:LINE:COLUMN: what; lost: devices`. Names in it come from elsewhere, so what a terminal acts on is escaped.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.path.display())?;
+        let mut line = self.path.display().to_string();
         if let Some(at) = self.at {
-            write!(f, ":{}:{}", at.line, at.column)?;
+            line.push_str(&format!(":{}:{}", at.line, at.column));
         }
-        write!(f, ": {}", self.what)?;
+        line.push_str(&format!(": {}", self.what));
         match &self.lost {
-            None => f.write_str("; lost: every device in it"),
-            Some(lost) if lost.is_empty() => Ok(()),
-            Some(lost) => write!(f, "; lost: {}", lost.join(", ")),
+            None => line.push_str("; lost: every device in it"),
+            Some(lost) if lost.is_empty() => {}
+            Some(lost) => line.push_str(&format!("; lost: {}", lost.join(", "))),
         }
+        f.write_str(&shown(&line))
     }
 }
 
@@ -84,28 +83,42 @@ impl Registry {
         let mut registry = Self::default();
         for (rank, dir) in dirs.iter().enumerate() {
             for path in registry.candidates(dir) {
-                match read_limited(&path) {
+                match open::read(&path) {
                     Ok(text) => registry.add(path, rank, &text),
                     Err(e) => registry.problem(&path, None, format!("cannot be read: {e}"), None),
                 }
             }
         }
         registry.resolve();
-        registry
-            .problems
-            .sort_by(|a, b| (&a.path, place(a), &a.what).cmp(&(&b.path, place(b), &b.what)));
+        registry.sort_problems();
         registry
     }
 
     /// Reads one file by itself, whatever its name.
     pub fn read_file(path: &Path) -> Self {
         let mut registry = Self::default();
-        match read_limited(path) {
+        match open::read(path) {
             Ok(text) => registry.add(path.to_owned(), 0, &text),
             Err(e) => registry.problem(path, None, format!("cannot be read: {e}"), None),
         }
         registry.resolve();
         registry
+    }
+
+    /// Adds a problem for everything that a good file points at and that this host does not have: an engine finds such a
+    /// device, and refuses the container.
+    pub fn check_references(&mut self) {
+        for file in &self.files {
+            for fault in references::broken(&file.spec) {
+                self.problems.push(Problem {
+                    path: file.path.clone(),
+                    at: place_of(&file.text, &fault),
+                    what: fault.to_string(),
+                    lost: Some(Vec::new()),
+                });
+            }
+        }
+        self.sort_problems();
     }
 
     /// The good files.
@@ -128,6 +141,11 @@ impl Registry {
             file,
             device: file.spec.devices.get(device)?,
         })
+    }
+
+    fn sort_problems(&mut self) {
+        self.problems
+            .sort_by(|a, b| (&a.path, place(a), &a.what).cmp(&(&b.path, place(b), &b.what)));
     }
 
     fn candidates(&mut self, dir: &Path) -> Vec<PathBuf> {
@@ -182,13 +200,14 @@ impl Registry {
                 rank,
                 comments: encode::comments_of(text),
                 spec,
+                text: text.to_owned(),
             });
             return;
         }
         let names: BTreeSet<String> = spec.devices.iter().map(|d| d.name.clone()).collect();
         let lost = qualified(&spec.kind, names);
         for (i, fault) in faults.iter().enumerate() {
-            let at = std::str::from_utf8(text).ok().and_then(|t| locate::place(t, &fault.at));
+            let at = place_of(text, fault);
             // The devices are lost once, however many faults the file has.
             let lost = if i == 0 { lost.clone() } else { Vec::new() };
             self.problem(&path, at, fault.to_string(), Some(lost));
@@ -261,6 +280,12 @@ impl Registry {
     }
 }
 
+/// Where `text` has what `fault` is about.
+fn place_of(text: &[u8], fault: &Fault) -> Option<Place> {
+    let text = std::str::from_utf8(text).ok()?;
+    locate::place(text, &fault.at)
+}
+
 fn place(problem: &Problem) -> Option<(u64, u64)> {
     problem.at.map(|p| (p.line, p.column))
 }
@@ -278,19 +303,6 @@ fn qualified(kind: &str, names: impl IntoIterator<Item = String>) -> Vec<String>
             }
         })
         .collect()
-}
-
-fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
-    // A FIFO or a device of that name would hold us up for ever.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
-    let mut text = Vec::new();
-    std::fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        return Err(std::io::Error::other("larger than 16 MiB"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -314,7 +326,7 @@ mod tests {
     }
 
     fn one(devices: &[&str]) -> String {
-        let mut text = "cdiVersion: 0.5.0\nkind: v.com/c\ndevices:\n".to_owned();
+        let mut text = "cdiVersion: 0.5.0\nkind: v.com/cards\ndevices:\n".to_owned();
         for name in devices {
             text.push_str(&format!("- name: \"{name}\"\n  containerEdits:\n    env: [X=1]\n"));
         }
@@ -333,8 +345,15 @@ mod tests {
             ("etc/c.txt", "x"),
             ("etc/sub/d.yaml", &one(&["2"])),
         ]);
-        assert_eq!(names(&registry), ["v.com/c=0", "v.com/c=1"]);
-        assert!(registry.find("v.com/c=1").unwrap().file.path.ends_with("run/b.json"));
+        assert_eq!(names(&registry), ["v.com/cards=0", "v.com/cards=1"]);
+        assert!(
+            registry
+                .find("v.com/cards=1")
+                .unwrap()
+                .file
+                .path
+                .ends_with("run/b.json")
+        );
         assert_eq!(registry.problems, []);
         assert_eq!(registry.shadowed().len(), 1);
     }
@@ -346,9 +365,9 @@ mod tests {
             ("etc/b.yaml", &one(&["1", "2"])),
             ("run/c.yaml", &one(&["1"])),
         ]);
-        assert_eq!(names(&registry), ["v.com/c=0", "v.com/c=2"]);
+        assert_eq!(names(&registry), ["v.com/cards=0", "v.com/cards=2"]);
         assert_eq!(registry.problems.len(), 1);
-        assert_eq!(registry.problems[0].lost, Some(vec!["v.com/c=1".to_owned()]));
+        assert_eq!(registry.problems[0].lost, Some(vec!["v.com/cards=1".to_owned()]));
     }
 
     #[test]
@@ -358,26 +377,26 @@ mod tests {
             ("etc/b.yaml", &format!("{}  typo: 1\n", one(&["7"]))),
             (
                 "etc/c.yaml",
-                "cdiVersion: 0.3.0\nkind: v.com/c\ndevices:\n- name: \"8\"\n  containerEdits:\n    env:\n    - oops\n",
+                "cdiVersion: 0.3.0\nkind: v.com/cards\ndevices:\n- name: \"8\"\n  containerEdits:\n    env:\n    - oops\n",
             ),
             ("etc/d.json", "{"),
             ("etc/e.yml", &one(&["9"])),
         ]);
-        assert_eq!(names(&registry), ["v.com/c=0"]);
+        assert_eq!(names(&registry), ["v.com/cards=0"]);
         let said: Vec<String> = registry
             .problems
             .iter()
             .map(|p| p.to_string().rsplit_once("/etc/").unwrap().1.to_owned())
             .collect();
         assert!(
-            said[0].starts_with("b.yaml:7:3: ") && said[0].ends_with("; lost: v.com/c=7"),
+            said[0].starts_with("b.yaml:7:3: ") && said[0].ends_with("; lost: v.com/cards=7"),
             "{said:?}"
         );
         assert!(
             said[1].starts_with("c.yaml:1:13: cdiVersion: 0.3.0 is declared"),
             "{said:?}"
         );
-        assert!(said[1].ends_with("; lost: v.com/c=8"), "{said:?}");
+        assert!(said[1].ends_with("; lost: v.com/cards=8"), "{said:?}");
         assert!(
             said[2].starts_with("c.yaml:7:7: devices[0].containerEdits.env[0]: \"oops\""),
             "{said:?}"

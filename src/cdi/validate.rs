@@ -1,7 +1,8 @@
 //! What the CDI reference library checks before it takes a file (pkg/cdi, `Spec.validate` and `ContainerEdits.Validate`).
 //!
-//! It stops at the first fault and refuses the whole file; we name them all. What it does not check (absolute paths,
-//! say) is not checked here either: this says what an engine will refuse.
+//! It stops at the first fault and refuses the whole file; all are named here. What it does not check is not checked here
+//! either, with one exception: what makes an engine crash. Whether the host has what a file points at is checked by
+//! [`super::references`].
 
 use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 use super::version::minimum_version;
@@ -79,8 +80,19 @@ pub fn validate(spec: &Spec) -> Vec<Fault> {
         found: Vec::new(),
     };
     declared_version(&mut faults, spec);
-    if let Err(e) = spec.kind.parse::<CdiKind>() {
-        faults.field("kind", |f| f.add(format!("\"{}\" is no vendor/class: {e}", spec.kind)));
+    match spec.kind.parse::<CdiKind>() {
+        Err(e) => faults.field("kind", |f| {
+            f.add(format!("\"{}\" is not a valid vendor/class: {e}", spec.kind));
+        }),
+        // The reference parser looks at what lies between the first and the last letter, and panics where these are one
+        // letter (container-device-interface, pkg/parser, validateVendorOrClassName). dockerd ends by it at its start.
+        Ok(kind) if kind.vendor().len() == 1 || kind.class().len() == 1 => faults.field("kind", |f| {
+            f.add(format!(
+                "\"{}\" has a vendor or a class of one letter, which makes engines crash",
+                spec.kind
+            ));
+        }),
+        Ok(_) => {}
     }
     if spec.devices.is_empty() {
         faults.field("devices", |f| f.add("there is no device"));
@@ -251,6 +263,14 @@ mod tests {
             ),
             (|s| s.version = "0.5".into(), "cdiVersion: \"0.5\" is no version"),
             (|s| s.kind = "gpu".into(), "kind: \"gpu\""),
+            (
+                |s| s.kind = "x.com/y".into(),
+                "kind: \"x.com/y\" has a vendor or a class of one letter",
+            ),
+            (
+                |s| s.kind = "x/gpu".into(),
+                "kind: \"x/gpu\" has a vendor or a class of one letter",
+            ),
             (|s| s.devices.clear(), "devices: there is no device"),
             (
                 |s| s.devices.push(s.devices[0].clone()),

@@ -9,9 +9,12 @@ mod validate;
 
 pub(super) use generate::hook_beside_us;
 
+use super::out;
 use super::place::SpecDirArgs;
-use crate::error::Result;
+use crate::cdi::registry::Registry;
+use crate::error::{Error, Result};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +52,29 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Transform(args) => transform::run(&args),
     }
+}
+
+/// What is in the directories that an engine reads. A directory that was named must exist; the usual ones need not, and a
+/// missing one is reported.
+///
+/// # Errors
+/// Returns an error if a directory was named and does not exist.
+fn registry(args: &SpecDirArgs) -> Result<Registry> {
+    let dirs = spec_dirs(args);
+    let is_named = dirs != SpecDirArgs::default().dirs();
+    for dir in dirs.iter().filter(|dir| !dir.is_dir()) {
+        match dir.symlink_metadata() {
+            Err(e) if e.kind() == ErrorKind::NotFound && !is_named => {
+                out::note(format_args!("{}: not there", dir.display()));
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                return Err(Error::usage(dir.display(), "no such directory"));
+            }
+            // What else is wrong with it is reported by who reads it.
+            _ => {}
+        }
+    }
+    Ok(Registry::read(&dirs))
 }
 
 /// The directories that an engine reads; `NVIDIA_CTK_CDI_SPEC_DIRS` is understood as NVIDIA's tool does.

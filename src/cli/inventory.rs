@@ -4,7 +4,6 @@ use super::look::{self, LookArgs};
 use super::out;
 use super::place::HostArgs;
 use crate::error::Result;
-use crate::sim;
 use std::process::ExitCode;
 
 /// Describe the host as JSON, for --inventory on another machine
@@ -21,10 +20,6 @@ pub(super) struct Args {
 /// # Errors
 /// Places that are none; an inventory that cannot be read.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    if args.at.inventory.as_deref() == Some("sim:help") {
-        out::result(&sim::help())?;
-    } else {
-        out::json(&look::inventory(&args.at, &args.how)?)?;
-    }
+    out::json(&look::inventory(&args.at, &args.how)?)?;
     Ok(ExitCode::SUCCESS)
 }

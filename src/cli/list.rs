@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::inventory::{
     AddressingMode, ComputeMode, DeviceNode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
-use crate::sim;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -43,10 +42,6 @@ struct Row {
 /// # Errors
 /// Kind `Nothing` where there is no GPU; what [`look::inventory`] gives.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    if args.at.inventory.as_deref() == Some("sim:help") {
-        out::result(&sim::help())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let inventory = look::inventory(&args.at, &args.how)?;
     if inventory.gpus.is_empty() {
         return Err(look::no_gpu(&inventory));

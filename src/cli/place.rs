@@ -29,8 +29,15 @@ pub struct HostArgs {
     pub inventory: Option<String>,
 }
 
+impl HostArgs {
+    /// Whether the host is the machine that this program runs on, and not a picture or a description of another one.
+    pub fn is_here(&self) -> bool {
+        self.root.is_none() && self.inventory.is_none()
+    }
+}
+
 /// Directories with CDI specs, later ones first in rank.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecDirArgs {
     /// A directory with CDI specs; given again, later ones win [default: /etc/cdi, /var/run/cdi]
     #[arg(

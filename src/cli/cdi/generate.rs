@@ -8,6 +8,7 @@
 mod arguments;
 mod hook;
 mod options;
+mod outcome;
 mod variables;
 
 pub(super) use arguments::Args;
@@ -23,6 +24,7 @@ use crate::derive::{self, Derived, Mode};
 use crate::error::{Error, Result};
 use crate::types::CdiKind;
 use arguments::FileArgs;
+use outcome::Outcome;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,10 +38,16 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         .iter()
         .any(|flag| flag == options::EXPLICIT_LIBRARIES);
     let inventory = look::inventory(&args.host, &args.look)?;
+    let outcome = Outcome::of(&inventory, options.mode, args.file.degraded);
+    if args.host.is_here()
+        && let Some(hook) = &options.hook
+    {
+        hook::warn_if_missing(hook);
+    }
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
     }
-    let derived = derive::derive(&inventory, &options)?;
+    let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
     for warning in &derived.warnings {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
@@ -57,7 +65,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
             let format = args.file.format.unwrap_or(Format::Yaml);
             out::result(&encode(&spec, format, &comments)?)?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(outcome.exit_code());
     }
     let by_name = Format::of_path(&output);
     let format = args.file.format.or(by_name).unwrap_or(Format::Yaml);
@@ -88,9 +96,9 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         };
         files.push((path, encode(&spec, real, &comments)?, spec));
     }
+    outcome.may_write(files.iter().map(|(path, ..)| path.as_path()))?;
     if let Some(sharing) = &options.sharing
-        && args.host.root.is_none()
-        && args.host.inventory.is_none()
+        && args.host.is_here()
     {
         sharing::make_pipe_directories(sharing)?;
     }
@@ -101,6 +109,10 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
             "{name}: {devices} devices of {}, CDI {}",
             spec.kind, spec.version
         ));
+    }
+    // A file that is not written today may be missing because its devices do not answer.
+    if !outcome.is_complete() {
+        return Ok(outcome.exit_code());
     }
     let written: Vec<&Path> = files.iter().map(|(path, ..)| path.as_path()).collect();
     let name = |spec: &Spec| {

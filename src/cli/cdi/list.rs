@@ -2,7 +2,6 @@
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
-use crate::cdi::registry::Registry;
 use crate::error::Result;
 use std::process::ExitCode;
 
@@ -22,7 +21,7 @@ struct Row<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let registry = Registry::read(&super::spec_dirs(&args.dirs));
+    let registry = super::registry(&args.dirs)?;
     for problem in &registry.problems {
         out::note(problem);
     }

@@ -1,9 +1,11 @@
-//! `tranche cdi validate`: what an engine will refuse, where it is written, and which devices are lost by it.
+//! `tranche cdi validate`: what an engine will refuse, where it is written, and which devices are lost by it; and what a
+//! specification points at that this host does not have.
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::cdi::registry::{Problem, Registry};
 use crate::error::{Error, Kind, Result};
+use crate::text::shown;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +15,9 @@ pub(super) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     dirs: SpecDirArgs,
+    /// Do not check whether the files, nodes and hooks that a specification points at exist: it is for another machine
+    #[arg(long)]
+    for_other_host: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -35,9 +40,9 @@ struct Shadowed {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let report = if args.files.is_empty() {
-        directories(args)
+        directories(args)?
     } else {
-        files(&args.files)?
+        files(args)?
     };
     if args.json {
         out::json(&report)?;
@@ -46,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         out::result(&problems)?;
         for one in &report.shadowed {
             let (name, file, by) = (&one.name, one.file.display(), one.by.display());
-            out::note(format_args!("{file}: {name} does not count: {by} wins"));
+            out::note(shown(&format!("{file}: {name} does not count: {by} wins")));
         }
         let found = match report.problems.len() {
             0 => "nothing wrong".to_owned(),
@@ -64,8 +69,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn directories(args: &Args) -> Report {
-    let registry = Registry::read(&super::spec_dirs(&args.dirs));
+fn directories(args: &Args) -> Result<Report> {
+    let mut registry = super::registry(&args.dirs)?;
+    if !args.for_other_host {
+        registry.check_references();
+    }
     let shadowed = registry
         .shadowed()
         .into_iter()
@@ -75,30 +83,33 @@ fn directories(args: &Args) -> Report {
             by: by.to_owned(),
         })
         .collect();
-    Report {
+    Ok(Report {
         files: registry.files().len(),
         devices: registry.devices().count(),
         shadowed,
         problems: registry.problems,
-    }
+    })
 }
 
-fn files(files: &[PathBuf]) -> Result<Report> {
+fn files(args: &Args) -> Result<Report> {
     let mut report = Report {
         files: 0,
         devices: 0,
         problems: Vec::new(),
         shadowed: Vec::new(),
     };
-    for file in files {
-        if !file.exists() {
-            return Err(Error::usage(file.display(), "there is no such file"));
+    for file in &args.files {
+        if file.symlink_metadata().is_err() {
+            return Err(Error::usage(file.display(), "no such file or directory"));
         }
-        let registry = if file.is_dir() {
+        let mut registry = if file.is_dir() {
             Registry::read(std::slice::from_ref(file))
         } else {
             Registry::read_file(file)
         };
+        if !args.for_other_host {
+            registry.check_references();
+        }
         report.files += registry.files().len();
         report.devices += registry.devices().count();
         report.problems.extend(registry.problems);

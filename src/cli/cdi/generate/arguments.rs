@@ -37,6 +37,10 @@ pub(super) struct FileArgs {
     // Not a path to clap, which refuses an empty one: it means stdout.
     #[arg(long, value_name = "FILE", env = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH")]
     pub(super) output: Option<OsString>,
+    /// Write what was found, also over an older file, if the host was not examined completely (NVML did not answer, a GPU
+    /// is lost, libraries are missing). Without this option the older file is kept, and the exit code is 1
+    #[arg(long, env = "TRANCHE_DEGRADED")]
+    pub(super) degraded: bool,
     /// yaml or json [default: by the name of the file, else yaml]
     #[arg(long, env = "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT")]
     pub(super) format: Option<Format>,

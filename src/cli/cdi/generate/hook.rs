@@ -37,6 +37,21 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
     Ok(Some(hook))
 }
 
+/// Warns if an engine on this machine could not start the hook: then no container with a device of the specification starts.
+pub(super) fn warn_if_missing(hook: &HookOptions) {
+    let problem = match std::fs::metadata(hook.path.as_path()) {
+        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => return,
+        Ok(_) => "is not an executable file".to_owned(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(e) => format!("cannot be examined: {e}"),
+    };
+    tracing::warn!(
+        "{}: {problem}, and no container with these devices starts without this hook; install it, or use --hook-path \
+         FILE or --no-hooks",
+        hook.path
+    );
+}
+
 /// The parts that `names` name. A name that nobody knows is a warning, as it is for NVIDIA's generator: it may be of a
 /// newer version, and the same script must work with both.
 fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<HookPart> {

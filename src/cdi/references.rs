@@ -1,0 +1,167 @@
+//! Whether what a specification points at exists on this host. An engine looks for it only when a container starts, and then
+//! refuses the container.
+
+use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
+use super::validate::{Fault, Step};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+/// Everything that `spec` points at and that an engine on this host would not find, or could not use.
+pub fn broken(spec: &Spec) -> Vec<Fault> {
+    let mut found = Vec::new();
+    of_edits(&mut found, &[], &spec.edits);
+    for (i, device) in spec.devices.iter().enumerate() {
+        of_edits(&mut found, &[Step::Field("devices"), Step::Item(i)], &device.edits);
+    }
+    found
+}
+
+fn of_edits(found: &mut Vec<Fault>, above: &[Step], edits: &ContainerEdits) {
+    let mut check = |list: &'static str, i: usize, field: &'static str, problem: Option<String>| {
+        if let Some(what) = problem {
+            let steps = [
+                Step::Field("containerEdits"),
+                Step::Field(list),
+                Step::Item(i),
+                Step::Field(field),
+            ];
+            let at = above.iter().cloned().chain(steps).collect();
+            found.push(Fault { at, what });
+        }
+    };
+    for (i, mount) in edits.mounts.iter().enumerate() {
+        check("mounts", i, "hostPath", source(mount));
+    }
+    for (i, node) in edits.device_nodes.iter().enumerate() {
+        let field = if node.host_path.is_some() { "hostPath" } else { "path" };
+        check("deviceNodes", i, field, device(node));
+    }
+    for (i, hook) in edits.hooks.iter().enumerate() {
+        check("hooks", i, "path", program(hook));
+    }
+}
+
+/// What is wrong with the source of a mount. That of a file system which the kernel makes (tmpfs) is not a path.
+fn source(mount: &Mount) -> Option<String> {
+    let path = Path::new(&mount.host_path);
+    let is_bind = mount.mount_type.as_deref().is_none_or(|t| t.is_empty() || t == "bind")
+        || mount.options.iter().any(|o| o == "bind" || o == "rbind");
+    // An empty path is a fault of the specification itself.
+    if !is_bind || path.as_os_str().is_empty() {
+        return None;
+    }
+    not_absolute(path).or_else(|| fs::metadata(path).err().map(|e| missing(path, &e)))
+}
+
+/// What is wrong with a device node. One whose type and numbers are given is made by the engine, and need not exist.
+fn device(node: &DeviceNode) -> Option<String> {
+    let path = Path::new(node.host_path.as_deref().unwrap_or(&node.path));
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    let is_complete = node.node_type.is_some() && (node.major.is_some() || node.node_type.as_deref() == Some("p"));
+    not_absolute(path).or_else(|| match fs::symlink_metadata(path) {
+        Err(_) if is_complete => None,
+        Err(e) => Some(missing(path, &e)),
+        Ok(data) => {
+            let kind = data.file_type();
+            let is_node = kind.is_char_device() || kind.is_block_device() || kind.is_fifo();
+            (!is_node && !is_complete).then(|| format!("{} is not a device node", path.display()))
+        }
+    })
+}
+
+/// What is wrong with a hook's program.
+fn program(hook: &Hook) -> Option<String> {
+    let path = Path::new(&hook.path);
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    not_absolute(path).or_else(|| match fs::metadata(path) {
+        Err(e) => Some(missing(path, &e)),
+        Ok(data) if !data.is_file() || data.permissions().mode() & 0o111 == 0 => {
+            Some(format!("{} is not an executable file", path.display()))
+        }
+        Ok(_) => None,
+    })
+}
+
+fn not_absolute(path: &Path) -> Option<String> {
+    (!path.is_absolute()).then(|| format!("{} is not an absolute path", path.display()))
+}
+
+fn missing(path: &Path, e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            format!("{} does not exist on this host", path.display())
+        }
+        _ => format!("{} cannot be examined: {e}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Device;
+    use super::*;
+
+    #[test]
+    fn each_thing_that_is_missing_is_named_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        fs::write(at("plain"), "").unwrap();
+        let mount = |host_path: &str| Mount {
+            host_path: host_path.into(),
+            container_path: "/x".into(),
+            ..Mount::default()
+        };
+        let node = |path: &str| DeviceNode {
+            path: path.into(),
+            ..DeviceNode::default()
+        };
+        let hook = |path: &str| Hook {
+            hook_name: "createContainer".into(),
+            path: path.into(),
+            ..Hook::default()
+        };
+        let tmpfs = Mount {
+            mount_type: Some("tmpfs".into()),
+            ..mount("tmpfs")
+        };
+        let made = DeviceNode {
+            node_type: Some("c".into()),
+            major: Some(195),
+            minor: Some(0),
+            ..node("/dev/not-made-yet")
+        };
+        let mut spec = Spec {
+            devices: vec![Device::default()],
+            ..Spec::default()
+        };
+        spec.edits.mounts = vec![mount("/"), mount(&at("gone")), mount("relative"), tmpfs];
+        spec.edits.hooks = vec![hook("/bin/sh"), hook(&at("plain")), hook("/nowhere/hook")];
+        spec.devices[0].edits.device_nodes = vec![node("/dev/null"), node(&at("plain")), node("/dev/nowhere"), made];
+        let said: Vec<String> = broken(&spec).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                format!(
+                    "containerEdits.mounts[1].hostPath: {} does not exist on this host",
+                    at("gone")
+                ),
+                "containerEdits.mounts[2].hostPath: relative is not an absolute path".to_owned(),
+                format!(
+                    "containerEdits.hooks[1].path: {} is not an executable file",
+                    at("plain")
+                ),
+                "containerEdits.hooks[2].path: /nowhere/hook does not exist on this host".to_owned(),
+                format!(
+                    "devices[0].containerEdits.deviceNodes[1].path: {} is not a device node",
+                    at("plain")
+                ),
+                "devices[0].containerEdits.deviceNodes[2].path: /dev/nowhere does not exist on this host".to_owned(),
+            ]
+        );
+    }
+}
