@@ -23,6 +23,9 @@ OCI_TARGET := $(MACHINE)-unknown-linux-gnu
 OCI_FLAGS := -C target-feature=+crt-static
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
+# Both programs in one directory: tranche writes the path of the tranche-oci beside it into specifications. Cargo builds
+# them for different targets, and would put a tranche-oci that is not static beside tranche.
+BIN := target/tranche
 
 # What --version shows: with the commit in a checkout, without it in a tarball. Packagers set it themselves.
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -36,21 +39,23 @@ build: cli oci
 
 cli:
 	$(CARGO) build --release --bin tranche
+	install -D -m 755 target/release/tranche $(BIN)/tranche
 
 oci:
 	RUSTFLAGS="$(RUSTFLAGS) $(OCI_FLAGS)" $(CARGO) build --no-default-features --bin tranche-oci --profile oci --target $(OCI_TARGET)
+	install -D -m 755 $(OCI) $(BIN)/tranche-oci
 
 packages:
 	@tests/bed/packages.sh
 
 demo: packages build
-	@demo/run.sh target/release/tranche $(OCI)
+	@demo/run.sh $(BIN)/tranche $(BIN)/tranche-oci
 
 test: packages oci
 	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh
 
 test-vm: build
-	@tests/vm/run.sh target/vm target/release/tranche $(OCI)
+	@tests/vm/run.sh target/vm $(BIN)/tranche $(BIN)/tranche-oci
 
 bench: oci
 	TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" $(CARGO) bench
@@ -74,8 +79,8 @@ lint:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --no-deps --document-private-items
 
 install: build
-	install -D -m 755 target/release/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
-	install -D -m 755 $(OCI) "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
+	install -D -m 755 $(BIN)/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
+	install -D -m 755 $(BIN)/tranche-oci "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
 
 # Links beside what `make install` installed. docker 29.2 and later needs nvidia-cdi-hook on dockerd's PATH for --gpus.
 # If another program has one of these names (NVIDIA's toolkit), it stays, and the rule fails.

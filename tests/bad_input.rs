@@ -204,7 +204,9 @@ fn a_degraded_host_never_replaces_a_specification() {
         fs::remove_dir_all(host.path("/dev")).unwrap();
         fs::write(host.path("/proc/devices"), "Character devices:\n  1 mem\n").unwrap();
     };
-    let cases: [(&str, &str, fn(&Host), &[&str], bool); 8] = [
+    /// What is wrong, the host, how it is broken, more options, and whether the file is replaced.
+    type Case<'a> = (&'a str, &'a str, fn(&Host), &'a [&'a str], bool);
+    let cases: [Case<'_>; 8] = [
         ("healthy", T4, |_| (), &[], true),
         ("silent", T4, |host| faults(host, json!({"init": "hang"})), &[], false),
         ("crashed", T4, |host| faults(host, json!({"init": "crash"})), &[], false),

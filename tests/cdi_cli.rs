@@ -63,8 +63,14 @@ fn devices_are_chosen_and_named_as_asked() {
         names(&["--device-id=0,1", "--device-name-strategy=index,type-index"]),
         "0 1 gpu0 gpu1 all"
     );
-    let kind = generate(&["--vendor=x.org", "--cdi-class=y"]).out;
-    assert!(kind.contains("kind: x.org/y\n"), "{kind}");
+    let kind = generate(&["--vendor=x.org", "--cdi-class=card"]).out;
+    assert!(kind.contains("kind: x.org/card\n"), "{kind}");
+    // It would end dockerd at its start.
+    for option in ["--vendor=x", "--cdi-class=y"] {
+        let said = generate(&[option]);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{}", said.err);
+        assert!(said.err.contains("engines crash"), "{}", said.err);
+    }
 }
 
 #[test]
@@ -408,7 +414,7 @@ fn inspect_tells_what_a_container_would_get() {
 #[test]
 fn a_container_specification_is_edited_as_an_engine_does() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = "cdiVersion: 0.3.0\nkind: a.org/b\ndevices:\n- name: null-device\n  containerEdits:\n    deviceNodes:\n    - path: /dev/null\n";
+    let spec = "cdiVersion: 0.3.0\nkind: a.org/box\ndevices:\n- name: null-device\n  containerEdits:\n    deviceNodes:\n    - path: /dev/null\n";
     fs::write(dir.path().join("a.yaml"), spec).unwrap();
     let config = dir.path().join("config.json");
     fs::write(
@@ -417,7 +423,7 @@ fn a_container_specification_is_edited_as_an_engine_does() {
     )
     .unwrap();
     let (dirs, config) = (dir.path().to_str().unwrap(), config.to_str().unwrap());
-    let said = cdi(&["inspect", "a.org/b=null-device", "--spec-dir", dirs, "--oci", config]);
+    let said = cdi(&["inspect", "a.org/box=null-device", "--spec-dir", dirs, "--oci", config]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let edited: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(edited["linux"]["devices"][0]["major"], 1);

@@ -56,7 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
-    ("cdi", &["derive", "edits", "root", "types", "error"]),
+    ("cdi", &["derive", "edits", "root", "types", "text", "error"]),
     (
         "hook",
         &[

@@ -55,7 +55,9 @@ fn generate(root: &Path, arguments: &[String]) -> Result<Value, String> {
     let root = root.to_str().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
     // NVIDIA's generator writes what is left where a GPU is lost.
-    command.args(["cdi", "generate", "--degraded", "--format", "json"]).env_clear();
+    command
+        .args(["cdi", "generate", "--degraded", "--format", "json"])
+        .env_clear();
     if arguments.iter().any(|a| a == "--driver-root") {
         command.args([format!("--proc-root={root}/proc"), format!("--sys-root={root}/sys")]);
         let mut is_root = false;

@@ -84,9 +84,7 @@ pub fn validate(spec: &Spec) -> Vec<Fault> {
         Err(e) => faults.field("kind", |f| {
             f.add(format!("\"{}\" is not a valid vendor/class: {e}", spec.kind));
         }),
-        // The reference parser looks at what lies between the first and the last letter, and panics where these are one
-        // letter (container-device-interface, pkg/parser, validateVendorOrClassName). dockerd ends by it at its start.
-        Ok(kind) if kind.vendor().len() == 1 || kind.class().len() == 1 => faults.field("kind", |f| {
+        Ok(kind) if kind.crashes_engines() => faults.field("kind", |f| {
             f.add(format!(
                 "\"{}\" has a vendor or a class of one letter, which makes engines crash",
                 spec.kind

@@ -71,6 +71,14 @@ impl CdiKind {
         &self.class
     }
 
+    /// Whether engines crash when they read a specification of this kind, although CDI allows it.
+    ///
+    /// Their parser looks at what lies between the first and the last letter of each half, and panics where these are one
+    /// letter (container-device-interface, `validateVendorOrClassName`). dockerd then ends at its start.
+    pub fn crashes_engines(&self) -> bool {
+        self.vendor.len() == 1 || self.class.len() == 1
+    }
+
     /// This kind's device of that name.
     pub fn device(&self, device: DeviceName) -> QualifiedName {
         QualifiedName {

@@ -48,6 +48,10 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
     }
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
+    if derived.kind.crashes_engines() {
+        let what = "engines crash when they read a vendor or a class of one letter";
+        return Err(Error::usage(&derived.kind, what).hint("choose a longer one with --vendor or --class"));
+    }
     for warning in &derived.warnings {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
