@@ -1,10 +1,12 @@
 //! All hook work of one start against the same work with `ldconfig`, and a container's start with the hook and without.
 //!
-//! Machines are noisy, so every round runs each program once and medians of one run are set beside each other. Where
-//! valgrind is installed the instructions of one run are counted too: they are the same on any day.
+//! Machines are noisy, so every round runs each program once, and medians of one run are compared with each other. What
+//! counts is the ratio to an empty static program of the same run. Where valgrind is installed, the instructions of one run
+//! are counted too: they do not depend on what else the machine does.
 //!
 //! ```text
-//! make bench                    # builds tranche-oci as it is shipped
+//! make bench                                      # builds tranche-oci as it is shipped
+//! TRANCHE_OCI_BEFORE=/path/to/other make bench    # measures another tranche-oci in the same run
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)]
@@ -27,7 +29,8 @@ use stub_elf::{Machine, library};
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 /// About as many libraries as a driver with graphics brings.
 const DRIVER_LIBRARIES: usize = 50;
-const HOOK: &str = "hook prepare";
+/// What a first start may take at most, by the number of libraries in the image, as a ratio to an empty static program.
+const LIMITS: [(usize, f64); 2] = [(50, 1.7), (3000, 2.5)];
 
 /// Runs the program that it is given, and says how much memory that took at most, in KiB.
 const PEAK: &str = r#"
@@ -70,24 +73,43 @@ fn main() {
     let empty = compile(top.path(), "empty", "int main(void) { return 0; }\n");
     let peak = compile(top.path(), "peak", PEAK);
 
+    let before = std::env::var_os("TRANCHE_OCI_BEFORE").map(PathBuf::from);
     println!(
-        "{:>9} {:>10} {:>12} {:>12} {:>12} {:>9} {:>10} {:>14}",
-        "libraries", "empty", "first start", "next start", "ldconfig", "ratio", "peak KiB", "instructions"
+        "{:>9} {:>9} {:>12} {:>7} {:>6} {:>12} {:>7} {:>12} {:>10} {:>9} {:>13}",
+        "libraries",
+        "empty",
+        "first start",
+        "ratio",
+        "limit",
+        "before",
+        "ratio",
+        "next start",
+        "ldconfig",
+        "peak KiB",
+        "instructions"
     );
+    let mut over = Vec::new();
     for count in [50, 500, 3000, 10_000] {
         let bench = Bench::new(top.path(), &oci, count);
-        let mut times = [const { Vec::new() }; 4];
+        let mut times = [const { Vec::new() }; 5];
         for round in 0..rounds {
             times[0].push(bench.time(Command::new(&empty)));
             bench.reset();
-            times[1].push(bench.time(bench.hook()));
-            times[2].push(bench.time(bench.hook()));
+            times[1].push(bench.time(bench.hook(&bench.oci, &bench.arguments)));
+            times[2].push(bench.time(bench.hook(&bench.oci, &bench.arguments)));
             // It is slow, and its median needs no more.
             if round % 10 == 0 {
                 times[3].push(bench.time(bench.ldconfig()));
             }
+            if let Some(before) = &before {
+                bench.reset();
+                times[4].push(bench.time(bench.hook(before, &bench.arguments_before)));
+            }
         }
-        let [empty, first, next, theirs] = times.map(median);
+        let [empty, first, next, theirs, earlier] = times.map(median);
+        let ratio = |time: Duration| time.as_secs_f64() / empty.as_secs_f64();
+        let limit = LIMITS.iter().find(|(of, _)| *of == count).map(|(_, limit)| *limit);
+        over.extend(limit.filter(|limit| ratio(first) > *limit).map(|_| count));
         bench.reset();
         let mut measured = Command::new(&peak);
         measured
@@ -95,14 +117,25 @@ fn main() {
             .args(&bench.arguments)
             .stdin(File::open(bench.at("state.json")).unwrap());
         let peak = String::from_utf8(measured.output().unwrap().stdout).unwrap();
+        let shown = |time: Option<String>| time.unwrap_or_else(|| "-".to_owned());
         println!(
-            "{count:>9} {empty:>10.2?} {first:>12.2?} {next:>12.2?} {theirs:>12.2?} {:>8.1}x {:>10} {:>14}",
-            theirs.as_secs_f64() / first.saturating_sub(empty).as_secs_f64(),
+            "{count:>9} {:>9} {:>12} {:>6.2}x {:>6} {:>12} {:>7} {:>12} {:>10} {:>9} {:>13}",
+            format!("{empty:.2?}"),
+            format!("{first:.2?}"),
+            ratio(first),
+            shown(limit.map(|limit| format!("{limit:.1}x"))),
+            shown(before.as_ref().map(|_| format!("{earlier:.2?}"))),
+            shown(before.as_ref().map(|_| format!("{:.2}x", ratio(earlier)))),
+            format!("{next:.2?}"),
+            format!("{theirs:.2?}"),
             peak.trim(),
             bench.instructions().unwrap_or_else(|| "no valgrind".to_owned())
         );
     }
-    println!("ratio: ldconfig over what the first start takes beyond an empty static program");
+    println!("ratio: over an empty static program in the same run; {rounds} rounds, medians");
+    for count in over {
+        println!("over the limit: a first start with {count} libraries");
+    }
     start_of_a_container(top.path(), &oci, rounds.min(31));
 }
 
@@ -111,6 +144,8 @@ struct Bench {
     bundle: PathBuf,
     oci: PathBuf,
     arguments: Vec<String>,
+    /// The arguments of a specification that was written before there was `--library`.
+    arguments_before: Vec<String>,
 }
 
 impl Bench {
@@ -133,10 +168,12 @@ impl Bench {
             symlink(format!("{soname}.2.3"), directory.join(&soname)).unwrap();
         }
         let (mut arguments, mut mounts) = (vec!["hook".to_owned(), "prepare".to_owned()], Vec::new());
+        let mut libraries = Vec::new();
         let bench = Bench {
             bundle,
             oci: oci.to_path_buf(),
             arguments: Vec::new(),
+            arguments_before: Vec::new(),
         };
         let output = bench.ldconfig().output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -148,6 +185,7 @@ impl Bench {
             );
             fs::write(directory.join(&file), library(&soname, Machine::X86_64).unwrap()).unwrap();
             arguments.extend(["--link".to_owned(), format!("{file}::{LIBDIR}/{soname}")]);
+            libraries.extend(["--library".to_owned(), format!("64::{LIBDIR}/{file}::{soname}")]);
             mounts.push(json!({"destination": format!("{LIBDIR}/{file}"), "type": "bind", "options": ["bind"]}));
         }
         arguments.extend(["--ldcache-dir", LIBDIR, "--driver-version", "580.95.05"].map(str::to_owned));
@@ -156,7 +194,11 @@ impl Bench {
         fs::write(bench.at("config.json"), config.to_string()).unwrap();
         let state = json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": bench.bundle});
         fs::write(bench.at("state.json"), state.to_string()).unwrap();
-        Bench { arguments, ..bench }
+        Bench {
+            arguments: arguments.iter().chain(&libraries).cloned().collect(),
+            arguments_before: arguments,
+            ..bench
+        }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -174,9 +216,9 @@ impl Bench {
         fs::copy(self.at("cache"), root.join("etc/ld.so.cache")).unwrap();
     }
 
-    fn hook(&self) -> Command {
-        let mut command = Command::new(&self.oci);
-        command.args(&self.arguments);
+    fn hook(&self, program: &Path, arguments: &[String]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments);
         command
     }
 

@@ -67,14 +67,17 @@ pub(super) fn read_only(host: crate::types::HostPath) -> MountEdit {
 
 /// The directories in a container that hold libraries among `files`, which its loader has to know.
 pub(super) fn library_dirs(files: &[&DriverFile]) -> BTreeSet<ContainerPath> {
-    files
-        .iter()
-        .filter(|f| matches!(f.kind, FileKind::Library { .. }))
-        .filter(|f| f.container.file_name().starts_with("lib") && f.container.file_name().contains(".so"))
-        // An X server opens its modules by their path: no loader has to find them.
-        .filter(|f| !f.container.as_str().split('/').any(|part| part == "xorg"))
-        .map(|f| f.container.parent())
-        .collect()
+    let for_loader = files.iter().filter(|file| is_for_loader(file));
+    for_loader.map(|file| file.container.parent()).collect()
+}
+
+/// Whether a loader has to find this file: a library, but not a module of an X server, which opens those by their path.
+pub(super) fn is_for_loader(file: &DriverFile) -> bool {
+    let name = file.container.file_name();
+    matches!(file.kind, FileKind::Library { .. })
+        && name.starts_with("lib")
+        && name.contains(".so")
+        && !file.container.as_str().split('/').any(|part| part == "xorg")
 }
 
 /// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, for programs

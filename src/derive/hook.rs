@@ -5,7 +5,7 @@
 
 use crate::edits::{Edits, HookEdit, Stage};
 use crate::error::Error;
-use crate::inventory::{Driver, DriverFile, Gpu};
+use crate::inventory::{Driver, DriverFile, ElfClass, FileKind, Gpu};
 use crate::types::{ContainerPath, HostPath};
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -135,6 +135,10 @@ fn prepare(edits: &mut Edits, hook: &HookOptions, work: &Work<'_>) {
     if wants(HookPart::UpdateLdcache) {
         for dir in files::library_dirs(work.files) {
             args.extend(["--ldcache-dir".into(), dir.to_string()]);
+        }
+        // What the loader's cache needs to know of each library, so that the hook need not open them all at each start.
+        for library in libraries(work.files) {
+            args.extend(["--library".into(), library]);
         }
     }
     if wants(HookPart::EnableCudaCompat) && has_libraries(work) {
@@ -285,6 +289,32 @@ fn links(files: &[&DriverFile]) -> Vec<(String, String)> {
     found.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
     found.dedup_by(|a, b| a.1 == b.1);
     found
+}
+
+/// `64::/usr/lib64/libcuda.so.580.95.05::libcuda.so.1` for each library that belongs into the loader's cache: its word
+/// size, its path in the container, and its SONAME if it has one. One with the mark `::` in it is left out, and the hook
+/// then looks into the file.
+fn libraries(files: &[&DriverFile]) -> BTreeSet<String> {
+    let argument = |file: &DriverFile| {
+        let FileKind::Library { soname, class } = &file.kind else {
+            return None;
+        };
+        let bits = match class {
+            ElfClass::Elf32 => "32",
+            ElfClass::Elf64 => "64",
+        };
+        let parts: Vec<&str> = [bits, file.container.as_str()]
+            .into_iter()
+            .chain(soname.as_deref())
+            .collect();
+        let plain = parts.iter().all(|part| !part.contains("::") && !part.is_empty());
+        plain.then(|| parts.join("::"))
+    };
+    files
+        .iter()
+        .filter(|file| files::is_for_loader(file))
+        .filter_map(|file| argument(file))
+        .collect()
 }
 
 fn by_path(gpus: &[&Gpu]) -> BTreeSet<(String, String)> {

@@ -269,7 +269,9 @@ fn files_become_mounts_and_one_hook() {
         hook.args.join(" "),
         "tranche-oci hook prepare --link libcuda.so.1::/usr/lib64/libcuda.so \
          --link libcuda.so.550.54.15::/usr/lib64/libcuda.so.1 --by-path pci-0000:00:00.0-card::/dev/dri/card0 \
-         --ldcache-dir /usr/lib64 --ldcache-dir /usr/lib64/vdpau --driver-version 550.54.15"
+         --ldcache-dir /usr/lib64 --ldcache-dir /usr/lib64/vdpau \
+         --library 64::/usr/lib64/libGLX_nvidia.so.550.54.15 --library 64::/usr/lib64/libcuda.so.550.54.15 \
+         --library 64::/usr/lib64/vdpau/libvdpau_nvidia.so.550.54.15 --driver-version 550.54.15"
     );
     assert!(!hook.env.is_empty(), "CVE-2025-23266");
 }

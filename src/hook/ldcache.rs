@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::loader;
 use super::place::Current;
-use super::prepare::Link;
+use super::prepare::{Library as KnownLibrary, Link};
 use super::report::Report;
 use crate::error::{Context, Error, Result};
 use crate::ldcache::{self, Cache, Endian, Entry, directory, musl};
@@ -34,6 +34,10 @@ pub(super) struct Work<'a> {
     pub(super) directories: &'a [PathBuf],
     /// The links that were asked for. Where they could not be made the cache serves their names.
     pub(super) links: &'a [Link],
+    /// For each of the links, whether it was made or found in its place.
+    pub(super) in_place: &'a [bool],
+    /// What the specification says of libraries.
+    pub(super) libraries: &'a [KnownLibrary],
 }
 
 /// Makes the libraries known.

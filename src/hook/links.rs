@@ -9,30 +9,41 @@ use crate::error::{Context, Result};
 use crate::oci::Bundle;
 use crate::root::{ContainerRoot, Linked, OwnDirectory};
 
-/// Makes every link, with the directories that it needs. Gives those that are new.
+/// What became of the links that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Made<'a> {
+    /// Those that are new.
+    pub(super) new: Vec<&'a Link>,
+    /// For each link in order, whether it is in its place now.
+    pub(super) in_place: Vec<bool>,
+}
+
+/// Makes every link, with the directories that it needs.
 ///
 /// # Errors
 /// If one cannot be made though the place can be written: the container would start without a library that its
 /// programs look for. Those before it are taken away again.
-pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<Vec<&'a Link>> {
+pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<Made<'a>> {
     if bundle.config.read_only {
         if !links.is_empty() {
             report.note("root", format!("is read-only: {} not made", counted(links.len())));
         }
-        return Ok(Vec::new());
+        return Ok(Made::default());
     }
-    let (mut new, mut read_only) = (Vec::new(), 0);
+    let (mut made, mut read_only) = (Made::default(), 0);
     let mut places = Places {
         root: &bundle.root,
         last: None,
     };
     for link in links {
-        match places.link(link) {
-            Ok(Linked::Made) => new.push(link),
+        let linked = places.link(link);
+        made.in_place.push(linked.is_ok());
+        match linked {
+            Ok(Linked::Made) => made.new.push(link),
             Ok(Linked::Replaced | Linked::Already) => {}
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => read_only += 1,
             Err(e) => {
-                undo(&new, bundle);
+                undo(&made.new, bundle);
                 return Err(e).about(link.at.display(), "cannot make the link");
             }
         }
@@ -40,7 +51,7 @@ pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'
     if read_only > 0 {
         report.note("root", format!("has read-only places: {} not made", counted(read_only)));
     }
-    Ok(new)
+    Ok(made)
 }
 
 /// Takes links away that [`make`] made, for a start that fails: the root is to be as it was. Where the image has put

@@ -86,6 +86,8 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
                 compat: ldcache::recorded_compat(&bundle, report),
                 directories: &request.ldcache_dirs,
                 links: &[],
+                in_place: &[],
+                libraries: &[],
             },
             &bundle,
             report,

@@ -10,6 +10,7 @@
 //! | `--link` | `TARGET::LINK` | `LINK`, an absolute container path, becomes a symbolic link with the text `TARGET` |
 //! | `--by-path` | `NAME::/dev/dri/NODE` | `/dev/dri/by-path/NAME` becomes a link to `../NODE`, if the container has that node |
 //! | `--ldcache-dir` | container directory | its libraries are made known to the image's loader |
+//! | `--library` | `64::PATH::SONAME` | what the loader's cache says of the library that is mounted at `PATH` (64-bit or 32-bit; no `::SONAME` where it has none), so that it need not be opened |
 //! | `--driver-version` | `580.95.05` | the host's driver, once: with it CUDA forward compatibility is looked for |
 //! | `--state-dir` | directory | where messages are kept for `tranche status` [default: /run/tranche] |
 //! | `--skip` | a hook of NVIDIA's | `disable-device-node-modification` or `update-application-profile` is left out |
@@ -51,7 +52,7 @@ use crate::error::Result;
 use crate::oci::State;
 
 use arguments::Part;
-pub(super) use arguments::{ByPath, Link, Request};
+pub(super) use arguments::{ByPath, Library, Link, Request};
 
 /// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
 pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
@@ -62,7 +63,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
         return Ok(());
     };
     // In the order in which one step needs another: a cache is made of what links have put in place.
-    let new = links::make(&request.links, &bundle, report)?;
+    let made = links::make(&request.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);
     let host = Host {
         driver: request
@@ -76,8 +77,10 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
         compat: used.then(|| compat.to_path_buf()),
         directories: &request.ldcache_dirs,
         links: &request.links,
+        in_place: &made.in_place,
+        libraries: &request.libraries,
     };
-    ldcache::update(&work, &bundle, report).inspect_err(|_| links::undo(&new, &bundle))?;
+    ldcache::update(&work, &bundle, report).inspect_err(|_| links::undo(&made.new, &bundle))?;
     by_path::make(&request.by_path, &bundle, report);
     if !request.skips(Part::DeviceNodeModification) {
         driver_params::turn_off(&bundle, report);

@@ -62,6 +62,20 @@ impl Flags {
         })
     }
 
+    /// The flags of a library for programs of the machine that this program runs on, by their word size. Nothing where
+    /// the word size alone does not say.
+    pub fn of_this_machine(is_64: bool) -> Option<Flags> {
+        Some(
+            match (is_64, cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64")) {
+                (true, true, _) => Flags::X86_64,
+                // 32-bit x86. The driver has no libraries for x32.
+                (false, true, _) => Flags::LIBC6,
+                (true, _, true) => Flags::AARCH64,
+                _ => return None,
+            },
+        )
+    }
+
     /// Whether programs of this ABI have 64-bit pointers; nothing for flags that we do not know.
     pub fn is_64(self) -> Option<bool> {
         match self.0 & 0xff00 {

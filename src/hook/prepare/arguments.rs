@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::hook::options;
 use crate::hook::report::Report;
+use crate::ldcache::Flags;
 
 /// What a spec asks of the hook.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct Request {
     pub(crate) by_path: Vec<ByPath>,
     /// Container directories whose libraries belong into ld.so.cache.
     pub(crate) ldcache_dirs: Vec<PathBuf>,
+    /// What is known of the driver's libraries.
+    pub(crate) libraries: Vec<Library>,
     /// The version of the host's driver.
     pub(crate) driver_version: Option<String>,
     /// What is left out.
@@ -40,7 +43,15 @@ impl Part {
     }
 }
 
-const OPTIONS: [&str; 6] = ["link", "by-path", "ldcache-dir", "driver-version", "skip", "state-dir"];
+const OPTIONS: [&str; 7] = [
+    "link",
+    "by-path",
+    "ldcache-dir",
+    "library",
+    "driver-version",
+    "skip",
+    "state-dir",
+];
 
 /// One symbolic link to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +60,17 @@ pub(crate) struct Link {
     pub(crate) target: OsString,
     /// Where it is, an absolute path of the container in normal form.
     pub(crate) at: PathBuf,
+}
+
+/// What the loader's cache has to say of one library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Library {
+    /// Where it is, an absolute path of the container in normal form.
+    pub(crate) at: PathBuf,
+    /// The name that programs ask for. A library without one is found by its file's name.
+    pub(crate) soname: Option<OsString>,
+    /// Its ABI.
+    pub(crate) flags: Flags,
 }
 
 /// One link below `/dev/dri/by-path`.
@@ -68,7 +90,7 @@ impl Request {
     pub(super) fn parse(arguments: Vec<OsString>, report: &mut Report<'_>) -> Result<Request> {
         let mut request = Request::default();
         for (option, value) in options::parse(arguments, &OPTIONS, report)? {
-            // The name of what is left out is NVIDIA's to make new ones of.
+            // NVIDIA may give these parts new names.
             if option == "skip" && Part::parse(&value).is_none() {
                 report.note(format!("--skip {}", value.display()), "unknown, ignored");
                 continue;
@@ -127,6 +149,7 @@ impl Request {
                     self.ldcache_dirs.push(directory);
                 }
             }
+            "library" => self.libraries.extend(library(option, &value)?),
             "skip" => self.skip.extend(Part::parse(&value)),
             // For whoever keeps the messages.
             "state-dir" => {}
@@ -147,12 +170,40 @@ impl Request {
 fn pair(option: &str, value: &OsStr) -> Result<(OsString, OsString)> {
     let bytes = value.as_bytes();
     let wrong = || bad(option, value, "not of the form A::B");
-    let cut = bytes.windows(2).position(|two| two == b"::").ok_or_else(wrong)?;
-    let (first, second) = (&bytes[..cut], &bytes[cut + 2..]);
-    if first.is_empty() || second.is_empty() || second.windows(2).any(|two| two == b"::") {
+    let (first, second) = cut(bytes).ok_or_else(wrong)?;
+    if first.is_empty() || second.is_empty() || cut(second).is_some() {
         return Err(wrong());
     }
     Ok((OsString::from_vec(first.to_vec()), OsString::from_vec(second.to_vec())))
+}
+
+/// Reads `BITS::PATH` or `BITS::PATH::SONAME`. Gives nothing for a word size from which no ABI of this machine follows:
+/// then the hook looks into the file.
+fn library(option: &str, value: &OsStr) -> Result<Option<Library>> {
+    let wrong = || bad(option, value, "not of the form 32::PATH or 64::PATH::SONAME");
+    let (bits, rest) = cut(value.as_bytes()).ok_or_else(wrong)?;
+    let (path, soname) = cut(rest).map_or((rest, None), |(path, soname)| (path, Some(soname)));
+    let at = absolute(option, value, OsString::from_vec(path.to_vec()))?;
+    let soname = soname.map(OsStr::from_bytes);
+    if soname.is_some_and(|name| name.is_empty() || !is_one_name(name) || cut(name.as_bytes()).is_some()) {
+        return Err(wrong());
+    }
+    let flags = match bits {
+        b"64" => Flags::of_this_machine(true),
+        b"32" => Flags::of_this_machine(false),
+        _ => None,
+    };
+    Ok(flags.map(|flags| Library {
+        at,
+        soname: soname.map(OsStr::to_owned),
+        flags,
+    }))
+}
+
+/// What is before the first `::` and what is after it.
+fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = bytes.windows(2).position(|two| two == b"::")?;
+    Some((bytes.get(..at)?, bytes.get(at + 2..)?))
 }
 
 /// A path of the container that says where it is by itself: absolute, without `.` and `..`, and not the root.
@@ -221,6 +272,29 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn what_is_said_of_libraries() {
+        let (request, lines) = parse(&[
+            "--library=64::/lib/libcuda.so.580::libcuda.so.1",
+            "--library=32::/lib32/libplain.so.1",
+            "--library=128::/lib/libfuture.so.1",
+        ]);
+        assert_eq!(lines, "");
+        let library = |at: &str, soname: Option<&str>, flags| Library {
+            at: at.into(),
+            soname: soname.map(Into::into),
+            flags,
+        };
+        assert_eq!(
+            request.unwrap().libraries,
+            [
+                library("/lib/libcuda.so.580", Some("libcuda.so.1"), Flags::X86_64),
+                library("/lib32/libplain.so.1", None, Flags::LIBC6),
+            ]
+        );
+    }
+
+    #[test]
     fn what_a_newer_spec_may_say_is_ignored_with_a_line_each() {
         let (request, lines) = parse(&[
             "--frobnicate",
@@ -264,6 +338,11 @@ mod tests {
             &["--by-path", "../x::/dev/dri/card0"],
             &["--by-path", "..::/dev/dri/card0"],
             &["--ldcache-dir", "lib"],
+            &["--library", "/b"],
+            &["--library", "64::b"],
+            &["--library", "64::/b::"],
+            &["--library", "64::/b::c/d"],
+            &["--library", "64::/b::c::d"],
             &["--driver-version", ""],
             &["--driver-version", "1", "--driver-version", "2"],
         ] {

@@ -1,12 +1,15 @@
 //! A directory while it is looked into: which of its files are libraries, and whose.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::sys::stat::{FileStat, SFlag};
+
 use super::{Gathered, Place, Work, split};
 use crate::elf;
+use crate::hook::prepare::Library as KnownLibrary;
 use crate::ldcache::Flags;
 use crate::ldcache::directory::{self, File, Library, is_library_name};
 use crate::oci::Bundle;
@@ -18,14 +21,22 @@ pub(super) struct Look<'a> {
     bundle: &'a Bundle,
     /// Names on which an engine mounted something of the host, with the paths at which it did.
     bound: BTreeMap<&'a OsStr, &'a Path>,
-    /// Links that were asked for: name to target.
-    asked: BTreeMap<&'a OsStr, &'a OsStr>,
-    /// Those that are in their places.
-    placed: HashSet<OsString>,
+    /// Links that were asked for, by name.
+    asked: BTreeMap<&'a OsStr, Asked<'a>>,
+    /// What the specification says of libraries, by name.
+    known: BTreeMap<&'a OsStr, &'a KnownLibrary>,
     /// What was learnt of each name.
     seen: BTreeMap<OsString, Seen>,
     /// How many more files of the image may be looked into.
     reads: &'a mut usize,
+}
+
+/// A link that was asked for.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    target: &'a OsStr,
+    /// Whether it is in its place.
+    in_place: bool,
 }
 
 /// What was learnt of a name.
@@ -45,7 +56,7 @@ impl<'a> Look<'a> {
             bundle,
             bound: bound(place, bundle),
             asked: asked(place, work),
-            placed: HashSet::new(),
+            known: known(place, work),
             seen: BTreeMap::new(),
             reads,
         }
@@ -88,6 +99,9 @@ impl<'a> Look<'a> {
                 links.push(name);
                 continue;
             }
+            if self.take_known(&name) {
+                continue;
+            }
             let Ok(file) = self.place.directory.find(&name) else {
                 continue;
             };
@@ -102,6 +116,36 @@ impl<'a> Look<'a> {
         for name in links {
             self.link(&name);
         }
+    }
+
+    /// Takes the specification's word for a library that an engine mounted, if there is such a word. A specification may
+    /// be older or newer than the driver, and another mount may lie over the first: so the file must be there, though it
+    /// need not be opened.
+    fn take_known(&mut self, name: &OsStr) -> bool {
+        let Some(known) = self.known.get(name).filter(|_| self.bound.contains_key(name)) else {
+            return false;
+        };
+        let is_there = |status: FileStat| {
+            status.st_size > 0 && SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+        };
+        if !self
+            .place
+            .directory
+            .status(name)
+            .is_ok_and(|status| status.is_some_and(is_there))
+        {
+            return false;
+        }
+        self.seen.insert(
+            name.to_owned(),
+            Seen {
+                soname: known.soname.clone(),
+                flags: known.flags,
+                is_link: false,
+                driver: true,
+            },
+        );
+        true
     }
 
     /// Looks into a file; what is no library is passed over.
@@ -136,13 +180,9 @@ impl<'a> Look<'a> {
 
     /// A link beside its target is that library under another name; only what leads elsewhere is followed.
     fn link(&mut self, name: &OsStr) {
-        let mut target = match self.place.directory.read_link(name) {
-            Ok(target) => target,
-            Err(_) => return,
+        let Some(mut target) = self.target_of(name) else {
+            return;
         };
-        if self.asked.get(name).is_some_and(|asked| *asked == target) {
-            self.placed.insert(name.to_owned());
-        }
         for _ in 0..8 {
             if let Some(seen) = self.seen.get(target.as_os_str()) {
                 let seen = Seen {
@@ -155,13 +195,21 @@ impl<'a> Look<'a> {
             if target.as_bytes().contains(&b'/') {
                 break;
             }
-            match self.place.directory.read_link(&target) {
-                Ok(next) => target = next,
-                Err(_) => break,
+            match self.target_of(&target) {
+                Some(next) => target = next,
+                None => break,
             }
         }
         if let Ok(file) = self.bundle.root.find(&self.place.path.join(name)) {
             self.file(name, file, true, self.place.whole);
+        }
+    }
+
+    /// Where a link leads.
+    fn target_of(&self, name: &OsStr) -> Option<OsString> {
+        match self.asked.get(name) {
+            Some(asked) if asked.in_place => Some(asked.target.to_owned()),
+            _ => self.place.directory.read_link(name).ok(),
         }
     }
 
@@ -184,14 +232,14 @@ impl<'a> Look<'a> {
     /// For a link that was asked for and could not be made: its name, with the path of the library itself.
     fn in_place_of_links(&self) -> Vec<Library> {
         let mut libraries = Vec::new();
-        for (name, target) in &self.asked {
-            if !is_library_name(name) || self.placed.contains(*name) {
+        for (name, asked) in &self.asked {
+            if !is_library_name(name) || asked.in_place {
                 continue;
             }
-            let mut at = *target;
+            let mut at = asked.target;
             for _ in 0..8 {
                 match self.asked.get(at) {
-                    Some(next) => at = next,
+                    Some(next) => at = next.target,
                     None => break,
                 }
             }
@@ -216,9 +264,24 @@ fn bound<'a>(place: &Place, bundle: &'a Bundle) -> BTreeMap<&'a OsStr, &'a Path>
         .collect()
 }
 
-fn asked<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, &'a OsStr> {
-    let links = work.links.iter().filter(|link| place.is(split(&link.at).0));
+fn asked<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, Asked<'a>> {
+    let in_place = work.in_place.iter().copied().chain(std::iter::repeat(false));
+    let links = work.links.iter().zip(in_place);
     links
-        .filter_map(|link| Some((link.at.file_name()?, link.target.as_os_str())))
+        .filter_map(|(link, in_place)| {
+            let (parent, name) = split(&link.at);
+            let target = link.target.as_os_str();
+            place.is(parent).then_some((name, Asked { target, in_place }))
+        })
+        .collect()
+}
+
+fn known<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, &'a KnownLibrary> {
+    let libraries = work.libraries.iter();
+    libraries
+        .filter_map(|library| {
+            let (parent, name) = split(&library.at);
+            place.is(parent).then_some((name, library))
+        })
         .collect()
 }
