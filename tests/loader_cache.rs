@@ -11,11 +11,14 @@
 
 #[path = "support/scene.rs"]
 mod scene;
+#[path = "support/skip.rs"]
+mod skip;
 #[path = "support/stub_elf.rs"]
 #[allow(dead_code, reason = "each test uses a part")]
 mod stub_elf;
 
 use std::fs;
+use std::process::Command;
 
 use scene::{LIBDIR, Scene};
 use serde_json::{Value, json};
@@ -123,4 +126,62 @@ fn a_specification_may_be_older_or_newer_than_the_driver() {
     // The configuration says that it is mounted, and a later mount lies over the directory: it is not there.
     mount(&scene, &["libgone.so.580.1", "libnew.so.590.1"]);
     assert_eq!(cached(&scene, &arguments), expected);
+}
+
+/// The look-ups of paths in the root that the hook asks the kernel for, by strace's count.
+fn look_ups(scene: &Scene, arguments: &[&str]) -> Option<usize> {
+    let log = scene.at("strace");
+    let state = scene.at("state.json");
+    fs::write(&state, scene.state()).unwrap();
+    let mut command = Command::new("strace");
+    command.args(["-e", "trace=openat2", "-o"]).arg(&log);
+    command
+        .arg(env!("CARGO_BIN_EXE_tranche-oci"))
+        .args(["hook", "prepare", "--state-dir"]);
+    command
+        .arg(scene.state_dir())
+        .args(arguments)
+        .stdin(fs::File::open(&state).unwrap());
+    let output = command.output().ok()?;
+    let text = fs::read_to_string(&log).ok()?;
+    assert!(
+        output.status.success(),
+        "{:?}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(text.matches("openat2(").count())
+}
+
+#[test]
+fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_of_look_ups() {
+    let content = library("libcuda.so.1", Machine::X86_64).unwrap();
+    let scene = image(&[("libcuda.so.580.1", &content)]);
+    // Each leads to the library directory, and is another text.
+    let spelling = |number: u32| -> String {
+        let dots: String = (0..16)
+            .map(|bit| if number >> bit & 1 == 1 { ".//" } else { "./" })
+            .collect();
+        format!("/{dots}{}/libown.so.{number}", LIBDIR.trim_start_matches('/'))
+    };
+    let paths: Vec<String> = (0..60_000).map(spelling).collect();
+    let flags = tranche::ldcache::Flags::X86_64;
+    let entries: Vec<_> = paths
+        .iter()
+        .map(|path| tranche::ldcache::Entry::new("libown.so".as_ref(), path.as_ref(), flags))
+        .collect();
+    let cache = tranche::ldcache::write(&entries, tranche::ldcache::Endian::Little).unwrap();
+    fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
+    let libdir = format!("--ldcache-dir={LIBDIR}");
+    let Some(count) = look_ups(&scene, &[&libdir]) else {
+        return skip::not_run(
+            "loader_cache::a_cache_with_sixty_thousand_spellings",
+            "strace cannot be run",
+        );
+    };
+    assert!((1..400).contains(&count), "{count}");
+    let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    let cache = tranche::ldcache::read(&bytes).unwrap();
+    assert_eq!(cache.entries.len(), 60_001);
+    assert_eq!(cache.find("libcuda.so.1".as_ref(), flags).count(), 1);
 }

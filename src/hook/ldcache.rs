@@ -89,7 +89,7 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
 }
 
 /// The driver's libraries, then what the image's cache has, then what it lacks of the image's own.
-fn merged<'a>(found: &'a Gathered<'a>) -> Vec<Entry<'a>> {
+fn merged<'a>(found: &'a Gathered<'_, 'a>) -> Vec<Entry<'a>> {
     let driver: Vec<_> = found.driver.iter().map(directory::Library::entry).collect();
     let merged = ldcache::merge(&found.kept, &driver);
     if found.image.is_empty() {

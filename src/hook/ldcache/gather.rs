@@ -6,9 +6,11 @@
 
 mod look;
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,9 @@ use look::Look;
 const MAX_NAMES: usize = 1 << 16;
 /// The most files of the image itself that are looked into. Beyond, its own `ldconfig` should have been run.
 const MAX_IMAGE_FILES: usize = 1 << 12;
+/// The most directories of the image's cache that are followed to see whether they are one of the driver's. A real cache
+/// names a dozen; each costs a look-up of a path that may have 4,095 bytes.
+const MAX_DIRECTORIES: usize = 256;
 
 /// An open directory of libraries.
 pub(super) struct Place {
@@ -46,13 +51,13 @@ impl Place {
     }
 }
 
-/// What was found, best first.
-pub(super) struct Gathered<'a> {
+/// What was found, best first. `'e` is the list of what the image's cache has, `'a` the bytes of that cache.
+pub(super) struct Gathered<'e, 'a> {
     /// What the driver brought.
     pub(super) driver: Vec<Library>,
     /// What the image's cache has, less what a driver that was replaced left in it: a root that starts again and again
     /// would gather such names.
-    pub(super) kept: Vec<Entry<'a>>,
+    pub(super) kept: Cow<'e, [Entry<'a>]>,
     /// What the image has in a directory of which its cache knows nothing.
     pub(super) image: Vec<Library>,
 }
@@ -88,14 +93,21 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
 ///
 /// # Errors
 /// If a directory cannot be read, or has more names than any real one.
-pub(super) fn libraries<'a>(
+pub(super) fn libraries<'e, 'a>(
     work: &Work<'_>,
     places: &mut [Place],
-    existing: &[Entry<'a>],
+    existing: &'e [Entry<'a>],
     bundle: &Bundle,
     report: &mut Report<'_>,
-) -> Result<Gathered<'a>> {
-    learn_from_cache(places, existing, bundle).about("container root", "cannot look at directories of libraries")?;
+) -> Result<Gathered<'e, 'a>> {
+    let runs = runs(existing);
+    let identify = |path: &Path| bundle.root.directory(path)?.identity();
+    let all =
+        learn_from_cache(places, &runs, identify).about("container root", "cannot look at directories of libraries")?;
+    if !all {
+        let what = format!("the image's ld.so.cache has libraries in more than {MAX_DIRECTORIES} directories");
+        report.note("container root", format!("{what}; the rest is taken as it is written"));
+    }
     let mut listings = Vec::new();
     for place in places.iter() {
         let read = || place.directory.entries(MAX_NAMES);
@@ -104,7 +116,7 @@ pub(super) fn libraries<'a>(
     }
     let mut found = Gathered {
         driver: Vec::new(),
-        kept: keep(places, &listings, existing),
+        kept: keep(places, &listings, existing, &runs),
         image: Vec::new(),
     };
     let mut reads = MAX_IMAGE_FILES;
@@ -124,33 +136,80 @@ pub(super) fn libraries<'a>(
     Ok(found)
 }
 
+/// Entries of a cache that follow one another and have their libraries in the same directory, by its spelling. A cache
+/// of `ldconfig` has few of them; in that of a hostile image every entry may be one.
+struct Run<'a> {
+    directory: &'a OsStr,
+    entries: Range<usize>,
+}
+
+fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
+    let mut runs: Vec<Run<'a>> = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        match runs
+            .last_mut()
+            .filter(|run| name_in(run.directory, entry.path).is_some())
+        {
+            Some(run) => run.entries.end = at + 1,
+            None => runs.push(Run {
+                directory: split(entry.path).0,
+                entries: at..at + 1,
+            }),
+        }
+    }
+    runs
+}
+
+/// The name of `path` if it is directly in `directory`, as both are written.
+fn name_in<'a>(directory: &OsStr, path: &'a Path) -> Option<&'a OsStr> {
+    let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_bytes())?;
+    let name = rest.strip_prefix(b"/")?;
+    (!name.contains(&b'/')).then_some(OsStr::from_bytes(name))
+}
+
 /// The entries of `existing` that are kept.
-fn keep<'a>(places: &[Place], listings: &[Option<Listing>], existing: &[Entry<'a>]) -> Vec<Entry<'a>> {
+fn keep<'e, 'a>(
+    places: &[Place],
+    listings: &[Option<Listing>],
+    existing: &'e [Entry<'a>],
+    runs: &[Run<'a>],
+) -> Cow<'e, [Entry<'a>]> {
     let names: Vec<Option<HashSet<&OsStr>>> = listings
         .iter()
         .map(|listing| Some(listing.as_ref()?.iter().map(|named| named.name).collect()))
         .collect();
-    let mut kept = Vec::with_capacity(existing.len());
-    // Nearly every entry is in the directory of the one before.
-    let mut last: Option<(&OsStr, Option<usize>)> = None;
-    for entry in existing {
-        let (parent, name) = split(entry.path);
-        let index = match last {
-            Some((path, index)) if path == parent => index,
-            _ => places.iter().position(|place| place.is(parent)),
+    let mut index: HashMap<&OsStr, usize> = HashMap::new();
+    for (number, place) in places.iter().enumerate() {
+        let paths = [&place.path].into_iter().chain(&place.aliases);
+        paths.for_each(|path| {
+            index.entry(path.as_os_str()).or_insert(number);
+        });
+    }
+    let mut left_out = Vec::new();
+    for run in runs {
+        let place = index.get(run.directory);
+        let Some((place, names)) = place.and_then(|number| Some((places.get(*number)?, names.get(*number)?))) else {
+            continue;
         };
-        last = Some((parent, index));
-        let place = index.and_then(|index| Some((places.get(index)?, names.get(index)?)));
-        let is_there = match place {
-            None => true,
-            Some((_, Some(names))) => names.contains(name),
-            Some((place, None)) => !is_left_over(place, entry.soname, name),
-        };
-        if is_there {
-            kept.push(*entry);
+        for at in run.entries.clone() {
+            let Some(entry) = existing.get(at) else { continue };
+            let name = split(entry.path).1;
+            let is_there = match names {
+                Some(names) => names.contains(name),
+                None => !is_left_over(place, entry.soname, name),
+            };
+            if !is_there {
+                left_out.push(at);
+            }
         }
     }
-    kept
+    if left_out.is_empty() {
+        return Cow::Borrowed(existing);
+    }
+    let mut left_out = left_out.into_iter().peekable();
+    let kept = existing.iter().enumerate();
+    let kept = kept.filter(|(at, _)| left_out.next_if_eq(at).is_none());
+    Cow::Owned(kept.map(|(_, entry)| *entry).collect())
 }
 
 /// Whether a driver that was replaced has left this name behind. Its libraries carry its version in their SONAMEs (as
@@ -178,34 +237,99 @@ fn split(path: &Path) -> (&OsStr, &OsStr) {
     )
 }
 
-/// Which of the places the cache knows, and by which other paths.
-fn learn_from_cache(places: &mut [Place], existing: &[Entry<'_>], bundle: &Bundle) -> std::io::Result<()> {
-    let identities = places
-        .iter()
-        .map(|place| place.directory.identity())
-        .collect::<std::io::Result<Vec<_>>>()?;
+/// Which of the places the cache knows, and by which other paths. `identify` follows a path in the root; it is asked
+/// once for each spelling, for at most [`MAX_DIRECTORIES`] of them. Says whether that was enough for all.
+///
+/// # Errors
+/// If a place cannot be looked at.
+fn learn_from_cache(
+    places: &mut [Place],
+    runs: &[Run<'_>],
+    mut identify: impl FnMut(&Path) -> std::io::Result<(u64, u64)>,
+) -> std::io::Result<bool> {
+    let mut identities: Vec<Option<(u64, u64)>> = vec![None; places.len()];
     let mut looked: HashSet<&OsStr> = HashSet::new();
-    // A cache has all libraries of a directory near one another, mostly: the last is nearly always the same.
-    let mut last = None;
-    for parent in existing.iter().map(|entry| split(entry.path).0) {
-        if last == Some(parent) || !looked.insert(parent) {
+    let mut left = MAX_DIRECTORIES;
+    let mut all = true;
+    for run in runs {
+        // Nothing needs to be followed for the path by which a place was opened.
+        if let Some(place) = places.iter_mut().find(|place| place.path.as_os_str() == run.directory) {
+            place.known = true;
             continue;
         }
-        last = Some(parent);
-        // A path that leads nowhere, or is none, is no other path of anything.
-        let Ok(directory) = bundle.root.directory(Path::new(parent)) else {
+        if !looked.insert(run.directory) {
+            continue;
+        }
+        if left == 0 {
+            all = false;
+            continue;
+        }
+        left -= 1;
+        // A path that leads nowhere is no other path of anything.
+        let Ok(identity) = identify(Path::new(run.directory)) else {
             continue;
         };
-        let identity = directory.identity()?;
-        for (place, own) in places.iter_mut().zip(&identities) {
-            if *own != identity {
-                continue;
-            }
-            place.known = true;
-            if place.path.as_os_str() != parent {
-                place.aliases.push(PathBuf::from(parent));
+        for (place, own) in places.iter_mut().zip(&mut identities) {
+            let own = match own {
+                Some(own) => own,
+                None => own.insert(place.directory.identity()?),
+            };
+            if *own == identity {
+                place.known = true;
+                place.aliases.push(PathBuf::from(run.directory));
             }
         }
     }
-    Ok(())
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::ldcache::Flags;
+    use crate::root::ContainerRoot;
+
+    #[test]
+    fn a_cache_of_many_spellings_is_followed_a_bounded_number_of_times() {
+        let top = tempfile::tempdir().unwrap();
+        let root = ContainerRoot::from_fd(File::open(top.path()).unwrap().into());
+        let mut places = [Place {
+            path: "/lib".into(),
+            whole: false,
+            directory: root.directory(Path::new("/")).unwrap(),
+            known: false,
+            aliases: Vec::new(),
+        }];
+        let own = places[0].directory.identity().unwrap();
+        let paths: Vec<String> = (0..60_000).map(|n| format!("/{n}/../lib/libx.so")).collect();
+        let entry = |path| Entry::new(OsStr::new("libx.so"), path, Flags::X86_64);
+        let entries: Vec<Entry<'_>> = paths.iter().map(|path| entry(Path::new(path))).collect();
+        let runs = runs(&entries);
+        assert_eq!(runs.len(), 60_000);
+        let mut followed = 0;
+        let enough = learn_from_cache(&mut places, &runs, |_| {
+            followed += 1;
+            Ok(own)
+        });
+        assert_eq!((enough.unwrap(), followed), (false, MAX_DIRECTORIES));
+        assert!(places[0].known);
+        assert_eq!(places[0].aliases.len(), MAX_DIRECTORIES);
+    }
+
+    #[test]
+    fn entries_of_one_directory_are_one_run() {
+        let paths = ["/lib/a", "/lib/b", "/lib/x/c", "/lib/d", "e", "/f", "/g"];
+        let entries: Vec<Entry<'_>> = paths
+            .iter()
+            .map(|path| Entry::new(OsStr::new("n"), Path::new(path), Flags::X86_64))
+            .collect();
+        let runs: Vec<(&OsStr, Range<usize>)> = runs(&entries).into_iter().map(|r| (r.directory, r.entries)).collect();
+        let expected = [("/lib", 0..2), ("/lib/x", 2..3), ("/lib", 3..4), ("", 4..7)];
+        assert_eq!(runs.len(), 4, "{runs:?}");
+        for ((directory, entries), (expected, range)) in runs.into_iter().zip(expected) {
+            assert_eq!((directory, entries), (OsStr::new(expected), range));
+        }
+    }
 }

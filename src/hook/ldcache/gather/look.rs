@@ -213,7 +213,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    pub(super) fn add_to(&self, found: &mut Gathered<'_>) {
+    pub(super) fn add_to(&self, found: &mut Gathered<'_, '_>) {
         let (mut driver, mut image) = (Vec::new(), Vec::new());
         for (name, seen) in &self.seen {
             let file = File {
