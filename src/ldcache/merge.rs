@@ -1,5 +1,6 @@
 //! What an image has, and the driver's libraries on top.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,41 +17,61 @@ use super::{Entry, Flags, Hwcap, compare, compare_names};
 /// What is there already (a container that starts a second time on the same root) is not added again, so doing this
 /// twice gives the same bytes.
 pub fn merge<'a>(existing: &[Entry<'a>], added: &[Entry<'a>]) -> Vec<Entry<'a>> {
-    let mut merged = Vec::with_capacity(existing.len() + added.len());
-    merged.extend_from_slice(added);
-    merged.extend_from_slice(existing);
-    // A cache is in this order already, so this is little work, and what is twice there stands together afterwards.
-    merged.sort_by(compare);
-    let mut kept: Vec<Entry<'a>> = Vec::with_capacity(merged.len());
-    let mut rest = merged.as_slice();
-    while let Some(first) = rest.first() {
-        // By the loader's comparing: `libx.so.01` and `libx.so.1` stand among one another.
-        let name = first.soname.as_bytes();
-        let alike = |entry: &&Entry<'_>| compare_names(entry.soname.as_bytes(), name).is_eq();
-        let (group, others) = rest.split_at(rest.iter().take_while(alike).count().max(1));
-        add_distinct(group, &mut kept);
-        rest = others;
+    let mut added = added.to_vec();
+    added.sort_by(compare);
+    let mut existing = Cow::Borrowed(existing);
+    // A cache is in this order already.
+    if !existing.is_sorted_by(|a, b| compare(a, b).is_le()) {
+        existing.to_mut().sort_by(compare);
     }
-    kept
+    let mut merged = Vec::with_capacity(existing.len() + added.len());
+    let mut rest: &[Entry<'a>] = &existing;
+    for entry in added {
+        let (before, after) = rest.split_at(rest.partition_point(|other| compare(other, &entry).is_lt()));
+        merged.extend_from_slice(before);
+        merged.push(entry);
+        rest = after;
+    }
+    merged.extend_from_slice(rest);
+    remove_duplicates(&mut merged);
+    merged
 }
 
 /// A group that is compared in pairs. There are rarely more than two of one name; an image may have thousands.
 const FEW: usize = 16;
 
-/// Of equal ones the first is added.
-fn add_distinct<'a>(group: &[Entry<'a>], kept: &mut Vec<Entry<'a>>) {
-    if group.len() <= FEW {
-        let start = kept.len();
-        for entry in group {
-            let others = kept.get(start..).unwrap_or_default();
-            if !others.iter().any(|other| identity(other) == identity(entry)) {
-                kept.push(*entry);
+/// Keeps the first of equal ones.
+fn remove_duplicates(merged: &mut Vec<Entry<'_>>) {
+    let mut duplicates = Vec::new();
+    let mut start = 0;
+    // By the loader's comparing: `libx.so.01` and `libx.so.1` stand among one another.
+    for group in merged.chunk_by(|a, b| compare_names(a.soname.as_bytes(), b.soname.as_bytes()).is_eq()) {
+        if group.len() <= FEW {
+            for (at, entry) in group.iter().enumerate().skip(1) {
+                let before = group.iter().take(at);
+                if before.into_iter().any(|other| identity(other) == identity(entry)) {
+                    duplicates.push(start + at);
+                }
             }
+        } else {
+            let mut seen = HashSet::new();
+            let group = group.iter().enumerate();
+            duplicates.extend(
+                group
+                    .filter(|(_, entry)| !seen.insert(identity(entry)))
+                    .map(|(at, _)| start + at),
+            );
         }
-        return;
+        start += group.len();
     }
-    let mut seen = HashSet::new();
-    kept.extend(group.iter().filter(|entry| seen.insert(identity(entry))));
+    let mut duplicates = duplicates.into_iter().peekable();
+    if duplicates.peek().is_some() {
+        let mut at = 0;
+        merged.retain(|_| {
+            at += 1;
+            duplicates.next_if_eq(&(at - 1)).is_none()
+        });
+    }
 }
 
 /// What makes two entries one.

@@ -141,8 +141,17 @@ fn common_fields<'a>(
     strings: &mut Strings<'a>,
 ) -> Result<(Flags, &'a OsStr, &'a Path), String> {
     let word = |at| endian.u32_at(raw, at).unwrap_or_default();
-    let soname = strings.get(word(4)).map_err(|e| format!("name at {e}"))?;
-    let path = strings.get(word(8)).map_err(|e| format!("path at {e}"))?;
+    let path = strings.get(word(8));
+    // Nearly every path ends in its SONAME, and `ldconfig` writes such a name no second time.
+    let shared = match &path {
+        Ok(path) => strings.end_of(word(8), path, word(4)),
+        Err(_) => None,
+    };
+    let soname = match shared {
+        Some(name) => name,
+        None => strings.get(word(4)).map_err(|e| format!("name at {e}"))?,
+    };
+    let path = path.map_err(|e| format!("path at {e}"))?;
     Ok((Flags(word(0)), soname, Path::new(path)))
 }
 
@@ -215,6 +224,14 @@ impl<'a> Strings<'a> {
             first,
             given: 0,
         }
+    }
+
+    /// The string at `offset` if it is the end of `whole`, which is at `at`; counted.
+    fn end_of(&mut self, at: u32, whole: &'a OsStr, offset: u32) -> Option<&'a OsStr> {
+        let within = usize::try_from(offset.checked_sub(at)?).ok()?;
+        let end = whole.as_bytes().get(within..).filter(|end| !end.is_empty())?;
+        self.given += end.len();
+        Some(OsStr::from_bytes(end))
     }
 
     /// A SONAME or a path, counted.

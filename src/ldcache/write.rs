@@ -31,6 +31,7 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
         check(entry, entry.path.as_os_str().as_bytes(), MAX_STRING)?;
         if let Hwcap::Named { name, isa_level } = entry.hwcap {
             check(entry, name.as_bytes(), MAX_HWCAP_NAME)?;
+            check_zero(entry, name.as_bytes())?;
             if u64::from(isa_level) > ISA_LEVEL_MASK {
                 return Err(Error::failed(
                     entry.soname.display(),
@@ -55,11 +56,13 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
 
     let strings_at = NEW_HEADER + NEW_ENTRY * sorted.len();
     let mut strings = Vec::with_capacity(length - strings_at);
+    let mut ends = 0;
     for entry in sorted.iter() {
         let path = entry.path.as_os_str().as_bytes();
         let path_at = strings_at + strings.len();
         strings.extend_from_slice(path);
         strings.push(0);
+        ends += 1;
         // Nearly every path ends in its SONAME, and then one string serves for both.
         let name_at = if path.ends_with(entry.soname.as_bytes()) {
             path_at + path.len() - entry.soname.len()
@@ -67,19 +70,25 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
             let at = strings_at + strings.len();
             strings.extend_from_slice(entry.soname.as_bytes());
             strings.push(0);
+            ends += 1;
             at
         };
-        out.word(entry.flags.0);
-        out.word(number_of(name_at)?);
-        out.word(number_of(path_at)?);
-        out.word(entry.osversion);
-        out.double_word(match entry.hwcap {
+        let hwcap = match entry.hwcap {
             Hwcap::Bits(bits) => bits,
             Hwcap::Named { name, isa_level } => {
                 let index = hwcaps.get(name.as_bytes()).copied().unwrap_or_default();
                 HWCAP_EXTENSION | (u64::from(isa_level) << 32) | u64::from(index)
             }
-        });
+        };
+        let words = [entry.flags.0, number_of(name_at)?, number_of(path_at)?, entry.osversion];
+        out.entry(words, hwcap);
+    }
+    // Every zero must be the end of a string. Counting them all is quicker than looking for one in each.
+    if strings.iter().filter(|byte| **byte == 0).count() != ends {
+        sorted.iter().try_for_each(|entry| {
+            check_zero(entry, entry.soname.as_bytes())?;
+            check_zero(entry, entry.path.as_os_str().as_bytes())
+        })?;
     }
     let mut names = Vec::with_capacity(hwcaps.len());
     for name in hwcaps.keys() {
@@ -93,18 +102,27 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
     Ok(out.bytes)
 }
 
-/// Whether a loader could make use of this string of a library.
+/// Whether a loader could make use of this string of a library, by its length.
 fn check(entry: &Entry<'_>, string: &[u8], limit: usize) -> Result<()> {
-    let what = match string.len() {
-        0 => "an empty string",
-        length if length > limit => "a string that is too long",
-        _ if string.contains(&0) => "a string with a zero byte",
-        _ => return Ok(()),
-    };
-    Err(Error::failed(
+    match string.len() {
+        0 => Err(cannot_hold(entry, "an empty string")),
+        length if length > limit => Err(cannot_hold(entry, "a string that is too long")),
+        _ => Ok(()),
+    }
+}
+
+fn check_zero(entry: &Entry<'_>, string: &[u8]) -> Result<()> {
+    match string.contains(&0) {
+        true => Err(cannot_hold(entry, "a string with a zero byte")),
+        false => Ok(()),
+    }
+}
+
+fn cannot_hold(entry: &Entry<'_>, what: &str) -> Error {
+    Error::failed(
         entry.soname.display(),
         format_args!("{what} cannot stand in a loader's cache"),
-    ))
+    )
 }
 
 /// The cache's numbers have 32 bits.
@@ -125,11 +143,21 @@ impl Output {
         });
     }
 
-    fn double_word(&mut self, value: u64) {
-        self.bytes.extend(match self.endian {
-            Endian::Little => value.to_le_bytes(),
-            Endian::Big => value.to_be_bytes(),
+    /// One entry of the table: four words and a double word.
+    fn entry(&mut self, words: [u32; 4], hwcap: u64) {
+        let mut raw = [0; NEW_ENTRY];
+        let (first, last) = raw.split_at_mut(16);
+        for (place, word) in first.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *place = match self.endian {
+                Endian::Little => word.to_le_bytes(),
+                Endian::Big => word.to_be_bytes(),
+            };
+        }
+        last.copy_from_slice(&match self.endian {
+            Endian::Little => hwcap.to_le_bytes(),
+            Endian::Big => hwcap.to_be_bytes(),
         });
+        self.bytes.extend_from_slice(&raw);
     }
 
     fn set_word(&mut self, at: usize, value: u32) {

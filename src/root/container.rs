@@ -12,6 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fstat};
 use pathrs::Root;
 use pathrs::error::ErrorKind;
+use rustix::fs::{OFlags, ResolveFlags, openat2};
 
 use super::mount::MountId;
 use super::proc_file::ContainerProcFile;
@@ -309,6 +310,22 @@ impl ContainerRoot {
 
     /// Finds what `path` leads to, without opening it (`O_PATH`), until nobody moves it meanwhile.
     fn resolve(&self, path: &Path) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..TRIES {
+            match openat2(self.root.as_fd(), path, flags, rustix::fs::Mode::empty(), inside) {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                // A kernel, or a filter of system calls, that does not know this one.
+                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => return self.walk(path),
+                // Asked directly, since pathrs takes eight more system calls to describe an error.
+                found => return Ok(found?),
+            }
+        }
+        Err(Errno::EAGAIN.into())
+    }
+
+    /// As [`Self::resolve`], by pathrs' walk.
+    fn walk(&self, path: &Path) -> io::Result<OwnedFd> {
         let mut last = io::Error::from(Errno::EAGAIN);
         for _ in 0..TRIES {
             match self.root.resolve(path) {
