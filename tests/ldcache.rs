@@ -311,7 +311,8 @@ fn a_real_loader_finds_the_driver_before_the_images_stub() {
     )
     .unwrap();
     assert_eq!(root.open(&[name]), (vec!["1".to_string()], String::new()));
-    let merged = ldcache::merge(&existing, &[driver]);
+    let driver = [driver];
+    let merged = ldcache::merge(&existing, &driver);
     fs::write(
         root.at("etc/ld.so.cache"),
         ldcache::write(&merged, Endian::NATIVE).unwrap(),

@@ -83,20 +83,21 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
     if found.driver.is_empty() && found.image.is_empty() {
         return Ok(());
     }
-    let bytes = ldcache::write(&merged(&found), cache.endian)?;
+    let bytes = merged(&found, cache.endian)?;
     let put = now.put(bundle, path, &bytes);
     essential(put, CACHE, now.bytes().is_some(), places, bundle, report)
 }
 
 /// The driver's libraries, then what the image's cache has, then what it lacks of the image's own.
-fn merged<'a>(found: &'a Gathered<'_, 'a>) -> Vec<Entry<'a>> {
-    let driver: Vec<_> = found.driver.iter().map(directory::Library::entry).collect();
+fn merged(found: &Gathered<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
+    let driver: Vec<Entry<'_>> = found.driver.iter().map(directory::Library::entry).collect();
     let merged = ldcache::merge(&found.kept, &driver);
     if found.image.is_empty() {
-        return merged;
+        return ldcache::write(&merged, endian);
     }
-    let image: Vec<_> = found.image.iter().map(directory::Library::entry).collect();
-    ldcache::merge(&image, &merged)
+    let merged: Vec<Entry<'_>> = merged.into_iter().copied().collect();
+    let image: Vec<Entry<'_>> = found.image.iter().map(directory::Library::entry).collect();
+    ldcache::write(&ldcache::merge(&image, &merged), endian)
 }
 
 fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! [`Entry`]s to bytes.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
@@ -17,15 +17,17 @@ const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 ///
 /// Errors, by the name of the library: a string that is empty, too long, or has a zero byte in it; more than a cache
 /// can address (4 GiB).
-pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
+pub fn write<'a, E: Borrow<Entry<'a>> + Clone>(entries: &[E], endian: Endian) -> Result<Vec<u8>> {
     let mut sorted = Cow::Borrowed(entries);
-    if !entries.is_sorted_by(|a, b| compare(a, b).is_le()) {
-        sorted.to_mut().sort_by(compare);
+    if !entries.is_sorted_by(|a, b| compare(a.borrow(), b.borrow()).is_le()) {
+        sorted.to_mut().sort_by(|a, b| compare(a.borrow(), b.borrow()));
     }
+    let sorted = || sorted.iter().map(Borrow::borrow);
+    let count = entries.len();
     // Names are numbered in their order, so that equal libraries give equal bytes.
     let mut hwcaps: BTreeMap<&[u8], u32> = BTreeMap::new();
-    let mut length = NEW_HEADER + NEW_ENTRY * sorted.len();
-    for entry in sorted.iter() {
+    let mut length = NEW_HEADER + NEW_ENTRY * count;
+    for entry in sorted() {
         length += entry.soname.len() + entry.path.as_os_str().len() + 2;
         check(entry, entry.soname.as_bytes(), MAX_STRING)?;
         check(entry, entry.path.as_os_str().as_bytes(), MAX_STRING)?;
@@ -50,28 +52,24 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
         endian,
     };
     out.bytes.extend(NEW_MAGIC);
-    out.word(number_of(sorted.len())?);
+    out.word(number_of(count)?);
     out.bytes.resize(NEW_HEADER, 0);
     out.bytes[28] = if endian == Endian::Little { 2 } else { 3 };
 
-    let strings_at = NEW_HEADER + NEW_ENTRY * sorted.len();
-    let mut strings = Vec::with_capacity(length - strings_at);
+    let strings_at = NEW_HEADER + NEW_ENTRY * count;
+    // The table is filled in while its strings are appended behind it.
+    out.bytes.resize(strings_at, 0);
     let mut ends = 0;
-    for entry in sorted.iter() {
+    for (index, entry) in sorted().enumerate() {
         let path = entry.path.as_os_str().as_bytes();
-        let path_at = strings_at + strings.len();
-        strings.extend_from_slice(path);
-        strings.push(0);
+        let path_at = out.string(path);
         ends += 1;
         // Nearly every path ends in its SONAME, and then one string serves for both.
         let name_at = if path.ends_with(entry.soname.as_bytes()) {
             path_at + path.len() - entry.soname.len()
         } else {
-            let at = strings_at + strings.len();
-            strings.extend_from_slice(entry.soname.as_bytes());
-            strings.push(0);
             ends += 1;
-            at
+            out.string(entry.soname.as_bytes())
         };
         let hwcap = match entry.hwcap {
             Hwcap::Bits(bits) => bits,
@@ -81,23 +79,21 @@ pub fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
             }
         };
         let words = [entry.flags.0, number_of(name_at)?, number_of(path_at)?, entry.osversion];
-        out.entry(words, hwcap);
+        out.entry(index, words, hwcap);
     }
     // Every zero must be the end of a string. Counting them all is quicker than looking for one in each.
+    let strings = out.bytes.get(strings_at..).unwrap_or_default();
     if strings.iter().filter(|byte| **byte == 0).count() != ends {
-        sorted.iter().try_for_each(|entry| {
+        sorted().try_for_each(|entry| {
             check_zero(entry, entry.soname.as_bytes())?;
             check_zero(entry, entry.path.as_os_str().as_bytes())
         })?;
     }
     let mut names = Vec::with_capacity(hwcaps.len());
     for name in hwcaps.keys() {
-        names.push(number_of(strings_at + strings.len())?);
-        strings.extend_from_slice(name);
-        strings.push(0);
+        names.push(number_of(out.string(name))?);
     }
-    out.set_word(24, number_of(strings.len())?);
-    out.bytes.extend(strings);
+    out.set_word(24, number_of(out.bytes.len() - strings_at)?);
     out.extensions(&names)?;
     Ok(out.bytes)
 }
@@ -143,9 +139,20 @@ impl Output {
         });
     }
 
-    /// One entry of the table: four words and a double word.
-    fn entry(&mut self, words: [u32; 4], hwcap: u64) {
-        let mut raw = [0; NEW_ENTRY];
+    /// Appends a string with its end, and says where it is.
+    fn string(&mut self, string: &[u8]) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(string);
+        self.bytes.push(0);
+        at
+    }
+
+    /// Fills in one entry of the table: four words and a double word.
+    fn entry(&mut self, index: usize, words: [u32; 4], hwcap: u64) {
+        let table = self.bytes.get_mut(NEW_HEADER..).unwrap_or_default();
+        let Some(raw) = table.as_chunks_mut::<NEW_ENTRY>().0.get_mut(index) else {
+            return;
+        };
         let (first, last) = raw.split_at_mut(16);
         for (place, word) in first.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *place = match self.endian {
@@ -157,7 +164,6 @@ impl Output {
             Endian::Little => hwcap.to_le_bytes(),
             Endian::Big => hwcap.to_be_bytes(),
         });
-        self.bytes.extend_from_slice(&raw);
     }
 
     fn set_word(&mut self, at: usize, value: u32) {

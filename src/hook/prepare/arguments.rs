@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::hook::options;
@@ -110,7 +110,7 @@ impl Request {
     /// # Errors
     /// As [`Self::parse`].
     pub(crate) fn take(&mut self, name: &str, value: OsString) -> Result<()> {
-        let option = &*format!("--{name}");
+        let option = name;
         match name {
             "link" => {
                 let (target, at) = pair(option, &value)?;
@@ -209,13 +209,10 @@ fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// A path of the container that says where it is by itself: absolute, without `.` and `..`, and not the root.
 fn absolute(option: &str, value: &OsStr, path: OsString) -> Result<PathBuf> {
     let path = PathBuf::from(path);
-    // Path's own components hide `.` and doubled slashes, so the text is looked at too.
-    let written = path.as_os_str().as_bytes().split(|b| *b == b'/').skip(1);
-    let plain = written.clone().all(|part| !part.is_empty() && part != b".");
-    let normal = path
-        .components()
-        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
-    if !path.has_root() || !plain || !normal || path.file_name().is_none() {
+    // By its text: Path's own components hide `.` and doubled slashes.
+    let mut parts = path.as_os_str().as_bytes().split(|b| *b == b'/');
+    let from_root = parts.next().is_some_and(<[u8]>::is_empty);
+    if !from_root || !parts.all(|part| !matches!(part, b"" | b"." | b"..")) {
         return Err(bad(option, value, "not an absolute path in normal form"));
     }
     Ok(path)
@@ -226,7 +223,7 @@ fn is_one_name(name: &OsStr) -> bool {
 }
 
 fn bad(option: &str, value: &OsStr, what: impl std::fmt::Display) -> Error {
-    Error::usage(format!("{option} {}", value.display()), what)
+    Error::usage(format!("--{option} {}", value.display()), what)
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ fn strings_that_no_loader_could_use_are_refused() {
 
 #[test]
 fn no_library_is_a_cache_too() {
-    let written = write(&[], Endian::Little).unwrap();
+    let none: [Entry<'_>; 0] = [];
+    let written = write(&none, Endian::Little).unwrap();
     assert_eq!(read(&written).unwrap().entries, []);
 }
 

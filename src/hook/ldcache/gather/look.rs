@@ -1,7 +1,8 @@
 //! A directory while it is looked into: which of its files are libraries, and whose.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -26,7 +27,7 @@ pub(super) struct Look<'a> {
     /// What the specification says of libraries, by name.
     known: BTreeMap<&'a OsStr, &'a KnownLibrary>,
     /// What was learnt of each name.
-    seen: BTreeMap<OsString, Seen>,
+    seen: BTreeMap<Cow<'a, OsStr>, Seen<'a>>,
     /// How many more files of the image may be looked into.
     reads: &'a mut usize,
 }
@@ -41,8 +42,8 @@ struct Asked<'a> {
 
 /// What was learnt of a name.
 #[derive(Clone)]
-struct Seen {
-    soname: Option<OsString>,
+struct Seen<'a> {
+    soname: Option<Cow<'a, OsStr>>,
     flags: Flags,
     is_link: bool,
     /// Whether it is the driver's.
@@ -67,29 +68,29 @@ impl<'a> Look<'a> {
         let names = listing
             .iter()
             .filter(|named| !matches!(named.kind, Some(Kind::Directory | Kind::Other)))
-            .map(|named| (named.name.to_owned(), named.kind));
+            .map(|named| (Cow::Owned(named.name.to_owned()), named.kind));
         self.look_at(names.collect());
     }
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
     pub(super) fn at_the_drivers(&mut self) {
-        self.look_at(self.bound.keys().map(|name| ((*name).to_owned(), None)).collect());
-        let mut links: BTreeSet<OsString> = self.asked.keys().map(|name| (*name).to_owned()).collect();
+        self.look_at(self.bound.keys().map(|name| (Cow::Borrowed(*name), None)).collect());
+        let mut links: BTreeSet<Cow<'a, OsStr>> = self.asked.keys().map(|name| Cow::Borrowed(*name)).collect();
         if links.is_empty() {
             // Those that an earlier hook of another's specification has made.
             for soname in self.seen.values().filter_map(|seen| seen.soname.as_deref()) {
-                links.insert(soname.to_owned());
-                links.extend(directory::name_for_linking(soname).map(OsStr::to_owned));
+                links.insert(Cow::Owned(soname.to_owned()));
+                links.extend(directory::name_for_linking(soname).map(|name| Cow::Owned(name.to_owned())));
             }
         }
-        for name in links.iter().filter(|name| is_library_name(name)) {
-            if !self.seen.contains_key(name) {
+        for name in links {
+            if is_library_name(&name) && !self.seen.contains_key(&name) {
                 self.link(name);
             }
         }
     }
 
-    fn look_at(&mut self, names: Vec<(OsString, Option<Kind>)>) {
+    fn look_at(&mut self, names: Vec<(Cow<'a, OsStr>, Option<Kind>)>) {
         let mut links = Vec::new();
         for (name, kind) in names {
             if !is_library_name(&name) {
@@ -108,21 +109,21 @@ impl<'a> Look<'a> {
             match file.kind() {
                 Kind::Link => links.push(name),
                 _ => {
-                    let driver = self.place.whole || self.bound.contains_key(name.as_os_str());
-                    self.file(&name, file, false, driver);
+                    let driver = self.place.whole || self.bound.contains_key(&*name);
+                    self.file(name, file, false, driver);
                 }
             }
         }
         for name in links {
-            self.link(&name);
+            self.link(name);
         }
     }
 
     /// Takes the specification's word for a library that an engine mounted, if there is such a word. A specification may
     /// be older or newer than the driver, and another mount may lie over the first: so the file must be there, though it
     /// need not be opened.
-    fn take_known(&mut self, name: &OsStr) -> bool {
-        let Some(known) = self.known.get(name).filter(|_| self.bound.contains_key(name)) else {
+    fn take_known(&mut self, name: &Cow<'a, OsStr>) -> bool {
+        let Some(known) = self.known.get(&**name).filter(|_| self.bound.contains_key(&**name)) else {
             return false;
         };
         let is_there = |status: FileStat| {
@@ -137,9 +138,9 @@ impl<'a> Look<'a> {
             return false;
         }
         self.seen.insert(
-            name.to_owned(),
+            name.clone(),
             Seen {
-                soname: known.soname.clone(),
+                soname: known.soname.as_deref().map(Cow::Borrowed),
                 flags: known.flags,
                 is_link: false,
                 driver: true,
@@ -149,7 +150,7 @@ impl<'a> Look<'a> {
     }
 
     /// Looks into a file; what is no library is passed over.
-    fn file(&mut self, name: &OsStr, file: Found, is_link: bool, driver: bool) {
+    fn file(&mut self, name: Cow<'a, OsStr>, file: Found, is_link: bool, driver: bool) {
         if !driver {
             if *self.reads == 0 {
                 return;
@@ -157,18 +158,18 @@ impl<'a> Look<'a> {
             *self.reads -= 1;
         }
         // Not what a link of the image leads to in a volume or in /proc: its names would get into the cache.
-        let path = match self.bound.get(name) {
+        let path = match self.bound.get(&*name) {
             Some(path) => path.to_path_buf(),
-            None => self.place.path.join(name),
+            None => self.place.path.join(&*name),
         };
         let Ok(open) = self.bundle.root.library(file, &path) else {
             return;
         };
         let Ok(library) = elf::read(open) else { return };
         let Some(flags) = library.cache_flags() else { return };
-        let soname = library.soname;
+        let soname = library.soname.map(Cow::Owned);
         self.seen.insert(
-            name.to_owned(),
+            name,
             Seen {
                 soname,
                 flags,
@@ -179,17 +180,17 @@ impl<'a> Look<'a> {
     }
 
     /// A link beside its target is that library under another name; only what leads elsewhere is followed.
-    fn link(&mut self, name: &OsStr) {
-        let Some(mut target) = self.target_of(name) else {
+    fn link(&mut self, name: Cow<'a, OsStr>) {
+        let Some(mut target) = self.target_of(&name) else {
             return;
         };
         for _ in 0..8 {
-            if let Some(seen) = self.seen.get(target.as_os_str()) {
+            if let Some(seen) = self.seen.get(&target) {
                 let seen = Seen {
                     is_link: true,
                     ..seen.clone()
                 };
-                self.seen.insert(name.to_owned(), seen);
+                self.seen.insert(name, seen);
                 return;
             }
             if target.as_bytes().contains(&b'/') {
@@ -200,16 +201,16 @@ impl<'a> Look<'a> {
                 None => break,
             }
         }
-        if let Ok(file) = self.bundle.root.find(&self.place.path.join(name)) {
+        if let Ok(file) = self.bundle.root.find(&self.place.path.join(&*name)) {
             self.file(name, file, true, self.place.whole);
         }
     }
 
     /// Where a link leads.
-    fn target_of(&self, name: &OsStr) -> Option<OsString> {
+    fn target_of(&self, name: &OsStr) -> Option<Cow<'a, OsStr>> {
         match self.asked.get(name) {
-            Some(asked) if asked.in_place => Some(asked.target.to_owned()),
-            _ => self.place.directory.read_link(name).ok(),
+            Some(asked) if asked.in_place => Some(Cow::Borrowed(asked.target)),
+            _ => self.place.directory.read_link(name).ok().map(Cow::Owned),
         }
     }
 
@@ -217,9 +218,9 @@ impl<'a> Look<'a> {
         let (mut driver, mut image) = (Vec::new(), Vec::new());
         for (name, seen) in &self.seen {
             let file = File {
-                name: name.clone(),
+                name: name.clone().into_owned(),
                 is_link: seen.is_link,
-                soname: seen.soname.clone(),
+                soname: seen.soname.clone().map(Cow::into_owned),
                 flags: seen.flags,
             };
             if seen.driver { &mut driver } else { &mut image }.push(file);
