@@ -220,16 +220,20 @@ mod tests {
             "/usr/lib/a::/usr/lib/b",
             "--ldcache-dir",
             "/usr/lib",
+            "--library",
+            "64::/usr/lib/a::a.so.1",
             "--ldconfig-path",
             "/usr/lib/ldconfig",
         ];
         assert_eq!(
             moved(&prepare, "/usr", "/x", Side::Host),
-            "tranche-oci --link /usr/lib/a::/usr/lib/b --ldcache-dir /usr/lib --ldconfig-path /x/lib/ldconfig"
+            "tranche-oci --link /usr/lib/a::/usr/lib/b --ldcache-dir /usr/lib --library 64::/usr/lib/a::a.so.1 \
+             --ldconfig-path /x/lib/ldconfig"
         );
         assert_eq!(
             moved(&prepare, "/usr", "/x", Side::Container),
-            "tranche-oci --link /x/lib/a::/x/lib/b --ldcache-dir /x/lib --ldconfig-path /usr/lib/ldconfig"
+            "tranche-oci --link /x/lib/a::/x/lib/b --ldcache-dir /x/lib --library 64::/x/lib/a::a.so.1 \
+             --ldconfig-path /usr/lib/ldconfig"
         );
     }
 

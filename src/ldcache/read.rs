@@ -1,6 +1,6 @@
 //! Bytes to [`Cache`].
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -249,15 +249,13 @@ impl<'a> Strings<'a> {
             .filter(|at| (self.first..size).contains(at));
         let at = at.ok_or_else(|| format!("offset {offset:#x} is outside the strings of {size} bytes"))?;
         let end = size.min(at + limit + 1);
-        let string = self
-            .bytes
-            .get(at..end)
-            .and_then(|window| CStr::from_bytes_until_nul(window).ok());
+        let window = self.bytes.get(at..end).unwrap_or_default();
+        let string = memchr::memchr(0, window).and_then(|length| window.get(..length));
         let string = string.ok_or_else(|| format!("offset {offset:#x} has no end within {} bytes", end - at))?;
         if string.is_empty() {
             return Err(format!("offset {offset:#x} is empty"));
         }
-        Ok(OsStr::from_bytes(string.to_bytes()))
+        Ok(OsStr::from_bytes(string))
     }
 
     /// Overlapping strings can say a thousand times what the file holds. ldconfig shares a name with the end of its

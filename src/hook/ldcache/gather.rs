@@ -164,7 +164,7 @@ fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
 fn name_in<'a>(directory: &OsStr, path: &'a Path) -> Option<&'a OsStr> {
     let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_bytes())?;
     let name = rest.strip_prefix(b"/")?;
-    (!name.contains(&b'/')).then_some(OsStr::from_bytes(name))
+    memchr::memchr(b'/', name).is_none().then_some(OsStr::from_bytes(name))
 }
 
 /// The entries of `existing` that are kept.
@@ -193,7 +193,9 @@ fn keep<'e, 'a>(
         };
         for at in run.entries.clone() {
             let Some(entry) = existing.get(at) else { continue };
-            let name = split(entry.path).1;
+            // The run says where it begins.
+            let name = entry.path.as_os_str().as_bytes().get(run.directory.len() + 1..);
+            let name = OsStr::from_bytes(name.unwrap_or_default());
             let is_there = match names {
                 Some(names) => names.contains(name),
                 None => !is_left_over(place, entry.soname, name),
@@ -229,7 +231,7 @@ fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
 /// A path's directory and its last name, as they are written: paths are many here, and Path's own ways are slow.
 fn split(path: &Path) -> (&OsStr, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
-    let cut = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let cut = memchr::memrchr(b'/', bytes).unwrap_or(0);
     let (directory, name) = bytes.split_at(cut);
     (
         OsStr::from_bytes(directory),
