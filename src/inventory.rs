@@ -5,12 +5,14 @@
 
 mod degraded;
 mod driver;
+mod find;
 mod gpu;
 mod load;
 mod node;
 
 pub use degraded::Degraded;
 pub use driver::{Driver, DriverCapability, DriverFile, ElfClass, FileKind, Link};
+pub use find::find;
 pub use gpu::{
     AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
     VirtualizationMode,

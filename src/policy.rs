@@ -4,14 +4,17 @@
 //! that of NVIDIA's k8s-device-plugin (`version: v1`), with what the plugin parses and then drops (`devices`, `rename`)
 //! put to use, and keys of ours beside it.
 
+mod place;
 #[cfg(feature = "cli")]
 pub mod read;
 mod selector;
 #[cfg(feature = "cli")]
 mod yaml;
 
-pub use selector::{DeviceId, DeviceSelector};
+pub use place::{Place, Placed};
+pub use selector::DeviceSelector;
 
+use crate::error::Error;
 use crate::types::{CdiKind, MemorySize, MigProfile, Overcommit, Percent, ShareName};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +22,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// The file that it was read from, for messages.
+    pub file: String,
     /// Which devices are split, and how.
     pub splits: Vec<Split>,
     /// What the names of a split device as a whole mean.
@@ -39,6 +44,7 @@ impl Default for Policy {
     /// Nothing is split.
     fn default() -> Self {
         Self {
+            file: String::new(),
             splits: Vec::new(),
             whole_device: WholeDevice::default(),
             names: ReplicaNames::default(),
@@ -47,6 +53,14 @@ impl Default for Policy {
             mps: MpsSettings::default(),
             time_slicing: TimeSlicingSettings::default(),
         }
+    }
+}
+
+impl Policy {
+    /// A mistake in the policy that was found while planning: `object` is the device, or whatever else the policy cannot do
+    /// this to.
+    pub fn wrong(&self, place: Place, object: impl std::fmt::Display, what: impl std::fmt::Display) -> Error {
+        Error::usage(place.of(&self.file), format!("{object}: {what}"))
     }
 }
 
@@ -66,8 +80,8 @@ pub struct Split {
     pub parts: Parts,
     /// Refuse a request for more than one part of a device.
     pub fail_requests_greater_than_one: bool,
-    /// The line in the file, for messages; 0 where there was no file.
-    pub line: u32,
+    /// Where the entry is in the file.
+    pub place: Place,
 }
 
 /// How parts of a device are kept apart.
@@ -120,6 +134,8 @@ pub enum Parts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShareAsk {
+    /// Where it is in the file.
+    pub place: Place,
     /// Its name.
     pub name: ShareName,
     /// Compute.

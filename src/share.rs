@@ -16,7 +16,7 @@ pub use device::DeviceRef;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inventory::{Architecture, Inventory, VirtualizationMode};
 use crate::policy::{
     Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames, Split, Strategy, WholeDevice,
@@ -37,6 +37,9 @@ pub struct Plan {
     pub names: ReplicaNames,
     /// Entries of the policy that found no device on this host.
     pub notes: Vec<String>,
+    /// Choices that were made between two entries of the policy, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Devices that the policy names and that this host does not have, in the order of the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<AbsentDevice>,
@@ -141,6 +144,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         whole_device: policy.whole_device,
         names: policy.names,
         notes: resolved.notes,
+        warnings: resolved.warnings,
         absent: resolved.absent,
     })
 }
@@ -294,14 +298,13 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
     if let Some(limit) = limit
         && asked > limit.shares
     {
-        return Err(Error::usage(
-            target.device,
-            format!(
-                "{asked} shares, and MPS serves {} clients here ({})",
-                limit.shares, limit.why
-            ),
-        )
-        .hint(format!("ask for at most {}", limit.shares)));
+        let what = format!(
+            "{asked} shares, and MPS serves {} clients here ({})",
+            limit.shares, limit.why
+        );
+        return Err(policy
+            .wrong(split.place, target.device, what)
+            .hint(format!("ask for at most {}", limit.shares)));
     }
     let cut = arithmetic::cut(policy, &target, split)?;
     let facts = guarantee::Facts {
@@ -349,11 +352,13 @@ fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method>
     match split.strategy {
         Strategy::Mps => {
             if before_volta {
-                return Err(Error::usage(
-                    target.device,
-                    "MPS has no limits before Volta, so a share would promise nothing",
-                )
-                .hint("use timeSlicing for this device"));
+                return Err(policy
+                    .wrong(
+                        split.place,
+                        target.device,
+                        "MPS has no limits before Volta, so a share would promise nothing",
+                    )
+                    .hint("use timeSlicing for this device"));
             }
             // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
             let exclusive_process =
@@ -367,10 +372,13 @@ fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method>
         Strategy::TimeSlicing => {
             let interval = policy.time_slicing.interval;
             if interval != Interval::Default && vgpu {
-                return Err(
-                    Error::usage(target.device, "a vGPU guest cannot set the length of a turn")
-                        .hint("leave timeSlicing.interval at default"),
-                );
+                return Err(policy
+                    .wrong(
+                        split.place,
+                        target.device,
+                        "a vGPU guest cannot set the length of a turn",
+                    )
+                    .hint("leave timeSlicing.interval at default"));
             }
             // The length of a turn is a setting of a whole GPU.
             let interval = if target.device.mig.is_some() {

@@ -22,6 +22,19 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// The most names that a list in a line has.
+const MOST_NAMES: usize = 8;
+
+/// `names` as a list in a line: at most eight, then how many more there are.
+pub fn some<T: AsRef<str>>(names: &[T]) -> String {
+    let listed: Vec<&str> = names.iter().take(MOST_NAMES).map(AsRef::as_ref).collect();
+    let listed = listed.join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
 /// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp
 /// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and others).
 fn is_hidden(c: char) -> bool {

@@ -39,8 +39,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["inventory", "root", "sys", "ldcache", "elf", "types", "error"],
     ),
     // From data to data.
-    ("policy", &["types", "error"]),
-    ("share", &["inventory", "policy", "types", "error"]),
+    ("policy", &["types", "text", "error"]),
+    ("share", &["inventory", "policy", "types", "text", "error"]),
     ("claims", &["ledger", "share", "types", "error"]),
     // Of the ledger what a claim hook is given: how much of a device is claimed.
     (

@@ -66,6 +66,9 @@ pub struct ConfigArgs {
     /// The policy: which devices are shared, and how [default: /etc/tranche/config.yaml, where it is there]
     #[arg(long, value_name = "FILE", env = "TRANCHE_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Where the policy is a ConfigMap with several configurations: the key of the one to use
+    #[arg(long, value_name = "KEY", env = "TRANCHE_CONFIG_KEY")]
+    pub config_key: Option<String>,
 }
 
 impl ConfigArgs {

@@ -3,9 +3,11 @@
 use super::look::{self, LookArgs};
 use super::out;
 use super::place::{ConfigArgs, HostArgs};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::policy::read;
-use crate::share;
+use crate::share::{self, Method};
+use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Arguments of `tranche policy`.
@@ -29,60 +31,106 @@ struct CheckArgs {
     look: LookArgs,
     #[command(flatten)]
     config: ConfigArgs,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check found. With `--json` it is the result.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// The file that was checked.
+    file: String,
+    /// What must be changed in the file. Where there is anything, the exit code is 4.
+    problems: Vec<String>,
+    /// What has no effect, and choices that were made.
+    warnings: Vec<String>,
+    /// How many devices the policy splits on this host.
+    split_devices: usize,
+    /// Into how many shares.
+    shares: usize,
+    /// How many devices are for one container at a time.
+    dedicated_devices: usize,
+    /// Whether there is a GPU to plan the policy for.
+    gpu_found: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let Verb::Check(args) = &args.verb;
-    let Some(file) = args.config.file() else {
-        return Err(Error::new(Kind::Nothing, read::DEFAULT_FILE, "is not there").hint("give --config FILE"));
-    };
-    match check(args, &file) {
-        Ok(Checked::Good) => Ok(ExitCode::SUCCESS),
-        Ok(Checked::DevicesAbsent) => Ok(out::code(Kind::Found)),
-        // What a check finds is its result.
-        Err(error) => {
-            out::result(&format!("{error}\n"))?;
-            Ok(out::code(Kind::Found))
+    let file = args.config.config.clone().unwrap_or_else(|| read::DEFAULT_FILE.into());
+    // A file that cannot be read is a failure of the check, and not its result: the exit code is 1.
+    let text = read::text(&file)?;
+    let report = check(args, &file, &text)?;
+    if args.json {
+        out::json(&report)?;
+    } else {
+        for warning in &report.warnings {
+            out::note(warning);
         }
+        out::result(&report.text())?;
+    }
+    if report.problems.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Ok(out::code(Kind::Found))
     }
 }
 
-/// What a check of a policy that could be planned found.
-enum Checked {
-    /// Nothing to complain about.
-    Good,
-    /// The policy names devices that this host does not have; each was printed.
-    DevicesAbsent,
-}
-
-fn check(args: &CheckArgs, file: &std::path::Path) -> Result<Checked> {
-    let read = read::file(file)?;
-    for warning in &read.warnings {
-        out::note(warning);
-    }
+fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
+    let mut report = Report {
+        file: file.display().to_string(),
+        ..Report::default()
+    };
+    let read = match read::parse_key(&report.file, text, args.config.config_key.as_deref()) {
+        Ok(read) => read,
+        Err(error) => {
+            report.problems.push(error.to_string());
+            return Ok(report);
+        }
+    };
+    report.warnings.extend(read.warnings);
     let inventory = look::inventory(&args.host, &args.look)?;
-    if inventory.gpus.is_empty() {
-        out::result(&format!(
-            "{}: reads well; there is no GPU here to plan it for\n",
-            file.display()
-        ))?;
-        return Ok(Checked::Good);
+    report.gpu_found = !inventory.gpus.is_empty();
+    if !report.gpu_found {
+        return Ok(report);
     }
-    let plan = share::plan(&read.policy, &inventory)?;
-    for note in &plan.notes {
-        out::note(note);
+    let plan = match share::plan(&read.policy, &inventory) {
+        Ok(plan) => plan,
+        Err(error) => {
+            report.problems.push(error.to_string());
+            return Ok(report);
+        }
+    };
+    report.warnings.extend(plan.warnings);
+    report.warnings.extend(plan.notes);
+    report.problems.extend(plan.absent.iter().map(ToString::to_string));
+    let (dedicated, split): (Vec<_>, Vec<_>) = plan.devices.iter().partition(|d| d.method == Method::Dedicated);
+    report.dedicated_devices = dedicated.len();
+    report.split_devices = split.len();
+    report.shares = split.iter().map(|d| d.shares.len()).sum();
+    Ok(report)
+}
+
+impl Report {
+    /// The result for people: the problems, a line each, or what the policy gives.
+    fn text(&self) -> String {
+        if !self.problems.is_empty() {
+            return self.problems.iter().map(|problem| format!("{problem}\n")).collect();
+        }
+        if !self.gpu_found {
+            return format!("{}: can be read; there is no GPU here to plan it for\n", self.file);
+        }
+        let mut parts = vec![format!(
+            "{} of {}",
+            out::counted(self.shares, "share"),
+            out::counted(self.split_devices, "device")
+        )];
+        if self.dedicated_devices > 0 {
+            parts.push(format!(
+                "{} for one container at a time",
+                out::counted(self.dedicated_devices, "device")
+            ));
+        }
+        format!("{}: {}\n", self.file, parts.join(", "))
     }
-    if !plan.absent.is_empty() {
-        let lines: String = plan.absent.iter().map(|absent| format!("{absent}\n")).collect();
-        out::result(&lines)?;
-        return Ok(Checked::DevicesAbsent);
-    }
-    let shares: usize = plan.devices.iter().map(|d| d.shares.len()).sum();
-    out::result(&format!(
-        "{}: {} of {}\n",
-        file.display(),
-        out::counted(shares, "share"),
-        out::counted(plan.devices.len(), "device")
-    ))?;
-    Ok(Checked::Good)
 }

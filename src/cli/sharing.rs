@@ -30,7 +30,7 @@ pub(super) struct SharingArgs {
 /// A policy that cannot be read, or that this host cannot keep.
 pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) -> Result<Option<Sharing>> {
     let Some(file) = config.file() else { return Ok(None) };
-    let read = read::file(&file)?;
+    let read = read::file(&file, config.config_key.as_deref())?;
     for warning in &read.warnings {
         tracing::warn!("{warning}");
     }
@@ -38,11 +38,14 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
         return Ok(None);
     }
     let plan = share::plan(&read.policy, inventory)?;
+    for warning in &plan.warnings {
+        tracing::warn!("{warning}");
+    }
     for absent in &plan.absent {
-        tracing::warn!("{}: {absent}", file.display());
+        tracing::warn!("{absent}");
     }
     for note in &plan.notes {
-        tracing::info!("{}: {note}", file.display());
+        tracing::info!("{note}");
     }
     Ok(Some(Sharing {
         plan,

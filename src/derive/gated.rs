@@ -5,6 +5,7 @@ use super::{Derived, DerivedDevice, DeviceId, Mode, Options, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{DeviceNode, Driver, DriverCapability, DriverFile, FileKind, Inventory};
+use crate::types;
 
 /// One device `all` with every node of the mode.
 pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
@@ -128,7 +129,7 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
     for id in &options.devices {
         match id {
             DeviceId::All => every = true,
-            DeviceId::Index(n) => wanted.push(*n),
+            DeviceId::Device(types::DeviceId::Gpu(n)) => wanted.push(n.0),
             DeviceId::Channel(c) => wanted.push(c.0),
             other => return Err(Error::usage(format!("device \"{other}\""), "is no IMEX channel")),
         }

@@ -7,7 +7,7 @@ use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{ControlRole, Driver, Gpu, Inventory, Warning};
 use crate::share::{DeviceRef, Method, SplitDevice};
-use crate::types::DeviceName;
+use crate::types::{self, DeviceName};
 use std::collections::BTreeMap;
 
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
@@ -143,7 +143,7 @@ fn split_of<'a>(one: Device<'_>, options: &'a Options) -> Option<(&'a Sharing, &
 fn take_mps_programs(common: &mut Edits, options: &Options) -> Edits {
     let mut programs = Edits::default();
     if options.sharing.as_ref().is_some_and(Sharing::has_mps) {
-        let is_one = |p: &crate::types::ContainerPath| p.file_name().starts_with("nvidia-cuda-mps-");
+        let is_one = |p: &types::ContainerPath| p.file_name().starts_with("nvidia-cuda-mps-");
         let (out, rest) = std::mem::take(&mut common.mounts)
             .into_iter()
             .partition(|(p, _)| is_one(p));
@@ -156,17 +156,19 @@ fn take_mps_programs(common: &mut Edits, options: &Options) -> Edits {
 pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -> Result<(Derived, Edits)> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
     let gpus = select::gpus(inventory);
-    let id = match device.mig {
-        None => DeviceId::Index(device.gpu.0),
-        Some(mig) => DeviceId::Mig(device.gpu, mig),
-    };
-    let found = select::named(&gpus, &[id])?;
+    let gpu = gpus.iter().find(|gpu| gpu.index == device.gpu);
+    let found = gpu.and_then(|gpu| match device.mig {
+        None => Some(Device::Gpu(gpu)),
+        Some(index) => {
+            let mig = gpu.mig_devices.iter().find(|mig| mig.index == index);
+            mig.map(|mig| Device::Mig(gpu, mig))
+        }
+    });
     let edits = found
-        .first()
-        .and_then(|one| edits(*one, options))
+        .and_then(|one| edits(one, options))
         .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
     let mut derived = Derived {
-        kind: crate::types::CdiKind::new("nvidia.com", "gpu")?,
+        kind: types::CdiKind::new("nvidia.com", "gpu")?,
         common: Edits::default(),
         devices: Vec::new(),
         renamed: BTreeMap::new(),

@@ -3,7 +3,7 @@
 use super::{HookOptions, Mode, Sharing};
 use crate::error::Error;
 use crate::inventory::DriverCapability;
-use crate::types::{GpuIndex, GpuUuid, ImexChannelId, MigIndex, MigUuid};
+use crate::types::{self, ImexChannelId};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -99,14 +99,8 @@ pub enum DeviceId {
     All,
     /// The driver's files and no device.
     None,
-    /// `0`; for IMEX a channel's number.
-    Index(u32),
-    /// `0:1`
-    Mig(GpuIndex, MigIndex),
-    /// `GPU-…`
-    GpuUuid(GpuUuid),
-    /// `MIG-…`, in both forms.
-    MigUuid(MigUuid),
+    /// A device. For IMEX, a GPU's index is a channel's number.
+    Device(types::DeviceId),
     /// `channel7`
     Channel(ImexChannelId),
 }
@@ -125,22 +119,10 @@ impl FromStr for DeviceId {
         if text == "none" {
             return Ok(Self::None);
         }
-        if text.starts_with("GPU-") {
-            return text.parse().map(Self::GpuUuid);
-        }
-        if text.starts_with("MIG-") {
-            return text.parse().map(Self::MigUuid);
-        }
         if let Some(number) = text.strip_prefix("channel") {
             return number.parse().map(Self::Channel).map_err(|_| unknown());
         }
-        match text.split_once(':') {
-            Some((gpu, mig)) => match (gpu.parse(), mig.parse()) {
-                (Ok(gpu), Ok(mig)) => Ok(Self::Mig(gpu, mig)),
-                _ => Err(unknown()),
-            },
-            None => text.parse().map(|GpuIndex(n)| Self::Index(n)).map_err(|_| unknown()),
-        }
+        text.parse().map(Self::Device).map_err(|_| unknown())
     }
 }
 
@@ -149,10 +131,7 @@ impl fmt::Display for DeviceId {
         match self {
             Self::All => f.write_str("all"),
             Self::None => f.write_str("none"),
-            Self::Index(n) => write!(f, "{n}"),
-            Self::Mig(gpu, mig) => write!(f, "{gpu}:{mig}"),
-            Self::GpuUuid(uuid) => write!(f, "{uuid}"),
-            Self::MigUuid(uuid) => write!(f, "{uuid}"),
+            Self::Device(id) => write!(f, "{id}"),
             Self::Channel(id) => write!(f, "channel{id}"),
         }
     }

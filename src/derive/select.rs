@@ -2,7 +2,7 @@
 
 use super::{DeviceId, NameStrategy, Options};
 use crate::error::{Error, Result};
-use crate::inventory::{Gpu, Inventory, MigDevice, Warning};
+use crate::inventory::{Gpu, Inventory, MigDevice, Warning, find};
 use crate::types::DeviceName;
 
 /// Something that CUDA runs on.
@@ -77,30 +77,14 @@ pub(super) fn named<'a>(gpus: &[&'a Gpu], ids: &[DeviceId]) -> Result<Vec<Device
 }
 
 fn one<'a>(gpus: &[&'a Gpu], id: &DeviceId) -> Option<Device<'a>> {
-    let migs = || {
-        gpus.iter()
-            .flat_map(|gpu| gpu.mig_devices.iter().map(move |mig| (*gpu, mig)))
-    };
+    // A GPU that is named is given even in MIG mode: who names it wants to change its instances.
     match id {
-        // A GPU that is named is given even in MIG mode: who names it wants to change its instances.
-        DeviceId::Index(n) => gpus
-            .iter()
-            .find(|g| g.index_is_known && g.index.0 == *n)
-            .map(|g| Device::Gpu(g)),
-        DeviceId::GpuUuid(uuid) => gpus.iter().find(|g| g.uuid == *uuid).map(|g| Device::Gpu(g)),
-        DeviceId::Mig(gpu, mig) => migs()
-            .find(|(g, m)| g.index_is_known && g.index == *gpu && m.index == *mig)
-            .map(|(g, m)| Device::Mig(g, m)),
-        DeviceId::MigUuid(uuid) => migs()
-            .find(|(g, m)| m.uuid.as_ref() == Some(uuid) || old_form(g, m) == uuid.as_str())
-            .map(|(g, m)| Device::Mig(g, m)),
+        DeviceId::Device(id) => find(gpus.iter().copied(), id).map(|(gpu, mig)| match mig {
+            None => Device::Gpu(gpu),
+            Some(mig) => Device::Mig(gpu, mig),
+        }),
         DeviceId::All | DeviceId::None | DeviceId::Channel(_) => None,
     }
-}
-
-/// The name that drivers before 470 gave a MIG device, which people still type.
-fn old_form(gpu: &Gpu, mig: &MigDevice) -> String {
-    format!("MIG-{}/{}/{}", gpu.uuid, mig.gpu_instance, mig.compute_instance)
 }
 
 fn unknown(gpus: &[&Gpu], id: &DeviceId) -> Error {

@@ -1,82 +1,122 @@
-//! Reading a policy: strict, and every complaint with file, line and column.
+//! Reading a policy: strict in `sharing`, and every error has file, line and column.
 
+mod config_map;
 mod field;
 mod sharing;
+mod source;
+
+pub use sharing::MOST_PARTS;
+pub use source::text;
 
 use super::Policy;
-use super::yaml;
-use crate::error::{Context, Error, Result};
+use super::yaml::{self, Node, Origin, Value};
+use crate::error::Result;
 use field::Fields;
 use std::path::Path;
 
-/// Where a policy is looked for when nobody says.
+/// Where a policy is looked for when nobody names one.
 pub const DEFAULT_FILE: &str = "/etc/tranche/config.yaml";
 
-/// A policy, and what in its file means nothing here.
+/// A policy, and what in its file has no effect here.
 #[derive(Debug)]
 pub struct Read {
     /// The policy.
     pub policy: Policy,
-    /// Keys of NVIDIA's that have no meaning on a machine without Kubernetes; one line each.
+    /// One line each: keys that have no meaning on a machine without Kubernetes, and choices that were made.
     pub warnings: Vec<String>,
 }
 
-/// A policy file larger than this is none: the longest that a person writes is a few hundred lines.
-const MOST_BYTES: u64 = 1 << 20;
-
-/// Reads the file at `path`.
+/// Reads the file at `path`, which may be a policy or a ConfigMap that holds one under `key`.
 ///
 /// # Errors
-/// A file that cannot be read, or what [`parse`] says.
-pub fn file(path: &Path) -> Result<Read> {
-    let size = std::fs::metadata(path).about(path.display(), "cannot be read")?.len();
-    if size > MOST_BYTES {
-        return Err(Error::usage(
-            path.display(),
-            format!("{size} bytes is no policy; the most is {MOST_BYTES}"),
-        ));
-    }
-    let text = std::fs::read_to_string(path).about(path.display(), "cannot be read")?;
-    parse(&path.display().to_string(), &text)
+/// A file that cannot be read, or what [`parse_key`] says.
+pub fn file(path: &Path, key: Option<&str>) -> Result<Read> {
+    parse_key(&path.display().to_string(), &text(path)?, key)
 }
 
 /// Reads a policy from text; `file` is its name in messages.
 ///
 /// # Errors
-/// What is not YAML, a key that nobody knows, a value that cannot be: `file:line:column: what`.
+/// As [`parse_key`].
 pub fn parse(file: &str, text: &str) -> Result<Read> {
-    let document = yaml::parse(file, text)?;
+    parse_key(file, text, None)
+}
+
+/// Reads a policy from text, or from the ConfigMap that the text is. `key` names one of the ConfigMap's configurations.
+///
+/// # Errors
+/// Text that is not YAML, an unknown key in `sharing`, an impossible value: `file:line:column: what is wrong; what to do`.
+pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
+    let document = yaml::parse(file, text, Origin::File)?;
+    let document = config_map::policy_in(file, text, &document, key, &mut warnings)?.unwrap_or(document);
     let mut top = Fields::of(file, "the policy", &document)?;
     match top.text("version")? {
         // The plugin reads a file without a version as v1 too.
         None => {}
         Some(version) if version.value == "v1" => {}
         Some(version) => {
-            return Err(version
-                .wrong(format!("version {} is not known", version.value))
-                .hint("this program reads v1"));
+            return Err(top
+                .wrong(version.place, format!("version: \"{}\" is unknown", version.value))
+                .hint("write version: v1"));
+        }
+    }
+    let mut mig_too = false;
+    if let Some(place) = top.place_of_key("flags") {
+        warnings.push(format!(
+            "{}: flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here",
+            place.of(file)
+        ));
+        if let Some(flags) = top.take("flags") {
+            mig_too = mig_strategy_is_single(file, flags, &mut warnings)?;
         }
     }
     for (key, why) in [
-        ("flags", "is for NVIDIA's device plugin in Kubernetes"),
         (
             "resources",
-            "names resources of Kubernetes; NVIDIA's plugin ignores it too",
+            "names resources of Kubernetes, and NVIDIA's plugin ignores it too",
         ),
         ("imex", "is for NVIDIA's device plugin in Kubernetes"),
     ] {
         if let Some(place) = top.place_of_key(key) {
-            warnings.push(format!("{place}: {key} {why}; it means nothing here"));
+            warnings.push(format!("{}: {key} {why}; it has no effect here", place.of(file)));
             top.take(key);
         }
     }
     let policy = match top.take("sharing") {
-        Some(node) => sharing::read(file, node, &mut warnings)?,
+        Some(node) => sharing::read(file, node, mig_too, &mut warnings)?,
         None => Policy::default(),
     };
-    top.finish()?;
+    for (place, name) in top.rest() {
+        let near = top
+            .near(name)
+            .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        warnings.push(format!(
+            "{}: \"{name}\" is unknown and has no effect{near}",
+            place.of(file)
+        ));
+    }
     Ok(Read { policy, warnings })
+}
+
+/// Whether `nvidia.com/gpu` means MIG devices too. The plugin wants all GPUs of a machine to be alike then; here it means
+/// every device on which work can run.
+fn mig_strategy_is_single(file: &str, flags: &Node, warnings: &mut Vec<String>) -> Result<bool> {
+    if !matches!(flags.value, Value::Map(_)) {
+        return Ok(false);
+    }
+    let mut fields = Fields::of(file, "flags", flags)?;
+    let Some(strategy) = fields.text("migStrategy")? else {
+        return Ok(false);
+    };
+    if !matches!(strategy.value, "none" | "single" | "mixed" | "") {
+        warnings.push(format!(
+            "{}: migStrategy: \"{}\" is unknown and has no effect; write none, single or mixed",
+            strategy.place.of(file),
+            strategy.value
+        ));
+    }
+    Ok(strategy.value == "single")
 }
 
 #[cfg(test)]
@@ -134,8 +174,11 @@ mod tests {
 
     #[test]
     fn complaints_say_where_and_what_is_near() {
-        let e = complaint("version: v1\nsharing:\n  timeslicing:\n    resources: []\n");
-        assert!(e.starts_with("c.yaml:3:3: ") && e.contains("timeSlicing"), "{e}");
+        let e = complaint("version: v1\nsharing:\n  timeSlice:\n    resources: []\n");
+        assert!(
+            e.starts_with("c.yaml:3:3: ") && e.ends_with("did you mean timeSlicing?"),
+            "{e}"
+        );
         let e = complaint("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 1}\n");
         assert!(e.starts_with("c.yaml:4:") && e.contains('2'), "{e}");
         let e = complaint(

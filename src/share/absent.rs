@@ -8,18 +8,18 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AbsentDevice {
+    /// Where the policy asks for it: `config.yaml:7:14`.
+    pub place: String,
     /// What the policy asks for: `device 42`, `4 devices`.
     pub asked: String,
-    /// The entry that asks: `mps of nvidia.com/gpu (line 7)`.
-    pub entry: String,
     /// What is there instead, or what to write.
     pub hint: String,
 }
 
 impl fmt::Display for AbsentDevice {
-    /// `device 42: is in the policy and not on this host, in mps of nvidia.com/gpu (line 7); there are 0, 1`
+    /// `config.yaml:7:14: device 42: is in the policy and not on this host; there are 0, 1`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, entry, hint } = self;
-        write!(f, "{asked}: is in the policy and not on this host, in {entry}; {hint}")
+        let Self { place, asked, hint } = self;
+        write!(f, "{place}: {asked}: is in the policy and not on this host; {hint}")
     }
 }

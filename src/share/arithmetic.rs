@@ -2,7 +2,7 @@
 
 use super::device::Target;
 use crate::error::{Error, Result};
-use crate::policy::{Amount, Parts, Policy, Priority, ShareAsk, Split, Strategy};
+use crate::policy::{Amount, Parts, Place, Policy, Priority, ShareAsk, Split, Strategy};
 use crate::types::{MemorySize, Overcommit, Percent, ShareName};
 
 /// A device, cut.
@@ -25,13 +25,13 @@ pub(super) struct Part {
 /// Cuts `target` as `split` says.
 pub(super) fn cut(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Cut> {
     let mut parts = match &split.parts {
-        Parts::Equal(n) => equal(policy, target, split.strategy, *n)?,
-        Parts::Named(asks) => named(target, asks)?,
+        Parts::Equal(n) => equal(policy, target, split, *n)?,
+        Parts::Named(asks) => named(policy, target, asks)?,
         Parts::Whole => vec![whole(target)?],
     };
     parts.sort_by(|a, b| a.name.cmp(&b.name));
-    let memory_left_mib = check_memory(policy, target, &parts)?;
-    let compute_left = check_compute(policy, target, &parts)?;
+    let memory_left_mib = check_memory(policy, target, split, &parts)?;
+    let compute_left = check_compute(policy, target, split, &parts)?;
     Ok(Cut {
         parts,
         memory_left_mib,
@@ -49,21 +49,25 @@ fn whole(target: &Target<'_>) -> Result<Part> {
     })
 }
 
-fn equal(policy: &Policy, target: &Target<'_>, strategy: Strategy, n: u32) -> Result<Vec<Part>> {
-    let (memory, compute) = match strategy {
+fn equal(policy: &Policy, target: &Target<'_>, split: &Split, n: u32) -> Result<Vec<Part>> {
+    let (memory, compute) = match split.strategy {
         // Nothing limits a replica: to give it a number would be to make one up.
         Strategy::TimeSlicing | Strategy::Dedicated => (None, None),
         Strategy::Mps => {
             let whole = memory_of(target)?;
             let memory = (policy.overcommit_memory.of(whole) / u64::from(n)).min(whole);
             let compute = (policy.overcommit_compute.of(100) / u64::from(n)).min(100);
-            let compute = Percent::new(u32::try_from(compute).unwrap_or(100))
-                .map_err(|_| Error::usage(target.device, format!("{n} replicas are less than 1% of compute each")))?;
+            let compute = Percent::new(u32::try_from(compute).unwrap_or(100)).map_err(|_| {
+                too_many(
+                    policy,
+                    target,
+                    split,
+                    format!("{n} replicas have less than 1% of compute each"),
+                )
+            })?;
             if memory == 0 {
-                return Err(Error::usage(
-                    target.device,
-                    format!("{n} replicas are less than 1 MiB each"),
-                ));
+                let what = format!("{n} replicas have less than 1 MiB each");
+                return Err(too_many(policy, target, split, what));
             }
             (Some(MemorySize::from_mib(memory)), Some(compute))
         }
@@ -77,9 +81,13 @@ fn equal(policy: &Policy, target: &Target<'_>, strategy: Strategy, n: u32) -> Re
     Ok((0..n).map(part).collect())
 }
 
-fn named(target: &Target<'_>, asks: &[ShareAsk]) -> Result<Vec<Part>> {
-    all_or_none(target, asks, "memory", |a| a.memory.is_some())?;
-    all_or_none(target, asks, "compute", |a| a.compute.is_some())?;
+fn too_many(policy: &Policy, target: &Target<'_>, split: &Split, what: String) -> Error {
+    policy.wrong(split.place, target.device, what).hint("ask for fewer")
+}
+
+fn named(policy: &Policy, target: &Target<'_>, asks: &[ShareAsk]) -> Result<Vec<Part>> {
+    all_or_none(policy, target, asks, "memory", |a| a.memory.is_some())?;
+    all_or_none(policy, target, asks, "compute", |a| a.compute.is_some())?;
     asks.iter()
         .map(|ask| {
             let memory = match ask.memory {
@@ -98,15 +106,23 @@ fn named(target: &Target<'_>, asks: &[ShareAsk]) -> Result<Vec<Part>> {
 }
 
 /// A share without a limit takes what the others were promised: either all have one, or none.
-fn all_or_none(target: &Target<'_>, asks: &[ShareAsk], what: &str, has: impl Fn(&ShareAsk) -> bool) -> Result<()> {
+fn all_or_none(
+    policy: &Policy,
+    target: &Target<'_>,
+    asks: &[ShareAsk],
+    what: &str,
+    has: impl Fn(&ShareAsk) -> bool,
+) -> Result<()> {
     let with = asks.iter().find(|a| has(a));
     let without = asks.iter().find(|a| !has(a));
     match (with, without) {
-        (Some(with), Some(without)) => Err(Error::usage(
-            target.device,
-            format!("share {} has no {what}, and share {} has", without.name, with.name),
-        )
-        .hint("give it to all shares of a device or to none")),
+        (Some(with), Some(without)) => Err(policy
+            .wrong(
+                without.place,
+                target.device,
+                format!("share {} has no {what}, and share {} has", without.name, with.name),
+            )
+            .hint("give it to all shares of a device or to none")),
         _ => Ok(()),
     }
 }
@@ -120,7 +136,7 @@ fn memory_of(target: &Target<'_>) -> Result<u64> {
     })
 }
 
-fn check_memory(policy: &Policy, target: &Target<'_>, parts: &[Part]) -> Result<u64> {
+fn check_memory(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Part]) -> Result<u64> {
     let sizes: Vec<u64> = parts.iter().filter_map(|p| p.memory).map(MemorySize::mib).collect();
     let asked: u64 = sizes.iter().fold(0, |sum, size| sum.saturating_add(*size));
     if sizes.is_empty() {
@@ -129,44 +145,53 @@ fn check_memory(policy: &Policy, target: &Target<'_>, parts: &[Part]) -> Result<
     let whole = memory_of(target)?;
     if let Some(large) = parts.iter().find(|p| p.memory.is_some_and(|m| m.mib() > whole)) {
         let size = large.memory.map(|m| m.to_string()).unwrap_or_default();
-        return Err(Error::usage(
-            target.device,
-            format!(
-                "share {} asks for {size} of {}",
-                large.name,
-                MemorySize::from_mib(whole)
-            ),
-        ));
+        let what = format!(
+            "share {} asks for {size} of {}",
+            large.name,
+            MemorySize::from_mib(whole)
+        );
+        return Err(policy
+            .wrong(place_of(split, &large.name), target.device, what)
+            .hint("lower it: one share never has more than the device, with any overcommit"));
     }
     if asked > policy.overcommit_memory.of(whole) {
         let list = list(parts, |p| p.memory.map(|m| m.to_string()));
-        return Err(Error::usage(
-            target.device,
-            format!(
-                "shares ask for {} of {}: {list}",
-                MemorySize::from_mib(asked),
-                MemorySize::from_mib(policy.overcommit_memory.of(whole)),
-            ),
-        )
-        .hint(advice("memory", asked, whole)));
+        let what = format!(
+            "shares ask for {} of {}: {list}",
+            MemorySize::from_mib(asked),
+            MemorySize::from_mib(policy.overcommit_memory.of(whole)),
+        );
+        return Err(policy
+            .wrong(split.place, target.device, what)
+            .hint(advice("memory", asked, whole)));
     }
     Ok(whole.saturating_sub(asked))
 }
 
-fn check_compute(policy: &Policy, target: &Target<'_>, parts: &[Part]) -> Result<u32> {
+fn check_compute(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Part]) -> Result<u32> {
     let asked: u64 = parts.iter().filter_map(|p| p.compute).map(|c| u64::from(c.get())).sum();
     if asked > policy.overcommit_compute.of(100) {
         let list = list(parts, |p| p.compute.map(|c| c.to_string()));
-        return Err(Error::usage(
-            target.device,
-            format!(
-                "shares ask for {asked}% of {}% compute: {list}",
-                policy.overcommit_compute.of(100)
-            ),
-        )
-        .hint(advice("compute", asked, 100)));
+        let what = format!(
+            "shares ask for {asked}% of {}% compute: {list}",
+            policy.overcommit_compute.of(100)
+        );
+        return Err(policy
+            .wrong(split.place, target.device, what)
+            .hint(advice("compute", asked, 100)));
     }
     Ok(u32::try_from(100u64.saturating_sub(asked)).unwrap_or(0))
+}
+
+/// Where the share of that name is asked for; the entry, for replicas.
+fn place_of(split: &Split, name: &ShareName) -> Place {
+    match &split.parts {
+        Parts::Named(asks) => asks
+            .iter()
+            .find(|ask| ask.name == *name)
+            .map_or(split.place, |ask| ask.place),
+        Parts::Equal(_) | Parts::Whole => split.place,
+    }
 }
 
 fn list(parts: &[Part], show: impl Fn(&Part) -> Option<String>) -> String {

@@ -3,8 +3,11 @@
 use super::absent::AbsentDevice;
 use super::device::Target;
 use crate::error::{Error, Result};
-use crate::inventory::{Gpu, Inventory, MigDevice};
-use crate::policy::{DeviceId, DeviceSelector, Policy, Resource, Split};
+use crate::inventory::Inventory;
+use crate::policy::{DeviceSelector, Place, Placed, Policy, Resource, Split, Strategy};
+use crate::text::some;
+use crate::types::DeviceId;
+use std::collections::BTreeMap;
 
 /// What the entries of a policy mean on a host.
 #[derive(Default)]
@@ -13,6 +16,8 @@ pub(super) struct Resolved<'a> {
     pub(super) targets: Vec<(Target<'a>, &'a Split)>,
     /// A line for each entry that found no device.
     pub(super) notes: Vec<String>,
+    /// A line for each choice that was made between two entries.
+    pub(super) warnings: Vec<String>,
     /// Devices that an entry names and that this host does not have.
     pub(super) absent: Vec<AbsentDevice>,
 }
@@ -23,69 +28,108 @@ pub(super) struct Resolved<'a> {
 /// A device in two entries; a device that is there and that the entry cannot mean (a GPU in MIG mode, another profile).
 pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Result<Resolved<'a>> {
     let mut resolved = Resolved::default();
+    let mut overruled: BTreeMap<(Place, Place), Vec<String>> = BTreeMap::new();
     for split in &policy.splits {
         let absent_before = resolved.absent.len();
-        let meant = match &split.devices {
-            DeviceSelector::All => of_resource(&split.resource, inventory),
-            DeviceSelector::Count(n) => {
-                let mut all = of_resource(&split.resource, inventory);
-                all.sort_by_key(|t| t.device);
-                let there = all.len();
-                if there < *n as usize {
-                    resolved.absent.push(AbsentDevice {
-                        asked: format!("{n} devices"),
-                        entry: entry(split),
-                        hint: format!("there are {there}"),
-                    });
-                }
-                all.truncate(*n as usize);
-                all
-            }
-            DeviceSelector::List(ids) => {
-                let mut there = Vec::new();
-                for id in ids {
-                    match named(id, &split.resource, inventory)? {
-                        Some(target) => there.push(target),
-                        None => resolved.absent.push(AbsentDevice {
-                            asked: format!("device {id}"),
-                            entry: entry(split),
-                            hint: instead(id, inventory),
-                        }),
-                    }
-                }
-                there
-            }
-        };
+        let meant = meant(policy, split, inventory, &mut resolved.absent)?;
         if meant.is_empty() && resolved.absent.len() == absent_before {
             // One file serves many machines: an entry for a profile that this one lacks is no mistake.
-            resolved.notes.push(format!("{}: no such device here", entry(split)));
+            let place = split.place.of(&policy.file);
+            resolved
+                .notes
+                .push(format!("{place}: {}: no such device here", entry(split)));
         }
         for target in meant {
-            if let Some((_, other)) = resolved.targets.iter().find(|(t, _)| t.device == target.device) {
-                let mut lines = [entry(other), entry(split)];
-                lines.sort();
-                return Err(Error::usage(
-                    target.device,
-                    format!("is split twice: by {} and by {}", lines[0], lines[1]),
-                )
-                .hint("give each entry its own list of devices"));
-            }
-            resolved.targets.push((target, split));
+            let Some(at) = resolved.targets.iter().position(|(t, _)| t.device == target.device) else {
+                resolved.targets.push((target, split));
+                continue;
+            };
+            let other = resolved.targets[at].1;
+            let (mps, turns) = match (other.strategy, split.strategy) {
+                (Strategy::Mps, Strategy::TimeSlicing) => (other, split),
+                (Strategy::TimeSlicing, Strategy::Mps) => (split, other),
+                _ => return Err(twice(policy, &target, other, split)),
+            };
+            // As NVIDIA's device plugin decides it, which takes MPS for a resource that is in both sections.
+            overruled
+                .entry((turns.place, mps.place))
+                .or_default()
+                .push(target.device.cdi_name());
+            resolved.targets[at].1 = mps;
         }
+    }
+    for ((turns, mps), devices) in overruled {
+        resolved.warnings.push(format!(
+            "{}: timeSlicing has no effect on gpu {}, which mps shares at line {}: mps wins",
+            turns.of(&policy.file),
+            some(&devices),
+            mps.line
+        ));
     }
     resolved.notes.sort();
     Ok(resolved)
 }
 
-fn entry(split: &Split) -> String {
-    let resource = match &split.resource {
-        Resource::Gpu => "nvidia.com/gpu".to_owned(),
-        Resource::Mig(profile) => format!("nvidia.com/mig-{profile}"),
-        Resource::Every => "devices".to_owned(),
+fn twice(policy: &Policy, target: &Target<'_>, one: &Split, other: &Split) -> Error {
+    let (first, second) = if one.place < other.place {
+        (one, other)
+    } else {
+        (other, one)
     };
-    match split.line {
-        0 => format!("{} of {resource}", split.strategy),
-        line => format!("{} of {resource} (line {line})", split.strategy),
+    let what = format!("two entries share it: this one and that at line {}", first.place.line);
+    policy
+        .wrong(second.place, target.device, what)
+        .hint("give each entry its own list of devices")
+}
+
+/// The devices that an entry means. Those that it names and that are absent go to `absent`.
+fn meant<'a>(
+    policy: &Policy,
+    split: &'a Split,
+    inventory: &'a Inventory,
+    absent: &mut Vec<AbsentDevice>,
+) -> Result<Vec<Target<'a>>> {
+    match &split.devices {
+        DeviceSelector::All => Ok(of_resource(&split.resource, inventory)),
+        DeviceSelector::Count(n) => {
+            let mut all = of_resource(&split.resource, inventory);
+            all.sort_by_key(|t| t.device);
+            let there = all.len();
+            if there < *n as usize {
+                absent.push(AbsentDevice {
+                    place: split.place.of(&policy.file),
+                    asked: format!("{n} devices"),
+                    hint: format!("there are {there}"),
+                });
+            }
+            all.truncate(*n as usize);
+            Ok(all)
+        }
+        DeviceSelector::List(ids) => {
+            let mut found: Vec<Target<'a>> = Vec::new();
+            for id in ids {
+                match named(policy, id, &split.resource, inventory)? {
+                    // A device that is in the list by index and by UUID is one device.
+                    Some(target) if found.iter().any(|other| other.device == target.device) => {}
+                    Some(target) => found.push(target),
+                    None => absent.push(AbsentDevice {
+                        place: id.place.of(&policy.file),
+                        asked: format!("device {}", id.value),
+                        hint: instead(&id.value, inventory),
+                    }),
+                }
+            }
+            Ok(found)
+        }
+    }
+}
+
+/// What an entry is about, for messages.
+fn entry(split: &Split) -> String {
+    match &split.resource {
+        Resource::Gpu => format!("{} of nvidia.com/gpu", split.strategy),
+        Resource::Mig(profile) => format!("{} of nvidia.com/mig-{profile}", split.strategy),
+        Resource::Every => format!("{} of all devices", split.strategy),
     }
 }
 
@@ -110,21 +154,25 @@ fn of_resource<'a>(resource: &Resource, inventory: &'a Inventory) -> Vec<Target<
 }
 
 /// The device that `id` names; `None` where this host does not have it.
-fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Result<Option<Target<'a>>> {
-    let target = match id {
-        DeviceId::Gpu(index) => gpu(inventory, |g| g.index_is_known && g.index == *index).map(Target::whole),
-        DeviceId::GpuUuid(uuid) => gpu(inventory, |g| g.uuid == *uuid).map(Target::whole),
-        DeviceId::Mig(index, mig) => migs(inventory, |g, m| {
-            g.index_is_known && g.index == *index && m.index == *mig
-        }),
-        DeviceId::MigUuid(uuid) => migs(inventory, |_, m| m.uuid.as_ref() == Some(uuid)),
-    };
+fn named<'a>(
+    policy: &Policy,
+    id: &Placed<DeviceId>,
+    resource: &Resource,
+    inventory: &'a Inventory,
+) -> Result<Option<Target<'a>>> {
+    let target = inventory.device(&id.value).map(|(gpu, mig)| match mig {
+        None => Target::whole(gpu),
+        Some(mig) => Target::mig(gpu, mig),
+    });
     let Some(target) = target else { return Ok(None) };
     if target.device.mig.is_none() && target.gpu.is_in_mig_mode() {
-        return Err(
-            Error::usage(target.device, "is in MIG mode, where work runs on its instances alone")
-                .hint(format!("split those: {}:0 and so on", target.device.gpu)),
-        );
+        return Err(policy
+            .wrong(
+                id.place,
+                target.device,
+                "is in MIG mode, where work runs on its instances alone",
+            )
+            .hint(format!("name those instead: \"{}:0\" and so on", target.device.gpu)));
     }
     if let Resource::Mig(profile) = resource {
         let has = target
@@ -133,10 +181,13 @@ fn named<'a>(id: &DeviceId, resource: &Resource, inventory: &'a Inventory) -> Re
             .and_then(|i| target.gpu.mig_devices.iter().find(|m| m.index == i)?.profile.clone());
         if has.as_ref() != Some(profile) {
             let has = has.map_or_else(|| "no MIG device of a known profile".to_owned(), |p| format!("a {p}"));
-            return Err(Error::usage(
-                target.device,
-                format!("is {has}, and the entry is for mig-{profile}"),
-            ));
+            return Err(policy
+                .wrong(
+                    id.place,
+                    target.device,
+                    format!("is {has}, and the entry is for mig-{profile}"),
+                )
+                .hint("remove it from the list, or write nvidia.com/gpu as the name"));
         }
     }
     Ok(Some(target))
@@ -151,17 +202,6 @@ fn instead(id: &DeviceId, inventory: &Inventory) -> String {
     }
 }
 
-fn gpu(inventory: &Inventory, is: impl Fn(&Gpu) -> bool) -> Option<&Gpu> {
-    inventory.gpus.iter().find(|g| is(g))
-}
-
-fn migs(inventory: &Inventory, is: impl Fn(&Gpu, &MigDevice) -> bool) -> Option<Target<'_>> {
-    inventory
-        .mig_devices()
-        .find(|(g, m)| is(g, m))
-        .map(|(g, m)| Target::mig(g, m))
-}
-
 fn there_is(inventory: &Inventory) -> String {
     let gpus = inventory.gpus.iter().map(|g| match g.index_is_known {
         true => g.index.to_string(),
@@ -170,8 +210,8 @@ fn there_is(inventory: &Inventory) -> String {
     let migs = inventory.mig_devices().map(|(g, m)| format!("{}:{}", g.index, m.index));
     let all: Vec<String> = gpus.chain(migs).collect();
     if all.is_empty() {
-        "there is none".to_owned()
+        "there are none".to_owned()
     } else {
-        format!("there are {}", all.join(", "))
+        format!("there are {}", some(&all))
     }
 }

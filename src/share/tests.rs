@@ -3,7 +3,7 @@
 use super::*;
 use crate::inventory::{Arch, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};
 use crate::policy::Strategy;
-use crate::policy::{Amount, DeviceSelector, Resource, ShareAsk};
+use crate::policy::{Amount, DeviceSelector, Place, Resource, ShareAsk};
 use crate::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MigIndex, Minor, Overcommit, PciAddress};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
@@ -154,7 +154,7 @@ fn what_cannot_hold_is_refused_with_what_would() {
     );
     assert_eq!(
         e,
-        "gpu 0: shares ask for 96.0 GiB of 80.0 GiB: big 64.0 GiB, small 32.0 GiB; lower one, or set overcommit.memory to 1.2"
+        "c.yaml:4:7: gpu 0: shares ask for 96.0 GiB of 80.0 GiB: big 64.0 GiB, small 32.0 GiB; lower one, or set overcommit.memory to 1.2"
     );
     let e = refused("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 49}\n");
     assert!(e.contains("at most 48"), "{e}");
@@ -162,17 +162,17 @@ fn what_cannot_hold_is_refused_with_what_would() {
         refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [2], replicas: 2}\n");
     assert!(e.contains("MIG mode") && e.contains("2:0"), "{e}");
     let e = refused(
-        "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n  mps:\n    resources:\n    \
+        "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n    \
          - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n",
     );
     assert!(
-        e.starts_with("gpu 1: is split twice") && e.contains("line 4") && e.contains("line 7"),
+        e.starts_with("c.yaml:5:7: gpu 1: two entries share it") && e.contains("line 4"),
         "{e}"
     );
     let e = refused(
         "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      - {name: a, memory: 1Gi}\n      - {name: b}\n",
     );
-    assert!(e.contains("share b has no memory"), "{e}");
+    assert!(e.starts_with("c.yaml:8:9: gpu 0: share b has no memory"), "{e}");
 }
 
 /// One GPU that fell off the bus must not keep every container from starting.
@@ -193,10 +193,9 @@ fn a_device_that_is_absent_costs_itself_alone() {
     assert_eq!(
         said,
         [
-            "device 7: is in the policy and not on this host, in time-slicing of nvidia.com/gpu (line 4); \
-             there are 0, 1, 2, 2:0, 2:1",
-            "device MIG-12345678-dead: is in the policy and not on this host, in mps of nvidia.com/gpu (line 7); \
-             its UUID changes with every MIG layout; name it by index, like 0:1",
+            "c.yaml:4:40: device 7: is in the policy and not on this host; there are 0, 1, 2, 2:0, 2:1",
+            "c.yaml:7:40: device MIG-12345678-dead: is in the policy and not on this host; its UUID changes with every MIG \
+             layout; name it by index, like 0:1",
         ]
     );
     assert_eq!(p.notes, [""; 0]);
@@ -323,7 +322,7 @@ proptest! {
             devices: DeviceSelector::Count(1),
             parts: Parts::Equal(n),
             fail_requests_greater_than_one: true,
-            line: 0,
+            place: Place::default(),
         });
         match plan(&p, &inventory) {
             Err(_) => prop_assert!(mib < u64::from(n)),
@@ -341,6 +340,7 @@ proptest! {
     fn no_plan_promises_more_than_there_is(asks in asks(), over in 1000u32..2500) {
         let mut p = Policy { overcommit_memory: format!("{}.{:03}", over / 1000, over % 1000).parse().unwrap(), ..Policy::default() };
         let shares = asks.iter().enumerate().map(|(i, (memory, compute))| ShareAsk {
+            place: Place::default(),
             name: format!("s{i}").parse().unwrap(),
             compute: Some(Percent::new(*compute).unwrap()),
             memory: Some(Amount::Percent(Percent::new(*memory).unwrap())),
@@ -353,7 +353,7 @@ proptest! {
             devices: DeviceSelector::Count(1),
             parts: Parts::Named(shares.collect()),
             fail_requests_greater_than_one: true,
-            line: 0,
+            place: Place::default(),
         });
         if let Ok(plan) = plan(&p, &host()) {
             let d = &plan.devices[0];

@@ -9,11 +9,11 @@ use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::{out, status};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
+use crate::inventory::Inventory;
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Change, Ledger, Part, State};
-use crate::policy::DeviceId;
-use crate::share::{DeviceRef, Fit, SplitDevice, Wish, fit};
-use crate::types::{CdiVersion, HostPath, MemorySize, Percent, QualifiedName};
+use crate::share::{DeviceRef, Fit, Wish, fit};
+use crate::types::{CdiVersion, DeviceId, HostPath, MemorySize, Percent, QualifiedName};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         memory: args.memory,
         compute: args.compute.map(|c| c.get()),
         shares: args.shares.map(|n| n as usize),
-        device: args.device.as_ref().map(|id| device(&sharing, id)).transpose()?,
+        device: args
+            .device
+            .as_ref()
+            .map(|id| device(&inventory, &sharing, id))
+            .transpose()?,
     };
     // A hook removes it later, from wherever an engine runs.
     let file = args.dir.file(&args.name);
@@ -145,30 +149,23 @@ fn give_back(args: &Args, sharing: &Sharing, found: &Fit) -> Result<()> {
     })
 }
 
-fn device(sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
-    let named = |d: &&SplitDevice| match id {
-        DeviceId::Gpu(gpu) => d.device == DeviceRef { gpu: *gpu, mig: None },
-        DeviceId::Mig(gpu, mig) => {
-            d.device
-                == DeviceRef {
-                    gpu: *gpu,
-                    mig: Some(*mig),
-                }
-        }
-        DeviceId::GpuUuid(uuid) => d.uuid.as_deref() == Some(uuid.as_str()),
-        DeviceId::MigUuid(uuid) => d.uuid.as_deref() == Some(uuid.as_str()),
+/// The split or dedicated device that `id` names.
+fn device(inventory: &Inventory, sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
+    let found = inventory.device(id).map(|(gpu, mig)| DeviceRef {
+        gpu: gpu.index,
+        mig: mig.map(|mig| mig.index),
+    });
+    let Some(device) = found else {
+        return Err(
+            Error::usage(format!("device {id}"), "this host has no such device").hint("tranche list shows them")
+        );
     };
-    sharing
-        .plan
-        .devices
-        .iter()
-        .find(named)
-        .map(|d| d.device)
-        .ok_or_else(|| {
-            let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-            Error::usage(format!("device {id}"), "is not split by the policy")
-                .hint(format!("split are {}", split.join(", ")))
-        })
+    if sharing.plan.split(device).is_some() {
+        return Ok(device);
+    }
+    let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
+    Err(Error::usage(format!("device {id}"), "is not shared by the policy")
+        .hint(format!("the policy shares {}", split.join(", "))))
 }
 
 fn describe(found: &Fit, part: &Part) -> String {

@@ -32,7 +32,7 @@ pub(super) fn check(directory: &Path, label: &str) -> Result<()> {
     };
     let why = format!("{why}, and without one a share has no limit");
     Err(Error::failed(format!("{label} {}", directory.display()), why)
-        .hint("start its MPS control daemon; tranche plan -v says how"))
+        .hint("start its MPS control daemon; tranche plan says how"))
 }
 
 /// Connects and hangs up, as a client does that asks for nothing: the daemon writes a line in its log and goes on.

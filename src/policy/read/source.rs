@@ -1,0 +1,47 @@
+//! A policy's text, from a file that somebody names: `tranche` may be root, and the file may be anything.
+
+use crate::error::{Context, Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The largest policy file, in bytes. The longest that a person writes has a few hundred lines.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The text of the file at `path`. It is opened once, and the open file is what is checked and read.
+///
+/// # Errors
+/// No such file; one that is not a regular file (a pipe would keep the program waiting, a device has no end); one of more
+/// than 1 MiB; text that is not UTF-8.
+pub fn text(path: &Path) -> Result<String> {
+    let shown = &path.display();
+    let file = match open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::failed(shown, "not found").hint("write a policy there, or give --config FILE"));
+        }
+        other => other.about(shown, "cannot be opened")?,
+    };
+    let data = file.metadata().about(shown, "cannot be examined")?;
+    if !data.is_file() {
+        return Err(Error::failed(shown, "is not a regular file").hint("a policy is read from a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .about(shown, "cannot be read")?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(Error::failed(
+            shown,
+            format!("is larger than {MOST_BYTES} bytes, the most for a policy"),
+        )
+        .hint("make it smaller"));
+    }
+    String::from_utf8(bytes).map_err(|_| Error::failed(shown, "is not UTF-8 text").hint("save it as UTF-8"))
+}
+
+/// Opens without waiting for the other end of a pipe, and without making a terminal the program's own.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+}
