@@ -14,6 +14,7 @@ mod container;
 mod cuda_compat;
 mod driver_params;
 mod ldcache;
+mod limits;
 mod links;
 mod loader;
 mod nvidia;
@@ -51,8 +52,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     let done = match name.as_deref() {
         Some("prepare") => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
         // These two work in the engine's namespaces and on our own ledger; no image is near.
-        Some("claim") => claim::claim(arguments, state, &mut report),
-        Some("release") => claim::release(arguments, state, &mut report),
+        Some("claim") => limits::lift().and_then(|()| claim::claim(arguments, state, &mut report)),
+        Some("release") => limits::lift().and_then(|()| claim::release(arguments, state, &mut report)),
         Some(verb) if nvidia::VERBS.contains(&verb) => {
             confine::enter().and_then(|()| nvidia::run(verb, arguments, state, &mut report))
         }

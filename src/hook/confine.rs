@@ -30,6 +30,8 @@ const NEEDED: [Capability; 4] = [
 /// # Errors
 /// If the kernel does not let us: then nothing was done yet, and nothing shall be.
 pub(super) fn enter() -> Result<()> {
+    // While the capability for it is still there.
+    super::limits::lift()?;
     // With fewer capabilities than before, processes of a shared pid namespace could trace this one: a process that is not
     // dumpable is traced by nobody. First, because what follows makes the difference.
     set_dumpable(false).about("hook", "cannot keep others from tracing it")?;
