@@ -17,7 +17,7 @@ pub(super) fn open(state: &State, report: &mut Report<'_>) -> Result<Option<Bund
                 let what = "this user namespace may not open the bundle; its root directory is treated as read-only";
                 report.note(shown, what);
             }
-            Ok(Some(bundle))
+            Ok(Some(*bundle))
         }
         Reached::Nothing(why) => {
             let what = format!("this user namespace may not open the bundle, so nothing is done: {why}");

@@ -24,7 +24,7 @@ pub struct Bundle {
 #[derive(Debug)]
 pub enum Reached {
     /// The container.
-    Bundle(Bundle),
+    Bundle(Box<Bundle>),
     /// This user may not reach the bundle, and the reason why the container's root is not known without it.
     Nothing(&'static str),
 }
@@ -37,10 +37,10 @@ impl Bundle {
     pub fn find(state: &State) -> Result<Reached> {
         match HostDirectory::open(&state.bundle) {
             Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(match unreachable::open() {
-                Ok((config, root)) => Reached::Bundle(Bundle::new(config, root, false)),
+                Ok((config, root)) => Reached::Bundle(Bundle::new(config, root, false).into()),
                 Err(why) => Reached::Nothing(why),
             }),
-            _ => Bundle::open(state).map(Reached::Bundle),
+            _ => Ok(Reached::Bundle(Bundle::open(state)?.into())),
         }
     }
 

@@ -76,6 +76,39 @@ fn a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content() {
     }
 }
 
+/// Before Linux 5.8 mounts are told apart by a number in /proc.
+#[test]
+fn mounts_are_told_apart_on_an_old_kernel() {
+    if !needs_root("mounts_are_told_apart_on_an_old_kernel") {
+        return;
+    }
+    for (target, content, lines) in [("/data/secret", NEW, 1), ("/etc/own", "/lib\n/opt/driver\n", 0)] {
+        let scene = musl();
+        fs::write(scene.image("/etc/own"), "/lib\n").unwrap();
+        scene.image_link(target, MUSL);
+        let before = format!("mount --bind {} data;", scene.at("outside").display());
+        let ended = std::thread::scope(|threads| {
+            let old = || {
+                old_kernel::lose_statx();
+                hook(&scene, &before, &prepare(), "/bin/true")
+            };
+            threads.spawn(old).join().unwrap()
+        });
+        assert_eq!(
+            (ended.code, ended.stderr.lines().count()),
+            (0, lines),
+            "{}",
+            ended.stderr
+        );
+        assert_eq!(
+            fs::read_to_string(scene.image(MUSL)).unwrap(),
+            content,
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
 #[test]
 fn a_file_with_another_name_is_not_the_images() {
     let scene = musl();
@@ -347,7 +380,7 @@ fn file_systems_of_the_kernel_are_not_written() {
     );
     let look = "/bin/stat -c %a dev/pts/ptmx dev/dri sys/fs/cgroup/nvidia-application-profiles-rc.d";
     let chmod = words("chmod --mode 755 --path /dev/nvidia-caps --path /dev/dri");
-    let ended = hook(&scene, &before, &chmod, &look);
+    let ended = hook(&scene, &before, &chmod, look);
     assert!(
         ended.stdout.starts_with("600\n755\n"),
         "{}{}",
@@ -359,7 +392,7 @@ fn file_systems_of_the_kernel_are_not_written() {
         "{}",
         ended.stderr
     );
-    let ended = hook(&scene, &before, &words("update-application-profile"), &look);
+    let ended = hook(&scene, &before, &words("update-application-profile"), look);
     assert!(
         ended.stderr.contains("application profile: not written: "),
         "{}",

@@ -13,6 +13,8 @@ mod foreign;
 #[path = "../support/glibc_image.rs"]
 mod glibc_image;
 mod odd_roots;
+#[path = "../support/old_kernel.rs"]
+mod old_kernel;
 mod other_machine;
 mod other_parts;
 #[path = "../support/scene.rs"]

@@ -18,15 +18,24 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 ///
 /// The program under test has no switch for this: what is tried is what happens.
 pub(crate) fn lose_openat2() {
+    lose(libc::SYS_openat2);
+    assert!(!has_openat2());
+}
+
+/// The same for `statx`, as before Linux 4.11. Without it the kernel says in /proc alone which mount a handle is on.
+pub(crate) fn lose_statx() {
+    lose(libc::SYS_statx);
+}
+
+fn lose(call: libc::c_long) {
     let filter = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_openat2, Vec::new())]),
+        BTreeMap::from([(call, Vec::new())]),
         SeccompAction::Allow,
         SeccompAction::Errno(Errno::ENOSYS as u32),
         std::env::consts::ARCH.try_into().unwrap(),
     );
     let program: BpfProgram = filter.unwrap().try_into().unwrap();
     apply_filter(&program).unwrap();
-    assert!(!has_openat2());
 }
 
 /// Whether `openat2` works in the calling thread.
