@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use nix::sys::stat::{FileStat, SFlag};
+use nix::sys::stat::SFlag;
 
 use super::{Gathered, Place, Work, split};
 use crate::elf;
@@ -100,7 +100,8 @@ impl<'a> Look<'a> {
                 links.push(name);
                 continue;
             }
-            if self.take_known(&name) {
+            if let Some(seen) = self.known_library(&name) {
+                self.seen.insert(name, seen);
                 continue;
             }
             let Ok(file) = self.place.directory.find(&name) else {
@@ -122,31 +123,16 @@ impl<'a> Look<'a> {
     /// Takes the specification's word for a library that an engine mounted, if there is such a word. A specification may
     /// be older or newer than the driver, and another mount may lie over the first: so the file must be there, though it
     /// need not be opened.
-    fn take_known(&mut self, name: &Cow<'a, OsStr>) -> bool {
-        let Some(known) = self.known.get(&**name).filter(|_| self.bound.contains_key(&**name)) else {
-            return false;
-        };
-        let is_there = |status: FileStat| {
-            status.st_size > 0 && SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
-        };
-        if !self
-            .place
-            .directory
-            .status(name)
-            .is_ok_and(|status| status.is_some_and(is_there))
-        {
-            return false;
-        }
-        self.seen.insert(
-            name.clone(),
-            Seen {
-                soname: known.soname.as_deref().map(Cow::Borrowed),
-                flags: known.flags,
-                is_link: false,
-                driver: true,
-            },
-        );
-        true
+    fn known_library(&self, name: &OsStr) -> Option<Seen<'a>> {
+        let known = self.known.get(name).filter(|_| self.bound.contains_key(name))?;
+        let status = self.place.directory.status(name).ok()??;
+        let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+        (is_file && status.st_size > 0).then(|| Seen {
+            soname: known.soname.as_deref().map(Cow::Borrowed),
+            flags: known.flags,
+            is_link: false,
+            driver: true,
+        })
     }
 
     /// Looks into a file; what is no library is passed over.
