@@ -99,9 +99,9 @@ fn every_hook_keeps_what_it_says() {
         ),
         (
             "c6",
-            &["claim", "--share=a"],
+            &["claim", "--shine=1"],
             2,
-            ["c6", "claim", "failure", "arguments: --device is missing"],
+            ["c6", "claim", "failure", "--shine: unknown option of a claim"],
         ),
         (
             "c7",
