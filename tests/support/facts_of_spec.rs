@@ -145,8 +145,9 @@ fn hook_facts(hook: &Value) -> Vec<String> {
             Some((option, value)) => (option, value),
             None => (option, arguments.next_if(|a| !a.starts_with("--")).unwrap_or_default()),
         };
-        // What our one hook leaves out is a hook that others do not have: in both cases nothing is done.
-        if option == "skip" {
+        // What our one hook leaves out is a hook that others do not have: in both cases nothing is done. What it is told
+        // about a library is what other hooks read from the file.
+        if matches!(option, "skip" | "library") {
             continue;
         }
         facts.push(match (option, value.split_once("::")) {
