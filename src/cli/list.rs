@@ -171,7 +171,7 @@ fn text(inventory: &Inventory, rows: &[Row]) -> String {
             text.push_str(&format!(", CUDA {cuda}"));
         }
         if inventory.source == Source::Proc {
-            text.push_str("; NVML did not answer, so memory and modes are unknown");
+            text.push_str("; memory and modes are unknown, because NVML did not answer or was not asked");
         }
         text.push('\n');
     }
