@@ -74,6 +74,12 @@ pub struct SplitDevice {
     pub most_memory_mib: Option<u64>,
     /// The same for compute, in percent: 100 without overcommit.
     pub most_compute: u32,
+    /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
+    /// shares have no limit of memory, or the device's memory is unknown.
+    pub memory_promised: Option<u32>,
+    /// Compute that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
+    /// shares have no limit of compute.
+    pub compute_promised: Option<u32>,
     /// A claim may ask for one share of this device and no more.
     pub one_share_a_claim: bool,
 }
@@ -318,6 +324,20 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
             }
         ),
     };
+    let memory_sum = cut
+        .parts
+        .iter()
+        .map(|part| part.memory.map(MemorySize::mib))
+        .sum::<Option<u64>>();
+    let compute_sum = cut
+        .parts
+        .iter()
+        .map(|part| part.compute.map(|c| u64::from(c.get())))
+        .sum::<Option<u64>>();
+    let memory_promised = memory_sum
+        .zip(target.memory)
+        .map(|(sum, whole)| percent(sum, whole.mib()));
+    let compute_promised = compute_sum.map(|sum| percent(sum, 100));
     let shares = cut
         .parts
         .into_iter()
@@ -342,8 +362,16 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
         compute_left: cut.compute_left,
         most_memory_mib: target.memory.map(|memory| policy.overcommit_memory.of(memory.mib())),
         most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
+        memory_promised,
+        compute_promised,
         one_share_a_claim: split.fail_requests_greater_than_one,
     })
+}
+
+/// `part` in percent of `whole`, to the nearest.
+fn percent(part: u64, whole: u64) -> u32 {
+    let whole = u128::from(whole.max(1));
+    u32::try_from((u128::from(part) * 100 + whole / 2) / whole).unwrap_or(u32::MAX)
 }
 
 fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method> {

@@ -574,6 +574,98 @@ fn the_number_of_parts_is_bounded_while_reading() {
     assert_eq!(planned(yaml, &inventory("t4x2")).unwrap().devices[0].shares.len(), 1024);
 }
 
+#[test]
+fn a_plan_fits_80_columns_and_shows_first_what_a_root_tenant_gets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.yaml");
+    let text = "\
+sharing:
+  mps:
+    resources:
+    - {name: nvidia.com/gpu, devices: [0, 1], replicas: 10}
+    - {name: nvidia.com/gpu, devices: [2], shares: [{name: big, memory: 80%, compute: 80%}, {name: small, memory: 70%, compute: 20%}]}
+  timeSlicing:
+    interval: long
+    resources:
+    - {name: nvidia.com/gpu, devices: [3, 42], replicas: 100}
+  dedicated: {devices: [4]}
+  overcommit: {memory: 1.5}
+";
+    std::fs::write(&file, text).unwrap();
+    let config = format!("--config={}", file.display());
+    let plan = |more: &[&str]| {
+        let (code, out, err) = tranche(&[&["plan", "--inventory=sim:hgx-h200", &config], more].concat());
+        assert_eq!(code, Some(0), "{err}");
+        out
+    };
+    let out = plan(&[]);
+    let is_command =
+        |line: &str| line.starts_with("    ") && (line.contains("nvidia-smi") || line.contains("nvidia-cuda-mps"));
+    for line in out.lines().filter(|line| !is_command(line)) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let paragraphs: Vec<&str> = out.split("\n\n").collect();
+    let of = |title: &str| {
+        let found = paragraphs.iter().find(|p| p.starts_with(title));
+        *found.unwrap_or_else(|| panic!("no {title} in\n{out}"))
+    };
+    // Equal devices are said once, and how to start the daemon of each.
+    let equal = of("gpu 0, 1: ");
+    assert!(
+        equal.contains("10 equal shares\n  memory is 1.5 times promised\n"),
+        "{equal}"
+    );
+    assert!(
+        equal.contains("nvidia.com/gpu=0.any") && equal.contains("nvidia.com/gpu=0.0 … 9"),
+        "{equal}"
+    );
+    assert_eq!(equal.matches("nvidia-cuda-mps-control -d").count(), 2, "{equal}");
+    let row = |paragraph: &str, name: &str| -> Vec<String> {
+        let table = paragraph.split("BECAUSE").nth(1).unwrap();
+        let line = table.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split_whitespace().take(3).map(str::to_owned).collect()
+    };
+    assert!(equal.contains("ROOT      OTHERS    BECAUSE"), "{equal}");
+    assert_eq!(row(equal, "memory"), ["memory", "advisory", "soft"]);
+    assert_eq!(row(equal, "faults"), ["faults", "none", "none"]);
+    let unequal = of("gpu 2: ");
+    assert!(
+        unequal.contains("memory is 1.5 times promised") && unequal.contains("nvidia.com/gpu=2.big"),
+        "{unequal}"
+    );
+    let turns = of("gpu 3: ");
+    assert!(
+        turns.contains("0 equal shares") && !turns.contains("3.0") && turns.contains("--set-timeslice=3"),
+        "{turns}"
+    );
+    assert_eq!(row(turns, "faults"), ["faults", "soft", "soft"]);
+    let dedicated = of("gpu 4: ");
+    assert!(
+        dedicated.contains("dedicated: for one container at a time") && !dedicated.contains("promised"),
+        "{dedicated}"
+    );
+    assert_eq!(row(dedicated, "memory"), ["memory", "hard", "hard"]);
+    let rest = paragraphs.last().unwrap().replace("\n  ", " ");
+    let not_built = out.matches("Not built yet: ").count();
+    assert_eq!(not_built, 2, "{out}");
+    assert!(
+        rest.contains(&format!("Not offered: {}:9:43: device 42", file.display())),
+        "{rest}"
+    );
+    assert!(rest.contains("for as many containers as ask: gpu 5, 6, 7\n"), "{rest}");
+
+    let json: serde_json::Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    let big = &json["devices"][2];
+    assert_eq!(
+        (&big["memory_promised"], &big["compute_promised"]),
+        (&150.into(), &100.into())
+    );
+    assert_eq!(big["shares"][0]["guarantees"]["memory"]["root"], "advisory");
+    assert_eq!(big["shares"][0]["guarantees"]["memory"]["grade"], "soft");
+    assert_eq!(json["absent"][0]["asked"], "device 42");
+    assert_eq!(json["devices"][4]["method"]["strategy"], "dedicated");
+}
+
 fn plan_len(policy: &tranche::policy::Policy, inventory: &Inventory) -> usize {
     plan(policy, inventory).unwrap().devices[0].shares.len()
 }

@@ -92,8 +92,8 @@ pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
     Ok(())
 }
 
-/// What stands before the commands of [`share::SplitDevice::needs`].
-pub(super) const NEEDS: &str = "needs this, which tranche does not do yet";
+/// What comes before the commands of [`share::SplitDevice::needs`].
+pub(super) const NEEDS: &str = "run this as root, which tranche does not do yet";
 
 /// Says what must be running or set for the shares of a device, where something must.
 pub(super) fn note_needs(sharing: &Sharing, split: &share::SplitDevice) {

@@ -20,6 +20,17 @@ pub enum Grade {
     Hard,
 }
 
+impl Grade {
+    /// The grade below this one.
+    fn lower(self) -> Self {
+        match self {
+            Grade::Hard => Grade::Soft,
+            Grade::Soft => Grade::Advisory,
+            Grade::Advisory | Grade::None => Grade::None,
+        }
+    }
+}
+
 impl fmt::Display for Grade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -48,7 +59,11 @@ pub enum Dimension {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guarantee {
-    /// How well it holds.
+    /// How well it holds against a container whose user is root on the host, in no user namespace. That is how engines that
+    /// run as root start containers unless they are told otherwise. Such a user can command an MPS daemon, so under MPS this
+    /// is one grade below `grade` (CUDA MPS documentation, "MPS control daemon": the control commands are not restricted).
+    pub root: Grade,
+    /// How well it holds against any other container.
     pub grade: Grade,
     /// By what, and where it ends.
     pub by: String,
@@ -142,8 +157,8 @@ const RULES: &[Rule] = &[
 
 /// Mechanisms that are known and not built: the plan says so rather than keep silent.
 const LATER_MPS: &[&str] = &[
-    "memory: hard limit of the container's cgroup (driver 615, cgroup v2): not available",
-    "compute: static SM partition (CUDA 13.1, Ampere): not available",
+    "memory: hard limit of the container's cgroup (driver 615, cgroup v2)",
+    "compute: static SM partition (CUDA 13.1, Ampere)",
 ];
 
 /// The guarantees of a share with these facts.
@@ -161,7 +176,8 @@ pub(super) fn of(facts: Facts, memory_limited: bool, compute_limited: bool) -> G
         } else {
             by.to_owned()
         };
-        Guarantee { grade, by }
+        let root = if facts.strategy == Mps { grade.lower() } else { grade };
+        Guarantee { root, grade, by }
     };
     let later = if facts.strategy == Mps && !facts.on_mig {
         LATER_MPS

@@ -1,0 +1,246 @@
+//! A plan for people, in 80 columns: a paragraph for each kind of device. Commands alone are longer, since a command in
+//! two lines cannot be copied.
+
+use crate::cli::out;
+use crate::cli::sharing;
+use crate::derive::Sharing;
+use crate::inventory::Inventory;
+use crate::policy::WholeDevice;
+use crate::share::{DeviceRef, Guarantees, Method, Share, SplitDevice};
+use crate::text::some;
+use std::collections::BTreeSet;
+
+/// The width that text is wrapped to.
+const WIDTH: usize = 80;
+
+/// Where the reason of a guarantee begins: after its dimension and its two grades.
+const REASON: usize = 33;
+
+/// The whole text.
+pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
+    let mut text = String::new();
+    for devices in alike(&sharing.plan.devices) {
+        paragraph(&mut text, &devices, sharing);
+        text.push('\n');
+    }
+    for absent in &sharing.plan.absent {
+        wrapped(&mut text, "", &format!("Not offered: {absent}"), 2);
+    }
+    for warning in &sharing.plan.warnings {
+        wrapped(&mut text, "", &format!("Warning: {warning}"), 2);
+    }
+    let rest = not_shared(inventory, sharing);
+    if !rest.is_empty() {
+        let rest = format!("Not in the policy, for as many containers as ask: gpu {}", some(&rest));
+        wrapped(&mut text, "", &rest, 2);
+    }
+    let later: BTreeSet<&String> = guarantees(sharing).flat_map(|g| &g.not_available).collect();
+    for line in later {
+        wrapped(&mut text, "", &format!("Not built yet: {line}"), 2);
+    }
+    wrapped(
+        &mut text,
+        "",
+        "ROOT: against a container whose user is root on the host, in no user namespace, as engines that run as root start \
+         them by default. OTHERS: against any other container.",
+        2,
+    );
+    text
+}
+
+fn guarantees(sharing: &Sharing) -> impl Iterator<Item = &Guarantees> {
+    sharing
+        .plan
+        .devices
+        .iter()
+        .flat_map(|d| &d.shares)
+        .map(|s| &s.guarantees)
+}
+
+/// The devices in groups that differ in nothing but which device it is.
+fn alike(devices: &[SplitDevice]) -> Vec<Vec<&SplitDevice>> {
+    let mut groups: Vec<Vec<&SplitDevice>> = Vec::new();
+    for device in devices {
+        let same = |other: &SplitDevice| {
+            let other = SplitDevice {
+                device: device.device,
+                key: device.key.clone(),
+                uuid: device.uuid.clone(),
+                ..other.clone()
+            };
+            other == *device
+        };
+        match groups
+            .iter_mut()
+            .find(|group| group.first().is_some_and(|first| same(first)))
+        {
+            Some(group) => group.push(device),
+            None => groups.push(vec![device]),
+        }
+    }
+    groups
+}
+
+fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
+    let [first, others @ ..] = devices else { return };
+    let names: Vec<String> = devices.iter().map(|d| d.device.cdi_name()).collect();
+    let memory = first.memory.map(|m| format!(", {m}")).unwrap_or_default();
+    let title = format!("gpu {}: {}{memory}, {}", some(&names), first.product, what(first));
+    wrapped(text, "", &title, 2);
+    for (name, promised) in [("memory", first.memory_promised), ("compute", first.compute_promised)] {
+        if let Some(percent) = promised.filter(|percent| *percent > 100) {
+            text.push_str(&format!("  {name} is {} times promised\n", times(percent)));
+        }
+    }
+    let rows = rows(first, sharing);
+    let widest = rows
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(50);
+    for (name, what) in rows {
+        text.push_str(&format!("  {name:widest$}  {what}\n"));
+    }
+    if !others.is_empty() {
+        text.push_str("  the other devices have the same names, with their own numbers\n");
+    }
+    if first.memory_left_mib > 0 && first.memory_promised.is_some()
+        || first.compute_left > 0 && first.compute_promised.is_some()
+    {
+        let (mib, percent) = (first.memory_left_mib, first.compute_left);
+        text.push_str(&format!("  left over: {mib} MiB of memory, {percent}% of compute\n"));
+    }
+    if let Some(share) = first.shares.first() {
+        grades(text, &share.guarantees);
+    }
+    for device in devices {
+        let needs = device.needs(&sharing.state_dir);
+        if !needs.is_empty() {
+            text.push_str(&format!("  {}: {}:\n", device.device, sharing::NEEDS));
+        }
+        for command in needs {
+            text.push_str(&format!("    {command}\n"));
+        }
+        if let Some(cost) = device.cost_of_defaults() {
+            wrapped(text, "  ", &cost.to_string(), 4);
+        }
+    }
+}
+
+/// How a device is given out: `mps, 10 equal shares`.
+fn what(split: &SplitDevice) -> String {
+    if split.method == Method::Dedicated {
+        return "dedicated: for one container at a time".to_owned();
+    }
+    let equal = if split.replica().is_some() {
+        "equal share"
+    } else {
+        "share"
+    };
+    let shares = out::counted(split.shares.len(), equal);
+    format!("{}, {shares}", split.method.strategy())
+}
+
+/// 150 percent as `1.5`, 133 as `1.33`.
+fn times(percent: u32) -> String {
+    let hundredths = percent % 100;
+    if hundredths % 10 == 0 {
+        format!("{}.{}", percent / 100, hundredths / 10)
+    } else {
+        format!("{}.{hundredths:02}", percent / 100)
+    }
+}
+
+/// The names of a device, and what each gives.
+fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
+    let base = split.device.cdi_name();
+    let mut rows = Vec::new();
+    if let Some(share) = split.replica() {
+        rows.push((format!("{}={base}.any", split.kind), size(share)));
+    }
+    let named = sharing.plan.named_shares(split);
+    match (split.replica(), named) {
+        (None, named) => {
+            let named = named.iter();
+            rows.extend(named.map(|share| (format!("{}={base}.{}", split.kind, share.name), size(share))));
+        }
+        (Some(_), [first, .., last]) => {
+            let name = format!("{}={base}.{} … {}", split.kind, first.name, last.name);
+            rows.push((name, "the same ones, by number".to_owned()));
+        }
+        (Some(_), _) => {}
+    }
+    let whole = match (split.method, sharing.plan.whole_device) {
+        (Method::Dedicated, _) => Some("the whole device"),
+        (_, WholeDevice::Claim) => Some("the whole device, while no share is held"),
+        (_, WholeDevice::Open) => Some("the whole device, for as many as ask"),
+        (_, WholeDevice::Hide) => None,
+    };
+    rows.extend(whole.map(|what| (format!("nvidia.com/gpu={base}"), what.to_owned())));
+    rows
+}
+
+fn size(share: &Share) -> String {
+    let memory = share.memory.map(|m| m.to_string());
+    let compute = share.compute.map(|c| format!("up to {c} of compute"));
+    let parts: Vec<String> = memory.into_iter().chain(compute).collect();
+    if parts.is_empty() {
+        "no limit of memory or compute".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// What the shares of a device are worth. All shares of a device have limits of the same kind, and so the same grades.
+fn grades(text: &mut String, guarantees: &Guarantees) {
+    text.push_str(&format!("  {:<11}{:<10}{:<10}BECAUSE\n", "", "ROOT", "OTHERS"));
+    for (dimension, guarantee) in [
+        ("memory", &guarantees.memory),
+        ("compute", &guarantees.compute),
+        ("bandwidth", &guarantees.bandwidth),
+        ("faults", &guarantees.faults),
+    ] {
+        let begin = format!("  {dimension:<11}{:<10}{:<10}", guarantee.root, guarantee.grade);
+        wrapped(text, &begin, &guarantee.by, REASON);
+    }
+}
+
+/// Devices that no entry of the policy means.
+fn not_shared(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
+    let gpus = inventory.gpus.iter().filter(|gpu| !gpu.is_in_mig_mode());
+    let gpus = gpus.map(|gpu| DeviceRef {
+        gpu: gpu.index,
+        mig: None,
+    });
+    let migs = inventory.mig_devices().map(|(gpu, mig)| DeviceRef {
+        gpu: gpu.index,
+        mig: Some(mig.index),
+    });
+    gpus.chain(migs)
+        .filter(|device| sharing.plan.split(*device).is_none())
+        .map(|device| device.cdi_name())
+        .collect()
+}
+
+/// Adds `begin` and `rest` in lines of at most [`WIDTH`]; later lines are indented by `indent`. A word that is longer than a
+/// line has a line of its own.
+fn wrapped(text: &mut String, begin: &str, rest: &str, indent: usize) {
+    let mut line = begin.to_owned();
+    let mut is_empty = true;
+    for word in rest.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    text.push_str(&line);
+    text.push('\n');
+}
