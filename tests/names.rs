@@ -271,7 +271,7 @@ fn a_mig_device_has_its_old_name_wherever_a_device_is_chosen() {
     let plan = planned(&yaml, &dgx).unwrap();
     assert_eq!(
         plan.devices.iter().map(|d| d.device.cdi_name()).collect::<Vec<_>>(),
-        [name.clone()]
+        std::slice::from_ref(&name)
     );
 
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,14 @@
 //! Reading a policy: strict in `sharing`, and every error has file, line and column.
 
 mod config_map;
+mod devices;
+mod entry;
 mod field;
+mod shares;
 mod sharing;
 mod source;
 
-pub use sharing::MOST_PARTS;
+pub use entry::MOST_PARTS;
 pub use source::text;
 
 use super::Policy;

@@ -145,7 +145,7 @@ fn what(split: &SplitDevice) -> String {
 /// 150 percent as `1.5`, 133 as `1.33`.
 fn times(percent: u32) -> String {
     let hundredths = percent % 100;
-    if hundredths % 10 == 0 {
+    if hundredths.is_multiple_of(10) {
         format!("{}.{}", percent / 100, hundredths / 10)
     } else {
         format!("{}.{hundredths:02}", percent / 100)
