@@ -6,11 +6,13 @@
 
 mod bundle;
 mod config;
+mod nodes;
 mod state;
 mod unreachable;
 
 pub use bundle::{Bundle, Reached};
 pub use config::{Config, Mount};
+pub use nodes::{Bind, DeviceEntry, Nodes};
 pub use state::State;
 
 /// The most of a state that we read. Annotations are the only part that grows; Kubernetes stops at 256 KiB of them.

@@ -750,3 +750,140 @@ fn promises_of_two_policies_fit_one_device_together() {
     claim("GPU-22222222/8/0", &["--whole"], "ten").unwrap();
     assert_eq!(scene.books().iter().map(|book| book.claims.len()).sum::<usize>(), 4);
 }
+
+#[test]
+fn a_neighbour_is_told_by_its_number_and_not_by_its_name() {
+    let test = "a_neighbour_is_told_by_its_number_and_not_by_its_name";
+    let Some(scene) = Scene::new(test) else { return };
+    let top = scene.top.path();
+    let at = |name: &str| top.join(name).display().to_string();
+    for directory in ["bundle", "dev/nvidia-caps", "one", "empty", "caps/nvidia-caps"] {
+        fs::create_dir_all(top.join(directory)).unwrap();
+    }
+    for (node, major, minor) in [
+        ("dev/nvidia0", 195, 0),
+        ("dev/nvidia1", 195, 1),
+        ("dev/nvidiactl", 195, 255),
+        ("dev/nvidia-uvm", 235, 0),
+        ("dev/nvidia-caps/nvidia-cap3", 236, 3),
+        ("dev/nvidia-caps/nvidia-cap4", 236, 4),
+        ("one/nvidia0", 195, 0),
+        ("one/nvidiactl", 195, 255),
+        ("caps/nvidia-caps/other-name", 236, 4),
+    ] {
+        let kind = nix::sys::stat::SFlag::S_IFCHR;
+        let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+        let made = nix::sys::stat::mknod(&top.join(node), kind, mode, nix::sys::stat::makedev(major, minor));
+        if made.is_err() {
+            return skip::not_run(&format!("claims::{test}"), "may not make device nodes");
+        }
+    }
+    std::os::unix::fs::symlink("dev", top.join("link")).unwrap();
+    let pipe = top.join("pipe");
+    fs::create_dir(&pipe).unwrap();
+    let daemon = bound(&pipe.join("control"));
+    listen(&daemon, 100).unwrap();
+    let init = Init::new();
+    let bundle = at("bundle");
+    let claim = |config: serde_json::Value, nodes: &[String]| {
+        fs::write(top.join("bundle/config.json"), config.to_string()).unwrap();
+        let daemon = format!("--daemon={}", pipe.display());
+        let mut arguments = vec![
+            "--device=GPU-11111111",
+            "--label=gpu 0",
+            "--share=0",
+            "--size=mps:1:1",
+            &daemon,
+        ];
+        arguments.extend(nodes.iter().map(String::as_str));
+        said(
+            scene
+                .with("claim", &arguments, &bundle, "c", init.pid())
+                .output()
+                .unwrap(),
+        )
+    };
+    let device =
+        |path: &str, major: u32, minor: u32| json!({"path": path, "type": "c", "major": major, "minor": minor});
+    let bind = |source: &str, option: &str| {
+        json!({"destination": "/mnt/x", "source": if source.starts_with('/') || source.starts_with("..") { source.to_owned() }
+            else { at(source) }, "type": "bind", "options": [option]})
+    };
+    let gpu = [format!("--node=/dev/nvidia0:{}", at("dev/nvidia0"))];
+    let own = device("/dev/nvidia0", 195, 0);
+    for (devices, mounts, says) in [
+        (
+            vec![
+                own.clone(),
+                device("/dev/nvidiactl", 195, 255),
+                device("/dev/nvidia-uvm", 235, 0),
+            ],
+            vec![],
+            None,
+        ),
+        // The share's own device under another name is the same device.
+        (
+            vec![device("/dev/foo", 195, 0)],
+            vec![bind("one", "rbind"), bind("empty", "bind")],
+            None,
+        ),
+        (
+            vec![own.clone(), device("/dev/nvidia1", 195, 1)],
+            vec![],
+            Some("/dev/nvidia1"),
+        ),
+        (vec![own.clone(), device("/dev/foo", 195, 1)], vec![], Some("/dev/foo")),
+        (
+            vec![own.clone(), device("/dev//nvidia1", 195, 1)],
+            vec![],
+            Some("/dev/nvidia1"),
+        ),
+        (
+            vec![own.clone(), device("/dev/./nvidia1", 195, 1)],
+            vec![],
+            Some("/dev/nvidia1"),
+        ),
+        // A node of that name that is another GPU.
+        (vec![device("/dev/nvidia0", 195, 1)], vec![], Some("/dev/nvidia0")),
+        (vec![], vec![bind("dev", "rbind")], Some("/mnt/x/nvidia1")),
+        (vec![], vec![bind("link", "bind")], Some("/mnt/x/nvidia1")),
+        (vec![], vec![bind("", "rbind")], Some("/mnt/x/dev/nvidia1")),
+        (vec![], vec![bind("", "bind")], Some("/mnt/x/dev/nvidia1")),
+        (vec![], vec![bind("dev/nvidia1", "bind")], Some("gpu 0 /mnt/x:")),
+        (vec![], vec![bind("../dev/nvidia1", "bind")], Some("gpu 0 /mnt/x:")),
+    ] {
+        let config = json!({"root": {"path": "r"}, "mounts": mounts, "linux": {"devices": devices}});
+        let result = claim(config.clone(), &gpu);
+        match (says, result) {
+            (None, result) => result.unwrap_or_else(|line| panic!("{config}: {line}")),
+            (Some(says), result) => {
+                let line = result.expect_err(&config.to_string());
+                assert!(
+                    line.contains(says) && line.contains("another device (195:1)"),
+                    "{config}: {line}"
+                );
+                assert!(!line.contains("claim create"), "no claim is of two devices: {line}");
+            }
+        }
+    }
+    let mig = [
+        gpu[0].clone(),
+        format!(
+            "--node=/dev/nvidia-caps/nvidia-cap3:{}",
+            at("dev/nvidia-caps/nvidia-cap3")
+        ),
+    ];
+    let other = json!({"root": {"path": "r"}, "mounts": [bind("caps", "bind")], "linux": {"devices": [own.clone()]}});
+    assert!(
+        claim(other, &mig)
+            .unwrap_err()
+            .contains("/mnt/x/nvidia-caps/other-name: is another device (236:4)")
+    );
+    let gone = [format!("--node=/dev/nvidia0:{}", at("dev/nvidia7"))];
+    claim(json!({"linux": {"devices": [own]}}), &gone).expect("the number in the container is all there is");
+    assert!(
+        claim(json!({"linux": {"devices": []}}), &gone)
+            .unwrap_err()
+            .contains("is not a device node")
+    );
+}

@@ -278,7 +278,10 @@ podman rm --force --time 0 big > /dev/null 2>&1
                 "{line}"
             );
             let line = session.refused("two-devices");
-            assert!(line.contains("/dev/nvidia0") && line.contains(command), "{line}");
+            assert!(
+                line.contains("/dev/nvidia0: is another device") && line.contains("a container of its own"),
+                "{line}"
+            );
             assert!(session.ok("claim").starts_with("nvidia.com/claim=both\n"));
             let env = session.ok("claimed");
             assert!(

@@ -230,9 +230,14 @@ fn neighbours(edits: &Edits, split: &SplitDevice, sharing: &Sharing) -> Vec<Stri
         args.push("--alone".to_owned());
     }
     if mps {
-        for node in edits.nodes.keys().filter(|n| n.as_str().starts_with("/dev/nvidia")) {
-            args.push(format!("--node={node}"));
-        }
+        let own = edits
+            .nodes
+            .iter()
+            .filter(|(path, _)| path.as_str().starts_with("/dev/nvidia"));
+        args.extend(own.map(|(path, node)| match node.host.as_str() == path.as_str() {
+            true => format!("--node={path}"),
+            false => format!("--node={path}:{}", node.host),
+        }));
         args.push(format!("--daemon={}", split.pipe_directory(&sharing.state_dir)));
     }
     args

@@ -19,7 +19,7 @@
 //! | `--capacity` | `81559:100` | the most MiB and percent that may be promised of the device to all holders together |
 //! | `--of` | `10`, or `big,small` | the shares that the device has: to say what is free |
 //! | `--alone` | – | the container may hold nothing else of this device |
-//! | `--node` | `/dev/nvidia0` | with it, the container may have no other GPU's node than those named |
+//! | `--node` | `/dev/nvidia0`, or `/dev/nvidia0:HOST` | with it, the container may have no other device than those whose nodes are named (in the container, and on the host where that differs) |
 //! | `--daemon` | `/run/tranche/mps/0` | the pipe directory of the MPS daemon that must be running |
 //! | `--state-dir` | a directory | where the ledger is [default: /run/tranche] |
 //! | `--spec-file` | a file | (release) the spec of a claim made beforehand, removed with it |
@@ -36,7 +36,7 @@ use super::report::Report;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Change, ContainerName, Guest, Ledger, Part, Refused, Share, State as Firmness};
-use crate::oci::{Bundle, State};
+use crate::oci::State;
 use crate::types::DeviceKey;
 use arguments::{Request, What};
 use std::collections::HashSet;
@@ -67,7 +67,7 @@ fn take(
     ledger: &Ledger,
 ) -> Result<()> {
     if !request.nodes.is_empty() {
-        neighbours::check(&Bundle::open(state)?.config, request)?;
+        neighbours::check(state, request)?;
     }
     if let Some(directory) = &request.daemon {
         daemon::check(directory, &request.label)?;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 /// A directory that is open, and the path by which messages name it.
@@ -66,9 +66,9 @@ impl Directory {
             .hint(format!("run: chmod 0700 {}", path.display())));
         }
         // What was checked is what is opened: by the handle, and not by its name again.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = fs::openat(&fd, ".", flags, Mode::empty()).about(path.display(), "cannot be opened")?;
-        Ok(Some(Self { fd, path }))
+        let found = Self { fd, path };
+        let fd = found.again()?;
+        Ok(Some(Self { fd, ..found }))
     }
 
     /// Follows `path` from the root directory. Each directory on the way is checked, and so is each link.
@@ -131,6 +131,12 @@ impl Directory {
     pub(super) fn open_or_make(&self, name: &str) -> Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR).about(self.path(name).display(), "cannot be opened")
+    }
+
+    /// The directory itself, opened once more: a lock on it is one of its own.
+    pub(super) fn again(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::openat(&self.fd, ".", flags, Mode::empty()).about(self.path.display(), "cannot be opened")
     }
 
     /// Whether `file` is what `name` leads to.
@@ -203,12 +209,6 @@ impl Directory {
             }
         }
         Ok(names)
-    }
-}
-
-impl AsFd for Directory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 

@@ -14,19 +14,33 @@ pub(super) const FILE: &str = "lock";
 /// How long a lock is waited for: less than the ten seconds that an engine gives the hook, so that the hook can say why.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Waits for the lock and holds it until the result is dropped. The kernel opens it when its holder ends in any way.
+/// The lock, held until this is dropped. The kernel opens it when its holder ends in any way.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: OwnedFd,
+    _directory: OwnedFd,
+}
+
+/// Waits for the lock.
+///
+/// It is on a file that is there for nothing else, and then on the directory of the ledger. Somebody may remove the file
+/// while it is locked, and who comes next makes a new one and locks that; the directory is still the same one.
 ///
 /// # Errors
 /// Somebody has held it for `patience`: the line names that process.
-pub(super) fn take(directory: &Directory, patience: Duration) -> Result<OwnedFd> {
+pub(super) fn take(directory: &Directory, patience: Duration) -> Result<Lock> {
     let deadline = Instant::now() + patience;
-    loop {
+    let file = loop {
         let file = wait(directory, directory.open_or_make(FILE)?, deadline, patience)?;
-        // Somebody may have removed the file while we waited: who comes next makes a new one and locks that.
+        // Removed while we waited: those who come now wait for another file.
         if directory.is(FILE, &file)? {
-            return Ok(file);
+            break file;
         }
-    }
+    };
+    Ok(Lock {
+        _file: file,
+        _directory: wait(directory, directory.again()?, deadline, patience)?,
+    })
 }
 
 fn wait(directory: &Directory, file: OwnedFd, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
@@ -112,20 +126,33 @@ mod tests {
         let line = take(&directory, Duration::from_millis(50)).unwrap_err().to_string();
         let me = format!("by process {} (", std::process::id());
         assert!(line.contains(&me), "{line}");
-        // One waits for this file, then the file is removed and another one locks the new one.
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| take(&directory, PATIENCE));
-            while !std::fs::read_to_string("/proc/locks").unwrap().contains("-> FLOCK") {
+        // One waits for this file, then it is removed, and another one locks the new one.
+        let takes = |scope: &'static str| {
+            let directory = Directory::ledger(state.path(), true).unwrap().unwrap();
+            take(&directory, PATIENCE).unwrap_or_else(|error| panic!("{scope}: {error}"))
+        };
+        let waits = |count: usize| {
+            let waiting = || {
+                std::fs::read_to_string("/proc/locks")
+                    .unwrap()
+                    .matches("-> FLOCK")
+                    .count()
+            };
+            while waiting() < count {
                 std::thread::sleep(Duration::from_millis(1));
             }
+        };
+        std::thread::scope(|scope| {
+            let before = scope.spawn(|| takes("before"));
+            waits(1);
             std::fs::remove_file(state.path().join("ledger/lock")).unwrap();
-            let new = take(&directory, PATIENCE).unwrap();
+            let after = scope.spawn(|| takes("after"));
+            waits(2);
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!before.is_finished() && !after.is_finished(), "two have the lock");
             drop(held);
-            std::thread::sleep(Duration::from_millis(100));
-            assert!(!waiting.is_finished(), "two have the lock");
-            drop(new);
-            let last = waiting.join().unwrap().unwrap();
-            assert!(directory.is(FILE, &last).unwrap());
+            drop(after.join().unwrap());
+            drop(before.join().unwrap());
         });
     }
 }

@@ -8,7 +8,6 @@ use crate::error::{Context, Error, Result};
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ pub struct Ledger<S: Steps = NoSteps> {
 #[derive(Debug)]
 pub struct Locked<'a, S: Steps = NoSteps> {
     ledger: &'a Ledger<S>,
-    _lock: OwnedFd,
+    _lock: lock::Lock,
 }
 
 /// Every book that can be read, and a line for each that cannot: one that is damaged hides no other.

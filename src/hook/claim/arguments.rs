@@ -22,10 +22,29 @@ pub(super) struct Request {
     pub(super) what: Option<What>,
     pub(super) siblings: Siblings,
     pub(super) alone: bool,
-    pub(super) nodes: Vec<PathBuf>,
+    pub(super) nodes: Vec<OwnNode>,
     pub(super) daemon: Option<PathBuf>,
     pub(super) state_dir: PathBuf,
     pub(super) spec_file: Option<PathBuf>,
+}
+
+/// A device node of the share.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OwnNode {
+    /// In the container.
+    pub(super) container: PathBuf,
+    /// On the host.
+    pub(super) host: PathBuf,
+}
+
+impl OwnNode {
+    fn parse(text: &str) -> Result<Self> {
+        let (container, host) = text.split_once(':').unwrap_or((text, text));
+        Ok(Self {
+            container: absolute(OsStr::new(container))?,
+            host: absolute(OsStr::new(host))?,
+        })
+    }
 }
 
 /// What is claimed.
@@ -123,7 +142,7 @@ impl Request {
                 Arg::Long("capacity") => bounds = text(&mut parser)?.parse()?,
                 Arg::Long("of") => siblings = siblings_of(&text(&mut parser)?),
                 Arg::Long("alone") => alone = true,
-                Arg::Long("node") => nodes.push(absolute(&parser.value().map_err(usage)?)?),
+                Arg::Long("node") => nodes.push(OwnNode::parse(&text(&mut parser)?)?),
                 Arg::Long("daemon") => daemon = Some(absolute(&parser.value().map_err(usage)?)?),
                 Arg::Long("state-dir") => state_dir = absolute(&parser.value().map_err(usage)?)?,
                 Arg::Long("spec-file") => spec_file = Some(absolute(&parser.value().map_err(usage)?)?),
