@@ -32,7 +32,7 @@ use engines::{Bed, Engine};
 use init::Init;
 use serde_json::json;
 use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Bounds, Change, Ledger, Part, State};
+use tranche::ledger::{Ask, Bounds, Change, ContainerName, Ledger, Part, State};
 use tranche::types::DeviceKey;
 
 fn main() {
@@ -52,6 +52,7 @@ fn main() {
         return;
     }
     as_hooks(&oci, rounds * 20);
+    among_a_thousand(&oci, rounds * 4);
     many_at_once(&oci);
     under_crun(&oci, rounds * 4);
     under_podman(&oci, rounds);
@@ -233,6 +234,83 @@ fn as_hooks(oci: &Path, rounds: usize) {
     }
     let claim = tenth.saturating_sub(nothing).as_secs_f64() * 1e6;
     println!("a claim beside 9 others, over a hook with nothing to do: {claim:.0} us");
+}
+
+/// The arguments of a claim hook of a device with a thousand shares.
+fn claim_of_1000(share: usize, state_dir: &Path) -> Vec<String> {
+    let mut arguments = ["hook", "claim", "--device=GPU-11111111", "--label=gpu 0", "--of=1000"]
+        .map(str::to_owned)
+        .to_vec();
+    arguments.extend([
+        format!("--share={share}"),
+        "--size=1/1000".to_owned(),
+        format!("--state-dir={}", state_dir.display()),
+    ]);
+    arguments
+}
+
+/// The last share of a thousand, and one that is held, each by a container that runs.
+fn among_a_thousand(oci: &Path, rounds: usize) {
+    let scene = Scene { oci, top: place() };
+    let state_dir = scene.at("state");
+    let empty = compile(scene.top.path(), "empty", "int main(void) { return 0; }\n");
+    let others: Vec<Init> = (0..999).map(|_| Init::new()).collect();
+    let machine = Machine::here().unwrap();
+    let device: DeviceKey = "GPU-11111111".parse().unwrap();
+    let ledger = Ledger::open(&state_dir).unwrap();
+    let filled = ledger.change(&device, |book| {
+        for (share, other) in others.iter().enumerate() {
+            let id = format!("{share:064x}");
+            let ask = Ask {
+                device: device.clone(),
+                part: Part::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap()),
+                bounds: Bounds::default(),
+                asked_as: Some(format!("nvidia.com/gpu=0.{share}")),
+                name: None,
+                container: Some(ContainerName {
+                    bundle: format!("/var/lib/containers/storage/overlay-containers/{id}/userdata"),
+                    id,
+                }),
+                process: Some(machine.process(other.pid()).unwrap()),
+                state: State::Held,
+                once: true,
+                alone: false,
+                uid: 0,
+                ttl: None,
+            };
+            book.take(&ask, &machine).unwrap();
+        }
+        Ok(((), Change::Made))
+    });
+    filled.unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        let init = Init::new();
+        std::thread::sleep(Duration::from_millis(2));
+        times[0].push(time(scene.run(&[&empty], &[], "c", init.pid())));
+        times[1].push(time(scene.hook(&claim_of_1000(999, &state_dir), "c", init.pid())));
+        let start = Instant::now();
+        let refused = scene.hook(&claim_of_1000(500, &state_dir), "d", init.pid()).status();
+        assert!(!refused.unwrap().success());
+        times[2].push(start.elapsed());
+        drop(init);
+        time(scene.hook(&release(&state_dir), "c", 0));
+    }
+    let [empty, taken, refused] = times.map(median);
+    let ratio = |time: Duration| {
+        format!(
+            "{:.2} times an empty static program",
+            time.as_secs_f64() / empty.as_secs_f64()
+        )
+    };
+    line("an empty static program", empty, "");
+    line("hook claim, 999 of 1,000 shares held", taken, &ratio(taken));
+    line(
+        "hook claim of a held share, all held: refused",
+        refused,
+        &ratio(refused),
+    );
 }
 
 /// A thousand processes for ten shares: how long until all have their answer. Most of that is what a thousand processes take.
