@@ -41,16 +41,14 @@ impl Part {
     }
 
     /// What was promised with each share, or with the whole device.
-    pub fn promises(&self) -> Vec<Promise> {
-        match self {
-            Part::Whole => vec![Promise::Whole],
-            Part::Shares(shares) => shares.iter().map(|share| share.promise).collect(),
-        }
+    pub fn promises(&self) -> impl Iterator<Item = Promise> + '_ {
+        let whole = (*self == Part::Whole).then_some(Promise::Whole);
+        whole.into_iter().chain(self.shares().iter().map(|share| share.promise))
     }
 
     /// What was promised in sum; `None` where shares do not add up, which no claim that was granted has.
     pub fn promise(&self) -> Option<Promise> {
-        let mut promises = self.promises().into_iter();
+        let mut promises = self.promises();
         let first = promises.next()?;
         promises.try_fold(first, Promise::and)
     }

@@ -76,7 +76,7 @@ pub fn fits<'a>(
     bounds: Bounds,
     held: impl Iterator<Item = &'a Claim> + Clone,
 ) -> Result<(), Misfit> {
-    let asked = part.promises();
+    let asked: Vec<Promise> = part.promises().collect();
     for claim in held.clone().filter(|claim| claim.device == *device) {
         let (held, asked) = (claim.part.strategy(), part.strategy());
         if held != asked {

@@ -143,16 +143,16 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            let before = scope.spawn(|| takes("before"));
+            let before = scope.spawn(|| drop(takes("before")));
             waits(1);
             std::fs::remove_file(state.path().join("ledger/lock")).unwrap();
-            let after = scope.spawn(|| takes("after"));
+            let after = scope.spawn(|| drop(takes("after")));
             waits(2);
             std::thread::sleep(Duration::from_millis(50));
             assert!(!before.is_finished() && !after.is_finished(), "two have the lock");
             drop(held);
-            drop(after.join().unwrap());
-            drop(before.join().unwrap());
+            after.join().unwrap();
+            before.join().unwrap();
         });
     }
 }

@@ -7,7 +7,9 @@
 use super::ContainerName;
 use super::book::Book;
 use super::claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
+use super::promise::Promise;
 use crate::types::{DeviceKey, GpuUuid};
+use memchr::{memchr, memchr3};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -27,20 +29,45 @@ pub(super) enum Unreadable {
 
 /// The text of a book.
 pub(super) fn encode(book: &Book) -> String {
-    let mut text = String::with_capacity(128 + book.claims.len() * 256);
+    let mut text = String::with_capacity(128 + book.claims.len() * 400);
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
+    let mut promises = Promises::default();
     for claim in &book.claims {
-        line(&mut text, claim);
+        line(&mut text, claim, &mut promises);
     }
     let _ = writeln!(text, "end {}", book.claims.len());
     text
 }
 
-fn line(text: &mut String, claim: &Claim) {
+/// The promise that was read or written last, since most claims on a device are of one size.
+#[derive(Default)]
+struct Promises(Option<(Promise, String)>);
+
+impl Promises {
+    fn text(&mut self, promise: Promise) -> &str {
+        if self.0.as_ref().is_some_and(|(last, _)| *last != promise) {
+            self.0 = None;
+        }
+        &self.0.get_or_insert_with(|| (promise, promise.to_string())).1
+    }
+
+    fn parse(&mut self, text: &str) -> Option<Promise> {
+        match &self.0 {
+            Some((promise, last)) if last == text => Some(*promise),
+            _ => {
+                let promise: Promise = text.parse().ok()?;
+                self.0 = Some((promise, text.to_owned()));
+                Some(promise)
+            }
+        }
+    }
+}
+
+fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     let number = |text: &mut String, number: Option<u64>| {
         if let Some(number) = number {
-            let _ = write!(text, "{number}");
+            text.push_str(itoa::Buffer::new().format(number));
         }
         text.push('\t');
     };
@@ -60,8 +87,10 @@ fn line(text: &mut String, claim: &Claim) {
         text.push_str("whole");
     }
     for (at, share) in claim.part.shares().iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        let _ = write!(text, "{comma}{}={}", share.name, share.promise);
+        text.push_str(if at == 0 { "" } else { "," });
+        text.push_str(share.name.as_str());
+        text.push('=');
+        text.push_str(promises.text(share.promise));
     }
     text.push_str(match claim.state {
         State::Reserved => "\treserved\t",
@@ -87,7 +116,7 @@ fn line(text: &mut String, claim: &Claim) {
 }
 
 fn escape(text: &mut String, words: &str) {
-    if !words.contains(['\\', '\t', '\n']) {
+    if memchr3(b'\\', b'\t', b'\n', words.as_bytes()).is_none() {
         return text.push_str(words);
     }
     for c in words.chars() {
@@ -101,7 +130,7 @@ fn escape(text: &mut String, words: &str) {
 }
 
 fn unescape(words: &str) -> Option<Cow<'_, str>> {
-    if !words.contains('\\') {
+    if memchr(b'\\', words.as_bytes()).is_none() {
         return Some(Cow::Borrowed(words));
     }
     let mut text = String::with_capacity(words.len());
@@ -122,28 +151,36 @@ fn unescape(words: &str) -> Option<Cow<'_, str>> {
 
 /// The book that a text is.
 pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
-    let mut lines = text.split_inclusive('\n').enumerate();
-    let (_, first) = lines.next().ok_or(Unreadable::Damaged(1))?;
+    let mut rest = text;
+    let mut number = 0;
+    // The next line with its number, without its end; `None` where no line ends any more.
+    let mut next = || {
+        let (line, more) = rest.split_at_checked(memchr(b'\n', rest.as_bytes())?)?;
+        rest = &more[1..];
+        number += 1;
+        Some((number, line, rest.is_empty()))
+    };
+    let (_, first, _) = next().ok_or(Unreadable::Damaged(1))?;
     let mut book = head(first)?;
-    // A line for each claim has about 200 bytes.
-    book.claims.reserve(text.len() / 200);
-    for (at, line) in lines.by_ref() {
-        let damaged = || Unreadable::Damaged(at + 1);
-        let line = line.strip_suffix('\n').ok_or_else(damaged)?;
+    // A line for each claim has about 300 bytes.
+    book.claims.reserve(text.len() / 300);
+    let mut promises = Promises::default();
+    while let Some((at, line, is_last)) = next() {
         if let Some(count) = line.strip_prefix("end ") {
-            if count != book.claims.len().to_string() || lines.next().is_some() {
-                return Err(damaged());
+            if count != book.claims.len().to_string() || !is_last {
+                return Err(Unreadable::Damaged(at));
             }
             return Ok(book);
         }
-        book.claims.push(claim(&book.gpu, line).ok_or_else(damaged)?);
+        let claim = claim(&book.gpu, line, &mut promises).ok_or(Unreadable::Damaged(at))?;
+        book.claims.push(claim);
     }
     Err(Unreadable::Damaged(book.claims.len() + 2))
 }
 
 fn head(line: &str) -> Result<Book, Unreadable> {
     let wrong = || Unreadable::Damaged(1);
-    let mut words = line.strip_suffix('\n').ok_or_else(wrong)?.split(' ');
+    let mut words = line.split(' ');
     if words.next() != Some(MARK) {
         return Err(of_format_1(line));
     }
@@ -172,8 +209,8 @@ fn of_format_1(line: &str) -> Unreadable {
     }
 }
 
-fn claim(gpu: &GpuUuid, line: &str) -> Option<Claim> {
-    let mut fields = Fields(line.split('\t'));
+fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
+    let mut fields = Fields(Some(line));
     let device = match fields.word()? {
         "" => DeviceKey::whole(gpu.clone()),
         instance => {
@@ -181,7 +218,7 @@ fn claim(gpu: &GpuUuid, line: &str) -> Option<Claim> {
             DeviceKey::mig(gpu.clone(), gpu_instance.parse().ok()?, compute_instance.parse().ok()?)
         }
     };
-    let part = part(fields.word()?)?;
+    let part = part(fields.word()?, promises)?;
     let state = match fields.word()? {
         "reserved" => State::Reserved,
         "held" => State::Held,
@@ -236,15 +273,15 @@ fn claim(gpu: &GpuUuid, line: &str) -> Option<Claim> {
     })
 }
 
-fn part(text: &str) -> Option<Part> {
+fn part(text: &str, promises: &mut Promises) -> Option<Part> {
     if text == "whole" {
         return Some(Part::Whole);
     }
-    let share = |text: &str| {
+    let mut share = |text: &str| {
         let (name, promise) = text.split_once('=')?;
         Some(Share {
             name: name.parse().ok()?,
-            promise: promise.parse().ok()?,
+            promise: promises.parse(promise)?,
         })
     };
     text.split(',')
@@ -253,23 +290,36 @@ fn part(text: &str) -> Option<Part> {
         .map(Part::Shares)
 }
 
-struct Fields<'a>(std::str::Split<'a, char>);
+/// What is left of a line; `None` after its last field.
+struct Fields<'a>(Option<&'a str>);
 
 impl<'a> Fields<'a> {
     fn word(&mut self) -> Option<&'a str> {
-        self.0.next()
+        let rest = self.0?;
+        let Some(end) = memchr(b'\t', rest.as_bytes()) else {
+            self.0 = None;
+            return Some(rest);
+        };
+        let (word, more) = rest.split_at_checked(end)?;
+        self.0 = Some(&more[1..]);
+        Some(word)
     }
 
     fn number(&mut self) -> Option<Option<u64>> {
-        match self.0.next()? {
-            "" => Some(None),
-            digits if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok().map(Some),
-            _ => None,
+        let digits = self.word()?.as_bytes();
+        if digits.is_empty() {
+            return Some(None);
         }
+        let number = digits.iter().try_fold(0u64, |number, digit| {
+            let digit = digit.wrapping_sub(b'0');
+            (digit < 10).then_some(())?;
+            number.checked_mul(10)?.checked_add(u64::from(digit))
+        });
+        number.map(Some)
     }
 
     fn text(&mut self) -> Option<Option<String>> {
-        match self.0.next()? {
+        match self.word()? {
             "" => Some(None),
             words => Some(Some(unescape(words.strip_prefix('=')?)?.into_owned())),
         }
