@@ -462,7 +462,8 @@ impl Book {
                 }
             }
         }
-        !(whole_gpu && instances) && !seen.iter().any(|(instance, _)| whole.contains(instance))
+        let both = seen.iter().any(|(instance, _)| whole.contains(instance));
+        !(both || whole_gpu && instances)
     }
 }
 

@@ -154,7 +154,8 @@ fn of_turns<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
         }
     }
     let fractions = sizes.into_iter().map(|(of, count)| (u128::from(count), u128::from(of)));
-    let sum = fractions.fold(Some((0, 1)), |sum, fraction| add(sum?, fraction));
+    let mut fractions = fractions;
+    let sum = fractions.try_fold((0, 1), add);
     sum.is_some_and(|(above, below)| above <= below)
 }
 

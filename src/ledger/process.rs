@@ -140,7 +140,7 @@ impl World for Machine {
     fn uptime(&self) -> u64 {
         use nix::time::{ClockId, clock_gettime};
         // The clock that goes on while the machine sleeps, and that nobody can set. A time namespace shifts it.
-        let seconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| i64::from(t.tv_sec()));
+        let seconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| t.tv_sec());
         u64::try_from(seconds.saturating_sub(self.offset.seconds())).unwrap_or(0)
     }
 

@@ -255,7 +255,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         (None, None, None) if cgroup.is_none() => None,
         _ => return None,
     };
-    if fields.word()? != "" || fields.word().is_some() {
+    if !fields.word()?.is_empty() || fields.word().is_some() {
         return None;
     }
     Some(Claim {
@@ -277,7 +277,7 @@ fn part(text: &str, promises: &mut Promises) -> Option<Part> {
     if text == "whole" {
         return Some(Part::Whole);
     }
-    let mut share = |text: &str| {
+    let share = |text: &str| {
         let (name, promise) = text.split_once('=')?;
         Some(Share {
             name: name.parse().ok()?,
