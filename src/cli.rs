@@ -18,6 +18,7 @@ mod progress;
 mod sharing;
 mod status;
 mod table;
+mod usage;
 
 use crate::error::Result;
 use clap::builder::Resettable;
@@ -61,7 +62,8 @@ enum Verb {
 /// The exit code, once clap has said what was wrong or printed the help that was asked for.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, log::Level), ExitCode> {
     let command = without_empty_variables(Arguments::command());
-    let matches = command.try_get_matches_from(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let matches = command.try_get_matches_from(&arguments);
     let parsed = matches.and_then(|matches| {
         let wants_list = wants_list_of_simulations(&matches);
         Arguments::from_arg_matches(&matches).map(|parsed| (parsed, wants_list))
@@ -75,10 +77,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))
         }
-        Err(e) => {
-            // A closed stdout or stderr leaves nobody to tell.
-            let _ = e.print();
-            Err(ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2)))
+        Err(error) if error.use_stderr() => Err(out::complain(&usage::in_one_line(&error, &arguments))),
+        Err(help) => {
+            // If standard output is closed, nobody is there to read it.
+            let _ = help.print();
+            Err(ExitCode::SUCCESS)
         }
     }
 }

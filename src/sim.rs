@@ -61,7 +61,7 @@ pub fn open(name: &str) -> Result<Inventory> {
         None => {
             let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
             Err(Error::usage(format!("sim:{name}"), "no such built-in inventory")
-                .hint(format!("there are {}", names.join(", "))))
+                .hint(format!("there are {}", crate::text::some(&names))))
         }
     }
 }

@@ -22,6 +22,34 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// `text`, which has lines, as [`shown`] gives each of its lines.
+pub fn shown_lines(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_hidden(c) && c != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let lines: Vec<Cow<'_, str>> = text.split('\n').map(shown).collect();
+    Cow::Owned(lines.join("\n"))
+}
+
+/// JSON that means the same, with what [`shown`] escapes written as JSON escapes it. JSON's own encoder leaves the marks that
+/// change the direction of text as they are; outside of its strings it writes nothing of the kind but line breaks.
+pub fn shown_json(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_hidden(c) && c != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_hidden(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                safe.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
 /// The most names that a list in a line has.
 const MOST_NAMES: usize = 8;
 
@@ -72,6 +100,25 @@ mod tests {
             let shown = shown(&format!("x{mark}y")).into_owned();
             assert!(!shown.contains(mark) && shown.starts_with("x\\"), "{mark:?}: {shown}");
         }
+    }
+
+    #[test]
+    fn json_means_the_same_with_nothing_hidden_in_it() {
+        let value = "a\u{202e}b\u{e0041}c\u{7f}\n";
+        let text = serde_json::to_string_pretty(&[value]).unwrap();
+        let shown = shown_json(&text);
+        assert!(shown.contains("a\\u202eb\\udb40\\udc41c\\u007f\\n"), "{shown}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [value]);
+        assert!(matches!(shown_json("[\n  \"é\"\n]\n"), Cow::Borrowed(_)));
+        assert_eq!(shown_lines("a\u{1b}\nb\tc\n"), "a\\u{1b}\nb\\tc\n");
+    }
+
+    #[test]
+    fn a_list_stops_at_eight_names() {
+        let names: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+        assert_eq!(some(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+        assert_eq!(some(&names[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(some::<String>(&[]), "");
     }
 
     #[test]

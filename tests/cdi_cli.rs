@@ -543,3 +543,37 @@ fn a_root_is_moved() {
     );
     assert_eq!(cdi(&["transform", "root", "--from=usr", "--input", from]).code, Some(2));
 }
+
+#[test]
+fn a_hint_names_what_an_old_engine_cannot_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("x.yaml").display().to_string();
+    for more in [&[][..], &["--output", &output]] {
+        let said = cdi(&[&["generate", "--inventory=sim:rtx4090"], more].concat());
+        let hint = said.err.lines().find(|line| line.contains("--cdi-version 0.5"));
+        let hint = hint.unwrap_or_else(|| panic!("{more:?}: {}", said.err));
+        assert!(
+            hint.contains("0.7.0") && hint.contains("additional groups 44"),
+            "{hint}"
+        );
+    }
+    // Nothing to say where an old engine reads it, or where somebody chose a version.
+    for said in [
+        cdi(&["generate", "--inventory=sim:t4x2"]),
+        cdi(&["generate", "--inventory=sim:rtx4090", "--cdi-version=0.7"]),
+        cdi(&["generate", "--inventory=sim:rtx4090", "--cdi-version=0.5"]),
+    ] {
+        assert!(!said.err.contains("--cdi-version"), "{}", said.err);
+    }
+}
+
+#[test]
+fn a_directory_that_did_not_exist_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let write = || generate(&["--output", &path("a/b/nvidia.yaml")]).err;
+    let first = write();
+    let line = format!("{}: did not exist and was created\n", path("a"));
+    assert!(first.contains(&line), "{first}");
+    assert!(!write().contains("was created"));
+}

@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Data.
     ("inventory", &["types", "error"]),
     ("edits", &["types", "error"]),
-    ("sim", &["inventory", "error"]),
+    ("sim", &["inventory", "text", "error"]),
     ("sources", &["sim", "inventory", "types", "error"]),
     // What is reached on behalf of somebody else.
     ("root", &["sys", "types", "error"]),
@@ -52,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "edits",
             "inventory",
             "ledger",
+            "text",
             "types",
             "error",
         ],

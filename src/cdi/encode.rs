@@ -2,6 +2,7 @@
 
 use super::Spec;
 use crate::error::{Context, Error, Result};
+use crate::text::shown_json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,7 @@ pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String
             // much again as what is in it.
             let mut text = serde_json::to_string(spec).about("specification", "cannot be written as JSON")?;
             text.push('\n');
-            Ok(text)
+            Ok(shown_json(&text).into_owned())
         }
     }
 }

@@ -8,7 +8,7 @@ use super::encode;
 use super::parse::{self, Place};
 use super::validate::{Fault, validate};
 use super::{Device, Spec, locate, open, references};
-use crate::text::shown;
+use crate::text::{shown, some};
 use crate::types::{CdiKind, QualifiedName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl std::fmt::Display for Problem {
         match &self.lost {
             None => line.push_str("; lost: every device in it"),
             Some(lost) if lost.is_empty() => {}
-            Some(lost) => line.push_str(&format!("; lost: {}", lost.join(", "))),
+            Some(lost) => line.push_str(&format!("; lost: {}", some(lost))),
         }
         f.write_str(&shown(&line))
     }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::inventory::{
     AddressingMode, ComputeMode, DeviceNode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
+use crate::types::MemorySize;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -21,6 +22,9 @@ pub(super) struct Args {
     /// For programs
     #[arg(long)]
     json: bool,
+    /// Show UUIDs, nodes and PCI addresses too, in as many columns as that takes
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
 }
 
 /// One device, as `--json` gives it.
@@ -50,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         out::json(&rows)?;
     } else {
-        out::result(&text(&inventory, &rows))?;
+        out::result(&text(&inventory, &rows, args.wide))?;
     }
     Ok(look::exit_code(&inventory))
 }
@@ -149,20 +153,25 @@ fn node(row: &Row) -> String {
     }
 }
 
-fn text(inventory: &Inventory, rows: &[Row]) -> String {
-    let mut table = Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]);
+fn text(inventory: &Inventory, rows: &[Row], wide: bool) -> String {
+    let mut table = match wide {
+        true => Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]),
+        false => Table::narrow(&["GPU", "NAME", "MEMORY", "NOTES"]),
+    };
     for row in rows {
         let is_mig = row.name.contains(':');
-        table.row([
-            row.name.clone(),
-            format!("{}{}", if is_mig { "  " } else { "" }, row.product),
-            row.memory_mib
-                .map_or_else(|| "?".to_owned(), |m| crate::types::MemorySize::from_mib(m).to_string()),
-            row.uuid.clone().unwrap_or_else(|| "?".to_owned()),
-            node(row),
-            if is_mig { String::new() } else { row.pci.clone() },
-            row.notes.join(", "),
-        ]);
+        let memory = row
+            .memory_mib
+            .map_or_else(|| "?".to_owned(), |m| MemorySize::from_mib(m).to_string());
+        let product = format!("{}{}", if is_mig { "  " } else { "" }, row.product);
+        let mut cells = vec![row.name.clone(), product, memory];
+        if wide {
+            cells.push(row.uuid.clone().unwrap_or_else(|| "?".to_owned()));
+            cells.push(node(row));
+            cells.push(if is_mig { String::new() } else { row.pci.clone() });
+        }
+        cells.push(row.notes.join(", "));
+        table.row(cells);
     }
     let mut text = table.text();
     if let Some(driver) = &inventory.driver {
@@ -174,6 +183,9 @@ fn text(inventory: &Inventory, rows: &[Row]) -> String {
             text.push_str("; memory and modes are unknown, because NVML did not answer or was not asked");
         }
         text.push('\n');
+    }
+    if !wide {
+        text.push_str("UUIDs, nodes and PCI addresses: --wide, or --json\n");
     }
     text
 }
@@ -187,11 +199,14 @@ mod tests {
         let inventory = crate::sources::open("sim:dgx-a100-mig").unwrap();
         let rows = rows(&inventory);
         assert_eq!(rows.len(), inventory.gpus.len() + inventory.mig_devices().count());
-        let text = text(&inventory, &rows);
+        let (narrow, wide) = (text(&inventory, &rows, false), text(&inventory, &rows, true));
         for row in &rows {
-            assert!(text.contains(row.uuid.as_deref().unwrap()), "{}", row.name);
+            assert!(wide.contains(row.uuid.as_deref().unwrap()), "{}", row.name);
+            assert!(narrow.contains(&format!("\n{} ", row.name)), "{}: {narrow}", row.name);
         }
-        assert!(text.contains("MIG, no instances"), "{text}");
-        assert!(text.lines().all(|l| l == l.trim_end()), "{text}");
+        for text in [narrow, wide] {
+            assert!(text.contains("MIG, no instances"), "{text}");
+            assert!(text.lines().all(|l| l == l.trim_end()), "{text}");
+        }
     }
 }

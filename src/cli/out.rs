@@ -4,15 +4,32 @@
 //! and a failure halfway leaves no half of a result behind.
 
 use crate::error::{Context, Error, Kind, Result};
+use crate::text::{shown, shown_json, shown_lines};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Writes `text` to stdout.
+/// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text with
+/// names in it that may have line breaks has been through [`crate::text::shown`] before.
+///
+/// # Errors
+/// As [`document`].
+pub fn result(text: &str) -> Result<()> {
+    write(&shown_lines(text))
+}
+
+/// Writes a file's contents to stdout: byte for byte, so that it can be redirected; on a terminal as [`result`] does.
 ///
 /// # Errors
 /// Any failure but a closed pipe: a full disk must not look like success.
-pub fn result(text: &str) -> Result<()> {
+pub fn document(text: &str) -> Result<()> {
+    match io::stdout().is_terminal() {
+        true => result(text),
+        false => write(text),
+    }
+}
+
+fn write(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -27,7 +44,7 @@ pub fn result(text: &str) -> Result<()> {
 pub fn json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).about("result", "cannot be written as JSON")?;
     text.push('\n');
-    result(&text)
+    write(&shown_json(&text))
 }
 
 /// Writes one line to stderr, for people, unless they asked for errors alone.
@@ -39,7 +56,8 @@ pub fn note(line: impl std::fmt::Display) {
 
 /// Writes one line to stderr. If that fails, nobody is there who could be told.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let line = line.to_string();
+    let _ = writeln!(io::stderr().lock(), "{}", shown(&line));
 }
 
 /// So many of a thing, as people say it.

@@ -1,6 +1,10 @@
-//! Tables for people: columns of text, no lines, nothing broken across lines.
+//! Tables for people: columns of text without rules.
 
-use comfy_table::{ContentArrangement, presets};
+use crate::text::shown;
+use comfy_table::{ColumnConstraint, ContentArrangement, presets};
+
+/// The width that every terminal has.
+const WIDTH: u16 = 80;
 
 /// A table with a header.
 pub(super) struct Table(comfy_table::Table);
@@ -19,9 +23,22 @@ impl Table {
         Self(table)
     }
 
-    /// Adds a row.
+    /// An empty one that is at most 80 columns wide: long cells continue below, at a space. The first column, which has the
+    /// names that people copy, is never broken.
+    pub(super) fn narrow(header: &[&str]) -> Self {
+        let Self(mut table) = Self::with_header(header);
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(WIDTH);
+        if let Some(first) = table.column_mut(0) {
+            first.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        Self(table)
+    }
+
+    /// Adds a row. What a terminal would act on in a cell is escaped: names in it may come from an image.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.add_row(cells.into_iter().collect::<Vec<_>>());
+        let cells = cells.into_iter().map(|cell| shown(&cell).into_owned());
+        self.0.add_row(cells.collect::<Vec<_>>());
     }
 
     /// The table, a line a row.

@@ -139,7 +139,7 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
         let there = if there.is_empty() {
             "none".to_owned()
         } else {
-            there.join(", ")
+            crate::text::some(&there)
         };
         return Err(Error::usage(format!("IMEX channel {missing}"), "is not there").hint(format!("there are {there}")));
     }

@@ -94,7 +94,7 @@ impl FromStr for HookPart {
             .ok_or_else(|| {
                 let known: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
                 Error::usage(format!("hook \"{text}\""), "does not exist")
-                    .hint(format!("there are {}", known.join(", ")))
+                    .hint(format!("there are {}", crate::text::some(&known)))
             })
     }
 }

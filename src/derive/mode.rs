@@ -78,7 +78,7 @@ impl FromStr for Mode {
             .ok_or_else(|| {
                 let known: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
                 Error::usage(format!("mode \"{text}\""), "does not exist")
-                    .hint(format!("there are {}", known.join(", ")))
+                    .hint(format!("there are {}", crate::text::some(&known)))
             })
     }
 }

@@ -161,7 +161,7 @@ pub fn capabilities_from_text(text: &str) -> Result<BTreeSet<DriverCapability>, 
         let known = EVERY_CAPABILITY.iter().find(|(_, n)| *n == name).ok_or_else(|| {
             let all: Vec<&str> = EVERY_CAPABILITY.iter().map(|(_, n)| *n).collect();
             Error::usage(format!("driver capability \"{name}\""), "does not exist")
-                .hint(format!("there are all, {}", all.join(", ")))
+                .hint(format!("there are all, {}", crate::text::some(&all)))
         })?;
         found.insert(known.0);
     }

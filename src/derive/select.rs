@@ -102,7 +102,7 @@ fn unknown(gpus: &[&Gpu], id: &DeviceId) -> Error {
     let there = if there.is_empty() {
         "none".to_owned()
     } else {
-        there.join(", ")
+        crate::text::some(&there)
     };
     Error::usage(format!("device \"{id}\""), "is not there").hint(format!("there are {there}"))
 }

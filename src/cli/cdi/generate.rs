@@ -6,6 +6,7 @@
 //! NVIDIA's command line writes `nvidia.com/gpu` for every mode.
 
 mod arguments;
+mod hints;
 mod hook;
 mod options;
 mod outcome;
@@ -67,7 +68,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         for derived in &by_kind {
             let (spec, comments) = specification(derived, &args.file)?;
             let format = args.file.format.unwrap_or(Format::Yaml);
-            out::result(&encode(&spec, format, &comments)?)?;
+            out::document(&encode(&spec, format, &comments)?)?;
         }
         return Ok(outcome.exit_code());
     }
@@ -107,7 +108,11 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         sharing::make_pipe_directories(sharing)?;
     }
     for (path, text, spec) in &files {
+        let missing = hints::missing_directory(path);
         write::write(path, text)?;
+        if let Some(directory) = missing {
+            out::note(format_args!("{}: did not exist and was created", directory.display()));
+        }
         let (name, devices) = (path.display(), spec.devices.len());
         out::note(format_args!(
             "{name}: {devices} devices of {}, CDI {}",
@@ -138,6 +143,11 @@ fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String
     let left_out = LeftOut::comments(&left_out);
     for line in &left_out {
         out::note(line);
+    }
+    if file.cdi_version.is_none()
+        && let Some(hint) = hints::for_old_engines(derived, &spec)
+    {
+        out::note(hint);
     }
     let mut comments = vec![format!("Made by tranche {}", env!("CARGO_PKG_VERSION"))];
     comments.extend(left_out);

@@ -6,6 +6,7 @@ use crate::cdi::inject::{self, HostNode};
 use crate::cdi::registry::{Found, Registry};
 use crate::cdi::{ContainerEdits, LeftOut, minimum_version};
 use crate::error::{Context, Error, Result};
+use crate::text::{shown, some};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -62,8 +63,8 @@ fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
     let alike = registry.alike(name);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     let there = match alike.as_slice() {
-        [] => format!("no file in {} has that kind", dirs.join(", ")),
-        names => format!("there are {}", names.join(", ")),
+        [] => format!("no file in {} has that kind", some(&dirs)),
+        names => format!("there are {}", some(names)),
     };
     Error::usage(name, "no such CDI device").hint(there)
 }
@@ -117,8 +118,9 @@ fn left_out(found: &[Found<'_>]) -> BTreeSet<String> {
 
 fn as_text(names: &[String], found: &[Found<'_>], edits: &ContainerEdits) -> String {
     let mut text = String::new();
+    // Names, paths and variables come from files of any vendor.
     let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "{what:<9} {value}");
+        let _ = writeln!(text, "{what:<9} {}", shown(value));
     };
     for (name, one) in names.iter().zip(found) {
         let needed = minimum_version(&one.file.spec);

@@ -3,6 +3,7 @@
 use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::error::Result;
+use crate::text::shown;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         out::json(&rows)?;
     } else {
-        let lines: String = rows.iter().map(|r| format!("{}\n", r.name)).collect();
+        let lines: String = rows.iter().map(|r| format!("{}\n", shown(r.name))).collect();
         out::result(&lines)?;
         out::note(format_args!("Found {} CDI devices", rows.len()));
     }

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // They say who made the file and what was left out of it, which is still true.
     let comments = comments_of(&text);
     match args.output.as_deref().filter(|o| !o.is_empty()) {
-        None => out::result(&encode(&spec, format, &comments)?)?,
+        None => out::document(&encode(&spec, format, &comments)?)?,
         Some(output) => {
             let (path, format) = file_of(Path::new(output), format);
             write::write(&path, &encode(&spec, format, &comments)?)?;

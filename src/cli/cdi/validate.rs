@@ -47,7 +47,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         out::json(&report)?;
     } else {
-        let problems: String = report.problems.iter().map(|p| format!("{p}\n")).collect();
+        let problems: String = report
+            .problems
+            .iter()
+            .map(|p| format!("{}\n", shown(&p.to_string())))
+            .collect();
         out::result(&problems)?;
         for one in &report.shadowed {
             let (name, file, by) = (&one.name, one.file.display(), one.by.display());

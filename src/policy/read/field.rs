@@ -203,7 +203,7 @@ impl<'a> Fields<'a> {
         let error = self.wrong(key.place, format!("\"{name}\" is unknown in {}", self.what));
         Err(match self.near(name) {
             Some(near) => error.hint(format!("did you mean {near}?")),
-            None => error.hint(format!("known keys are {}", self.known.join(", "))),
+            None => error.hint(format!("known keys are {}", crate::text::some(&self.known))),
         })
     }
 

@@ -1,0 +1,35 @@
+//! Lines for the person who writes a specification: what an engine of today's distributions will make of it.
+
+use crate::cdi::{Spec, build};
+use crate::derive::Derived;
+use crate::types::CdiVersion;
+use std::path::{Path, PathBuf};
+
+/// Why an engine that reads CDI 0.5, as podman 4.3 does, will call the devices of `spec` unresolvable, and what to do about
+/// it; `None` where such an engine reads it.
+pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> {
+    let version: CdiVersion = spec.version.parse().ok()?;
+    if version <= CdiVersion::V0_5 {
+        return None;
+    }
+    let calls = "engines that read CDI 0.5 (podman 4.3) call its devices unresolvable";
+    Some(match build(derived, Some(CdiVersion::V0_5)) {
+        Ok((_, left_out)) => {
+            let mut what: Vec<String> = left_out.iter().map(|one| one.what.clone()).collect();
+            what.sort();
+            what.dedup();
+            let what = crate::text::some(&what);
+            format!(
+                "{} needs CDI {version} for {what}; {calls}: for them, add --cdi-version 0.5, which leaves that out",
+                spec.kind
+            )
+        }
+        Err(_) => format!("{} needs CDI {version} for its name; {calls}", spec.kind),
+    })
+}
+
+/// The topmost directory on the way to `file` that does not exist yet, and so will be created.
+pub(super) fn missing_directory(file: &Path) -> Option<PathBuf> {
+    let directories = file.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+    directories.take_while(|dir| !dir.exists()).last().map(Path::to_owned)
+}

@@ -1,0 +1,96 @@
+//! What clap says of wrong arguments, in one line like every other error.
+
+use super::Arguments;
+use crate::error::{Error, Kind};
+use clap::{Command, CommandFactory};
+use std::ffi::OsString;
+
+/// One line for `error`, which `arguments` caused.
+pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error {
+    let root = Arguments::command();
+    let (path, command) = command_of(&root, arguments);
+    let what = match error.kind() {
+        clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+            format!("a command is missing; there are {}", verbs.join(", "))
+        }
+        _ => condensed(&error.to_string()),
+    };
+    Error::new(Kind::Usage, &path, what).hint(format!("see {path} --help"))
+}
+
+/// The verb that was typed, with the words that lead to it, as far as they exist.
+fn command_of<'a>(root: &'a Command, arguments: &[OsString]) -> (String, &'a Command) {
+    let (mut path, mut command) = (root.get_name().to_owned(), root);
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(verb) = command.find_subcommand(word) {
+            path = format!("{path} {}", verb.get_name());
+            command = verb;
+        }
+    }
+    (path, command)
+}
+
+/// What is wrong, without clap's usage and its pointer to the help: the first paragraph, and its tips.
+fn condensed(text: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if line.starts_with("Usage:") || line.starts_with("For more information") {
+            continue;
+        }
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        // A line that ends in a colon is followed by what it speaks of.
+        match parts.last_mut() {
+            Some(before) if before.ends_with(':') => *before = format!("{before} {line}"),
+            _ => parts.push(line.to_owned()),
+        }
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> String {
+        let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let error = Arguments::command().try_get_matches_from(&arguments).unwrap_err();
+        in_one_line(&error, &arguments).to_string()
+    }
+
+    #[test]
+    fn each_kind_of_wrong_arguments_is_one_line_with_its_verb() {
+        for (words, wanted) in [
+            (
+                &["tranche", "list", "--jason"][..],
+                "tranche list: unexpected argument '--jason' found; tip: a similar argument exists: '--json'; \
+                 see tranche list --help",
+            ),
+            (
+                &["tranche", "cdi", "inspect"],
+                "tranche cdi inspect: the following required arguments were not provided: <NAME>...; \
+                 see tranche cdi inspect --help",
+            ),
+            (
+                &["tranche", "cdi"],
+                "tranche cdi: a command is missing; there are generate, list, validate, inspect, transform; \
+                 see tranche cdi --help",
+            ),
+            (
+                &["tranche", "cdi", "generate", "--mode", "x"],
+                "tranche cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": does not exist; there are auto, \
+                 nvml, management, gds, mofed, gdrcopy, nvswitch, imex and 2 more; see tranche cdi generate --help",
+            ),
+        ] {
+            assert_eq!(said(words), wanted);
+        }
+        assert!(said(&["tranche", "frob"]).starts_with("tranche: unrecognized subcommand 'frob'"));
+        // What was typed may come from a script that took it from an image.
+        assert_eq!(
+            said(&["tranche", "list", "--\u{1b}[31m\u{202e}"])
+                .matches(['\u{1b}', '\u{202e}'])
+                .count(),
+            0
+        );
+    }
+}
