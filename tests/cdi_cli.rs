@@ -436,8 +436,11 @@ fn a_container_specification_is_edited_as_an_engine_does() {
 #[test]
 fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
     const OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
-    const OF_CONTAINER: [&str; 6] = ["link", "by-path", "ldcache-dir", "folder", "path", "node"];
-    const NO_PATH: [&str; 11] = [
+    const OF_CONTAINER: [&str; 7] = ["link", "by-path", "ldcache-dir", "library", "folder", "path", "node"];
+    const NO_PATH: [&str; 14] = [
+        "as",
+        "size",
+        "capacity",
         "device",
         "label",
         "share",

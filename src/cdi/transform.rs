@@ -132,12 +132,10 @@ fn arguments(args: &[String], rule: &Rule<'_>, side: Side) -> Vec<String> {
     moved
 }
 
-/// A value: a path, or `TARGET::LINK` with a path on either side of the mark.
+/// A value: a path, or several with the mark `::` between them, as in `TARGET::LINK`.
 fn value_of(value: &str, rule: &Rule<'_>) -> String {
-    match value.split_once("::") {
-        Some((target, link)) => format!("{}::{}", rule.apply(target), rule.apply(link)),
-        None => rule.apply(value),
-    }
+    let parts: Vec<String> = value.split("::").map(|part| rule.apply(part)).collect();
+    parts.join("::")
 }
 
 #[cfg(test)]
