@@ -226,6 +226,38 @@ fn libraries_and_links_are_there_with_and_without_a_hook() {
 }
 
 #[test]
+fn none_is_the_driver_s_files_without_a_device() {
+    let test = "none_is_the_driver_s_files_without_a_device";
+    each_engine(test, &Engine::ALL, "workstation-rtx4090", |case| {
+        case.generate(&["--device-id=none"]);
+        let script = "test -e /usr/lib/x86_64-linux-gnu/libcuda.so.1 && find /dev -name 'nvidia[0-9]' -o -path '/dev/dri/*'; \
+                      echo ${NVCT_EMPTY_DEVICE-unset}.";
+        assert_eq!(
+            case.inside(&["nvidia.com/gpu=none"], script),
+            ".\n",
+            "{:?}",
+            case.engine
+        );
+    });
+}
+
+#[test]
+fn the_hook_chmod_opens_the_directories_of_nodes() {
+    let test = "the_hook_chmod_opens_the_directories_of_nodes";
+    each_engine(test, &Engine::ALL, "workstation-rtx4090", |case| {
+        case.generate(&["--enable-hook=chmod"]);
+        for device in ["nvidia.com/gpu=0", "nvidia.com/gpu=all"] {
+            assert_eq!(
+                case.inside(&[device], "stat -c %a /dev/dri"),
+                "755\n",
+                "{:?}",
+                case.engine
+            );
+        }
+    });
+}
+
+#[test]
 fn management_gives_every_node() {
     let test = "management_gives_every_node";
     each_engine(test, &Engine::ALL, "dgx-a100-mig", |case| {
