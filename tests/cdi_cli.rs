@@ -532,7 +532,7 @@ fn a_root_is_moved() {
     ]);
     // The header too: it says who made the file, and what was left out of it.
     assert_eq!(back.out, fs::read_to_string(from).unwrap());
-    let capped = generate(&["--output", from, "--cdi-version=0.3", "--class=x"]);
+    let capped = generate(&["--output", from, "--cdi-version=0.3", "--class=capped"]);
     assert_eq!(capped.code, Some(0), "{}", capped.err);
     let head = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.starts_with('#'));

@@ -38,7 +38,13 @@ fn search_paths_are_paths_of_the_host_also_with_a_driver_root() {
     let spec = with_driver_root(
         &host,
         &[],
-        &["--library-search-path", &libraries, "--config-search-path", &configs],
+        &[
+            "--library-search-path",
+            &libraries,
+            "--config-search-path",
+            &configs,
+            "--degraded",
+        ],
     )
     .spec();
     let there = format!("{libraries}/libcuda.so.550.163.01");
