@@ -106,7 +106,7 @@ impl fmt::Display for Finding<'_> {
                     f,
                     "{device}: the shares of the policy do not fit beside what is held: {misfit} by {}; \
                      some of them are refused until that ends",
-                    who.join(", ")
+                    crate::text::some(&who)
                 )
             }
         }

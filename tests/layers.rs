@@ -31,17 +31,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sources", &["sim", "inventory", "types", "error"]),
     // What is reached on behalf of somebody else.
     ("root", &["sys", "types", "error"]),
-    ("ledger", &["sys", "types", "error"]),
+    ("ledger", &["sys", "text", "types", "error"]),
     ("messages", &["root", "text", "error"]),
     ("oci", &["edits", "root", "types", "error"]),
     (
         "host",
-        &["inventory", "root", "sys", "ldcache", "elf", "types", "error"],
+        &["inventory", "root", "sys", "ldcache", "elf", "text", "types", "error"],
     ),
     // From data to data.
     ("policy", &["types", "text", "error"]),
     ("share", &["inventory", "policy", "types", "text", "error"]),
-    ("claims", &["ledger", "share", "types", "error"]),
+    ("claims", &["ledger", "share", "text", "types", "error"]),
     // Of the ledger what a claim hook is given: how much of a device is claimed.
     (
         "derive",
@@ -61,7 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "hook",
         &[
-            "root", "sys", "oci", "ledger", "messages", "ldcache", "elf", "types", "error",
+            "root", "sys", "oci", "ledger", "messages", "ldcache", "elf", "text", "types", "error",
         ],
     ),
     (

@@ -8,6 +8,7 @@
     reason = "a test fails by a panic, and says what it does"
 )]
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -329,4 +330,18 @@ fn an_error_is_one_line_whatever_was_typed() {
     let help = tranche(&["cdi", "generate", "--help"]);
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
     assert!(text(&help.stdout).contains("Usage:"));
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_name_is_nothing_of_it_acts(name in any::<String>()) {
+        let shown = tranche::text::shown(&name);
+        prop_assert!(!shown.chars().any(|c| acts(c) || c == '\n'), "{}", shown.escape_debug());
+        let json = serde_json::to_string(&name).unwrap();
+        let json = tranche::text::shown_json(&json);
+        prop_assert!(!json.chars().any(acts));
+        prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name.clone());
+        let error = tranche::error::Error::usage(&name, &name).hint(&name).to_string();
+        prop_assert!(!error.chars().any(|c| acts(c) || c == '\n'));
+    }
 }

@@ -228,7 +228,7 @@ fn refusal(request: &Request, device: &DeviceKey, what: &What, book: &Book, refu
         Refused::Misfit { .. } => error.hint("it can start when enough of that has ended"),
         _ => match free(request, device, what, book) {
             Some(free) if free.is_empty() => error.hint("no share of it is free"),
-            Some(free) => error.hint(format!("free: {}", free.join(", "))),
+            Some(free) => error.hint(format!("free: {}", crate::text::some(&free))),
             None => error,
         },
     }

@@ -110,7 +110,7 @@ fn say_unnamed(gpu: &Gpu, inventory: &mut Inventory) {
     let names: Vec<String> = gpu.unnamed_instances.iter().map(ToString::to_string).collect();
     let text = format!(
         "is divided by MIG, and NVML alone can name its MIG devices: instances {} are left out, and so is the GPU as a whole",
-        names.join(", ")
+        crate::text::some(&names)
     );
     inventory.warn(gpu.label(), text);
 }

@@ -5,6 +5,7 @@ use super::ContainerName;
 use super::claim::{Claim, Holder, Part, Process, Share, State};
 use super::fit::{self, Misfit};
 use super::promise::Bounds;
+use crate::text::some;
 use crate::types::{DeviceKey, GpuUuid};
 use std::collections::HashSet;
 use std::fmt;
@@ -121,7 +122,7 @@ impl fmt::Display for Refused {
                 }
                 write!(f, " since {}", super::utc(*since))
             }
-            Refused::Misfit { misfit, who } => write!(f, "{misfit}: by {}", some_of(who)),
+            Refused::Misfit { misfit, who } => write!(f, "{misfit}: by {}", some(who)),
             Refused::Another { part } => {
                 write!(
                     f,
@@ -137,16 +138,6 @@ impl fmt::Display for Refused {
             }
             Refused::InUse(who) => write!(f, "{who} is using it"),
         }
-    }
-}
-
-/// At most eight of the names, for a line that is read.
-fn some_of(names: &[String]) -> String {
-    const MOST: usize = 8;
-    let shown = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -78,7 +78,7 @@ impl fmt::Display for Part {
             Part::Shares(shares) => {
                 let names: Vec<&str> = shares.iter().map(|share| share.name.as_str()).collect();
                 let word = if names.len() == 1 { "share" } else { "shares" };
-                f.pad(&format!("{word} {}", names.join(", ")))
+                f.pad(&format!("{word} {}", crate::text::some(&names)))
             }
         }
     }

@@ -198,14 +198,8 @@ fn list(parts: &[Part], show: impl Fn(&Part) -> Option<String>) -> String {
     let shown: Vec<String> = parts
         .iter()
         .filter_map(|p| Some(format!("{} {}", p.name, show(p)?)))
-        .take(8)
         .collect();
-    let more = parts.len().saturating_sub(shown.len());
-    if more > 0 {
-        format!("{} and {more} more", shown.join(", "))
-    } else {
-        shown.join(", ")
-    }
+    crate::text::some(&shown)
 }
 
 /// The least overcommit, in tenths, that would allow it, where one would.
