@@ -79,9 +79,9 @@ fn list_and_plan_fit_80_columns() {
         let arguments = ["plan", "--inventory", inventory, "--config", file.to_str().unwrap()];
         let output = tranche(&arguments);
         let plan = text(&output.stdout);
-        assert!(plan.contains("guaranteed") && plan.contains("SHARE"), "{plan}{}", text(&output.stderr));
+        assert!(plan.contains("OTHERS") && plan.contains("nvidia.com/gpu"), "{plan}{}", text(&output.stderr));
         // Commands are copied, and so are never broken.
-        for line in plan.lines().filter(|line| !line.starts_with("  ") || !line.contains("nvidia-")) {
+        for line in plan.lines().filter(|line| !line.starts_with("    ") || !line.contains("nvidia-")) {
             assert!(line.chars().count() <= 80, "{inventory}: {line}");
         }
     }

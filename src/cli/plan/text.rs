@@ -7,7 +7,7 @@ use crate::derive::Sharing;
 use crate::inventory::Inventory;
 use crate::policy::WholeDevice;
 use crate::share::{DeviceRef, Guarantees, Method, Share, SplitDevice};
-use crate::text::some;
+use crate::text::{shown, some};
 use std::collections::BTreeSet;
 
 /// The width that text is wrapped to.
@@ -85,7 +85,12 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     let [first, others @ ..] = devices else { return };
     let names: Vec<String> = devices.iter().map(|d| d.device.cdi_name()).collect();
     let memory = first.memory.map(|m| format!(", {m}")).unwrap_or_default();
-    let title = format!("gpu {}: {}{memory}, {}", some(&names), first.product, what(first));
+    let title = format!(
+        "gpu {}: {}{memory}, {}",
+        some(&names),
+        shown(&first.product),
+        what(first)
+    );
     wrapped(text, "", &title, 2);
     for (name, promised) in [("memory", first.memory_promised), ("compute", first.compute_promised)] {
         if let Some(percent) = promised.filter(|percent| *percent > 100) {
