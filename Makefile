@@ -1,5 +1,8 @@
 # make demo         a container with a MIG device of a machine that is not there
 # make test         installs what the tests need (on Debian, as root) and runs everything
+# make attack       the attack suite alone, with its table
+# make attack-long SECONDS=60   the same, each race for so long
+# make mutants      changes root, hook and ledger in every small way, and shows what no test notices (hours)
 # make test-vm      the same hook in a booted machine with systemd and cgroup v2 (minutes)
 # make fuzz SECONDS=60   throws bytes at every parser, one after another (nightly Rust and cargo-fuzz)
 # make bench        start times and generation, as ratios within one run
@@ -33,7 +36,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 TRANCHE_VERSION ?= $(VERSION)$(if $(COMMIT), ($(COMMIT)))
 cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 
-.PHONY: build cli oci demo test test-vm bench fuzz lint install install-nvidia-names packages
+.PHONY: build cli oci demo test attack attack-long mutants test-vm bench fuzz lint install install-nvidia-names packages
 
 build: cli oci
 
@@ -53,6 +56,19 @@ demo: packages build
 
 test: packages oci
 	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+
+attack: packages oci
+	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
+
+attack-long: packages oci
+	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
+
+# What survived, and why, is in tests/mutants/survivors.md. SHARD=0/8 runs a part; MUTANTS_TESTS are tests that are quick.
+SHARD ?= 0/1
+MUTANTS_TESTS ?= --lib --test root --test prepare --test hostile --test ldcache --test claims --test messages
+mutants: packages
+	@$(CARGO) mutants --version >/dev/null 2>&1 || $(CARGO) install cargo-mutants --locked
+	$(CARGO) mutants --shard $(SHARD) --timeout 120 -o target/mutants -- $(MUTANTS_TESTS)
 
 test-vm: build
 	@tests/vm/run.sh target/vm $(BIN)/tranche $(BIN)/tranche-oci

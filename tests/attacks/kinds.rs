@@ -10,23 +10,37 @@ use std::process::Command;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::{Uid, chown, mkfifo};
 
-use crate::both_ways;
 use crate::stage::Stage;
+use crate::trial::Attack;
 use crate::verb::VERBS;
 
-const KINDS: [&str; 12] = [
-    "fifo",
-    "socket",
-    "character device",
-    "block device",
-    "empty file",
-    "empty directory",
-    "directory with files",
-    "hard link to the host's",
-    "hard link to a shadow file",
-    "file without permissions",
-    "file of another user, set-user-id",
-    "immutable file",
+/// What lies where a file is expected, and the idea of putting it there.
+const KINDS: [(&str, &str); 7] = [
+    (
+        "fifo",
+        "a FIFO lies where a file is expected, and whoever opens it waits for ever",
+    ),
+    (
+        "character device",
+        "a device that never ends (/dev/zero) lies where a file is expected",
+    ),
+    (
+        "block device",
+        "a device that nothing drives lies where a file is expected",
+    ),
+    (
+        "hard link to the host's",
+        "a file is a hard link to the host's like of it, so that writing changes the host's",
+    ),
+    (
+        "hard link to a shadow file",
+        "a file is a hard link to a secret file of the host",
+    ),
+    (
+        "file of another user, set-user-id",
+        "a set-user-id file of another user is written, and its bits would stay",
+    ),
+    ("socket", "a socket lies where a file is expected"),
 ];
 
 /// Puts it there; no, if this machine cannot.
@@ -44,23 +58,11 @@ fn put(kind: &str, stage: &Stage, at: &str) -> bool {
         // /dev/zero never ends; the block device is one that nothing drives.
         "character device" => return node(SFlag::S_IFCHR, makedev(1, 5)),
         "block device" => return node(SFlag::S_IFBLK, makedev(259, 4095)),
-        "empty file" => fs::write(&place, "").unwrap(),
-        "empty directory" => fs::create_dir(&place).unwrap(),
-        "directory with files" => {
-            fs::create_dir(&place).unwrap();
-            for name in ["a.conf", "libcuda.so.1", "libcuda.so.600.1.1", "10-container.conf"] {
-                fs::write(place.join(name), "x").unwrap();
-            }
-        }
         "hard link to the host's" => {
             let host = stage.host(at);
             return host.is_file() && fs::hard_link(host, &place).is_ok();
         }
         "hard link to a shadow file" => fs::hard_link(stage.scene.at("outside/shadow"), &place).unwrap(),
-        "file without permissions" => {
-            fs::write(&place, "x").unwrap();
-            fs::set_permissions(&place, PermissionsExt::from_mode(0o000)).unwrap();
-        }
         "file of another user, set-user-id" => {
             fs::write(&place, "x").unwrap();
             if chown(&place, Some(Uid::from_raw(12345)), None).is_err() {
@@ -68,10 +70,7 @@ fn put(kind: &str, stage: &Stage, at: &str) -> bool {
             }
             fs::set_permissions(&place, PermissionsExt::from_mode(0o4755)).unwrap();
         }
-        _ => {
-            fs::write(&place, "x").unwrap();
-            return immutable(&place, true);
-        }
+        _ => panic!("{kind}"),
     }
     true
 }
@@ -86,31 +85,59 @@ fn immutable(place: &Path, on: bool) -> bool {
 /// files of others can hold one. It is replaced, never written through.
 #[test]
 fn at_every_path() {
-    both_ways("kinds::at_every_path", |tally, how| {
-        for verb in VERBS {
-            // `prepare` does what the others do: for them what lies at the end of a path is enough.
-            let all = verb.components();
-            for path in if verb.name == "prepare" { &all } else { verb.touches } {
-                for kind in KINDS {
-                    let stage = Stage::new(verb);
+    for (kind, idea) in KINDS {
+        let name = format!("kinds::{kind}").leak();
+        let mut attack = Attack::new(name, idea);
+        if matches!(kind, "socket" | "block device") {
+            attack = attack.naive_passes("the kernel does not open it, which is an error for it, too");
+        }
+        if kind.ends_with("set-user-id") {
+            attack = attack.fault("modes");
+        }
+        attack.run(|trial| {
+            for verb in VERBS {
+                trial.twin(&Stage::new(verb));
+                // `prepare` does what the others do: for them what lies at the end of a path is enough.
+                let all = verb.components();
+                for path in if verb.name == "prepare" { &all } else { verb.touches } {
+                    let mut stage = Stage::new(verb);
                     if !put(kind, &stage, path) {
                         continue;
                     }
-                    stage.attack(&format!("{} {path} is: {kind}, {how}", verb.name), tally);
-                    if kind == "immutable file" {
-                        immutable(&stage.image(path), false);
+                    if kind.ends_with("device") && Uid::effective().is_root() {
+                        // A file system in memory may forbid devices.
+                        stage.before =
+                            r#"mount --bind "$root" "$root" && mount -o remount,bind,dev "$root""#.to_owned();
                     }
+                    trial.attack_and(&format!("{} {path}", verb.name), &stage, |_| bits(&stage, path));
                 }
             }
-        }
+        });
+    }
+}
+
+/// A file that was written, and would make its user of whoever runs it.
+fn bits(stage: &Stage, path: &str) -> Vec<String> {
+    let special = fs::symlink_metadata(stage.image(path)).is_ok_and(|meta| {
+        meta.is_file() && meta.permissions().mode() & 0o7000 != 0 && fs::read(stage.image(path)).unwrap() != b"x"
     });
+    special
+        .then(|| format!("{path} was written and is set-user-id"))
+        .into_iter()
+        .collect()
 }
 
 /// A directory that nobody may write, not even its owner, and one that is immutable: a line, and nothing half done.
 #[test]
 fn directories_that_refuse() {
-    both_ways("kinds::directories_that_refuse", |tally, how| {
+    Attack::new(
+        "kinds::directories_that_refuse",
+        "a directory that must be written is closed to its owner or immutable, so that something stays half done",
+    )
+    .naive_passes("the kernel refuses it, and it has written nothing")
+    .run(|trial| {
         for verb in VERBS {
+            trial.twin(&Stage::new(verb));
             for path in verb.components() {
                 let stage = Stage::new(verb);
                 let place = stage.image(path);
@@ -119,13 +146,13 @@ fn directories_that_refuse() {
                 }
                 fs::set_permissions(&place, PermissionsExt::from_mode(0o000)).unwrap();
                 if Uid::effective().is_root() {
-                    stage.attack(&format!("{} {path} is closed, {how}", verb.name), tally);
+                    trial.attack(&format!("{} {path} is closed", verb.name), &stage);
                 }
                 fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).unwrap();
                 let stage = Stage::new(verb);
                 let place = stage.image(path);
                 if immutable(&place, true) {
-                    stage.attack(&format!("{} {path} is immutable, {how}", verb.name), tally);
+                    trial.attack(&format!("{} {path} is immutable", verb.name), &stage);
                     immutable(&place, false);
                 }
             }

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use nix::unistd::Uid;
-
+use crate::can_mount;
 use crate::stage::Stage;
+use crate::trial::Attack;
 use crate::verb::VERBS;
-use crate::{both_ways, skip};
 
 /// What a link at `component` can say; each, if it were followed as a path of the host, arrives at the host's file.
 fn targets(stage: &Stage, component: &str) -> Vec<(&'static str, PathBuf)> {
@@ -45,8 +44,13 @@ fn targets(stage: &Stage, component: &str) -> Vec<(&'static str, PathBuf)> {
 /// CVE-2024-0134 and CVE-2025-23267 among them.
 #[test]
 fn at_every_component_of_every_path() {
-    both_ways("links::at_every_component_of_every_path", |tally, how| {
+    Attack::new(
+        "links::at_every_component_of_every_path",
+        "a component of a path is a link to the host: absolute, climbing, by way of other links, dangling, a loop",
+    )
+    .run(|trial| {
         for verb in VERBS {
+            trial.twin(&Stage::new(verb));
             for component in verb.components() {
                 let kinds = targets(&Stage::new(verb), component).len();
                 // `prepare` does what the others do: they are tried with the first of the kinds.
@@ -59,7 +63,7 @@ fn at_every_component_of_every_path() {
                         stage.link(&format!("/chain{n}"), if n == 39 { "/first" } else { &next });
                     }
                     stage.link(component, target);
-                    stage.attack(&format!("{} {component} is a link, {says}, {how}", verb.name), tally);
+                    trial.attack(&format!("{} {component} is a link, {says}", verb.name), &stage);
                 }
             }
         }
@@ -69,8 +73,13 @@ fn at_every_component_of_every_path() {
 /// A link's target may be missing outside as well: then making it would be the escape (CVE-2024-0133: empty files).
 #[test]
 fn to_what_the_host_does_not_have() {
-    both_ways("links::to_what_the_host_does_not_have", |tally, how| {
+    Attack::new(
+        "links::to_what_the_host_does_not_have",
+        "a component is a link to a place of the host where nothing is yet, so that making it is the escape",
+    )
+    .run(|trial| {
         for verb in VERBS {
+            trial.twin(&Stage::new(verb));
             for component in verb.components() {
                 let stage = Stage::new(verb);
                 let host = stage.host(component);
@@ -80,7 +89,7 @@ fn to_what_the_host_does_not_have() {
                     let _ = std::fs::remove_file(&host);
                 }
                 stage.link(component, host);
-                stage.attack(&format!("{} {component} is not on the host, {how}", verb.name), tally);
+                trial.attack(&format!("{} {component} is not on the host", verb.name), &stage);
             }
         }
     });
@@ -89,8 +98,8 @@ fn to_what_the_host_does_not_have() {
 /// With a real /proc in the root, as every container has it by then, its magic links lead out of it.
 #[test]
 fn magic_links_at_every_component() {
-    if !Uid::effective().is_root() {
-        return skip::not_run("attacks::magic_links_at_every_component", "not root: cannot mount");
+    if !can_mount("magic_links_at_every_component") {
+        return;
     }
     const MAGIC: [&str; 6] = [
         "/proc/self/root",
@@ -100,15 +109,20 @@ fn magic_links_at_every_component() {
         "/proc/self/fd/3/../../../..",
         "/proc/1/cwd/../../../../../..",
     ];
-    both_ways("links::magic_links_at_every_component", |tally, how| {
+    Attack::new(
+        "links::magic_links_at_every_component",
+        "a component is a link through /proc/PID/root, cwd or fd, which leave any root",
+    )
+    .run(|trial| {
         for verb in VERBS {
+            trial.twin(&Stage::new(verb));
             for component in verb.components().into_iter().filter(|path| !path.starts_with("/proc")) {
                 for magic in &MAGIC[..if verb.name == "prepare" { MAGIC.len() } else { 2 }] {
                     let mut stage = Stage::new(verb);
                     stage.before = r#"mount --rbind /proc "$root/proc""#.to_owned();
                     let target = format!("{magic}{}", stage.host(component).display());
                     stage.link(component, target);
-                    stage.attack(&format!("{} {component} is {magic}, {how}", verb.name), tally);
+                    trial.attack(&format!("{} {component} is {magic}", verb.name), &stage);
                 }
             }
         }

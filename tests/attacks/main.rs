@@ -1,14 +1,17 @@
 //! An image that means harm, against every hook of the real program: whatever it does, the host outside its root is as it
-//! was (content, metadata, mounts), the hook ends soon, and what it says is lines of its own.
+//! was (content, metadata, mounts), nothing of the host is inside it, the hook ends soon, and what it says is lines of its
+//! own. And other hostile input: to the claim hooks, to the ledger, and to commands that root runs.
 //!
-//! Every attack is tried with the kernel's `openat2` and, in a process that has lost it, with the walk of `O_PATH`
-//! handles. How many there were is said at the end of each test.
+//! Each attack is an idea ([`trial::Attack`]) that is tried in variations: with each hook, with the kernel's `openat2` and
+//! without. Each must catch a naive program (examples/naive-hook), and must notice one that does nothing.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../support/engines.rs"]
-mod bed;
+mod engines;
+#[path = "../support/init.rs"]
+mod init;
 #[path = "../support/ld_so_cache.rs"]
 #[allow(dead_code, reason = "each test uses a part")]
 mod ld_so_cache;
@@ -16,6 +19,8 @@ mod ld_so_cache;
 mod old_kernel;
 #[path = "../support/scene.rs"]
 mod scene;
+#[path = "../support/session.rs"]
+mod session;
 #[path = "../support/skip.rs"]
 mod skip;
 #[path = "../support/stub_elf.rs"]
@@ -23,35 +28,37 @@ mod skip;
 mod stub_elf;
 
 mod bundles;
+mod claims;
+mod conduct;
+mod containers;
 mod control;
-mod engines;
 mod environment;
+mod furnish;
 mod kinds;
 mod known;
+mod library;
+mod limits;
 mod links;
 mod mounts;
 mod names;
+mod propagation;
 mod races;
+mod reads;
+mod run;
 mod sizes;
+mod specs;
 mod stage;
-mod tally;
+mod subject;
+mod trial;
 mod verb;
 
-use tally::Tally;
+use nix::unistd::Uid;
 
-/// Runs `attacks` with each way of resolving paths, at the same time, and says how many there were.
-fn both_ways(test: &str, attacks: impl Fn(&mut Tally, &str) + Sync) {
-    let mut all = Tally::default();
-    let walked = std::thread::scope(|threads| {
-        let walk = threads.spawn(|| {
-            old_kernel::lose_openat2();
-            let mut tally = Tally::default();
-            attacks(&mut tally, "without openat2");
-            tally
-        });
-        attacks(&mut all, "with openat2");
-        walk.join()
-    });
-    all.add(walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-    all.finish(test);
+/// Whether a test that needs mounts can run; says so if not.
+fn can_mount(test: &str) -> bool {
+    let can = Uid::effective().is_root();
+    if !can {
+        skip::not_run(&format!("attacks::{test}"), "not root: cannot mount");
+    }
+    can
 }

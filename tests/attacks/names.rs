@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::both_ways;
 use crate::stage::Stage;
 use crate::stub_elf::{self, Machine};
+use crate::trial::Attack;
 use crate::verb::{LIBDIR, Verb};
 
 const NAMES: [&[u8]; 12] = [
@@ -27,7 +27,14 @@ const NAMES: [&[u8]; 12] = [
 /// Files and directories of the image with such names, in the directories that are listed.
 #[test]
 fn of_files_in_directories_that_are_listed() {
-    both_ways("names::of_files_in_directories_that_are_listed", |tally, how| {
+    Attack::new(
+        "names::of_files_in_directories_that_are_listed",
+        "files of the image have names with line breaks, escape sequences, invalid text, or of the greatest length",
+    )
+    .run(|trial| {
+        for verb in ["prepare", "update-ldcache", "enable-cuda-compat"] {
+            trial.twin(&Stage::new(Verb::named(verb)));
+        }
         let longest = [b"lib".to_vec(), vec![b'x'; 246], b".so.1".to_vec()].concat();
         for name in NAMES.iter().map(|name| name.to_vec()).chain([longest]) {
             for verb in ["prepare", "update-ldcache", "enable-cuda-compat"] {
@@ -42,7 +49,9 @@ fn of_files_in_directories_that_are_listed() {
                     }
                     let library = stub_elf::library("libx.so.1", Machine::X86_64).unwrap();
                     fs::write(stage.image(directory).join(&file), library).unwrap();
-                    stage.attack(&format!("{verb} {directory}/{} {how}", file.display()), tally);
+                    trial.attack_and(&format!("{verb} {directory}/{}", file.display()), &stage, |_| {
+                        lines_of(&stage)
+                    });
                 }
             }
         }
@@ -52,7 +61,15 @@ fn of_files_in_directories_that_are_listed() {
 /// What a library calls itself goes into the cache, and nowhere else.
 #[test]
 fn of_libraries_in_themselves() {
-    both_ways("names::of_libraries_in_themselves", |tally, how| {
+    Attack::new(
+        "names::of_libraries_in_themselves",
+        "a library calls itself by a path, an empty name, or a name with line breaks and escape sequences",
+    )
+    .naive_passes("it takes names from the directory and opens no library")
+    .run(|trial| {
+        for verb in ["prepare", "update-ldcache"] {
+            trial.twin(&Stage::new(Verb::named(verb)));
+        }
         let long = "x".repeat(300);
         for soname in [
             "../../../../etc/shadow",
@@ -69,7 +86,7 @@ fn of_libraries_in_themselves() {
                 let stage = Stage::new(Verb::named(verb));
                 let library = stub_elf::library(soname, Machine::X86_64).unwrap();
                 fs::write(stage.image(&format!("{LIBDIR}/libcuda.so.580.95.05")), library).unwrap();
-                stage.attack(&format!("{verb} of the library {soname:?} {how}"), tally);
+                trial.attack(&format!("{verb} of the library {soname:?}"), &stage);
             }
         }
     });
@@ -78,7 +95,20 @@ fn of_libraries_in_themselves() {
 /// Arguments are an engine's, not an image's; still no text in them may do more than it says.
 #[test]
 fn in_arguments() {
-    both_ways("names::in_arguments", |tally, how| {
+    Attack::new(
+        "names::in_arguments",
+        "paths in the hook's arguments climb out of the root, break lines, or are no text",
+    )
+    .run(|trial| {
+        for verb in [
+            "prepare",
+            "create-symlinks",
+            "update-ldcache",
+            "enable-cuda-compat",
+            "chmod",
+        ] {
+            trial.twin(&Stage::new(Verb::named(verb)));
+        }
         let values: [&[u8]; 12] = [
             b"x::/a\nb",
             b"x\ny::/a/b",
@@ -107,9 +137,19 @@ fn in_arguments() {
                 for value in [value, value.strip_prefix(b"x::").unwrap_or(value)] {
                     let mut stage = Stage::new(Verb::named(verb));
                     stage.more = vec![option.into(), OsStr::from_bytes(value).into()];
-                    stage.attack(&format!("{verb} {option} {} {how}", value.escape_ascii()), tally);
+                    trial.attack(&format!("{verb} {option} {}", value.escape_ascii()), &stage);
                 }
             }
         }
     });
+}
+
+/// Lines of the loader's configuration that no directory of the driver gave.
+fn lines_of(stage: &Stage) -> Vec<String> {
+    let text = fs::read(stage.image("/etc/ld.so.conf.d/00-tranche.conf")).unwrap_or_default();
+    let odd = String::from_utf8_lossy(&text);
+    odd.lines()
+        .filter(|line| ![LIBDIR, "/usr/local/cuda/compat"].contains(line))
+        .map(|line| format!("a line {line:?} in 00-tranche.conf"))
+        .collect()
 }

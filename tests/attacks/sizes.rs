@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use crate::both_ways;
+use crate::ld_so_cache;
 use crate::stage::Stage;
 use crate::stub_elf::{self, Machine};
+use crate::trial::Attack;
 use crate::verb::{LIBDIR, VERBS, Verb};
 
 const TERABYTE: u64 = 1 << 40;
@@ -24,21 +26,26 @@ fn sparse(stage: &Stage, path: &str, start: &[u8], size: u64) {
         .unwrap();
 }
 
-/// The image's files are looked at by their names in a listing of it: what is in these is left out.
-fn shrink(stage: &Stage, path: &str) {
-    fs::File::options()
-        .write(true)
-        .open(stage.image(path))
-        .unwrap()
-        .set_len(0)
-        .unwrap();
+/// What is in these is left out when the image is looked at.
+fn shrink(file: &Path, size: u64) {
+    if fs::metadata(file).is_ok_and(|meta| meta.len() == size) {
+        let file = fs::File::options().write(true).open(file).unwrap();
+        file.set_len(0).unwrap();
+    }
 }
 
 #[test]
 fn files_of_a_terabyte() {
     let cache = fs::read(Stage::new(VERBS[0]).image("/etc/ld.so.cache")).unwrap();
     let elf = stub_elf::library("libcuda.so.1", Machine::X86_64).unwrap();
-    both_ways("sizes::files_of_a_terabyte", |tally, how| {
+    Attack::new(
+        "sizes::files_of_a_terabyte",
+        "a file that the hook reads has a terabyte of holes behind a good beginning",
+    )
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+        }
         for verb in VERBS {
             for path in verb.touches {
                 for (start, size) in [
@@ -48,19 +55,16 @@ fn files_of_a_terabyte() {
                     (&cache, 100 << 20),
                     (b"/", 100 << 20),
                 ] {
-                    let stage = Stage::new(verb);
+                    let mut stage = Stage::new(verb);
                     if stage.image(path).is_dir() {
                         continue;
                     }
                     sparse(&stage, path, start, size);
-                    stage.attack_unread(
-                        &format!("{} {path} of {size} bytes after {}, {how}", verb.name, start.len()),
-                        || {
-                            if fs::metadata(stage.image(path)).is_ok_and(|meta| meta.len() == size) {
-                                shrink(&stage, path);
-                            }
-                        },
-                        tally,
+                    let file = stage.image(path);
+                    stage.tidy = Some(Box::new(move || shrink(&file, size)));
+                    trial.attack(
+                        &format!("{} {path} of {size} bytes after {}", verb.name, start.len()),
+                        &stage,
                     );
                 }
             }
@@ -70,7 +74,15 @@ fn files_of_a_terabyte() {
 
 #[test]
 fn directories_of_a_hundred_thousand_names() {
-    both_ways("sizes::directories_of_a_hundred_thousand_names", |tally, how| {
+    Attack::new(
+        "sizes::directories_of_a_hundred_thousand_names",
+        "a directory that the hook lists has a hundred thousand names that it wants to look into",
+    )
+    .naive_passes("it is slow, not wrong: what it takes longer is no more than a machine may take")
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+        }
         // Made once: it is moved from image to image.
         let shelf = crate::stage::temporary();
         let full = shelf.path().join("full");
@@ -88,18 +100,16 @@ fn directories_of_a_hundred_thousand_names() {
         ] {
             let verb = Verb::named(name);
             for path in verb.components() {
-                let stage = Stage::new(verb);
+                let mut stage = Stage::new(verb);
                 if !stage.image(path).is_dir() || matches!(path, "/usr" | "/usr/lib" | "/usr/local" | "/dev" | "/proc")
                 {
                     continue;
                 }
                 let place = stage.clear(path);
                 fs::rename(&full, &place).unwrap();
-                stage.attack_unread(
-                    &format!("{} {path} has {NAMES} names, {how}", verb.name),
-                    || fs::rename(&place, &full).unwrap(),
-                    tally,
-                );
+                let back = full.clone();
+                stage.tidy = Some(Box::new(move || fs::rename(&place, &back).unwrap()));
+                trial.attack(&format!("{} {path} has {NAMES} names", verb.name), &stage);
             }
         }
     });
@@ -107,7 +117,15 @@ fn directories_of_a_hundred_thousand_names() {
 
 #[test]
 fn trees_that_go_deep() {
-    both_ways("sizes::trees_that_go_deep", |tally, how| {
+    Attack::new(
+        "sizes::trees_that_go_deep",
+        "a link leads three hundred directories down, and arguments are as long as no path may be",
+    )
+    .naive_passes("a path that is too long for the kernel is an error for it, too")
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+        }
         // Others touch no other paths. A look at so deep a tree takes longer than the attack.
         for verb in [
             Verb::named("create-symlinks"),
@@ -119,23 +137,23 @@ fn trees_that_go_deep() {
                 let names = "/d".repeat(300);
                 fs::create_dir_all(stage.image(&names)).unwrap();
                 stage.link(path, &names);
-                stage.attack(&format!("{} {path} is 300 directories deep, {how}", verb.name), tally);
+                trial.attack(&format!("{} {path} is 300 directories deep", verb.name), &stage);
             }
         }
         let links = Verb::named("create-symlinks");
         for length in [255, 256, 4000, 4090, 4096, 100_000] {
             let mut stage = Stage::new(links);
             stage.more = vec!["--link".into(), OsString::from(format!("t::/{}", "n".repeat(length)))];
-            stage.attack(&format!("a link's name of {length} bytes, {how}"), tally);
+            trial.attack(&format!("a link's name of {length} bytes"), &stage);
             let mut stage = Stage::new(links);
             stage.more = vec!["--link".into(), OsString::from(format!("{}::/x", "t".repeat(length)))];
-            stage.attack(&format!("a link's text of {length} bytes, {how}"), tally);
+            trial.attack(&format!("a link's text of {length} bytes"), &stage);
             let mut stage = Stage::new(links);
             stage.more = vec![
                 "--link".into(),
                 OsString::from(format!("t::{}", "/d".repeat(length / 2))),
             ];
-            stage.attack(&format!("a link's path of {length} bytes, {how}"), tally);
+            trial.attack(&format!("a link's path of {length} bytes"), &stage);
         }
     });
 }
@@ -144,7 +162,15 @@ fn trees_that_go_deep() {
 /// them at once; a walk would go on for a minute, and the hook ends itself before.
 #[test]
 fn a_path_that_takes_long() {
-    both_ways("sizes::a_path_that_takes_long", |tally, how| {
+    Attack::new(
+        "sizes::a_path_that_takes_long",
+        "forty links, each with a text as long as one can be, make a path of a hundred thousand steps",
+    )
+    .naive_passes("the kernel follows such a path at once")
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+        }
         for verb in ["prepare", "create-symlinks"] {
             let stage = Stage::new(Verb::named(verb));
             let steps = "/./".repeat(1300);
@@ -153,7 +179,7 @@ fn a_path_that_takes_long() {
             }
             fs::rename(stage.image("/usr"), stage.image("/chain38")).unwrap();
             stage.link("/usr", "chain0");
-            stage.attack(&format!("{verb} {how}"), tally);
+            trial.attack(verb, &stage);
         }
     });
 }
@@ -161,7 +187,15 @@ fn a_path_that_takes_long() {
 /// Nothing in a cache or a library is believed: neither counts nor offsets.
 #[test]
 fn files_that_lie() {
-    both_ways("sizes::files_that_lie", |tally, how| {
+    Attack::new(
+        "sizes::files_that_lie",
+        "counts and offsets in a cache or a library point beyond its end",
+    )
+    .naive_passes("it reads the cache with the parser that is attacked here, and opens no library")
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+        }
         let verb = Verb::named("update-ldcache");
         let cache = fs::read(Stage::new(verb).image("/etc/ld.so.cache")).unwrap();
         let elf = fs::read(Stage::new(verb).image(&format!("{LIBDIR}/libcuda.so.580.95.05"))).unwrap();
@@ -175,13 +209,41 @@ fn files_that_lie() {
                 let mut lies = bytes.clone();
                 lies[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff);
                 fs::write(stage.image(path), lies).unwrap();
-                stage.attack(&format!("{path} has -1 at {at}, {how}"), tally);
+                trial.attack(&format!("{path} has -1 at {at}"), &stage);
             }
             for end in (0..bytes.len().min(512)).step_by(16) {
                 let stage = Stage::new(verb);
                 fs::write(stage.image(path), &bytes[..end]).unwrap();
-                stage.attack(&format!("{path} ends at {end}, {how}"), tally);
+                trial.attack(&format!("{path} ends at {end}"), &stage);
             }
         }
+    });
+}
+
+/// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries: whoever looks
+/// each of them up, or compares each with each, does not come to an end.
+#[test]
+fn a_cache_with_many_spellings() {
+    Attack::new(
+        "sizes::a_cache_with_many_spellings",
+        "a cache of sixty thousand entries spells one directory in sixty thousand ways",
+    )
+    .naive_passes("it compares no directories")
+    .run(|trial| {
+        let verb = Verb::named("update-ldcache");
+        trial.twin(&Stage::new(verb));
+        let stage = Stage::new(verb);
+        let entries = (0..60_000_usize).map(|n| {
+            // As many bits as there are places for one more slash.
+            let mut path = String::new();
+            for (at, name) in LIBDIR.split('/').skip(1).chain(["."; 14]).enumerate() {
+                path += if n >> at & 1 == 1 { "//" } else { "/" };
+                path += name;
+            }
+            let soname = format!("libx{n}.so.1");
+            ld_so_cache::Entry::new(&Path::new(&path).join(&soname), &soname, Machine::X86_64)
+        });
+        fs::write(stage.image("/etc/ld.so.cache"), ld_so_cache::write(entries.collect())).unwrap();
+        trial.attack("many spellings", &stage);
     });
 }

@@ -1,0 +1,91 @@
+//! Which program is attacked. Besides ours there are two that must fail: one that does nothing, and one that trusts images.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A program that is attacked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// `tranche-oci`, as it is shipped where `make test` has built it.
+    Real,
+    /// Exits with 0 and has no effect.
+    Nothing,
+    /// `examples/naive-hook`, with these of the faults that have switches.
+    Naive(Vec<&'static str>),
+}
+
+thread_local! {
+    static CURRENT: RefCell<Subject> = const { RefCell::new(Subject::Real) };
+}
+
+impl Subject {
+    /// The program that is attacked by this thread.
+    pub(crate) fn current() -> Subject {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Attacks this program from here on, in this thread.
+    pub(crate) fn make_current(self) {
+        CURRENT.set(self);
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        *self == Subject::Real
+    }
+
+    /// The program's file, in place of `tranche-oci`.
+    pub(crate) fn hook(&self) -> PathBuf {
+        match self {
+            Subject::Real => std::env::var_os("TRANCHE_OCI_STATIC")
+                .map_or_else(|| env!("CARGO_BIN_EXE_tranche-oci").into(), PathBuf::from),
+            Subject::Nothing => "/bin/true".into(),
+            Subject::Naive(_) => naive().to_owned(),
+        }
+    }
+
+    /// The program's file, in place of `tranche`.
+    pub(crate) fn command_line(&self) -> PathBuf {
+        match self {
+            Subject::Real => env!("CARGO_BIN_EXE_tranche").into(),
+            other => other.hook(),
+        }
+    }
+
+    /// What must be added to the arguments: the naive program may change what is below these directories alone.
+    pub(crate) fn arguments(&self, fence: &[&Path]) -> Vec<OsString> {
+        let Subject::Naive(faults) = self else {
+            return Vec::new();
+        };
+        let directories: Vec<_> = fence.iter().map(|path| path.as_os_str()).collect();
+        vec![
+            "--naive-fence".into(),
+            directories.join(":".as_ref()),
+            "--naive-faults".into(),
+            faults.join(",").into(),
+        ]
+    }
+}
+
+/// The naive program as Cargo built it, up to date.
+fn naive() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // target/debug/deps/attacks-…
+        let directory = test.parent().unwrap().parent().unwrap();
+        // `cargo test` builds examples, `cargo test --test attacks` does not.
+        if let Some(cargo) = std::env::var_os("CARGO") {
+            let mut command = Command::new(cargo);
+            command
+                .args(["build", "--quiet", "--example", "naive-hook", "--target-dir"])
+                .arg(directory.parent().unwrap())
+                .current_dir(env!("CARGO_MANIFEST_DIR"));
+            command.args(directory.ends_with("release").then_some("--release"));
+            assert!(command.status().unwrap().success());
+        }
+        directory.join("examples/naive-hook")
+    })
+}
