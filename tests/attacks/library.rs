@@ -1,6 +1,7 @@
 //! The driver's library, which `tranche list` opens in a child process: it may be anything, and costs its answer at most.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -100,11 +101,19 @@ fn twin(trial: &mut Trial) {
     trial.record_twin("list", &ended.wrong);
 }
 
-/// A process that still runs; one that nobody has asked how it ended does not.
-fn runs(pid: &str) -> bool {
-    let status = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
-    let state = status.rsplit(") ").next().unwrap_or_default().chars().next();
-    !matches!(state, None | Some('Z' | 'X'))
+/// The processes that have `file` open. Their numbers are those of this machine, also where a process itself sees others
+/// because it is in a pid namespace.
+fn holders(file: &Path) -> Vec<Pid> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.unwrap();
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let open = fs::read_dir(entry.path().join("fd")).ok()?;
+        let holds = |entry: io::Result<fs::DirEntry>| fs::read_link(entry?.path());
+        open.map(holds)
+            .any(|path| path.is_ok_and(|path| path == file))
+            .then(|| Pid::from_raw(pid))
+    });
+    pids.collect()
 }
 
 #[test]
@@ -120,25 +129,27 @@ fn that_leaves_processes() {
         twin(trial);
         for how in ["", "setsid();", "setsid(); if (fork()) _exit(0);"] {
             let file = temporary();
-            let note = file.path().join("pid");
+            let note = file.path().join("open");
             let source = format!(
                 "#include <unistd.h>\n#include <stdio.h>\n#include <signal.h>\n{HARMLESS}\
                  __attribute__((constructor)) static void run(void) {{\n  if (fork()) {{ usleep(200000); return; }}\n  {how}\n\
                  signal(SIGTERM, SIG_IGN); signal(SIGHUP, SIG_IGN);\n  for (int n = 0; n < 64; n++) close(n);\n  FILE *f = fopen(\"{}\", \"w\");\n\
-                 fprintf(f, \"%d\", getpid()); fclose(f);\n  for (int n = 0; n < 60; n++) sleep(1);\n  _exit(0);\n}}\n",
+                 fprintf(f, \"here\"); fflush(f);\n  for (int n = 0; n < 60; n++) sleep(1);\n  _exit(0);\n}}\n",
                 note.display()
             );
             let host = Host::new(&source).unwrap();
             let (mut ended, _) = host.run();
-            let pid = fs::read_to_string(&note).unwrap_or_default();
             let end = Instant::now() + Duration::from_secs(3);
-            while runs(&pid) && !pid.is_empty() && Instant::now() < end {
+            while !holders(&note).is_empty() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            if !pid.is_empty() && runs(&pid) {
+            for left in holders(&note) {
                 // One that this test's library has made.
-                kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+                kill(left, Signal::SIGKILL).unwrap();
                 ended.wrong.push("a process of the library stays".to_owned());
+            }
+            if fs::read_to_string(&note).unwrap_or_default() != "here" {
+                ended.wrong.push("the library's process never ran".to_owned());
             }
             trial.record(&format!("fork, {how}"), &ended);
         }
