@@ -92,6 +92,7 @@ fn in_one_process(rounds: usize) {
             alone: false,
             uid: 0,
             ttl: None,
+            spec_file: None,
         };
         let ledger = Ledger::open(dir.path()).unwrap();
         let taken = ledger.change(&device, |book| Ok((book.take(&ask, &machine), Change::Made)));

@@ -53,6 +53,7 @@ fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledg
             alone: false,
             uid: 0,
             ttl: None,
+            spec_file: None,
         };
         book.take(&ask, &Still)?;
     }

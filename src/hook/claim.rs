@@ -92,6 +92,7 @@ fn take(
         alone: request.alone,
         uid,
         ttl: None,
+        spec_file: None,
     };
     ledger.change(device, |book| {
         let done = match what {

@@ -49,6 +49,8 @@ pub struct Ask {
     pub bounds: Bounds,
     /// The name under which an engine was asked for it, for people.
     pub asked_as: Option<String>,
+    /// The specification of a claim that is made beforehand.
+    pub spec_file: Option<String>,
     /// A claim that was made beforehand, by name.
     pub name: Option<String>,
     /// The container that will use it; `None` for a claim made beforehand.
@@ -245,6 +247,7 @@ impl Book {
             device: ask.device.clone(),
             part: ask.part.clone(),
             asked_as: ask.asked_as.clone(),
+            spec_file: ask.spec_file.clone(),
             state: ask.state,
             holder: Holder {
                 container: ask.container.clone(),

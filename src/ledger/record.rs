@@ -103,6 +103,7 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     text.push_str(if claim.once { "once\t" } else { "\t" });
     words(text, claim.name.as_deref());
     words(text, claim.asked_as.as_deref());
+    words(text, claim.spec_file.as_deref());
     words(text, claim.holder.container.as_ref().map(|c| c.id.as_str()));
     words(text, claim.holder.container.as_ref().map(|c| c.bundle.as_str()));
     let process = claim.holder.process.as_ref();
@@ -234,6 +235,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     };
     let name = fields.text()?;
     let asked_as = fields.text()?;
+    let spec_file = fields.text()?;
     let container = match (fields.text()?, fields.text()?) {
         (Some(id), Some(bundle)) => Some(ContainerName { bundle, id }),
         (None, None) => None,
@@ -263,6 +265,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         device,
         part,
         asked_as,
+        spec_file,
         state,
         holder: Holder { container, process },
         once,

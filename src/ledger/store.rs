@@ -301,6 +301,15 @@ impl<S: Steps> Locked<'_, S> {
     pub fn books(&self) -> Result<Books> {
         self.ledger.books()
     }
+
+    /// Removes the half of a book that a killed writer left; the next writer would write over it.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be removed.
+    #[cfg(feature = "cli")]
+    pub fn remove_unfinished(&self) -> Result<()> {
+        self.ledger.directory.remove(NEW)
+    }
 }
 
 /// The book that `text` is, for those who throw bytes at it.

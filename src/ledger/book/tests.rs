@@ -78,6 +78,7 @@ fn ask(part: Part, id: &str, pid: u32) -> Ask {
         alone: false,
         uid: 0,
         ttl: None,
+        spec_file: None,
     }
 }
 

@@ -31,14 +31,16 @@ fn any_claim() -> impl Strategy<Value = Claim> {
     let container = any::<(String, String)>().prop_map(|(bundle, id)| ContainerName { bundle, id });
     let holder = (prop::option::of(container), prop::option::of(process));
     let rest = any::<(bool, bool, u32, u64, Option<u64>, Option<u64>)>();
-    let names = any::<(Option<String>, Option<String>)>();
-    (device, part, holder, rest, names).prop_map(|(device, part, (container, process), rest, (name, asked_as))| {
+    let names = any::<(Option<String>, Option<String>, Option<String>)>();
+    (device, part, holder, rest, names).prop_map(|(device, part, (container, process), rest, names)| {
         let (once, held, uid, since, ttl, until) = rest;
+        let (name, asked_as, spec_file) = names;
         Claim {
             name,
             device: device.parse().unwrap(),
             part,
             asked_as,
+            spec_file,
             state: if held { State::Held } else { State::Reserved },
             holder: Holder { container, process },
             once,

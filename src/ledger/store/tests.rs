@@ -51,6 +51,7 @@ fn ask(machine: &Machine, share: &str, id: &str) -> Ask {
         alone: false,
         uid: 0,
         ttl: None,
+        spec_file: None,
     }
 }
 
