@@ -76,6 +76,16 @@ impl Error {
         self
     }
 
+    /// Adds to the hint, or makes it one.
+    #[must_use]
+    pub fn and_hint(mut self, more: impl fmt::Display) -> Self {
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(hint) => format!("{hint}; {more}"),
+            None => more.to_string(),
+        });
+        self
+    }
+
     /// Adds the error that this one comes from; its text follows ours in the line.
     #[must_use]
     pub fn from_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

@@ -593,11 +593,14 @@ fn a_full_disk_and_one_that_is_read_only() {
     }
     assert!(output.status.success(), "{:?}\n{out}\n{err}", output.status);
     assert_eq!(
-        out.matches("share 0  held").count(),
+        out.lines()
+            .filter(|l| l.contains(".0  ") && l.contains(" held "))
+            .count(),
         2,
         "status can be asked on both:\n{out}"
     );
-    assert_eq!(out.matches("share 1  held").count(), 1, "{out}");
+    let second = out.lines().filter(|l| l.contains(".1  ") && l.contains(" held "));
+    assert_eq!(second.count(), 1, "{out}");
     let lines: Vec<&str> = err.lines().collect();
     assert_eq!(lines.len(), 2, "{err}");
     assert!(

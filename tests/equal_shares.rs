@@ -51,12 +51,12 @@ sharing:
     - {name: nvidia.com/gpu, devices: [0], replicas: 4}
 ";
 
-/// The part of the line that `tranche status` has for a container.
+/// The share in the line that `tranche status` has for a container.
 fn part_of(status: &str, container: &str) -> String {
     let line = status.lines().find(|line| line.contains(&container.trim()[..12]));
     let line = line.unwrap_or_else(|| panic!("no line about {container} in {status}"));
-    let at = line.find("share").unwrap();
-    line[at..].split("  ").next().unwrap().to_owned()
+    let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+    cells.nth(1).unwrap().to_owned()
 }
 
 #[test]
@@ -82,7 +82,7 @@ step last tranche status
         let parts: Vec<String> = ["a", "fixed", "c", "d"]
             .map(|name| part_of(status, session.ok(name)))
             .to_vec();
-        assert_eq!(parts, ["share 0", "share 1", "share 2", "share 3"], "{status}");
+        assert_eq!(parts, ["0.0", "0.1", "0.2", "0.3"], "{status}");
         let why = session.refused("fifth");
         assert!(
             why.starts_with("gpu 0 any share: none of its 4 shares is free"),
@@ -94,8 +94,8 @@ step last tranche status
         }
         assert_ne!(session.step("whole").code, 0);
         session.ok("remove");
-        assert_eq!(part_of(session.ok("then"), session.ok("again")), "share 0");
-        assert_eq!(part_of(session.ok("last"), session.ok("after-kill")), "share 2");
+        assert_eq!(part_of(session.ok("then"), session.ok("again")), "0.0");
+        assert_eq!(part_of(session.ok("last"), session.ok("after-kill")), "0.2");
     });
 }
 
@@ -126,7 +126,7 @@ refuse under-whole start under-whole "$2" --device nvidia.com/gpu=0.any
                 1,
                 "{status}"
             );
-            assert_eq!(part_of(status, session.ok("twice")), "share 0", "{step}");
+            assert_eq!(part_of(status, session.ok("twice")), "0.0", "{step}");
         }
         session.ok("claim");
         session.ok("claimed");
@@ -166,7 +166,10 @@ step gpu podman exec use ls /dev
     each_engine("dedicated", policy, 5, script, |session| {
         let one = session.ok("one").trim()[..12].to_owned();
         let status = session.ok("status");
-        assert!(status.contains("the whole device") && status.contains(&one), "{status}");
+        assert!(
+            status.contains("nvidia.com/gpu=1  whole") && status.contains(&one),
+            "{status}"
+        );
         let why = session.refused("two");
         assert!(
             why.starts_with("gpu 1 the whole device: container") && why.contains(&one),

@@ -72,6 +72,11 @@ pub fn complain(error: &Error) -> ExitCode {
     code(error.kind())
 }
 
+/// Says each thing that went wrong, in a line of its own, and gives the exit code of the last; success where nothing did.
+pub fn complain_all(errors: &[Error]) -> ExitCode {
+    errors.iter().fold(ExitCode::SUCCESS, |_, error| complain(error))
+}
+
 /// The exit code for `kind`.
 pub fn code(kind: Kind) -> ExitCode {
     ExitCode::from(kind.exit_code())

@@ -14,14 +14,15 @@ use std::os::unix::fs::DirBuilderExt;
 /// Where everything is that a verb about shares needs.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SharingArgs {
-    #[command(flatten)]
-    pub(super) host: HostArgs,
-    #[command(flatten)]
-    pub(super) look: LookArgs,
+    // In this order, because options without a heading of their own would get that of the ones before them.
     #[command(flatten)]
     pub(super) config: ConfigArgs,
     #[command(flatten)]
     pub(super) state: StateArgs,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    #[command(flatten)]
+    pub(super) look: LookArgs,
 }
 
 /// The plan of `inventory`; `None` where no policy splits anything.

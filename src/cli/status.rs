@@ -1,61 +1,114 @@
-//! `tranche status`: who holds what.
+//! `tranche status`: who holds what, what is free, and what hooks said.
 
+use super::containers::Names;
+use super::held::{self, Held};
 use super::out;
-use super::place::StateArgs;
+use super::place::{SpecDirArgs, StateArgs};
+use super::root_only;
+use super::specs::Specs;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::utc;
-use crate::ledger::{Book, Claim, Ledger, State};
+use crate::ledger::{Book, Claim, Ledger, World, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
+use crate::text::{shown, some};
 use crate::types::DeviceKey;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show who holds which share, and what hooks said lately
+/// Show who holds which share, what is free, and what hooks said lately
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     state: StateArgs,
-    /// For programs
+    #[command(flatten)]
+    specs: SpecDirArgs,
+    /// Print JSON; docs/sharing.md describes the fields
     #[arg(long)]
     json: bool,
 }
 
-/// One claim, as `--json` gives it.
+/// All of it, as `--json` gives it. docs/sharing.md documents the fields.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
-    device: &'a DeviceKey,
-    claim: &'a Claim,
+struct Status {
+    devices: Vec<Device>,
+    claims: Vec<Held>,
+    messages: Vec<Said>,
+    /// What could not be read, and so is missing above.
+    problems: Vec<String>,
+}
+
+/// A device that is handed out with a claim.
+#[derive(Debug, Serialize)]
+struct Device {
+    /// `nvidia.com/gpu=0`.
+    device: String,
+    key: DeviceKey,
+    /// The shares that it has under the policy of now.
+    shares: Vec<String>,
+    /// Those of them that are held.
+    held: Vec<String>,
+    /// Shares that are held and that the policy of now does not have.
+    held_of_earlier_policy: Vec<String>,
+    /// Whether somebody holds all of it.
+    held_whole: bool,
+    /// Whether the device's book in the ledger could be read. Where it could not, nothing is known to be held or free.
+    readable: bool,
+    /// The shares that a container can have now; empty while the whole device is held.
+    free: Vec<String>,
+}
+
+/// What a hook said.
+#[derive(Debug, Serialize)]
+struct Said {
+    /// The container's full id; empty where the hook could not learn it.
+    container: String,
+    /// The name that its engine shows; `null` where the container is gone or no file tells it.
+    name: Option<String>,
+    #[serde(flatten)]
+    message: Message,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let (books, damaged) = books(&args.state)?;
+    let state_dir = &args.state.state_dir;
+    // A user sees what the hooks of his own engine said; the ledger is root's.
+    let (books, damaged) = match root_only::check(state_dir) {
+        Ok(()) => books(&args.state)?,
+        Err(error) => (Vec::new(), vec![error]),
+    };
     let kept = messages(&args.state)?;
+    let sees_ledger = root_only::check(state_dir).is_ok();
+    let specs = match sees_ledger {
+        true => Specs::read(&args.specs, state_dir),
+        false => Specs::default(),
+    };
+    let uptime = Machine::here()?.uptime();
+    let mut names = Names::default();
+    let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
+    let devices = devices(&specs, &claims, &damaged);
+    let problems: Vec<Error> = damaged.into_iter().chain(kept.damaged).collect();
+    let status = Status {
+        devices,
+        claims: claims
+            .iter()
+            .map(|claim| Held::of(claim, &specs, &mut names, uptime))
+            .collect(),
+        messages: said(kept.messages, &claims, &mut names),
+        problems: problems.iter().map(ToString::to_string).collect(),
+    };
     if args.json {
-        let claims = books.iter().flat_map(|b| {
-            b.claims.iter().map(|claim| Row {
-                device: &claim.device,
-                claim,
-            })
-        });
-        let claims: Vec<Row<'_>> = claims.collect();
-        out::json(&serde_json::json!({ "claims": claims, "messages": kept.messages }))?;
+        out::json(&status)?;
     } else {
-        out::result(&text(&books, &kept.messages))?;
+        out::result(&text(&status, sees_ledger))?;
     }
-    // What can be told is told, and the rest is not taken for nothing.
-    Ok(damaged
-        .iter()
-        .chain(&kept.damaged)
-        .map(out::complain)
-        .next_back()
-        .unwrap_or(ExitCode::SUCCESS))
+    // What could be read is shown all the same.
+    Ok(out::complain_all(&problems))
 }
 
-/// Every book, with what nobody can hold any more taken out; on disk it stays until somebody claims or collects. Beside
-/// them what is wrong with those that cannot be read.
+/// Every book, without the claims that nothing can hold any more: on disk they stay until the next start or `gc`. With
+/// them what is wrong with the books that cannot be read.
 pub(super) fn books(state: &StateArgs) -> Result<(Vec<Book>, Vec<Error>)> {
     let Some(ledger) = Ledger::existing(&state.state_dir)? else {
         return Ok(Default::default());
@@ -65,7 +118,7 @@ pub(super) fn books(state: &StateArgs) -> Result<(Vec<Book>, Vec<Error>)> {
     Ok((current(all.books, &machine), all.damaged))
 }
 
-/// The books without what nobody can hold any more.
+/// The books without the claims that nothing can hold any more.
 pub(super) fn current(mut books: Vec<Book>, machine: &Machine) -> Vec<Book> {
     books.iter_mut().for_each(|book| {
         book.reconcile(machine);
@@ -84,62 +137,181 @@ fn messages(state: &StateArgs) -> Result<Kept> {
     }
 }
 
-fn text(books: &[Book], messages: &[Message]) -> String {
-    let mut text = held(books);
-    if !messages.is_empty() {
+fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Said> {
+    let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    for container in claims.iter().filter_map(|c| c.holder.container.as_ref()) {
+        known.insert(&container.id, names.of(container));
+    }
+    let said = messages.into_iter().map(|message| Said {
+        container: message.container.clone(),
+        name: known.get(message.container.as_str()).cloned().flatten(),
+        message,
+    });
+    said.collect()
+}
+
+fn devices(specs: &Specs, claims: &[&Claim], damaged: &[Error]) -> Vec<Device> {
+    let none = Vec::new();
+    let mut keys: BTreeMap<&DeviceKey, &Vec<String>> = specs.devices().map(|(k, o)| (k, &o.siblings)).collect();
+    for claim in claims {
+        keys.entry(&claim.device).or_insert(&none);
+    }
+    let device = |(key, shares): (&DeviceKey, &Vec<String>)| {
+        let on_it = || claims.iter().filter(|claim| claim.device.overlaps(key));
+        // Instances of a GPU exclude it as a whole, and the reverse.
+        let held_whole = on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty());
+        // A book is named after its GPU.
+        let readable = !damaged.iter().any(|error| error.object().contains(key.gpu().as_str()));
+        let names = on_it()
+            .flat_map(|claim| claim.part.shares())
+            .map(|s| s.name.to_string());
+        let names: BTreeSet<String> = names.collect();
+        let (held, free): (Vec<String>, Vec<String>) = shares.iter().cloned().partition(|s| names.contains(s));
+        Device {
+            device: specs.device(key),
+            key: key.clone(),
+            shares: shares.clone(),
+            held_of_earlier_policy: names.iter().filter(|name| !shares.contains(name)).cloned().collect(),
+            held,
+            held_whole,
+            readable,
+            free: if held_whole || !readable { Vec::new() } else { free },
+        }
+    };
+    let mut devices: Vec<Device> = keys.into_iter().map(device).collect();
+    devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
+    devices
+}
+
+fn text(status: &Status, sees_ledger: bool) -> String {
+    let mut text = String::new();
+    if !status.devices.is_empty() {
+        let mut table = Table::with_header(&["DEVICE", "HELD", "FREE"]);
+        for device in &status.devices {
+            table.row([device.device.clone(), device.is_held(), device.is_free()]);
+        }
+        text.push_str(&table.text());
+        text.push('\n');
+    }
+    if !status.claims.is_empty() {
+        let mut table = Table::with_header(&["NAME", "SHARES", "HOLDER", "STATE", "UID", "SINCE"]);
+        for claim in &status.claims {
+            table.row([
+                claim.cdi.clone(),
+                claim.shares(),
+                claim.holder(),
+                held::state(claim.state).to_owned(),
+                claim.uid.to_string(),
+                utc(claim.since),
+            ]);
+        }
+        text.push_str(&table.text());
+    } else if status.problems.is_empty() {
+        text.push_str("no share is held\n");
+    } else if sees_ledger {
+        text.push_str("the ledger could not be read completely, and what could be read holds nothing\n");
+    }
+    text.push_str(&messages_text(&status.messages));
+    text
+}
+
+impl Device {
+    fn is_held(&self) -> String {
+        if !self.readable {
+            return "unknown".to_owned();
+        }
+        if self.held_whole {
+            return "whole".to_owned();
+        }
+        let mut text = match self.shares.len() {
+            0 => "-".to_owned(),
+            all => format!("{} of {all}", self.held.len()),
+        };
+        if !self.held_of_earlier_policy.is_empty() {
+            text.push_str(&format!(", {} of an earlier policy", self.held_of_earlier_policy.len()));
+        }
+        text
+    }
+
+    fn is_free(&self) -> String {
+        match &self.free[..] {
+            _ if !self.readable => "unknown".to_owned(),
+            [] if self.shares.is_empty() && !self.held_whole && self.held_of_earlier_policy.is_empty() => {
+                "whole".to_owned()
+            }
+            [] => "-".to_owned(),
+            free => ranges(free),
+        }
+    }
+}
+
+/// Names as a list, where numbers that follow one another are a range: `0, 3–9`.
+fn ranges(names: &[String]) -> String {
+    let mut parts: Vec<(String, Option<u64>, Option<u64>)> = Vec::new();
+    for name in names {
+        // A name like `007` is not the number 7.
+        let number = name.parse::<u64>().ok().filter(|n| n.to_string() == *name);
+        match parts.last_mut() {
+            Some((_, Some(_), last)) if number.is_some() && number == last.and_then(|l| l.checked_add(1)) => {
+                *last = number;
+            }
+            _ => parts.push((name.clone(), number, number)),
+        }
+    }
+    let part = |(name, first, last): (String, Option<u64>, Option<u64>)| match (first, last) {
+        (Some(first), Some(last)) if first.checked_add(1) == Some(last) => format!("{first}, {last}"),
+        (Some(first), Some(last)) if last > first => format!("{first}–{last}"),
+        _ => name,
+    };
+    some(&parts.into_iter().map(part).collect::<Vec<_>>())
+}
+
+/// The messages, grouped by container in the order in which they began.
+fn messages_text(said: &[Said]) -> String {
+    let mut text = String::new();
+    if !said.is_empty() {
         text.push_str("\nmessages of hooks:\n");
     }
-    let mut containers: Vec<&str> = Vec::new();
-    for message in messages {
-        if !containers.contains(&message.container.as_str()) {
-            containers.push(&message.container);
+    let mut containers: Vec<&Said> = Vec::new();
+    for one in said {
+        if !containers.iter().any(|c| c.container == one.container) {
+            containers.push(one);
         }
     }
     for container in containers {
-        let short: String = container.chars().take(12).collect();
-        text.push_str(&format!(
-            "container {}\n",
-            if short.is_empty() { "unknown" } else { &short }
-        ));
-        for message in messages.iter().filter(|message| message.container == container) {
-            let severity = match message.severity {
+        let short: String = container.container.chars().take(12).collect();
+        let id = if short.is_empty() { "unknown" } else { &short };
+        let name = match &container.name {
+            Some(name) => format!("{name} ({id})"),
+            None => id.to_owned(),
+        };
+        text.push_str(&format!("container {}\n", shown(&name)));
+        for one in said.iter().filter(|s| s.container == container.container) {
+            let severity = match one.message.severity {
                 Severity::Failure => "failure",
                 Severity::Remark => "remark",
             };
-            // A specification may name a hook that does not exist; its text says which.
-            let hook = Some(message.hook.as_str())
+            // A specification may name a hook that does not exist; the text says which.
+            let hook = Some(one.message.hook.as_str())
                 .filter(|hook| !hook.is_empty())
                 .unwrap_or("hook");
-            text.push_str(&format!(
-                "  {}  {severity} of {hook}: {}\n",
-                utc(message.at),
-                message.text
-            ));
+            let line = format!("{severity} of {hook}: {}", one.message.text);
+            text.push_str(&format!("  {}  {}\n", utc(one.message.at), shown(&line)));
         }
     }
     text
 }
 
-fn held(books: &[Book]) -> String {
-    if books.is_empty() {
-        return "no share is held\n".to_owned();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_follow_are_a_range() {
+        let of = |names: &[&str]| ranges(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["3", "4", "5", "9"]), "3–5, 9");
+        assert_eq!(of(&["0", "1", "3"]), "0, 1, 3");
+        assert_eq!(of(&["a", "0", "007", "8"]), "a, 0, 007, 8");
+        assert_eq!(of(&["18446744073709551615", "0"]), "18446744073709551615, 0");
     }
-    let mut table = Table::with_header(&["DEVICE", "PART", "STATE", "HOLDER", "UID", "SINCE"]);
-    for book in books {
-        for claim in &book.claims {
-            table.row([
-                claim.device.to_string(),
-                claim.part.to_string(),
-                match claim.state {
-                    State::Reserved => "reserved",
-                    State::Held => "held",
-                }
-                .to_owned(),
-                claim.who(),
-                claim.uid.to_string(),
-                utc(claim.since),
-            ]);
-        }
-    }
-    table.text()
 }

@@ -1,0 +1,83 @@
+//! `tranche claim gc`: what nothing can hold any more, and specifications without a claim.
+
+use super::{PlaceArgs, spec};
+use crate::cli::out;
+use crate::cli::root_only;
+use crate::error::Result;
+use crate::ledger::process::Machine;
+use crate::ledger::{Change, Claim, Ledger};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: PlaceArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let state_dir = &args.at.state.state_dir;
+    root_only::check(state_dir)?;
+    let machine = Machine::here()?;
+    let ledger = Ledger::open(state_dir)?;
+    // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
+    let locked = ledger.lock()?;
+    locked.remove_unfinished()?;
+    let mut returned = 0;
+    let mut problems = locked.change_each(|book| {
+        let count = book.reconcile(&machine);
+        returned += count;
+        if count > 0 { Change::Made } else { Change::None }
+    })?;
+    let mut removed = Vec::new();
+    if problems.is_empty() {
+        let books = locked.books()?;
+        let claims: Vec<&Claim> = books.books.iter().flat_map(|b| &b.claims).collect();
+        problems.extend(books.damaged);
+        for dir in directories(args, &claims) {
+            let swept = spec::sweep(&dir, &claims, state_dir)?;
+            removed.extend(swept.removed);
+            problems.extend(swept.left);
+        }
+        problems.extend(claims.iter().filter_map(|claim| without_spec(claim)));
+    } else {
+        out::note("no specification was removed, because part of the ledger could not be read");
+    }
+    drop(locked);
+    if args.at.json {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;
+    } else {
+        out::note(format_args!(
+            "{} given back, {} removed",
+            out::counted(returned, "claim"),
+            out::counted(removed.len(), "specification")
+        ));
+    }
+    Ok(out::complain_all(&problems))
+}
+
+/// Where specifications of claims are: where engines read, and where claims say that theirs is.
+fn directories(args: &Args, claims: &[&Claim]) -> BTreeSet<PathBuf> {
+    let said = claims
+        .iter()
+        .filter_map(|claim| Path::new(claim.spec_file.as_ref()?).parent());
+    let dirs = args.at.specs.dirs().into_iter().chain(said.map(Path::to_owned));
+    // One directory under two paths is looked at once.
+    dirs.map(|dir| std::fs::canonicalize(&dir).unwrap_or(dir)).collect()
+}
+
+/// Says that a claim's specification is gone: somebody else removed it, and no container can ask for the claim.
+fn without_spec(claim: &Claim) -> Option<crate::error::Error> {
+    let file = claim.spec_file.as_ref()?;
+    let is_gone = matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
+    let name = claim.name.as_ref()?;
+    is_gone.then(|| {
+        crate::error::Error::failed(
+            format!("claim {name}"),
+            format!("its specification {file} was removed, so no container can use it"),
+        )
+        .hint(format!("tranche claim release {name}"))
+    })
+}

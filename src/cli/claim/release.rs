@@ -1,0 +1,260 @@
+//! `tranche claim release`: gives back a claim, a share or what a container holds, by the name that a person knows.
+
+use super::{PlaceArgs, spec};
+use crate::cli::calls::Subject;
+use crate::cli::containers::Names;
+use crate::cli::held::{Container, Held};
+use crate::cli::specs::Specs;
+use crate::cli::{out, root_only, status};
+use crate::error::{Error, Result};
+use crate::ledger::process::Machine;
+use crate::ledger::{Change, Claim, ContainerName, Ledger, Part, Process, World, utc};
+use crate::text::some;
+use std::collections::BTreeMap;
+use std::os::linux::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A claim's name; a device as engines are asked for it (nvidia.com/gpu=0.3 or 0.3); a container's name, or its id or
+    /// how that begins
+    #[arg(value_name = "CLAIM|DEVICE|CONTAINER")]
+    what: String,
+    /// Also where a container that runs holds it. That container keeps its access to the device until it ends
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    at: PlaceArgs,
+}
+
+/// The fewest characters of a container's id that are taken for the beginning of one.
+const SHORTEST_ID: usize = 4;
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let state_dir = &args.at.state.state_dir;
+    root_only::check(state_dir)?;
+    let machine = Machine::here()?;
+    let Some(ledger) = Ledger::existing(state_dir)? else {
+        return Err(not_found(&args.what, &[], &Specs::default(), &mut Names::default()));
+    };
+    // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
+    let locked = ledger.lock()?;
+    let all = locked.books()?;
+    // What is meant may be in a book that cannot be read: these lines come before "not found".
+    out::complain_all(&all.damaged);
+    let books = status::current(all.books, &machine);
+    let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
+    let specs = Specs::read(&args.at.specs, state_dir);
+    let mut names = Names::default();
+    let meant = resolve(&args.what, &claims, &specs, &mut names)?;
+    let uid = nix::unistd::getuid().as_raw();
+    for claim in &meant {
+        if uid != 0 && claim.uid != uid {
+            return Err(Error::failed(
+                specs.name(claim),
+                format!("belongs to user {}", claim.uid),
+            ));
+        }
+        if let Some(reason) = in_use(claim, &machine).filter(|_| !args.force) {
+            return Err(Error::failed(specs.name(claim), holder(claim, &mut names, &reason))
+                .hint("stop that container, or give --force: it then keeps its access to the device until it ends"));
+        }
+    }
+    let released: Vec<Held> = meant
+        .iter()
+        .map(|claim| Held::of(claim, &specs, &mut names, machine.uptime()))
+        .collect();
+    // Claims on one GPU and its instances are in one book, and the key of each of them names it.
+    let devices: BTreeMap<_, _> = meant.iter().map(|claim| (claim.device.gpu(), &claim.device)).collect();
+    for device in devices.into_values() {
+        locked.change(device, |book| {
+            book.reconcile(&machine);
+            book.claims.retain(|claim| !meant.contains(&claim));
+            Ok(((), Change::Made))
+        })?;
+    }
+    // After the ledger: whoever is killed in between leaves a specification without a claim, which no container can use and
+    // `gc` removes.
+    let mut code = ExitCode::SUCCESS;
+    for claim in &meant {
+        if let Err(error) = remove_spec(claim, state_dir) {
+            code = out::complain(&error);
+        }
+    }
+    drop(locked);
+    if args.at.json {
+        out::json(&serde_json::json!({ "released": released }))?;
+    } else {
+        for held in &released {
+            let of = held.container.as_ref().map(|c| format!(", held by {}", c.shown()));
+            out::note(format_args!("released {}{}", held.cdi, of.unwrap_or_default()));
+        }
+    }
+    Ok(code)
+}
+
+/// Removes the specification of a claim, unless that file is somebody else's by now.
+fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<()> {
+    let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) else {
+        return Ok(());
+    };
+    let file = Path::new(file);
+    if matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(());
+    }
+    match spec::owner(file, state_dir) {
+        spec::Owner::Claim(of) if of == *name => spec::remove(file),
+        _ => Err(Error::failed(
+            file.display(),
+            format!("left alone, because it is not the specification that was written for claim {name}"),
+        )
+        .hint("remove it yourself if it is not needed")),
+    }
+}
+
+/// The claims that `typed` means. A claim's name is tried first, then a device, then a container.
+fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Names) -> Result<Vec<&'a Claim>> {
+    let name = typed.strip_prefix("nvidia.com/claim=").unwrap_or(typed);
+    let by_name: Vec<&Claim> = claims
+        .iter()
+        .copied()
+        .filter(|c| c.name.as_deref() == Some(name))
+        .collect();
+    if !by_name.is_empty() {
+        return Ok(by_name);
+    }
+    let by_device = of_device(typed, claims, specs);
+    match &by_device[..] {
+        [] => {}
+        [one] if is_whole_of(one, typed, specs) => return Ok(by_device),
+        [one] => {
+            let own = one.name.as_deref().unwrap_or_default();
+            return Err(Error::usage(typed, format!("is one of several shares of claim {own}"))
+                .hint(format!("tranche claim release {own} gives all of them back")));
+        }
+        _ => return Err(ambiguous(typed, &by_device, specs, names)),
+    }
+    let by_container = of_container(typed, claims, names);
+    let containers: Vec<&ContainerName> = by_container
+        .iter()
+        .filter_map(|c| c.holder.container.as_ref())
+        .collect();
+    match &containers[..] {
+        [] => Err(not_found(typed, claims, specs, names)),
+        [first, others @ ..] if others.iter().all(|other| other == first) => Ok(by_container),
+        _ => Err(ambiguous(typed, &by_container, specs, names)),
+    }
+}
+
+/// The claims on the device or share that `typed` names.
+fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Claim> {
+    let is_name = |name: &str| name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed);
+    let meant = specs.meant(typed);
+    let is_meant = |claim: &Claim| {
+        let by_spec = meant.iter().any(|(key, subject)| {
+            claim.device == *key
+                && match subject {
+                    Subject::Whole => claim.part == Part::Whole,
+                    Subject::Share(name) => claim.part.shares().iter().any(|share| share.name == *name),
+                    Subject::Any | Subject::Claim(_) => false,
+                }
+        });
+        // The specification may have changed since; the claim still knows what its container asked for.
+        by_spec || is_name(&specs.name(claim)) || claim.asked_as.as_deref().is_some_and(is_name)
+    };
+    claims.iter().copied().filter(|claim| is_meant(claim)).collect()
+}
+
+/// Whether `typed` names all that `claim` holds, and not one of several shares.
+fn is_whole_of(claim: &Claim, typed: &str, specs: &Specs) -> bool {
+    claim.part.shares().len() < 2 || specs.name(claim) == typed
+}
+
+/// The claims of the container whose name or id is `typed`, or else of those whose id begins with it.
+fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec<&'a Claim> {
+    let mut exact = Vec::new();
+    let mut begins = Vec::new();
+    for claim in claims.iter().copied() {
+        let Some(container) = &claim.holder.container else {
+            continue;
+        };
+        if container.id == typed || names.of(container).as_deref() == Some(typed) {
+            exact.push(claim);
+        } else if typed.len() >= SHORTEST_ID && container.id.starts_with(typed) {
+            begins.push(claim);
+        }
+    }
+    if exact.is_empty() { begins } else { exact }
+}
+
+/// Why a claim is not simply given back: its container runs, or may run.
+fn in_use(claim: &Claim, machine: &Machine) -> Option<String> {
+    let process = claim.holder.process.as_ref()?;
+    if machine.lives(process) {
+        return Some("runs".to_owned());
+    }
+    // What is certainly gone was given back when the books were read. The rest is in a pid namespace that this process
+    // cannot see into; where no process is in that namespace any more, nothing runs there.
+    namespace_has_processes(process)
+        .then(|| "may run: it is in a pid namespace of its own, in which processes run".to_owned())
+}
+
+/// Whether any process that can be seen from here is in the pid namespace of `process`. From the first pid namespace all
+/// processes of the machine are seen.
+fn namespace_has_processes(process: &Process) -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return true;
+    };
+    let in_it = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        let namespace = std::fs::metadata(entry.path().join("ns/pid")).ok()?.st_ino();
+        (namespace == process.namespace).then_some(())
+    };
+    entries.filter_map(in_it).next().is_some()
+}
+
+fn holder(claim: &Claim, names: &mut Names, reason: &str) -> String {
+    let since = utc(claim.since);
+    match &claim.holder.container {
+        Some(container) => {
+            let shown = container_of(container, names).shown();
+            format!("is held since {since} by container {shown}, which {reason}")
+        }
+        None => format!("is held since {since} by user {}", claim.uid),
+    }
+}
+
+fn container_of(container: &ContainerName, names: &mut Names) -> Container {
+    Container {
+        id: container.id.clone(),
+        name: names.of(container),
+        bundle: container.bundle.clone(),
+        pid: None,
+    }
+}
+
+/// One claim as a candidate in an error.
+fn candidate(claim: &Claim, specs: &Specs, names: &mut Names) -> String {
+    let container = claim.holder.container.as_ref();
+    let by = container.map(|c| format!(" of container {}", container_of(c, names).shown()));
+    format!("{}{}", specs.name(claim), by.unwrap_or_default())
+}
+
+fn ambiguous(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
+    let candidates: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
+    Error::usage(typed, "means more than one").hint(format!("name one of them: {}", some(&candidates)))
+}
+
+fn not_found(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
+    let error = Error::usage(
+        typed,
+        "no claim has this name, and no container holds this or has this name",
+    );
+    let held: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
+    match &held[..] {
+        [] => error.hint("nothing is held"),
+        held => error.hint(format!("held are {}", some(held))),
+    }
+}

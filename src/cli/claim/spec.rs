@@ -1,0 +1,146 @@
+//! The specifications of claims: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI names a transient specification.
+
+use crate::cdi::registry::Registry;
+use crate::cdi::write;
+use crate::cli::calls::{Call, Subject};
+use crate::cli::specs::same_directory;
+use crate::error::{Context, Error, Result};
+use crate::ledger::Claim;
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "nvidia.com-claim_";
+const SUFFIX: &str = ".yaml";
+
+/// The file of the claim `name` in `dir`.
+pub(super) fn file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{PREFIX}{name}{SUFFIX}"))
+}
+
+/// Whose a specification of a claim is, by what it says itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A claim of that name in this ledger.
+    Claim(String),
+    /// Another ledger.
+    Ledger(PathBuf),
+    /// It does not say; why.
+    Unknown(&'static str),
+}
+
+/// Whose the specification at `path` is. tranche writes its name into the header, and the claim and its state directory
+/// into the hooks.
+pub(super) fn owner(path: &Path, state_dir: &Path) -> Owner {
+    if !std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+        return Owner::Unknown("it is not a regular file");
+    }
+    let read = Registry::read_file(path);
+    let Some(loaded) = read.files().first() else {
+        return Owner::Unknown("it is not a valid specification");
+    };
+    let header = loaded.comments.first();
+    if !header.is_some_and(|line| line.starts_with("Made by tranche ")) {
+        return Owner::Unknown("its header does not say that tranche wrote it");
+    }
+    let calls: Vec<Call> = loaded.spec.devices.iter().filter_map(Call::of_device).collect();
+    let [call] = &calls[..] else {
+        return Owner::Unknown("it is not of one claim");
+    };
+    let Some(Subject::Claim(name)) = &call.subject else {
+        return Owner::Unknown("it is not of a claim");
+    };
+    if path.file_name() != file(Path::new(""), name).file_name() {
+        return Owner::Unknown("its name is not that of its claim");
+    }
+    if !same_directory(&call.state_dir, state_dir) {
+        return Owner::Ledger(call.state_dir.clone());
+    }
+    Owner::Claim(name.clone())
+}
+
+/// What [`sweep`] did.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// Specifications that were removed.
+    pub(super) removed: Vec<PathBuf>,
+    /// Specifications that may be another's, and temporary files that cannot be removed.
+    pub(super) left: Vec<Error>,
+}
+
+/// Removes the specifications in `dir` of claims that are gone, and what killed writers left. `claims` are all claims of the
+/// ledger in `state_dir`, whose lock the caller holds: nobody makes a claim meanwhile.
+///
+/// # Errors
+/// Returns an error if `dir` cannot be listed or a file cannot be removed.
+pub(super) fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<Swept> {
+    let mut swept = Swept::default();
+    for path in files(dir)? {
+        match owner(&path, state_dir) {
+            Owner::Claim(name) if is_live(&path, &name, claims) => {}
+            Owner::Claim(_) => {
+                remove(&path)?;
+                swept.removed.push(path);
+            }
+            Owner::Ledger(other) => {
+                let what = format!("left alone, because it belongs to the ledger in {}", other.display());
+                swept.left.push(
+                    Error::failed(path.display(), what)
+                        .hint(format!("run tranche claim gc --state-dir {}", other.display())),
+                );
+            }
+            Owner::Unknown(why) => swept.left.push(
+                Error::failed(path.display(), format!("left alone, because {why}"))
+                    .hint("remove it yourself if it is not needed"),
+            ),
+        }
+    }
+    write::remove_abandoned(dir)?;
+    Ok(swept)
+}
+
+/// Whether `path` is the specification of one of `claims`, and not of an earlier claim with the same name.
+fn is_live(path: &Path, name: &str, claims: &[&Claim]) -> bool {
+    let is_here = |file: &str| {
+        let file = Path::new(file);
+        file.file_name() == path.file_name()
+            && same_directory(
+                file.parent().unwrap_or(Path::new("/")),
+                path.parent().unwrap_or(Path::new(".")),
+            )
+    };
+    claims
+        .iter()
+        .filter(|claim| claim.name.as_deref() == Some(name))
+        .any(|claim| claim.spec_file.as_deref().is_none_or(is_here))
+}
+
+/// The files of claims in `dir`; a directory that does not exist has none.
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::failed(dir.display(), "cannot be listed").from_source(e)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.about(dir.display(), "cannot be listed")?;
+        let name = entry.file_name();
+        if name
+            .to_str()
+            .is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX))
+        {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Removes `file`; one that does not exist is removed already.
+pub(super) fn remove(file: &Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::failed(file.display(), "cannot be removed").from_source(e))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! What the specifications on this machine call the devices and shares of the ledger. The ledger knows a device by a key
+//! that does not move; a person knows it by the name that the specification gives it.
+
+use super::calls::{Call, Subject};
+use super::place::SpecDirArgs;
+use crate::cdi::registry::Registry;
+use crate::ledger::Claim;
+use crate::share::{Plan, SplitDevice};
+use crate::types::DeviceKey;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The devices and shares that specifications offer with a claim in one state directory.
+#[derive(Debug, Default)]
+pub(super) struct Specs {
+    devices: BTreeMap<DeviceKey, Offered>,
+    /// Every name, with what it stands for.
+    names: BTreeMap<String, (DeviceKey, Subject)>,
+}
+
+/// One device that is handed out with a claim.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    /// The name of the device, `nvidia.com/gpu=0`, whether or not the policy hides it.
+    name: Option<String>,
+    /// Names of shares, the shortest of each: index names are shorter than UUIDs.
+    shares: BTreeMap<String, String>,
+    /// The shares that the device has, in the order of the policy.
+    pub(super) siblings: Vec<String>,
+}
+
+impl Specs {
+    /// Reads the specifications in `at`. Those that belong to another state directory are skipped, and files that no
+    /// engine can read are too: `tranche cdi validate` reports them.
+    pub(super) fn read(at: &SpecDirArgs, state_dir: &Path) -> Self {
+        let mut specs = Self::default();
+        let registry = Registry::read(&at.dirs());
+        for (name, found) in registry.devices() {
+            let Some(call) = Call::of_device(found.device) else {
+                continue;
+            };
+            if same_directory(&call.state_dir, state_dir) {
+                specs.add(name, call);
+            }
+        }
+        specs
+    }
+
+    /// The devices of a plan, before any specification says so.
+    pub(super) fn of_plan(plan: &Plan) -> Self {
+        let offered = |split: &SplitDevice| Offered {
+            name: Some(format!("{}={}", split.kind, split.device.cdi_name())),
+            siblings: split.shares.iter().map(|s| s.name.to_string()).collect(),
+            ..Offered::default()
+        };
+        let devices = plan.devices.iter().map(|split| (split.key.clone(), offered(split)));
+        Self {
+            devices: devices.collect(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, name: &str, call: Call) {
+        let (Some(device), Some(subject)) = (call.device, call.subject) else {
+            return;
+        };
+        if matches!(subject, Subject::Claim(_)) {
+            return;
+        }
+        let offered = self.devices.entry(device.clone()).or_default();
+        let base = match &subject {
+            Subject::Share(share) => {
+                let shortest = offered
+                    .shares
+                    .entry(share.to_string())
+                    .or_insert_with(|| name.to_owned());
+                if name.len() < shortest.len() {
+                    name.clone_into(shortest);
+                }
+                name.strip_suffix(&format!(".{share}"))
+            }
+            Subject::Any => name.strip_suffix(".any"),
+            _ => Some(name),
+        };
+        if let Some(base) = base
+            && offered.name.as_ref().is_none_or(|n| base.len() < n.len())
+        {
+            offered.name = Some(base.to_owned());
+        }
+        if offered.siblings.is_empty() {
+            offered.siblings = call.siblings;
+        }
+        self.names.insert(name.to_owned(), (device, subject));
+    }
+
+    /// The devices, by key.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&DeviceKey, &Offered)> {
+        self.devices.iter()
+    }
+
+    /// The name of a device; its key where no specification offers it.
+    pub(super) fn device(&self, key: &DeviceKey) -> String {
+        let name = self.devices.get(key).and_then(|offered| offered.name.clone());
+        name.unwrap_or_else(|| key.to_string())
+    }
+
+    /// The name under which an engine is asked for what `claim` holds.
+    pub(super) fn name(&self, claim: &Claim) -> String {
+        if let Some(name) = &claim.name {
+            return format!("nvidia.com/claim={name}");
+        }
+        if let Some(name) = &claim.asked_as {
+            return name.clone();
+        }
+        let device = self.device(&claim.device);
+        match claim.part.shares() {
+            [] => device,
+            [share] => {
+                let offered = self.devices.get(&claim.device);
+                let name = offered.and_then(|o| o.shares.get(share.name.as_str()).cloned());
+                name.unwrap_or_else(|| format!("{device}.{}", share.name))
+            }
+            _ => device,
+        }
+    }
+
+    /// What a person means by `typed`: a name as in a specification, or what is behind its `=`.
+    pub(super) fn meant(&self, typed: &str) -> Vec<&(DeviceKey, Subject)> {
+        let is_meant = |name: &str| name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed);
+        let found = self.names.iter().filter(|(name, _)| is_meant(name));
+        found.map(|(_, meant)| meant).collect()
+    }
+}
+
+/// Whether two paths are one directory, by whatever links they lead there.
+pub(super) fn same_directory(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| -> PathBuf {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        std::fs::canonicalize(&absolute).unwrap_or(absolute)
+    };
+    a == b || real(a) == real(b)
+}

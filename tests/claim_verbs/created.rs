@@ -1,0 +1,196 @@
+//! What `claim create` grants and refuses.
+
+use super::*;
+
+fn scene(test: &str) -> Option<Scene> {
+    Scene::new(&format!("created::{test}"))
+}
+
+#[test]
+fn the_result_is_the_name_or_json() {
+    let Some(scene) = scene("the_result_is_the_name_or_json") else {
+        return;
+    };
+    let said = scene.create(&["--name=one", "--shares=3", "--of=0"]).run();
+    assert_eq!(said.out, "nvidia.com/claim=one\n");
+    assert!(said.err.contains("gpu 0: shares 0, 1, 2"), "{}", said.err);
+    let said = scene
+        .create(&["--name=two", "--memory=1Gi", "--json", "--once"])
+        .run()
+        .ok();
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&json["cdi"], &json["device"]),
+        (&json!("nvidia.com/claim=two"), &json!("nvidia.com/gpu=1"))
+    );
+    assert_eq!((&json["shares"], &json["once"]), (&json!(["small"]), &json!(true)));
+    assert_eq!(json["spec_file"], json!(scene.spec("two")));
+    assert_eq!(json, scene.json(&["claim", "show", "two"]));
+}
+
+#[test]
+fn wishes_that_cannot_be_served() {
+    let Some(scene) = scene("wishes_that_cannot_be_served") else {
+        return;
+    };
+    let line = scene.create(&["--name=x", "--memory=0"]).run().failed(2);
+    assert!(line.contains("memory"), "{line}");
+    let line = scene.create(&["--name=x", "--memory=1Gi", "--of=0"]).run().failed(2);
+    assert!(
+        line.contains("shares under time-slicing have no size") && line.contains("--shares"),
+        "{line}"
+    );
+    let line = scene.create(&["--name=x", "--compute=10%", "--of=0"]).run().failed(2);
+    assert!(line.contains("shares under time-slicing have no size"), "{line}");
+    let line = scene.create(&["--name=x", "--shares=1", "--of=9"]).run().failed(2);
+    assert!(
+        line.contains("device 9: this host has no such device"),
+        "{line}"
+    );
+    scene.create(&["--name=a/b", "--shares=1"]).run().failed(2);
+    scene.create(&["--name=x", "--shares=1", "--of=0", "--keep"]).run();
+    assert!(scene.claims().is_empty() && names_in(&scene.at("cdi")) == ["nvidia.yaml"]);
+}
+
+#[test]
+fn a_refusal_says_who_holds_what_since_when_and_what_is_free() {
+    let Some(scene) = scene("a_refusal_says_who_holds_what_since_when_and_what_is_free") else {
+        return;
+    };
+    scene.name_containers(&[("0123456789abcdef", "train")]);
+    let _init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    scene.create(&["--name=one", "--shares=2", "--of=0"]).run().ok();
+    let line = scene.create(&["--name=two", "--shares=2", "--of=0"]).run().failed(1);
+    assert!(
+        line.contains("2 shares") && line.contains("gpu 0 has 1 of 4 shares free"),
+        "{line}"
+    );
+    assert!(
+        line.contains("nvidia.com/gpu=0.3 by train (0123456789ab) since 20"),
+        "{line}"
+    );
+    assert!(
+        line.contains("nvidia.com/claim=one by no container yet since 20"),
+        "{line}"
+    );
+    let line = scene.create(&["--name=one", "--shares=1"]).run().failed(2);
+    assert!(
+        line.contains("claim one: exists already; tranche claim release one"),
+        "{line}"
+    );
+    assert_eq!(scene.claims(), ["one"]);
+}
+
+#[test]
+fn a_file_in_its_place_is_not_replaced() {
+    let Some(scene) = scene("a_file_in_its_place_is_not_replaced") else {
+        return;
+    };
+    fs::write(scene.spec("one"), "a person's\n").unwrap();
+    let line = scene.create(&["--name=one", "--shares=1"]).run().failed(1);
+    assert!(
+        line.contains("exists already, and is not of a claim in this ledger"),
+        "{line}"
+    );
+    assert_eq!(fs::read_to_string(scene.spec("one")).unwrap(), "a person's\n");
+    assert!(scene.claims().is_empty());
+}
+
+#[test]
+fn an_absent_gpu_costs_only_itself() {
+    let Some(scene) = scene("an_absent_gpu_costs_only_itself") else {
+        return;
+    };
+    scene.policy(&POLICY.replace("devices: [0]", "devices: [0, 7]"));
+    let said = scene.create(&["--name=one", "--shares=1", "--of=0"]).run();
+    assert!(said.err.contains('7'), "{}", said.err);
+    assert_eq!(said.ok(), "nvidia.com/claim=one\n");
+}
+
+#[test]
+fn options_about_the_host_come_last_in_the_help() {
+    let words = [env!("CARGO_BIN_EXE_tranche"), "claim", "create", "--help"]
+        .map(str::to_owned)
+        .to_vec();
+    let help = Call { words, input: None }.run().ok();
+    let headings: Vec<&str> = help
+        .lines()
+        .filter(|l| !l.starts_with(' ') && l.ends_with(':'))
+        .collect();
+    assert_eq!(headings.first(), Some(&"Options:"), "{help}");
+    let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text} in {help}"));
+    for own in [
+        "--name",
+        "--memory",
+        "--shares",
+        "--ttl",
+        "--once",
+        "--json",
+        "--spec-dir",
+        "--state-dir",
+        "--config",
+        "--help",
+    ] {
+        for of_host in [
+            "--root",
+            "--proc-root",
+            "--inventory",
+            "--library-search-path",
+            "--no-nvml",
+        ] {
+            assert!(
+                at(&format!("{own} ")) < at(&format!("{of_host} ")) || at(own) < at(of_host),
+                "{own} before {of_host}: {help}"
+            );
+        }
+    }
+    assert!(!help.contains("--keep"));
+}
+
+#[test]
+fn the_time_to_live_counts_while_no_container_uses_it() {
+    let Some(scene) = scene("the_time_to_live_counts_while_no_container_uses_it") else {
+        return;
+    };
+    scene
+        .create(&["--name=one", "--shares=1", "--of=0", "--ttl=1000"])
+        .run()
+        .ok();
+    assert!(scene.json(&["claim", "show", "one"])["seconds_left"].as_u64().is_some());
+    let init = scene.start("nvidia.com/claim=one", "c");
+    let used = scene.json(&["claim", "show", "one"]);
+    assert_eq!((&used["seconds_left"], &used["ttl"]), (&Value::Null, &json!(1000)));
+    drop(init);
+    scene.hook("poststop", "nvidia.com/claim=one", "c", 0).run().ok();
+    let left = scene.json(&["claim", "show", "one"])["seconds_left"].as_u64().unwrap();
+    assert!((900..=1000).contains(&left), "{left}");
+    assert!(scene.spec("one").exists(), "its next container can ask for it");
+    drop(scene.start("nvidia.com/claim=one", "c2"));
+    assert_eq!(
+        scene.claims(),
+        ["one"],
+        "and a container that crashed gives back nothing but its use"
+    );
+}
+
+#[test]
+fn once_is_given_back_with_its_container() {
+    let Some(scene) = scene("once_is_given_back_with_its_container") else {
+        return;
+    };
+    for stopped in [true, false] {
+        scene
+            .create(&["--name=one", "--shares=4", "--of=0", "--once"])
+            .run()
+            .ok();
+        let stop = scene.hook("poststop", "nvidia.com/claim=one", "c", 0);
+        drop(scene.start("nvidia.com/claim=one", "c"));
+        if stopped {
+            stop.run().ok();
+            assert!(!scene.spec("one").exists());
+        }
+        assert!(scene.claims().is_empty());
+        scene.at_specs(&["claim", "gc"]).run().ok();
+        assert!(!scene.spec("one").exists());
+    }
+}

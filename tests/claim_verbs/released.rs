@@ -1,0 +1,209 @@
+//! `claim release` by every name that a person knows.
+
+use super::*;
+
+fn scene(test: &str) -> Option<Scene> {
+    Scene::new(&format!("released::{test}"))
+}
+
+/// What is held, by CDI name.
+fn held(scene: &Scene) -> Vec<String> {
+    let status = scene.json(&["status"]);
+    let mut held: Vec<String> = status["claims"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["cdi"].as_str().unwrap().to_owned())
+        .collect();
+    held.sort();
+    held
+}
+
+#[test]
+fn a_share_that_a_live_container_holds_needs_force() {
+    let Some(scene) = scene("a_share_that_a_live_container_holds_needs_force") else {
+        return;
+    };
+    scene.name_containers(&[("0123456789abcdef", "train")]);
+    let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    for name in ["nvidia.com/gpu=0.3", "0.3", "train", "0123456789abcdef", "01234"] {
+        let line = scene.at_specs(&["claim", "release", name]).run().failed(1);
+        assert!(line.contains("nvidia.com/gpu=0.3: is held since"), "{name}: {line}");
+        assert!(
+            line.contains("container train (0123456789ab), which runs") && line.contains("--force"),
+            "{line}"
+        );
+        assert_eq!(held(&scene), ["nvidia.com/gpu=0.3"]);
+    }
+    let said = scene.at_specs(&["claim", "release", "--force", "0.3"]).run();
+    assert!(
+        said.err
+            .contains("released nvidia.com/gpu=0.3, held by train (0123456789ab)"),
+        "{}",
+        said.err
+    );
+    said.ok();
+    assert!(held(&scene).is_empty());
+    let next = scene.start("nvidia.com/gpu=0.3", "next");
+    drop((init, next));
+}
+
+#[test]
+fn a_name_that_means_more_than_one_lists_them() {
+    let Some(scene) = scene("a_name_that_means_more_than_one_lists_them") else {
+        return;
+    };
+    let inits = [
+        scene.start("nvidia.com/gpu=0.0", "aaaa1111"),
+        scene.start("nvidia.com/gpu=0.1", "aaaa2222"),
+        scene.start("nvidia.com/gpu=0.2", "bbbb3333"),
+    ];
+    let line = scene.at_specs(&["claim", "release", "aaaa"]).run().failed(2);
+    assert!(
+        line.contains("aaaa: means more than one") && line.contains("nvidia.com/gpu=0.0 of container aaaa1111"),
+        "{line}"
+    );
+    assert!(
+        line.contains("nvidia.com/gpu=0.1 of container aaaa2222") && !line.contains("bbbb"),
+        "{line}"
+    );
+    let line = scene.at_specs(&["claim", "release", "aaa"]).run().failed(2);
+    assert!(
+        line.contains("no claim has this name") && line.contains("held are nvidia.com/gpu=0.0"),
+        "{line}"
+    );
+    for unknown in ["0.9", "nvidia.com/gpu=7", "nobody", "0"] {
+        scene
+            .at_specs(&["claim", "release", "--force", unknown])
+            .run()
+            .failed(2);
+    }
+    assert_eq!(held(&scene).len(), 3);
+    drop(inits);
+    let line = scene.at_specs(&["claim", "release", "0.0"]).run().failed(2);
+    assert!(line.contains("nothing is held"), "{line}");
+}
+
+#[test]
+fn all_that_a_container_holds() {
+    let Some(scene) = scene("all_that_a_container_holds") else {
+        return;
+    };
+    let one = scene.start("nvidia.com/gpu=0.0", "aaaa1111");
+    scene
+        .hook("createRuntime", "nvidia.com/gpu=0.1", "aaaa1111", one.pid())
+        .run()
+        .ok();
+    let other = scene.start("nvidia.com/gpu=0.2", "bbbb3333");
+    let said = scene
+        .at_specs(&["claim", "release", "--force", "--json", "aaaa1111"])
+        .run()
+        .ok();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let released = said["released"].as_array().unwrap();
+    assert_eq!(released.len(), 2);
+    assert_eq!(released[0]["container"]["id"], "aaaa1111");
+    assert_eq!(held(&scene), ["nvidia.com/gpu=0.2"]);
+    drop((one, other));
+}
+
+#[test]
+fn a_claim_by_its_name_and_a_share_of_it() {
+    let Some(scene) = scene("a_claim_by_its_name_and_a_share_of_it") else {
+        return;
+    };
+    scene.create(&["--name=both", "--shares=2", "--of=0"]).run().ok();
+    let line = scene.at_specs(&["claim", "release", "0.0"]).run().failed(2);
+    assert!(
+        line.contains("is one of several shares of claim both; tranche claim release both"),
+        "{line}"
+    );
+    let init = scene.start("nvidia.com/claim=both", "cccc4444");
+    let line = scene.at_specs(&["claim", "release", "both"]).run().failed(1);
+    assert!(
+        line.contains("nvidia.com/claim=both: is held since") && line.contains("container cccc4444"),
+        "{line}"
+    );
+    drop(init);
+    scene
+        .at_specs(&["claim", "release", "nvidia.com/claim=both"])
+        .run()
+        .ok();
+    assert!(held(&scene).is_empty() && !scene.spec("both").exists());
+    scene.create(&["--name=single", "--shares=1", "--of=0"]).run().ok();
+    scene.at_specs(&["claim", "release", "0.0"]).run().ok();
+    assert!(held(&scene).is_empty() && !scene.spec("single").exists());
+}
+
+#[test]
+fn what_a_container_of_a_pid_namespace_that_is_gone_held() {
+    let Some(scene) = scene("what_a_container_of_a_pid_namespace_that_is_gone_held") else {
+        return;
+    };
+    let unshare = ["unshare", "--pid", "--fork", "--mount-proc"];
+    // Process 2 of the new namespace is the container. It ends with the namespace.
+    let inside = |words: &str, hook: &Call| {
+        let script = format!("sleep 1000 & \"$@\" || exit 1; {words}");
+        let shell = ["sh", "-c", &script, "sh"];
+        hook.run_behind(&[&unshare[..], &shell[..]].concat())
+    };
+    let hook = scene.hook("createRuntime", "nvidia.com/gpu=0.1", "inner", 2);
+    let said = inside("", &hook);
+    if said.err.contains("unshare") {
+        return skip::not_run(
+            "claim_verbs::released::what_a_container_of_a_pid_namespace_that_is_gone_held",
+            "may not unshare",
+        );
+    }
+    said.ok();
+    assert_eq!(
+        held(&scene),
+        ["nvidia.com/gpu=0.1"],
+        "nothing outside can tell that it ended"
+    );
+    scene.at_specs(&["claim", "release", "0.1"]).run().ok();
+    assert!(held(&scene).is_empty());
+    // While processes run in that namespace, its container may run.
+    let release = scene.at_specs(&["claim", "release", "0.2"]);
+    let hook = scene.hook("createRuntime", "nvidia.com/gpu=0.2", "inner2", 2);
+    let ready = scene.at("ready");
+    let waiting = std::thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            inside(
+                &format!("touch {0}; while [ -e {0} ]; do sleep 0.05; done", ready.display()),
+                &hook,
+            )
+        });
+        while !ready.exists() && !holder.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let line = release.run();
+        let _ = fs::remove_file(&ready);
+        holder.join().unwrap().ok();
+        line
+    });
+    let line = waiting.failed(1);
+    assert!(
+        line.contains("may run: it is in a pid namespace of its own") && line.contains("--force"),
+        "{line}"
+    );
+    release.run().ok();
+}
+
+#[test]
+fn a_specification_that_is_another_claim_s_by_now_stays() {
+    let Some(scene) = scene("a_specification_that_is_another_claim_s_by_now_stays") else {
+        return;
+    };
+    scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
+    fs::write(scene.spec("one"), "a person's\n").unwrap();
+    let said = scene.at_specs(&["claim", "release", "one"]).run();
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(
+        said.err.contains("left alone, because it is not the specification"),
+        "{}",
+        said.err
+    );
+    assert_eq!(fs::read_to_string(scene.spec("one")).unwrap(), "a person's\n");
+    assert!(held(&scene).is_empty());
+}

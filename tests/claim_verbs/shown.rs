@@ -1,0 +1,205 @@
+//! What `tranche status` and `tranche claim list` show.
+
+use super::*;
+
+#[test]
+fn names_as_typed_what_is_free_and_who_holds_the_rest() {
+    let Some(scene) = Scene::new("shown::names_as_typed_what_is_free_and_who_holds_the_rest") else {
+        return;
+    };
+    let before = scene.at_specs(&["status"]).run().ok();
+    assert!(before.contains("nvidia.com/gpu=0  0 of 4  0–3\n"), "{before}");
+    assert!(
+        before.contains("nvidia.com/gpu=1  0 of 2  big, small\n") && before.contains("no share is held\n"),
+        "{before}"
+    );
+    scene.name_containers(&[("0123456789abcdef", "train")]);
+    let init = scene.start("nvidia.com/gpu=0.1", "0123456789abcdef");
+    scene.create(&["--name=later", "--memory=1Gi", "--ttl=1000"]).run().ok();
+    let status = scene.at_specs(&["status"]).run().ok();
+    assert!(status.contains("nvidia.com/gpu=0  1 of 4  0, 2, 3\n"), "{status}");
+    assert!(status.contains("nvidia.com/gpu=1  1 of 2  big\n"), "{status}");
+    let line = status.lines().find(|l| l.starts_with("nvidia.com/gpu=0.1 ")).unwrap();
+    let cells: Vec<&str> = line.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
+    assert_eq!(
+        cells[..5],
+        ["nvidia.com/gpu=0.1", "0.1", "train (0123456789ab)", "held", "0"],
+        "{status}"
+    );
+    let line = status
+        .lines()
+        .find(|l| l.starts_with("nvidia.com/claim=later "))
+        .unwrap();
+    assert!(
+        line.contains("1.small") && line.contains(" - ") && line.contains("reserved"),
+        "{status}"
+    );
+    assert!(status.lines().all(|l| l.chars().count() <= 100), "{status}");
+
+    let json = scene.json(&["status"]);
+    let device = &json["devices"][0];
+    assert_eq!(device["device"], "nvidia.com/gpu=0");
+    assert_eq!(
+        (&device["held"], &device["free"]),
+        (&json!(["1"]), &json!(["0", "2", "3"]))
+    );
+    assert_eq!(device["held_whole"], false);
+    let claims = json["claims"].as_array().unwrap();
+    let claim = claims.iter().find(|c| c["cdi"] == "nvidia.com/gpu=0.1").unwrap();
+    assert_eq!(claim["container"]["name"], "train");
+    assert_eq!(claim["container"]["pid"], init.pid());
+    assert_eq!(
+        (&claim["state"], &claim["device"], &claim["shares"]),
+        (&json!("held"), &json!("nvidia.com/gpu=0"), &json!(["1"]))
+    );
+    assert_eq!(
+        (&claim["strategy"], &claim["memory_mib"], &claim["name"]),
+        (&json!("time-slicing"), &Value::Null, &Value::Null)
+    );
+
+    let list = scene.at_specs(&["claim", "list"]).run().ok();
+    let lines: Vec<Vec<&str>> = list
+        .lines()
+        .map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["CLAIM", "SHARES", "MEMORY", "COMPUTE", "STATE", "HOLDER", "LEFT"]
+    );
+    assert_eq!(
+        lines[1][..6],
+        ["later", "1.small", "2.0 GiB", "20%", "reserved", "-"],
+        "{list}"
+    );
+    assert_eq!(lines[1][6], "16 min", "{list}");
+    let show = scene.json(&["claim", "show", "later"]);
+    assert_eq!(
+        (&show["memory_mib"], &show["compute_percent"], &show["ttl"]),
+        (&json!(2048), &json!(20), &json!(1000))
+    );
+    assert_eq!(show["spec_file"], json!(scene.spec("later")));
+    let left = show["seconds_left"].as_u64().unwrap();
+    assert!((900..=1000).contains(&left), "{left}");
+    let text = scene.at_specs(&["claim", "show", "later"]).run().ok();
+    assert!(
+        text.contains("nvidia.com/claim=later") && text.contains("kept for the next one"),
+        "{text}"
+    );
+    let line = scene.at_specs(&["claim", "show", "never"]).run().failed(2);
+    assert!(line.contains("claim never: not found; there are later"), "{line}");
+}
+
+#[test]
+fn a_whole_device_is_not_free_in_parts() {
+    let Some(scene) = Scene::new("shown::a_whole_device_is_not_free_in_parts") else {
+        return;
+    };
+    let _init = scene.start("nvidia.com/gpu=0", "aaaa1111");
+    let status = scene.at_specs(&["status"]).run().ok();
+    assert!(
+        status.contains("nvidia.com/gpu=0  whole") && !status.contains("0–3"),
+        "{status}"
+    );
+    let json = scene.json(&["status"]);
+    assert_eq!(json["devices"][0]["free"], json!([]));
+    assert_eq!(json["devices"][0]["held_whole"], true);
+}
+
+#[test]
+fn a_name_does_not_reach_the_terminal_as_it_is() {
+    let Some(scene) = Scene::new("shown::a_name_does_not_reach_the_terminal_as_it_is") else {
+        return;
+    };
+    let id = "evil\u{1b}[2J\u{202e}id";
+    scene.name_containers(&[(id, "na\u{1b}]0;x\u{7}me\nline\u{2066}")]);
+    let _init = scene.start("nvidia.com/gpu=0.1", id);
+    let status = scene.at_specs(&["status"]).run().ok();
+    let list = scene.at_specs(&["claim", "release", "0.1"]).run().failed(1);
+    for text in [&status, &list] {
+        assert!(text.contains("na\\u{1b}]0;x\\u{7}me\\nline\\u{2066}"), "{text:?}");
+        assert!(
+            text.chars()
+                .all(|c| c == '\n' || !(c.is_control() || "\u{202e}\u{2066}".contains(c))),
+            "{text:?}"
+        );
+    }
+    let json = scene.json(&["status"]);
+    assert_eq!(json["claims"][0]["container"]["id"], id, "programs get it as it is");
+}
+
+#[test]
+fn a_damaged_book_is_not_an_empty_one() {
+    let Some(scene) = Scene::new("shown::a_damaged_book_is_not_an_empty_one") else {
+        return;
+    };
+    let _init = scene.start("nvidia.com/gpu=0.1", "aaaa1111");
+    let book = names_in(&scene.at("state/ledger"))
+        .into_iter()
+        .find(|n| n.starts_with("GPU-"))
+        .unwrap();
+    fs::write(scene.at("state/ledger").join(&book), "?").unwrap();
+    let said = scene.at_specs(&["status"]).run();
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains(&book) && !said.out.contains("no share is held"),
+        "{said:?}"
+    );
+    assert!(!said.out.contains("0–3"), "what is free is not known: {said:?}");
+    let said = scene.at_specs(&["status", "--json"]).run();
+    assert_eq!(said.code, Some(1));
+    let json: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["problems"].as_array().unwrap().len(), 1);
+    assert_eq!(scene.at_specs(&["claim", "list"]).run().code, Some(1));
+    assert_eq!(
+        scene.at_specs(&["claim", "show", "x"]).run().code,
+        Some(1),
+        "it may be in that book"
+    );
+}
+
+#[test]
+fn who_is_not_root_is_told_so() {
+    let Some(scene) = Scene::new("shown::who_is_not_root_is_told_so") else {
+        return;
+    };
+    let program = scene.at("tranche");
+    fs::copy(env!("CARGO_BIN_EXE_tranche"), &program).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    fs::set_permissions(&program, mode(0o755)).unwrap();
+    fs::set_permissions(scene.top.path(), mode(0o755)).unwrap();
+    scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
+    let config = scene.option("config", "policy.yaml");
+    for verb in [
+        &["status"][..],
+        &["claim", "list"],
+        &["claim", "show", "one"],
+        &["claim", "release", "one"],
+        &["claim", "gc"],
+        &[
+            "claim",
+            "create",
+            "--name=two",
+            "--shares=1",
+            "--inventory=sim:t4x2",
+            &config,
+        ],
+    ] {
+        for state in ["state", "none/yet"] {
+            let mut words = vec![
+                "setpriv".to_owned(),
+                "--reuid=65534".into(),
+                "--regid=65534".into(),
+                "--clear-groups".into(),
+            ];
+            words.push(program.display().to_string());
+            words.extend(verb.iter().map(|w| (*w).to_owned()));
+            words.push(scene.option("state-dir", state));
+            let line = Call { words, input: None }.run().failed(1);
+            assert!(
+                line.contains("only root can see, take and release them") && line.contains("as root"),
+                "{verb:?}: {line}"
+            );
+        }
+    }
+    assert_eq!(scene.claims(), ["one"]);
+}
