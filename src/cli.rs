@@ -5,6 +5,7 @@ mod calls;
 mod cdi;
 mod claim;
 mod containers;
+mod earlier;
 mod held;
 mod inventory;
 mod list;

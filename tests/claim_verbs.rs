@@ -13,6 +13,8 @@ mod collected;
 mod created;
 #[path = "claim_verbs/killed.rs"]
 mod killed;
+#[path = "claim_verbs/policy_changed.rs"]
+mod policy_changed;
 #[path = "claim_verbs/released.rs"]
 mod released;
 #[path = "claim_verbs/shown.rs"]

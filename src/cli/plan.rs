@@ -1,5 +1,6 @@
 //! `tranche plan`: which shares the policy makes of this host, and what each is worth.
 
+use super::earlier;
 mod text;
 
 use super::out;
@@ -19,6 +20,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let (inventory, sharing) = sharing::required(&args.at)?;
+    earlier::report(&inventory, Some(&sharing.plan), &args.at.state)?;
     if args.json {
         out::json(&sharing.plan)?;
     } else {

@@ -1,8 +1,9 @@
 //! `tranche policy check`: whether a policy can be read, and kept on this host.
 
+use super::earlier;
 use super::look::{self, LookArgs};
 use super::out;
-use super::place::{ConfigArgs, HostArgs};
+use super::place::{ConfigArgs, HostArgs, StateArgs};
 use crate::error::{Kind, Result};
 use crate::policy::read;
 use crate::share::{self, Method};
@@ -25,15 +26,18 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct CheckArgs {
+    // Options without a heading of their own come first; they would get that of the ones before them.
+    /// For programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    state: StateArgs,
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
     look: LookArgs,
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// For programs
-    #[arg(long)]
-    json: bool,
 }
 
 /// What a check found. With `--json` it is the result.
@@ -43,6 +47,8 @@ struct Report {
     file: String,
     /// What must be changed in the file. Where there is anything, the exit code is 4.
     problems: Vec<String>,
+    /// What is held and what the policy does not provide for. Where there is anything, the exit code is 4.
+    held: Vec<String>,
     /// What has no effect, and choices that were made.
     warnings: Vec<String>,
     /// How many devices the policy splits on this host.
@@ -69,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         out::result(&report.text())?;
     }
-    if report.problems.is_empty() {
+    if report.problems.is_empty() && report.held.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
         Ok(out::code(Kind::Found))
@@ -101,6 +107,7 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
             return Ok(report);
         }
     };
+    report.held = earlier::lines(&inventory, Some(&plan), &args.state)?;
     report.warnings.extend(plan.warnings);
     report.warnings.extend(plan.notes);
     report.problems.extend(plan.absent.iter().map(ToString::to_string));
@@ -114,8 +121,9 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
 impl Report {
     /// The result for people: the problems, a line each, or what the policy gives.
     fn text(&self) -> String {
-        if !self.problems.is_empty() {
-            return self.problems.iter().map(|problem| format!("{problem}\n")).collect();
+        let lines = self.problems.iter().chain(&self.held);
+        if lines.clone().next().is_some() {
+            return lines.map(|line| format!("{line}\n")).collect();
         }
         if !self.gpu_found {
             return format!("{}: can be read; there is no GPU here to plan it for\n", self.file);

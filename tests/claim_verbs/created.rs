@@ -43,10 +43,7 @@ fn wishes_that_cannot_be_served() {
     let line = scene.create(&["--name=x", "--compute=10%", "--of=0"]).run().failed(2);
     assert!(line.contains("shares under time-slicing have no size"), "{line}");
     let line = scene.create(&["--name=x", "--shares=1", "--of=9"]).run().failed(2);
-    assert!(
-        line.contains("device 9: this host has no such device"),
-        "{line}"
-    );
+    assert!(line.contains("device 9: this host has no such device"), "{line}");
     scene.create(&["--name=a/b", "--shares=1"]).run().failed(2);
     scene.create(&["--name=x", "--shares=1", "--of=0", "--keep"]).run();
     assert!(scene.claims().is_empty() && names_in(&scene.at("cdi")) == ["nvidia.yaml"]);

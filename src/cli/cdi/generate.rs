@@ -15,6 +15,7 @@ mod variables;
 pub(super) use arguments::Args;
 pub(in crate::cli) use hook::hook_beside_us;
 
+use super::super::earlier;
 use super::super::look;
 use super::super::out;
 use super::super::sharing;
@@ -47,6 +48,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     }
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
+        earlier::report(&inventory, options.sharing.as_ref().map(|s| &s.plan), &args.state)?;
     }
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
     if derived.kind.crashes_engines() {
