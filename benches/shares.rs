@@ -278,6 +278,7 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
                 alone: false,
                 uid: 0,
                 ttl: None,
+                spec_file: None,
             };
             book.take(&ask, &machine).unwrap();
         }

@@ -1,8 +1,8 @@
 //! `tranche plan`: which shares the policy makes of this host, and what each is worth.
 
-use super::earlier;
 mod text;
 
+use super::earlier;
 use super::out;
 use super::sharing::{self, SharingArgs};
 use crate::error::Result;
