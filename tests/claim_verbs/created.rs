@@ -191,3 +191,30 @@ fn once_is_given_back_with_its_container() {
         assert!(!scene.spec("one").exists());
     }
 }
+
+#[test]
+fn the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container() {
+    let Some(scene) = scene("the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container") else {
+        return;
+    };
+    scene
+        .create(&["--name=short", "--shares=1", "--of=0", "--ttl=1"])
+        .run()
+        .ok();
+    let book = || {
+        let name = names_in(&scene.at("state/ledger"))
+            .into_iter()
+            .find(|n| n.starts_with("GPU-"))
+            .unwrap();
+        fs::read_to_string(scene.at("state/ledger").join(name)).unwrap()
+    };
+    drop(scene.start("nvidia.com/claim=short", "c"));
+    assert!(book().contains("held"), "nobody wrote that its container is gone");
+    scene.at_specs(&["claim", "gc"]).run().ok();
+    assert!(!book().contains("held"), "{}", book());
+    while !scene.claims().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    scene.at_specs(&["claim", "gc"]).run().ok();
+    assert_eq!(names_in(&scene.at("cdi")), ["nvidia.yaml"]);
+}

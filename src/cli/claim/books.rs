@@ -7,7 +7,22 @@ use crate::cli::specs::Specs;
 use crate::cli::{root_only, status};
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Claim, World};
+use crate::ledger::{Change, Claim, Locked, World};
+
+/// Gives back what nothing can hold any more, on disk; gives the number of claims and what is wrong with books that cannot
+/// be read or written. The time to live of a claim whose container is gone begins here.
+///
+/// # Errors
+/// Returns an error if the ledger cannot be listed.
+pub(super) fn collect(locked: &Locked<'_>, machine: &Machine) -> Result<(usize, Vec<Error>)> {
+    let mut returned = 0;
+    let problems = locked.change_each(|book| {
+        let before = book.clone();
+        returned += book.reconcile(machine);
+        if *book == before { Change::None } else { Change::Made }
+    })?;
+    Ok((returned, problems))
+}
 
 /// What the ledger says now, and how it is shown.
 pub(super) struct Claims {

@@ -1,6 +1,6 @@
 //! `tranche claim create`.
 
-use super::spec;
+use super::{books, spec};
 use crate::cdi::encode::{Format, encode};
 use crate::cdi::{build, write};
 use crate::claims;
@@ -9,7 +9,7 @@ use crate::cli::containers::Names;
 use crate::cli::held::Held;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::specs::Specs;
-use crate::cli::{out, root_only, status};
+use crate::cli::{out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
@@ -129,12 +129,11 @@ fn take(
     wish: Wish,
     file: &HostPath,
 ) -> Result<(Fit, Claim)> {
-    let all = locked.books()?;
-    // A claim of this name, or what holds the device, may be in the book that cannot be read.
-    if let Some(error) = all.damaged.into_iter().next() {
+    // A claim of this name, or what holds the device, may be in a book that cannot be read.
+    if let Some(error) = books::collect(locked, machine)?.1.into_iter().next() {
         return Err(error);
     }
-    let books = status::current(all.books, machine);
+    let books = locked.books()?.books;
     let held: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
     if held.iter().any(|c| c.name.as_deref() == Some(&args.name)) {
         return Err(Error::usage(format!("claim {}", args.name), "exists already")

@@ -1,11 +1,11 @@
 //! `tranche claim gc`: what nothing can hold any more, and specifications without a claim.
 
-use super::{PlaceArgs, spec};
+use super::{PlaceArgs, books, spec};
 use crate::cli::out;
 use crate::cli::root_only;
 use crate::error::Result;
 use crate::ledger::process::Machine;
-use crate::ledger::{Change, Claim, Ledger};
+use crate::ledger::{Claim, Ledger};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,12 +24,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
     let locked = ledger.lock()?;
     locked.remove_unfinished()?;
-    let mut returned = 0;
-    let mut problems = locked.change_each(|book| {
-        let count = book.reconcile(&machine);
-        returned += count;
-        if count > 0 { Change::Made } else { Change::None }
-    })?;
+    let (returned, mut problems) = books::collect(&locked, &machine)?;
     let mut removed = Vec::new();
     if problems.is_empty() {
         let books = locked.books()?;
