@@ -141,6 +141,10 @@ step after-remove start after "$2" --device nvidia.com/gpu=0.b
         assert!(status.contains("nvidia.com/gpu=0  2 of 2  -\n"), "{status}");
         let since = held[0].rsplit("  ").next().unwrap();
         let line = session.refused("third");
+        assert!(
+            session.step("third").text.contains("container third ("),
+            "its name, as podman knows it"
+        );
         let expected = format!("gpu 0 share a: container {one} holds share a since {since}; no share of it is free");
         assert!(line.contains(&expected), "{engine:?}: {line}\nexpected {expected}");
         let line = session.refused("whole");

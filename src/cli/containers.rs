@@ -29,6 +29,37 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
+    /// The name of the container `id`, of which no bundle is known: it is looked for where engines keep containers by
+    /// default, and beside the containers in `known`.
+    pub(super) fn of_id<'a>(&mut self, id: &str, known: impl Iterator<Item = &'a ContainerName>) -> Option<String> {
+        // An id becomes part of a path here, and it comes from a container's state.
+        if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) || id.starts_with('.')
+        {
+            return None;
+        }
+        let beside = known.map(|other| other.bundle.replace(&other.id, id));
+        let podman = format!("/var/lib/containers/storage/overlay-containers/{id}/userdata");
+        let containerd = "/run/containerd/io.containerd.runtime.v2.task";
+        let by_default = [
+            podman,
+            format!("{containerd}/k8s.io/{id}"),
+            format!("{containerd}/default/{id}"),
+        ];
+        let mut bundles = beside.chain(by_default).filter(|bundle| bundle.contains(id));
+        let found = bundles.find_map(|bundle| {
+            self.of(&ContainerName {
+                bundle,
+                id: id.to_owned(),
+            })
+        });
+        // docker removes the bundle of a container that was refused, and keeps its own file.
+        found.or_else(|| {
+            let file = format!("/var/lib/docker/containers/{id}/config.v2.json");
+            let name = self.read(Path::new(&file))?.get("Name")?.as_str()?;
+            Some(name.trim_start_matches('/').to_owned())
+        })
+    }
+
     /// podman and CRI-O keep a container's files in `STORE/KIND-containers/ID/userdata`, and the names of all containers in
     /// `STORE/KIND-containers/containers.json` (containers/storage, `containers.go`).
     fn of_podman(&mut self, bundle: &Path, id: &str) -> Option<String> {
@@ -133,6 +164,13 @@ mod tests {
         );
         assert_eq!(named(&at("store/vfs-containers/bb/userdata"), "bb").unwrap(), "train");
         assert_eq!(named(&at("store/vfs-containers/cc/userdata"), "cc").unwrap(), "short");
+        let known = ContainerName {
+            bundle: at("store/vfs-containers/bb/userdata").to_str().unwrap().into(),
+            id: "bb".into(),
+        };
+        let beside = |id: &str| Names::default().of_id(id, std::iter::once(&known));
+        assert_eq!(beside("aa").unwrap(), "other");
+        assert_eq!((beside("zz"), beside("../bb"), beside("")), (None, None, None));
         write(
             at("cri/config.json"),
             r#"{"annotations":{"io.kubernetes.cri.container-name":"main","io.kubernetes.cri.sandbox-name":"web-0",

@@ -138,13 +138,17 @@ fn messages(state: &StateArgs) -> Result<Kept> {
 }
 
 fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Said> {
-    let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
-    for container in claims.iter().filter_map(|c| c.holder.container.as_ref()) {
-        known.insert(&container.id, names.of(container));
+    let holders = || claims.iter().filter_map(|c| c.holder.container.as_ref());
+    let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for message in &messages {
+        if !known.contains_key(&message.container) {
+            let name = names.of_id(&message.container, holders());
+            known.insert(message.container.clone(), name);
+        }
     }
     let said = messages.into_iter().map(|message| Said {
         container: message.container.clone(),
-        name: known.get(message.container.as_str()).cloned().flatten(),
+        name: known.get(&message.container).cloned().flatten(),
         message,
     });
     said.collect()
