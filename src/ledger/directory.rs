@@ -127,10 +127,35 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Opens or makes `name` for reading and writing.
+    /// Opens the file `name` for reading and writing, and makes it where it is missing.
+    ///
+    /// # Errors
+    /// Something else than a file of this ledger has that name.
     pub(super) fn open_or_make(&self, name: &str) -> Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR).about(self.path(name).display(), "cannot be opened")
+        // NONBLOCK: to open a FIFO would wait for its other end.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
+            .about(self.path(name).display(), "cannot be opened")?;
+        self.check_file(name, &file)?;
+        Ok(file)
+    }
+
+    /// Refuses what this ledger cannot have made under `name`: another kind of file, one of another user, and one that
+    /// has a second name elsewhere. Returns what is known of it.
+    fn check_file(&self, name: &str, file: &OwnedFd) -> Result<Stat> {
+        let about = self.path(name);
+        let status = fs::fstat(file).about(about.display(), "cannot be read")?;
+        let wrong = if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            "is not a regular file"
+        } else if status.st_uid != rustix::process::geteuid().as_raw() {
+            "belongs to another user"
+        } else if status.st_nlink > 1 {
+            // A file that was replaced while it was read has no name any more: that is in order.
+            "has another name as well (a hard link)"
+        } else {
+            return Ok(status);
+        };
+        Err(Error::failed(about.display(), wrong).hint("tranche did not make it; remove it"))
     }
 
     /// The directory itself, opened once more: a lock on it is one of its own.
@@ -159,10 +184,7 @@ impl Directory {
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(Error::failed(about.display(), "cannot be read").from_source(e)),
         };
-        let status = fs::fstat(&file).about(about.display(), "cannot be read")?;
-        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Err(Error::failed(about.display(), "is not a regular file"));
-        }
+        let status = self.check_file(name, &file)?;
         let size = usize::try_from(status.st_size).unwrap_or(0);
         // One byte more than there is: the end is seen without a second buffer.
         let mut bytes = Vec::with_capacity(size.min(usize::try_from(most).unwrap_or(size)) + 1);
@@ -173,12 +195,20 @@ impl Directory {
         Ok(Some(bytes))
     }
 
-    /// Opens `name` empty, for writing.
-    pub(super) fn empty(&self, name: &str) -> Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    /// Makes the file `name` for writing. What has that name already is removed and not opened: a process that was killed
+    /// left it, or it is a link, a FIFO or a file with a second name that somebody else put there.
+    pub(super) fn make(&self, name: &str) -> Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let about = self.path(name);
-        let file =
-            fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be made")?;
+        let open = || fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = match open() {
+            Err(Errno::EXIST) => {
+                self.remove(name)?;
+                open()
+            }
+            made => made,
+        };
+        let file = file.about(about.display(), "cannot be made")?;
         // A umask may have taken away what its owner needs.
         fs::fchmod(&file, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be made")?;
         Ok(File::from(file))

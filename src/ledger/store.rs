@@ -72,8 +72,8 @@ const SUFFIX: &str = ".claims";
 /// The same for books of format 1, which had one for each device.
 const SUFFIX_OF_FORMAT_1: &str = ".json";
 
-/// A new file until it is renamed. One name for all: the lock lets one writer in, and what one that was killed left is
-/// written over.
+/// A new file until it is renamed. One name for all: the lock lets one writer in, which removes what one that was killed
+/// left.
 const NEW: &str = "new";
 
 impl Ledger {
@@ -246,7 +246,7 @@ impl<S: Steps> Ledger<S> {
     fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
         let new = self.directory.path(NEW);
         self.steps.before("create")?;
-        let mut file = self.directory.empty(NEW)?;
+        let mut file = self.directory.make(NEW)?;
         let half = text.len() / 2;
         self.steps.before("write the first half")?;
         file.write_all(&text[..half])

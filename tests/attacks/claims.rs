@@ -232,8 +232,9 @@ fn bundles() {
     });
 }
 
-/// Names that the ledger uses, and those of the naive one.
-const NAMES: [&str; 6] = [
+/// Names that the ledger uses or used, and those of the naive one.
+const NAMES: [&str; 7] = [
+    "GPU-11111111-2222-3333-4444-555555555555.claims",
     "GPU-11111111-2222-3333-4444-555555555555.json",
     "lock",
     "new",
@@ -391,24 +392,26 @@ fn the_specification_of_a_claim() {
     )
     .run_one_way(|trial| {
         twin(trial);
-        let scene = Scene::new();
-        let spec = scene.at("outside/spec.json");
-        fs::write(&spec, "{}").unwrap();
-        fs::set_permissions(&spec, PermissionsExt::from_mode(0o644)).unwrap();
-        let make = json!({"format": 0, "device": DEVICE, "claims": [{"name": "alice"}]});
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(scene.at("state/ledger"))
-            .unwrap();
-        // A book that cannot be read says nothing of who holds what: the specification stays.
-        fs::write(scene.at(&format!("state/ledger/{DEVICE}.json")), make.to_string()).unwrap();
-        let mut release = scene.hook("release", "0");
-        release.args(["--claim", "alice", "--spec-file"]).arg(&spec);
-        let (code, stderr) = finish(release, scene.state("stranger").as_bytes(), &scene.subject);
-        let mut ended = scene.run("release", "0", &scene.state("stranger"));
-        if !spec.exists() {
-            ended.wrong.push(format!("the specification is gone: {code} {stderr}"));
+        for suffix in ["json", "claims"] {
+            let scene = Scene::new();
+            let spec = scene.at("outside/spec.json");
+            fs::write(&spec, "{}").unwrap();
+            fs::set_permissions(&spec, PermissionsExt::from_mode(0o644)).unwrap();
+            let make = json!({"format": 0, "device": DEVICE, "claims": [{"name": "alice"}]});
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(scene.at("state/ledger"))
+                .unwrap();
+            // A book that cannot be read says nothing of who holds what: the specification stays.
+            fs::write(scene.at(&format!("state/ledger/{DEVICE}.{suffix}")), make.to_string()).unwrap();
+            let mut release = scene.hook("release", "0");
+            release.args(["--claim", "alice", "--spec-file"]).arg(&spec);
+            let (code, stderr) = finish(release, scene.state("stranger").as_bytes(), &scene.subject);
+            let mut ended = scene.run("release", "0", &scene.state("stranger"));
+            if !spec.exists() {
+                ended.wrong.push(format!("the specification is gone: {code} {stderr}"));
+            }
+            trial.record(&format!("a stranger's release, {suffix}"), &ended);
         }
-        trial.record("a stranger's release", &ended);
     });
 }

@@ -225,16 +225,75 @@ fn a_link_that_is_put_in_the_ledgers_place_later_leads_no_write_elsewhere() {
     take(&ledger, &machine, "a", "one").unwrap();
     assert!(std::fs::read_dir(elsewhere.path()).unwrap().next().is_none());
     assert!(dir.path().join("away/GPU-11111111.claims").exists());
-    // Nor does a link inside it.
-    let target = elsewhere.path().join("target");
-    std::fs::write(&target, "as it was").unwrap();
-    for name in ["lock", "new", "GPU-11111111.claims"] {
-        let link = dir.path().join("away").join(name);
-        std::fs::remove_file(&link).ok();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(take(&ledger, &machine, "b", "two").is_err(), "{name}");
-        assert_eq!(std::fs::read_to_string(&target).unwrap(), "as it was", "{name}");
-        std::fs::remove_file(&link).unwrap();
+}
+
+/// What somebody puts in the place of one of the ledger's files.
+fn put(kind: &str, place: &Path, secret: &Path) {
+    use nix::sys::stat::Mode;
+    match kind {
+        "link" => std::os::unix::fs::symlink(secret, place).unwrap(),
+        "dangling link" => std::os::unix::fs::symlink(secret.with_file_name("made"), place).unwrap(),
+        "hard link" => std::fs::hard_link(secret, place).unwrap(),
+        "FIFO" => nix::unistd::mkfifo(place, Mode::S_IRWXU).unwrap(),
+        "socket" => drop(std::os::unix::net::UnixListener::bind(place).unwrap()),
+        "another user's" => {
+            std::fs::write(place, "").unwrap();
+            std::os::unix::fs::chown(place, Some(65534), None).unwrap();
+        }
+        "directory" => std::fs::create_dir(place).unwrap(),
+        "left" => std::fs::write(place, "half a bo".repeat(1000)).unwrap(),
+        _ => unreachable!("{kind}"),
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_a_file_is_neither_waited_for_nor_written() {
+    const KINDS: [&str; 8] = [
+        "link",
+        "dangling link",
+        "hard link",
+        "FIFO",
+        "socket",
+        "another user's",
+        "directory",
+        "left",
+    ];
+    let machine = Machine::here().unwrap();
+    for kind in KINDS {
+        if kind == "another user's" && !nix::unistd::geteuid().is_root() {
+            continue;
+        }
+        for name in ["lock", "new", "GPU-11111111.claims"] {
+            let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let secret = outside.path().join("secret");
+            std::fs::write(&secret, "as it was").unwrap();
+            let ledger = Ledger::open(dir.path()).unwrap();
+            take(&ledger, &machine, "a", "one").unwrap();
+            let place = dir.path().join("ledger").join(name);
+            std::fs::remove_file(&place).ok();
+            put(kind, &place, &secret);
+            let taken = take(&ledger, &machine, "b", "two");
+            // A new file is made beside whatever has its name, and an old lock is a lock. All else says what it is.
+            let works = name == "new" && kind != "directory" || name == "lock" && kind == "left";
+            assert_eq!(taken.is_ok(), works, "{name} is a {kind}: {taken:?}");
+            if works {
+                let book = ledger.read(key().gpu()).unwrap();
+                assert_eq!(book.claims.len(), 2, "{name} is a {kind}");
+            } else {
+                let line = taken.unwrap_err().to_string();
+                assert!(line.starts_with(&place.display().to_string()), "{kind}: {line}");
+            }
+            assert_eq!(
+                std::fs::read_to_string(&secret).unwrap(),
+                "as it was",
+                "{name} is a {kind}"
+            );
+            assert_eq!(
+                std::fs::read_dir(outside.path()).unwrap().count(),
+                1,
+                "{name} is a {kind}"
+            );
+        }
     }
 }
 
