@@ -12,6 +12,8 @@
 mod scene;
 #[path = "support/skip.rs"]
 mod skip;
+#[path = "support/strict_json.rs"]
+mod strict_json;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -53,7 +55,9 @@ fn status(state_dir: &Path, arguments: &[&str]) -> String {
 
 /// Container, hook, severity and text of what `tranche status` shows.
 fn shown(state_dir: &Path) -> Vec<[String; 4]> {
-    let all: Value = serde_json::from_str(&status(state_dir, &["--json"])).unwrap();
+    let text = status(state_dir, &["--json"]);
+    strict_json::check(&text);
+    let all: Value = serde_json::from_str(&text).unwrap();
     let messages = all["messages"].as_array().unwrap().clone();
     let text = |message: &Value, key: &str| message[key].as_str().unwrap().to_owned();
     messages

@@ -63,12 +63,10 @@ struct Device {
 /// What a hook said.
 #[derive(Debug, Serialize)]
 struct Said {
-    /// The container's full id; empty where the hook could not learn it.
-    container: String,
-    /// The name that its engine shows; `null` where the container is gone or no file tells it.
-    name: Option<String>,
     #[serde(flatten)]
     message: Message,
+    /// The name that the container's engine shows; `null` where the container is gone or no file has its name.
+    name: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -147,7 +145,6 @@ fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Sai
         }
     }
     let said = messages.into_iter().map(|message| Said {
-        container: message.container.clone(),
         name: known.get(&message.container).cloned().flatten(),
         message,
     });
@@ -278,19 +275,22 @@ fn messages_text(said: &[Said]) -> String {
     }
     let mut containers: Vec<&Said> = Vec::new();
     for one in said {
-        if !containers.iter().any(|c| c.container == one.container) {
+        if !containers.iter().any(|c| c.message.container == one.message.container) {
             containers.push(one);
         }
     }
     for container in containers {
-        let short: String = container.container.chars().take(12).collect();
+        let short: String = container.message.container.chars().take(12).collect();
         let id = if short.is_empty() { "unknown" } else { &short };
         let name = match &container.name {
             Some(name) => format!("{name} ({id})"),
             None => id.to_owned(),
         };
         text.push_str(&format!("container {}\n", shown(&name)));
-        for one in said.iter().filter(|s| s.container == container.container) {
+        for one in said
+            .iter()
+            .filter(|s| s.message.container == container.message.container)
+        {
             let severity = match one.message.severity {
                 Severity::Failure => "failure",
                 Severity::Remark => "remark",
