@@ -8,13 +8,16 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::{Context, Error, Result};
 
+/// Bytes of stack that a hook needs, several times over: the kernel ends a process whose stack would grow beyond its limit.
+const STACK: u64 = 256 << 10;
+
 /// Open files that a hook needs, with room to spare: a handle for each directory on its way, and a few for itself.
 const FILES: u64 = 64;
 
 /// Lifts the limits, as far as this process may.
 ///
 /// # Errors
-/// A limit on open files that is too small to work with and cannot be lifted.
+/// Returns an error if the limit on open files or on the stack is too small to work with and cannot be lifted.
 pub(super) fn lift() -> Result<()> {
     // Without this signal a write beyond the limit fails with EFBIG, and what was begun is undone.
     let mut too_large = SigSet::empty();
@@ -27,13 +30,17 @@ pub(super) fn lift() -> Result<()> {
             setrlimit(resource, hard, hard).about("hook", "cannot lift its limits")?;
         }
     }
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).about("hook", "cannot read its limits")?;
-    if soft >= FILES {
+    at_least(Resource::RLIMIT_STACK, STACK, "bytes of stack", "--ulimit stack=262144")?;
+    at_least(Resource::RLIMIT_NOFILE, FILES, "open files", "--ulimit nofile=64")
+}
+
+/// Raises a limit that is below `needed`. The kernel looks at the limit of the stack whenever the stack grows, so a higher
+/// one counts at once.
+fn at_least(resource: Resource, needed: u64, unit: &str, podman: &str) -> Result<()> {
+    let (soft, hard) = getrlimit(resource).about("hook", "cannot read its limits")?;
+    if soft >= needed || setrlimit(resource, needed, hard.max(needed)).is_ok() {
         return Ok(());
     }
-    if setrlimit(Resource::RLIMIT_NOFILE, FILES, hard.max(FILES)).is_err() {
-        let what = format!("the container's limit of {hard} open files is too small for it");
-        return Err(Error::failed("hook", what).hint("allow 64 or more (podman: --ulimit nofile=64)"));
-    }
-    Ok(())
+    let what = format!("the container's limit of {hard} {unit} is too small for it");
+    Err(Error::failed("hook", what).hint(format!("allow {needed} or more (podman: {podman})")))
 }
