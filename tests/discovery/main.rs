@@ -189,7 +189,7 @@ fn tranche(args: &[&str]) -> (Option<i32>, String, String) {
 fn the_command_line_lists_and_saves() {
     let bed = bed(SMALL);
     let root = bed.host.root.to_str().unwrap();
-    let (code, out, err) = tranche(&["list", "--root", root]);
+    let (code, out, err) = tranche(&["list", "--wide", "--root", root]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let first = out.lines().nth(1).unwrap();
     assert!(
