@@ -476,40 +476,6 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
 }
 
 #[test]
-fn validate_finds_what_a_specification_points_at() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("x.yaml");
-    let validate = |text: &str| {
-        fs::write(&file, text).unwrap();
-        let output = tranche(&["cdi", "validate"]).arg(&file).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    };
-    let spec = |kind: &str, host: &str, hook: &str| {
-        format!(
-            "cdiVersion: 0.5.0\nkind: {kind}\ndevices:\n- name: a\n  containerEdits:\n    env: [A=b]\ncontainerEdits:\n  \
-             mounts:\n  - hostPath: {host}\n    containerPath: /x\n  hooks:\n  - hookName: createContainer\n    path: {hook}\n"
-        )
-    };
-    assert_eq!(
-        validate(&spec("x.com/card", "/etc", "/bin/sh")),
-        (Some(0), String::new())
-    );
-    let (code, said) = validate(&spec("x.com/card", "/nowhere/libcuda.so.1", "/nowhere/hook"));
-    assert_eq!((code, said.lines().count()), (Some(4), 2), "{said}");
-    assert!(
-        said.contains("x.yaml:9:15: containerEdits.mounts[0].hostPath: /nowhere/libcuda.so.1 does not exist"),
-        "{said}"
-    );
-    assert!(
-        said.contains("x.yaml:13:11: containerEdits.hooks[0].path: /nowhere/hook does not exist"),
-        "{said}"
-    );
-    let (code, said) = validate(&spec("x.com/y", "/etc", "/bin/sh"));
-    assert_eq!(code, Some(4));
-    assert!(said.contains("one letter, which makes engines crash"), "{said}");
-}
-
-#[test]
 fn a_full_stdout_is_a_failure() {
     for arguments in RESULTS {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();

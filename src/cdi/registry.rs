@@ -105,15 +105,29 @@ impl Registry {
         registry
     }
 
-    /// Adds a problem for everything that a good file points at and that this host does not have: an engine finds such a
-    /// device, and refuses the container.
+    /// Adds a problem for everything that a good file points at and that this host does not have, once for each file: an
+    /// engine finds such a device, and refuses the container.
     pub fn check_references(&mut self) {
         for file in &self.files {
-            for fault in references::broken(&file.spec) {
+            let faults = references::broken(&file.spec);
+            let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+            for fault in &faults {
+                *places.entry(&fault.what).or_default() += 1;
+            }
+            for fault in &faults {
+                // Many devices need the same file: the first place speaks for the others.
+                let Some(count) = places.remove(fault.what.as_str()) else {
+                    continue;
+                };
+                let others = match count {
+                    1 => String::new(),
+                    2 => " (also in 1 other place)".to_owned(),
+                    n => format!(" (also in {} other places)", n.saturating_sub(1)),
+                };
                 self.problems.push(Problem {
                     path: file.path.clone(),
-                    at: place_of(&file.text, &fault),
-                    what: fault.to_string(),
+                    at: place_of(&file.text, fault),
+                    what: format!("{fault}{others}"),
                     lost: Some(Vec::new()),
                 });
             }

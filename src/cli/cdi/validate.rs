@@ -5,7 +5,7 @@ use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::cdi::registry::{Problem, Registry};
 use crate::error::{Error, Kind, Result};
-use crate::text::shown;
+use crate::text::{shown, some};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ pub(super) struct Args {
     /// Do not check whether the files, nodes and hooks that a specification points at exist: it is for another machine
     #[arg(long)]
     for_other_host: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -29,6 +29,13 @@ struct Report {
     devices: usize,
     problems: Vec<Problem>,
     shadowed: Vec<Shadowed>,
+}
+
+impl Report {
+    /// Whether there was no specification at all, good or bad.
+    fn is_empty(&self) -> bool {
+        self.files == 0 && self.problems.is_empty()
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -58,19 +65,35 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             out::note(shown(&format!("{file}: {name} does not count: {by} wins")));
         }
         let found = match report.problems.len() {
-            0 => "nothing wrong".to_owned(),
+            0 => "no problems".to_owned(),
             n => out::counted(n, "problem"),
         };
         let (files, devices) = (
-            out::counted(report.files, "good file"),
+            out::counted(report.files, "file"),
             out::counted(report.devices, "device"),
         );
-        out::note(format_args!("{files} with {devices}; {found}"));
+        if !report.is_empty() {
+            out::note(format_args!("engines find {devices} in {files}; {found}"));
+        }
+    }
+    if report.is_empty() {
+        return Err(nothing_to_check(args));
     }
     Ok(match report.problems.is_empty() {
         true => ExitCode::SUCCESS,
         false => out::code(Kind::Found),
     })
+}
+
+/// Says where no specification was found, and how to write one.
+fn nothing_to_check(args: &Args) -> Error {
+    let places = match args.files.is_empty() {
+        true => super::spec_dirs(&args.dirs),
+        false => args.files.clone(),
+    };
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    Error::new(Kind::Nothing, some(&places), "no CDI specification found")
+        .hint("tranche cdi generate --output /etc/cdi/nvidia.yaml writes one")
 }
 
 fn directories(args: &Args) -> Result<Report> {
