@@ -126,7 +126,7 @@ const RULES: &[Rule] = &[
     Rule { dimension: Memory, strategy: Mps, limited: Some(false), exclusive: None, grade: Grade::None,
         by: "the share has no limit", source: MPS },
     Rule { dimension: Memory, strategy: Mps, limited: Some(true), exclusive: Some(true), grade: Grade::Soft,
-        by: "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest share's", source: MPS },
+        by: "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's", source: MPS },
     Rule { dimension: Memory, strategy: Mps, limited: Some(true), exclusive: Some(false), grade: Grade::Advisory,
         by: "MPS limit of each process; one that unsets a variable leaves MPS and its limit", source: MIG_MPS },
     Rule { dimension: Compute, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::None,
