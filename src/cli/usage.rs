@@ -9,14 +9,20 @@ use std::ffi::OsString;
 pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error {
     let root = Arguments::command();
     let (path, command) = command_of(&root, arguments);
+    let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let verbs = verbs.join(", ");
     let what = match error.kind() {
         clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-            format!("a command is missing; there are {}", verbs.join(", "))
+            format!("a command is missing; there are {verbs}")
         }
+        clap::error::ErrorKind::InvalidSubcommand => format!("{}; there are {verbs}", condensed(&error.to_string())),
         _ => condensed(&error.to_string()),
     };
-    Error::new(Kind::Usage, &path, what).hint(format!("see {path} --help"))
+    // The line itself begins with the program's name.
+    let program = root.get_name();
+    let object = path.strip_prefix(program).map(str::trim_start);
+    let object = object.filter(|verbs| !verbs.is_empty()).unwrap_or("command line");
+    Error::new(Kind::Usage, object, what).hint(format!("see {path} --help"))
 }
 
 /// The verb that was typed, with the words that lead to it, as far as they exist.
@@ -63,28 +69,38 @@ mod tests {
         for (words, wanted) in [
             (
                 &["tranche", "list", "--jason"][..],
-                "tranche list: unexpected argument '--jason' found; tip: a similar argument exists: '--json'; \
+                "list: unexpected argument '--jason' found; tip: a similar argument exists: '--json'; \
                  see tranche list --help",
             ),
             (
                 &["tranche", "cdi", "inspect"],
-                "tranche cdi inspect: the following required arguments were not provided: <NAME>...; \
+                "cdi inspect: the following required arguments were not provided: <NAME>...; \
                  see tranche cdi inspect --help",
             ),
             (
                 &["tranche", "cdi"],
-                "tranche cdi: a command is missing; there are generate, list, validate, inspect, transform; \
+                "cdi: a command is missing; there are generate, list, validate, inspect, transform; \
                  see tranche cdi --help",
             ),
             (
                 &["tranche", "cdi", "generate", "--mode", "x"],
-                "tranche cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": does not exist; there are auto, \
-                 nvml, management, gds, mofed, gdrcopy, nvswitch, imex and 2 more; see tranche cdi generate --help",
+                "cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": does not exist; there are auto, nvml, \
+                 management, gds, mofed, gdrcopy, nvswitch, imex; see tranche cdi generate --help",
+            ),
+            (
+                &["tranche"],
+                "command line: a command is missing; there are list, inventory, cdi, policy, plan, claim, status; \
+                 see tranche --help",
+            ),
+            (
+                &["tranche", "cdi", "frob"],
+                "cdi: unrecognized subcommand 'frob'; there are generate, list, validate, inspect, transform; \
+                 see tranche cdi --help",
             ),
         ] {
             assert_eq!(said(words), wanted);
         }
-        assert!(said(&["tranche", "frob"]).starts_with("tranche: unrecognized subcommand 'frob'"));
+        assert!(said(&["tranche", "frob"]).starts_with("command line: unrecognized subcommand 'frob'"));
         // What was typed may come from a script that took it from an image.
         assert_eq!(
             said(&["tranche", "list", "--\u{1b}[31m\u{202e}"])

@@ -76,7 +76,12 @@ impl FromStr for Mode {
             .find(|(_, name)| *name == lower)
             .map(|(mode, _)| *mode)
             .ok_or_else(|| {
-                let known: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
+                let works = |mode: Mode| !matches!(mode, Mode::Csv | Mode::Wsl);
+                let known: Vec<&str> = Self::ALL
+                    .iter()
+                    .filter(|(m, _)| works(*m))
+                    .map(|(_, name)| *name)
+                    .collect();
                 Error::usage(format!("mode \"{text}\""), "does not exist")
                     .hint(format!("there are {}", crate::text::some(&known)))
             })
