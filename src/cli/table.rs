@@ -23,6 +23,13 @@ impl Table {
         Self(table)
     }
 
+    /// `rows` of what something is and what its value is, as text without a header.
+    pub(super) fn of_values<const N: usize>(rows: [(&str, String); N]) -> String {
+        let width = rows.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
+        let row = |(what, value): (&str, String)| format!("{what:<width$}  {}\n", shown(&value));
+        rows.into_iter().map(row).collect()
+    }
+
     /// An empty one that is at most 80 columns wide: long cells continue below, at a space. The first column, which has the
     /// names that people copy, is never broken.
     pub(super) fn narrow(header: &[&str]) -> Self {

@@ -81,6 +81,7 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     let left = show["seconds_left"].as_u64().unwrap();
     assert!((900..=1000).contains(&left), "{left}");
     let text = scene.at_specs(&["claim", "show", "later"]).run().ok();
+    assert!(text.starts_with("claim  ") && !text.contains("\n\n"), "{text}");
     assert!(
         text.contains("nvidia.com/claim=later") && text.contains("kept for the next one"),
         "{text}"

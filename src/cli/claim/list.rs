@@ -70,13 +70,12 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let mut table = Table::with_header(&[]);
     let left = match (held.seconds_left, held.ttl) {
         (Some(left), _) => held::span(left),
         (None, Some(ttl)) => format!("{} from when its container is gone", held::span(ttl)),
         (None, None) => "until it is released".to_owned(),
     };
-    for (what, value) in [
+    let text = Table::of_values([
         ("claim", name.to_owned()),
         ("CDI name", held.cdi.clone()),
         ("device", format!("{} ({})", held.device, held.key)),
@@ -102,10 +101,8 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         ("user", held.uid.to_string()),
         ("made", crate::ledger::utc(held.since)),
         ("specification", or_none(held.spec_file.clone())),
-    ] {
-        table.row([what.to_owned(), value]);
-    }
-    out::result(&table.text())?;
+    ]);
+    out::result(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
