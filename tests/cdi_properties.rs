@@ -265,4 +265,14 @@ fn a_cap_that_cannot_be_met_is_refused() {
             ),
         ]
     );
+    // In a file all names are of use; a line for a person stops at eight.
+    let all = derive(&inventory, &Options::default()).unwrap();
+    let (_, left_out) = build(&all, Some("0.5".parse().unwrap())).unwrap();
+    assert_eq!(
+        LeftOut::lines(&left_out, "nvidia.com/gpu"),
+        [
+            "nvidia.com/gpu: left out, because it needs CDI 0.7.0: additional groups 44, 105; devices: 0, 1, 2, 3, 4, 5, 6, 7 \
+          and 9 more"
+        ]
+    );
 }

@@ -5,6 +5,7 @@ use super::version;
 use crate::derive::{Derived, DerivedDevice};
 use crate::edits::Edits;
 use crate::error::{Error, Result};
+use crate::text::some;
 use crate::types::{CdiVersion, DeviceName};
 use std::collections::BTreeMap;
 
@@ -20,18 +21,36 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// `list` as lines for people, one for each thing: `Left out: 0 all: additional groups 44 (CDI 0.7.0)`. They stand at the
-    /// head of the file, so that whoever looks at a device there can be told. `*` is what all devices lack.
+    /// `list` as comments for the head of the file, one for each thing: `Left out: 0 all: additional groups 44 (CDI 0.7.0)`.
+    /// [`LeftOut::from_comment`] reads them. `*` stands for all devices.
     pub fn comments(list: &[LeftOut]) -> Vec<String> {
+        Self::by_what(list)
+            .into_iter()
+            .map(|((needs, what), names)| format!("{MARK}{}: {what} (CDI {needs})", names.join(" ")))
+            .collect()
+    }
+
+    /// `list` as lines for people about the devices of `kind`, one for each thing. A line names at most eight devices.
+    pub fn lines(list: &[LeftOut], kind: &str) -> Vec<String> {
+        let line = |((needs, what), names): ((CdiVersion, &str), Vec<&str>)| {
+            let names = if names.contains(&"*") {
+                "all".to_owned()
+            } else {
+                some(&names)
+            };
+            format!("{kind}: left out, because it needs CDI {needs}: {what}; devices: {names}")
+        };
+        Self::by_what(list).into_iter().map(line).collect()
+    }
+
+    /// The names of the devices that lack the same thing.
+    fn by_what(list: &[LeftOut]) -> BTreeMap<(CdiVersion, &str), Vec<&str>> {
         let mut by_what: BTreeMap<(CdiVersion, &str), Vec<&str>> = BTreeMap::new();
         for one in list {
             let name = one.device.as_ref().map_or("*", DeviceName::as_str);
             by_what.entry((one.needs, &one.what)).or_default().push(name);
         }
         by_what
-            .into_iter()
-            .map(|((needs, what), names)| format!("{MARK}{}: {what} (CDI {needs})", names.join(" ")))
-            .collect()
     }
 
     /// What a line of [`LeftOut::comments`] says of the device `name`; `None` where it is about others, or no such line.

@@ -142,8 +142,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
 /// The specification of one kind, and the comments at its head.
 fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String>)> {
     let (spec, left_out) = build(derived, file.cdi_version)?;
-    let left_out = LeftOut::comments(&left_out);
-    for line in &left_out {
+    for line in LeftOut::lines(&left_out, &spec.kind) {
         out::note(line);
     }
     if file.cdi_version.is_none()
@@ -152,7 +151,7 @@ fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String
         out::note(hint);
     }
     let mut comments = vec![format!("Made by tranche {}", env!("CARGO_PKG_VERSION"))];
-    comments.extend(left_out);
+    comments.extend(LeftOut::comments(&left_out));
     Ok((spec, comments))
 }
 
