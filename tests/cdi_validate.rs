@@ -106,3 +106,37 @@ fn where_no_specification_is_there_is_nothing_to_check() {
     let output = tranche(&["cdi", "validate", "--spec-dir", place]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
 }
+
+#[test]
+fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |inventory: &str, name: &str| {
+        let output = tranche(&["cdi", "generate", inventory, "--output"])
+            .arg(directory.path().join(name))
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let warned = |said: &str| said.matches("engines ignore both definitions").count();
+    // Neither a new file, nor one that takes the place of its older self, nor one of other devices.
+    for (inventory, name) in [
+        ("--inventory=sim:t4x2", "nvidia.yaml"),
+        ("--inventory=sim:t4x2", "nvidia.yaml"),
+    ] {
+        let (code, said) = write(inventory, name);
+        assert_eq!((code, warned(&said)), (Some(0), 0), "{said}");
+    }
+    fs::write(
+        directory.path().join("other.json"),
+        r#"{"cdiVersion":"0.5.0","kind":"other.org/nic","devices":[{"name":"0","containerEdits":{"env":["A=b"]}}]}"#,
+    )
+    .unwrap();
+    let (_, said) = write("--inventory=sim:t4x2", "nvidia.yaml");
+    assert_eq!(warned(&said), 0, "{said}");
+    let (code, said) = write("--inventory=sim:t4x2", "tranche.yaml");
+    assert_eq!((code, warned(&said)), (Some(0), 1), "{said}");
+    assert!(
+        said.contains("/nvidia.yaml defines too") && said.contains("lost: nvidia.com/gpu=0, nvidia.com/gpu=1, "),
+        "{said}"
+    );
+}

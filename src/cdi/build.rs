@@ -34,7 +34,7 @@ impl LeftOut {
     pub fn lines(list: &[LeftOut], kind: &str) -> Vec<String> {
         let line = |((needs, what), names): ((CdiVersion, &str), Vec<&str>)| {
             let names = if names.contains(&"*") {
-                "all".to_owned()
+                "every one".to_owned()
             } else {
                 some(&names)
             };

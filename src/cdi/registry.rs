@@ -260,7 +260,7 @@ impl Registry {
             };
             let others: Vec<String> = others.iter().map(|p| p.display().to_string()).collect();
             let what = format!(
-                "defines what {} defines too, in one directory: neither counts",
+                "defines devices that {} defines too, and engines ignore both definitions; remove one of the files",
                 others.join(" and ")
             );
             self.problem(last, None, what, Some(names));

@@ -121,6 +121,11 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
             spec.kind, spec.version
         ));
     }
+    for (path, _, spec) in &files {
+        if let Some(conflict) = hints::conflict(path, spec) {
+            tracing::warn!("{conflict}");
+        }
+    }
     // A file that is not written today may be missing because its devices do not answer.
     if !outcome.is_complete() {
         return Ok(outcome.exit_code());
