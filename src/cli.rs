@@ -34,11 +34,11 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "tranche", version = crate::types::PROGRAM_VERSION, about, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do (no driver, no GPU), 4 a check found something."
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do (no driver, no GPU), 4 a check found a problem."
 )]
 pub struct Arguments {
-    /// Also show what was looked for and not found; twice: every step
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    /// Also print what was looked for and not found; twice: every step
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, display_order = 900)]
     verbose: u8,
     #[command(flatten)]
     of_nvidia: nvidia::GlobalArgs,
@@ -50,12 +50,12 @@ pub struct Arguments {
 enum Verb {
     List(list::Args),
     Inventory(inventory::Args),
-    /// Specifications for engines (podman, docker, containerd, CRI-O)
+    /// Write, check and show CDI specifications for engines (podman, docker, containerd, CRI-O)
     Cdi(cdi::Args),
-    /// How devices are to be shared
+    /// Check the policy, which says how devices are shared
     Policy(policy::Args),
     Plan(plan::Args),
-    /// Shares taken beforehand, for a container to come
+    /// Reserve shares for a container that starts later; list and release what is held
     Claim(claim::Args),
     Status(status::Args),
 }

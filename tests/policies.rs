@@ -300,7 +300,10 @@ sharing:
         rest.contains(&format!("Not offered: {}:9:43: device 42", file.display())),
         "{rest}"
     );
-    assert!(rest.contains("for as many containers as ask: gpu 5, 6, 7\n"), "{rest}");
+    assert!(
+        rest.contains("shared by all containers that request it: gpu 5, 6, 7\n"),
+        "{rest}"
+    );
 
     let json: serde_json::Value = serde_json::from_str(&plan(&["--json"])).unwrap();
     let big = &json["devices"][2];

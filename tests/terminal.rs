@@ -338,6 +338,45 @@ fn an_error_is_one_line_whatever_was_typed() {
     assert!(text(&help.stdout).contains("Usage:"));
 }
 
+/// Each verb's help below `words`, with the words that lead to it.
+fn helps(words: &[&str]) -> Vec<(String, String)> {
+    let help = text(&tranche(&[words, &["--help"]].concat()).stdout);
+    let verbs = help.split("Commands:\n").nth(1).unwrap_or_default().to_owned();
+    let mut found = vec![(words.join(" "), help)];
+    for line in verbs.lines().take_while(|line| !line.is_empty()) {
+        let verb = line.strip_prefix("  ").and_then(|rest| rest.split(' ').next());
+        if let Some(verb) = verb.filter(|verb| !verb.is_empty() && *verb != "help") {
+            found.extend(helps(&[words, &[verb]].concat()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_verb_s_own_options_come_before_those_of_the_program() {
+    let helps = helps(&[]);
+    assert!(helps.len() >= 19, "{}", helps.len());
+    for (verb, help) in helps {
+        let options = help.split("\nOptions:\n").nth(1).unwrap();
+        let options = options.split("\n\n").next().unwrap();
+        let names: Vec<&str> = options
+            .split_whitespace()
+            .filter(|word| word.starts_with("--"))
+            .collect();
+        let at = |name: &str| names.iter().position(|n| n.trim_end_matches("...") == name).unwrap();
+        let (verbose, quiet, debug, help) = (at("--verbose"), at("--quiet"), at("--debug"), at("--help"));
+        assert_eq!(
+            (quiet, debug, help),
+            (verbose + 1, verbose + 2, verbose + 3),
+            "{verb}: {options}"
+        );
+        assert!(
+            names.len() - help <= 2,
+            "{verb}: nothing but --version follows: {options}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_a_name_is_nothing_of_it_acts(name in any::<String>()) {

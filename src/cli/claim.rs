@@ -1,4 +1,4 @@
-//! `tranche claim`: shares that are set aside for a container to come.
+//! `tranche claim`: shares that are reserved for a container that starts later.
 
 mod books;
 mod create;
@@ -20,15 +20,15 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Set shares aside for a container to come; print the name of the device to give it
+    /// Reserve shares for a container that starts later, and print the CDI name that gives it the shares
     Create(Box<create::Args>),
     /// List the claims that were made with `create`
     List(list::ListArgs),
     /// Show one claim
     Show(list::ShowArgs),
-    /// Give back a claim, or what a container holds
+    /// Release a claim, or what a container holds
     Release(release::Args),
-    /// Give back what nothing can hold any more, and remove the specifications of claims that are gone
+    /// Release what nothing can hold any more, and remove the specifications of claims that are gone
     Gc(gc::Args),
 }
 

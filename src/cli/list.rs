@@ -19,7 +19,7 @@ pub(super) struct Args {
     at: HostArgs,
     #[command(flatten)]
     how: LookArgs,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Show UUIDs, nodes and PCI addresses too, in as many columns as that takes

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 /// Options of the program as a whole.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct GlobalArgs {
-    /// Say nothing but errors
-    #[arg(short, long, global = true, env = "NVIDIA_CTK_QUIET", hide_env = true, value_parser = BoolishValueParser::new())]
+    /// Print errors only
+    #[arg(short, long, global = true, display_order = 901, env = "NVIDIA_CTK_QUIET", hide_env = true, value_parser = BoolishValueParser::new())]
     quiet: bool,
     /// Same as -vv
-    #[arg(short, long, global = true, env = "NVIDIA_CTK_DEBUG", hide_env = true, value_parser = BoolishValueParser::new())]
+    #[arg(short, long, global = true, display_order = 902, env = "NVIDIA_CTK_DEBUG", hide_env = true, value_parser = BoolishValueParser::new())]
     debug: bool,
     /// NVIDIA's configuration file: accepted before the command, and not read
     // An id of its own: verbs have an option of this name, which is the policy.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(super) struct Args {
     #[command(flatten)]
     at: SharingArgs,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -27,7 +27,7 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct CheckArgs {
     // Options without a heading of their own come first; they would get that of the ones before them.
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -65,8 +65,10 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
     }
     match of(&inventory, &args.config, &args.state)? {
         Some(sharing) => Ok((inventory, sharing)),
-        None => Err(Error::new(Kind::Nothing, "policy", "splits no device")
-            .hint(format!("write one to {}, or give --config FILE", read::DEFAULT_FILE))),
+        None => Err(Error::new(Kind::Nothing, "policy", "no device is shared").hint(format!(
+            "write a policy to {}, or give --config FILE",
+            read::DEFAULT_FILE
+        ))),
     }
 }
 

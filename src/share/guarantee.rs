@@ -142,7 +142,7 @@ const RULES: &[Rule] = &[
     Rule { dimension: Bandwidth, strategy: Mps, limited: None, exclusive: None, grade: Grade::None,
         by: "only MIG divides bandwidth", source: MPS },
     Rule { dimension: Faults, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::Soft,
-        by: "a fault ends its own process; a GPU that hangs, hangs for all", source: TS },
+        by: "a fault ends its own process; a GPU that hangs does so for all", source: TS },
     Rule { dimension: Faults, strategy: Mps, limited: None, exclusive: None, grade: Grade::None,
         by: "one fault ends every client of the device; its own daemon keeps it on this device", source: MPS },
     Rule { dimension: Memory, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,

@@ -22,7 +22,7 @@ pub(super) struct Args {
     names: Vec<String>,
     #[command(flatten)]
     dirs: SpecDirArgs,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Show this container specification (config.json; - is stdin) as an engine would change it

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub(super) struct Args {
     #[command(flatten)]
     dirs: SpecDirArgs,
-    /// As JSON, with the file of each device
+    /// Print JSON, with the file of each device
     #[arg(long)]
     json: bool,
 }

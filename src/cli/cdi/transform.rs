@@ -18,19 +18,19 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Put another directory in the place of the one with which paths begin
+    /// Replace the directory with which paths begin
     Root(RootArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct RootArgs {
-    /// The beginning that goes
+    /// The directory to replace
     #[arg(long, value_name = "DIR", default_value = "/")]
     from: String,
-    /// The beginning that comes
+    /// The directory to write in its place
     #[arg(long, value_name = "DIR", default_value = "/")]
     to: String,
-    /// Whose paths: of the host or of the container
+    /// Which paths to change: those of the host or those of the container
     #[arg(long, value_name = "SIDE", default_value = "host")]
     relative_to: Side,
     /// The file to read; - is stdin

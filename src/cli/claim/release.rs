@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A claim's name; a device as engines are asked for it (nvidia.com/gpu=0.3 or 0.3); a container's name, or its id or
-    /// how that begins
+    /// A claim's name; a device as engines are asked for it (nvidia.com/gpu=0.3 or 0.3); a container's name, or its id, of
+    /// which the first four characters are enough if no other begins so
     #[arg(value_name = "CLAIM|DEVICE|CONTAINER")]
     what: String,
-    /// Also where a container that runs holds it. That container keeps its access to the device until it ends
+    /// Release it although a running container holds it. The container keeps its access to the device until it ends
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -31,7 +31,10 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
     }
     let rest = not_shared(inventory, sharing);
     if !rest.is_empty() {
-        let rest = format!("Not in the policy, for as many containers as ask: gpu {}", some(&rest));
+        let rest = format!(
+            "Not in the policy, shared by all containers that request it: gpu {}",
+            some(&rest)
+        );
         wrapped(&mut text, "", &rest, 2);
     }
     let later: BTreeSet<&String> = guarantees(sharing).flat_map(|g| &g.not_available).collect();

@@ -129,7 +129,7 @@ pub(super) struct HookArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS"
     )]
     pub(super) enable_hooks: Vec<String>,
-    /// The host's ldconfig, for NVIDIA's hook; ours needs none
+    /// The host's ldconfig, for NVIDIA's hook; tranche's hook needs none
     #[arg(long, value_name = "FILE", env = "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH")]
     pub(super) ldconfig_path: Option<HostPath>,
 }
