@@ -4,11 +4,12 @@ use super::report::Report;
 use crate::error::Result;
 use crate::oci::{Bundle, Reached, State};
 
-/// Opens the container of `state`. In a user namespace the bundle may be out of reach; then what is known without it is
-/// used, and `report` says so. `None` where the container's root is not certain: then nothing must be done.
+/// Opens the container of `state`. In a user namespace the bundle, or its config.json, may be out of reach; then what is
+/// known without it is used, and `report` says so. `None` where the container's root is not certain: then nothing must
+/// be done.
 ///
 /// # Errors
-/// As [`Bundle::open`].
+/// As [`Bundle::find`].
 pub(super) fn open(state: &State, report: &mut Report<'_>) -> Result<Option<Bundle>> {
     let shown = state.bundle.display();
     match Bundle::find(state)? {

@@ -67,7 +67,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use crate::oci::State;
+    use crate::oci::{Reached, State};
 
     /// Covers a file of /proc that is there without a driver: the arguments of a process.
     #[test]
@@ -95,7 +95,10 @@ mod tests {
             fs::create_dir_all(top.path().join("root/proc")).unwrap();
             fs::write(top.path().join("config.json"), r#"{"root":{"path":"root"}}"#).unwrap();
             let state = format!(r#"{{"bundle":"{}"}}"#, top.path().display());
-            let bundle = Bundle::open(&State::parse(state.as_bytes()).unwrap()).unwrap();
+            let state = State::parse(state.as_bytes()).unwrap();
+            let Reached::Bundle(bundle) = Bundle::find(&state).unwrap() else {
+                panic!("the bundle may be opened");
+            };
             let path = [pid.as_str(), "cmdline"];
             assert!(cover(&bundle, &path).is_err(), "no proc is mounted yet");
             let proc = top.path().join("root/proc");

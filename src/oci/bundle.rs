@@ -1,7 +1,7 @@
 //! From a container's state to its configuration and its root directory.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::{CONFIG_LIMIT, Config, Mount, State, unreachable};
@@ -25,45 +25,52 @@ pub struct Bundle {
 pub enum Reached {
     /// The container.
     Bundle(Box<Bundle>),
-    /// This user may not reach the bundle, and the reason why the container's root is not known without it.
+    /// This user may not read the bundle's configuration, and the reason why the container's root is not known without it.
     Nothing(&'static str),
 }
 
-impl Bundle {
-    /// As [`Self::open`], also where this user may not reach the bundle, in a user namespace.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn find(state: &State) -> Result<Reached> {
-        match HostDirectory::open(&state.bundle) {
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(match unreachable::open() {
-                Ok((config, root)) => Reached::Bundle(Bundle::new(config, root, false).into()),
-                Err(why) => Reached::Nothing(why),
-            }),
-            _ => Ok(Reached::Bundle(Bundle::open(state)?.into())),
+impl Reached {
+    fn without_bundle() -> Reached {
+        match unreachable::open() {
+            Ok((config, root)) => Reached::Bundle(Bundle::new(config, root, false).into()),
+            Err(why) => Reached::Nothing(why),
         }
     }
+}
 
-    /// Opens the bundle that `state` names.
+impl Bundle {
+    /// Finds the container that `state` names.
     ///
     /// The root is `root.path` of config.json. Where the runtime names it too (crun), its path is taken, since only the
     /// runtime knows through which mount the container will see it; both must be the same directory.
     ///
+    /// Where this user may not enter the bundle or read its config.json, the list of mounts may tell enough.
+    ///
     /// # Errors
     /// If the bundle, its config.json or the root is not there, if the two words about the root differ, or if it is the
     /// root directory of this process.
-    pub fn open(state: &State) -> Result<Bundle> {
+    pub fn find(state: &State) -> Result<Reached> {
         let shown = state.bundle.display();
-        let bundle = HostDirectory::open(&state.bundle).about(&shown, "cannot open the bundle")?;
-        let file = format!("{shown}/config.json");
-        let bytes = bundle
-            .read(OsStr::new("config.json"), CONFIG_LIMIT)
-            .about(&file, "cannot read")?;
-        let config = Config::parse(&bytes)?;
+        let is_denied = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
+        let bundle = match HostDirectory::open(&state.bundle) {
+            Err(e) if is_denied(&e) => return Ok(Reached::without_bundle()),
+            opened => opened.about(&shown, "cannot open the bundle")?,
+        };
+        let bytes = match bundle.read(OsStr::new("config.json"), CONFIG_LIMIT) {
+            // A runtime with a strict umask writes it for its own user alone.
+            Err(e) if is_denied(&e) => return Ok(Reached::without_bundle()),
+            read => read.about(format_args!("{shown}/config.json"), "cannot read")?,
+        };
+        Ok(Reached::Bundle(Bundle::open(state, &bundle, &bytes)?.into()))
+    }
+
+    /// The container of `state`, whose `bundle` has a config.json of these bytes.
+    fn open(state: &State, bundle: &HostDirectory, bytes: &[u8]) -> Result<Bundle> {
+        let config = Config::parse(bytes)?;
         let shown = config.root.display();
-        let mut root = ContainerRoot::open(&bundle, &config.root).about(&shown, "cannot open the container's root")?;
+        let mut root = ContainerRoot::open(bundle, &config.root).about(&shown, "cannot open the container's root")?;
         if let Some(path) = &state.root {
-            let named = ContainerRoot::open(&bundle, path).about(path.display(), "cannot open the container's root")?;
+            let named = ContainerRoot::open(bundle, path).about(path.display(), "cannot open the container's root")?;
             if !root
                 .is_same_as(&named)
                 .about(path.display(), "cannot look at the container's root")?
@@ -77,7 +84,7 @@ impl Bundle {
         }
         // A createContainer hook runs before the container's root becomes the process's own. What would be done to
         // the host's directories here is never what a container's user meant.
-        let ours = ContainerRoot::open(&bundle, Path::new("/")).about("/", "cannot open")?;
+        let ours = ContainerRoot::open(bundle, Path::new("/")).about("/", "cannot open")?;
         if root
             .is_same_as(&ours)
             .about(&shown, "cannot look at the container's root")?

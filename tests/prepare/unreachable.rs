@@ -5,13 +5,15 @@ use super::*;
 /// Runs the hook as a user who may not enter the bundle's directory, with `before` as shell words of root in a mount
 /// namespace and `cwd` as the current directory.
 fn without_bundle(scene: &Scene, before: &str, cwd: &str) -> Ended {
-    fs::write(
-        scene.at("state.json"),
-        scene.state().replace("/bundle", "/closed/bundle"),
-    )
-    .unwrap();
     fs::create_dir_all(scene.at("closed")).unwrap();
     fs::set_permissions(scene.at("closed"), PermissionsExt::from_mode(0o700)).unwrap();
+    by_nobody(scene, &scene.state().replace("/bundle", "/closed/bundle"), before, cwd)
+}
+
+/// Runs the hook for `state` as a user without any privilege, with `before` as shell words of root in a mount namespace
+/// and `cwd` as the current directory.
+fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str) -> Ended {
+    fs::write(scene.at("state.json"), state).unwrap();
     fs::set_permissions(scene.at(""), PermissionsExt::from_mode(0o755)).unwrap();
     // A checkout may be where that user may not go.
     fs::copy(env!("CARGO_BIN_EXE_tranche-oci"), scene.at("hook")).unwrap();
@@ -77,6 +79,25 @@ fn with_the_list_of_mounts_the_root_is_known_and_read_only() {
         let test = "prepare::with_the_list_of_mounts_the_root_is_known_and_read_only";
         return skip::not_run(test, "not root: cannot mount");
     }
+    known_and_read_only(|scene, before| without_bundle(scene, before, "."));
+}
+
+/// A runtime with a strict umask writes a config.json that nobody but root may read, into a bundle that all may enter.
+#[test]
+fn a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed() {
+    if !nix::unistd::Uid::effective().is_root() {
+        let test = "prepare::a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed";
+        return skip::not_run(test, "not root: cannot mount");
+    }
+    known_and_read_only(|scene, before| {
+        let file = scene.at("bundle/config.json");
+        fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
+        by_nobody(scene, &scene.state(), before, ".")
+    });
+}
+
+/// Where `hook` is run without its configuration, its container starts, and nothing of the image has changed.
+fn known_and_read_only(hook: impl Fn(&Scene, &str) -> Ended) {
     let scene = Scene::new();
     for directory in ["/opt/driver", "/proc", "/etc", "/lib"] {
         scene.image_directory(directory);
@@ -88,7 +109,7 @@ fn with_the_list_of_mounts_the_root_is_known_and_read_only() {
         .status();
     assert!(opened.unwrap().success());
     let inside = scene.inside();
-    let ended = without_bundle(&scene, "mount --bind . .; cd $PWD; mount -t proc proc proc;", ".");
+    let ended = hook(&scene, "mount --bind . .; cd $PWD; mount -t proc proc proc;");
     let lines: Vec<&str> = ended.stderr.lines().collect();
     assert_eq!((ended.code, lines.len()), (0, 3), "{}", ended.stderr);
     assert!(
