@@ -1,13 +1,25 @@
 //! A new entry under a name that nobody uses, until it takes the place of another.
+//!
+//! A process that is killed in between leaves it. So the name is the same each time, and one that was left is removed by the
+//! next that needs the name: a directory has at most one for each process that worked in it at the same time.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
-use nix::fcntl::renameat;
+use nix::fcntl::{AtFlags, renameat};
+use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// The name, where no other process uses it at this moment.
+const NAME: &str = ".tranche-new";
+
+/// Seconds after which an entry of that name was left by a process that was killed. It is there for two system calls, and a
+/// hook has one second of processor time.
+const LEFT: i64 = 60;
 
 /// How many taken names we meet before we believe that someone makes them faster than we can.
 const TRIES: usize = 16;
@@ -26,9 +38,12 @@ impl<'d> Temporary<'d> {
         directory: BorrowedFd<'d>,
         mut make: impl FnMut(&OsStr) -> nix::Result<T>,
     ) -> io::Result<(Self, T)> {
-        for _ in 0..TRIES {
+        for tries in 0..TRIES {
             // A name need only be free, not secret: an entry that is there already is never used.
-            let name = OsString::from(format!(".tranche-{:016x}", RandomState::new().build_hasher().finish()));
+            let name = match tries {
+                0 | 1 => OsString::from(NAME),
+                _ => OsString::from(format!("{NAME}-{:016x}", RandomState::new().build_hasher().finish())),
+            };
             match make(&name) {
                 Ok(made) => {
                     return Ok((
@@ -40,6 +55,7 @@ impl<'d> Temporary<'d> {
                         made,
                     ));
                 }
+                Err(Errno::EEXIST) if tries == 0 => remove_left(directory, &name, now()),
                 Err(Errno::EEXIST) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -55,11 +71,89 @@ impl<'d> Temporary<'d> {
     }
 }
 
+/// Seconds since 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Removes the file or link `name` if a process that was killed has left it before `now`. Where that fails, another name
+/// serves.
+fn remove_left(directory: BorrowedFd<'_>, name: &OsStr, now: i64) {
+    let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+        return;
+    };
+    let kind = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT;
+    let age = now.saturating_sub(status.st_ctime);
+    if matches!(kind, SFlag::S_IFREG | SFlag::S_IFLNK) && age > LEFT {
+        let _ = unlinkat(directory, name, UnlinkatFlags::NoRemoveDir);
+    }
+}
+
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.placed {
             // There is no one left to tell: the failure that brought us here is the one that is reported.
             let _ = unlinkat(self.directory, self.name.as_os_str(), UnlinkatFlags::NoRemoveDir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use nix::unistd::symlinkat;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<OsString> {
+        let mut names: Vec<OsString> = fs::read_dir(directory)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn make(directory: &Path, target: &str) -> OsString {
+        let open = File::open(directory).unwrap();
+        let (made, ()) = Temporary::make(open.as_fd(), |name| symlinkat(target, &open, name)).unwrap();
+        let name = made.name.clone();
+        made.rename_to(OsStr::new("placed")).unwrap();
+        assert_eq!(fs::read_link(directory.join("placed")).unwrap(), Path::new(target));
+        name
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let top = tempfile::tempdir().unwrap();
+        let left = top.path().join(NAME);
+        symlink("left", &left).unwrap();
+        // Somebody may be at work with it.
+        assert_ne!(make(top.path(), "a"), NAME);
+        assert_eq!(fs::read_link(&left).unwrap(), Path::new("left"));
+        assert_eq!(names(top.path()), [NAME, "placed"]);
+        // The time at which an entry was changed cannot be set. So the clock is what is asked.
+        let status = nix::sys::stat::lstat(&left).unwrap();
+        let directory = File::open(top.path()).unwrap();
+        remove_left(directory.as_fd(), OsStr::new(NAME), status.st_ctime + LEFT);
+        assert_eq!(names(top.path()), [NAME, "placed"]);
+        remove_left(directory.as_fd(), OsStr::new(NAME), status.st_ctime + LEFT + 1);
+        assert_eq!(names(top.path()), ["placed"]);
+        assert_eq!(make(top.path(), "b"), NAME);
+        assert_eq!(names(top.path()), ["placed"]);
+    }
+
+    #[test]
+    fn a_directory_of_the_image_with_that_name_is_not_touched() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join(NAME)).unwrap();
+        remove_left(File::open(top.path()).unwrap().as_fd(), OsStr::new(NAME), i64::MAX);
+        assert_ne!(make(top.path(), "a"), NAME);
+        assert_eq!(names(top.path()), [NAME, "placed"]);
     }
 }
