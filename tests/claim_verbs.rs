@@ -19,6 +19,8 @@ mod policy_changed;
 mod released;
 #[path = "claim_verbs/shown.rs"]
 mod shown;
+#[path = "claim_verbs/stopped.rs"]
+mod stopped;
 
 use init::Init;
 use serde_json::{Value, json};

@@ -26,7 +26,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     locked.remove_unfinished()?;
     let (returned, mut problems) = books::collect(&locked, &machine)?;
     let mut removed = Vec::new();
-    if problems.is_empty() {
+    let is_whole = problems.is_empty();
+    if is_whole {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.books.iter().flat_map(|b| &b.claims).collect();
         problems.extend(books.damaged);
@@ -36,10 +37,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             problems.extend(swept.left);
         }
         problems.extend(claims.iter().filter_map(|claim| without_spec(claim)));
-    } else {
+    }
+    // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
+    drop(locked);
+    if !is_whole {
         out::note("no specification was removed, because part of the ledger could not be read");
     }
-    drop(locked);
     if args.at.json {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;

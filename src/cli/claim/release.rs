@@ -8,7 +8,7 @@ use crate::cli::specs::Specs;
 use crate::cli::{out, root_only, status};
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Change, Claim, ContainerName, Ledger, Part, Process, World, utc};
+use crate::ledger::{Book, Change, Claim, ContainerName, Ledger, Locked, Part, Process, World, utc};
 use crate::text::some;
 use std::collections::BTreeMap;
 use std::os::linux::fs::MetadataExt;
@@ -41,9 +41,35 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
     let locked = ledger.lock()?;
     let all = locked.books()?;
+    let done = take_back(args, &locked, all.books, &machine);
+    // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
+    drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
     out::complain_all(&all.damaged);
-    let books = status::current(all.books, &machine);
+    let Released { released, left } = done?;
+    let code = out::complain_all(&left);
+    if args.at.json {
+        out::json(&serde_json::json!({ "released": released }))?;
+    } else {
+        for held in &released {
+            let of = held.container.as_ref().map(|c| format!(", held by {}", c.shown()));
+            out::note(format_args!("released {}{}", held.cdi, of.unwrap_or_default()));
+        }
+    }
+    Ok(code)
+}
+
+/// What was given back.
+struct Released {
+    released: Vec<Held>,
+    /// Specifications that could not be removed.
+    left: Vec<Error>,
+}
+
+/// Gives back what is meant, and removes the specifications of claims. `books` are those of the ledger.
+fn take_back(args: &Args, locked: &Locked<'_>, books: Vec<Book>, machine: &Machine) -> Result<Released> {
+    let state_dir = &args.at.state.state_dir;
+    let books = status::current(books, machine);
     let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
     let specs = Specs::read(&args.at.specs, state_dir);
     let mut names = Names::default();
@@ -56,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 format!("belongs to user {}", claim.uid),
             ));
         }
-        if let Some(reason) = in_use(claim, &machine).filter(|_| !args.force) {
+        if let Some(reason) = in_use(claim, machine).filter(|_| !args.force) {
             return Err(Error::failed(specs.name(claim), holder(claim, &mut names, &reason))
                 .hint("stop that container, or give --force: it then keeps its access to the device until it ends"));
         }
@@ -69,29 +95,18 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let devices: BTreeMap<_, _> = meant.iter().map(|claim| (claim.device.gpu(), &claim.device)).collect();
     for device in devices.into_values() {
         locked.change(device, |book| {
-            book.reconcile(&machine);
+            book.reconcile(machine);
             book.claims.retain(|claim| !meant.contains(&claim));
             Ok(((), Change::Made))
         })?;
     }
     // After the ledger: whoever is killed in between leaves a specification without a claim, which no container can use and
     // `gc` removes.
-    let mut code = ExitCode::SUCCESS;
-    for claim in &meant {
-        if let Err(error) = remove_spec(claim, state_dir) {
-            code = out::complain(&error);
-        }
-    }
-    drop(locked);
-    if args.at.json {
-        out::json(&serde_json::json!({ "released": released }))?;
-    } else {
-        for held in &released {
-            let of = held.container.as_ref().map(|c| format!(", held by {}", c.shown()));
-            out::note(format_args!("released {}{}", held.cdi, of.unwrap_or_default()));
-        }
-    }
-    Ok(code)
+    let left = meant.iter().filter_map(|claim| remove_spec(claim, state_dir).err());
+    Ok(Released {
+        released,
+        left: left.collect(),
+    })
 }
 
 /// Removes the specification of a claim, unless that file is somebody else's by now.
