@@ -22,6 +22,7 @@ mod identity;
 mod lock;
 pub mod process;
 mod promise;
+mod raw;
 mod record;
 mod store;
 mod utc;

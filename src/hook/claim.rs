@@ -94,7 +94,7 @@ fn take(
         ttl: None,
         spec_file: None,
     };
-    ledger.change(device, |book| {
+    ledger.change_scanned(device, |book| {
         let done = match what {
             What::Claim { name, promise } => {
                 let guest = Guest {
@@ -247,11 +247,11 @@ fn free(request: &Request, device: &DeviceKey, what: &What, book: &Book) -> Opti
         What::Part(part) if request.siblings.replicas() > 0 => part.shares().first().map(|share| share.promise),
         _ => None,
     };
-    let beside = || book.claims.iter().filter(|claim| claim.device.overlaps(device));
-    if beside().any(|claim| claim.part == Part::Whole || claim.device != *device) {
+    let beside = || book.held().filter(|(other, _)| other.overlaps(device));
+    if beside().any(|(other, part)| *part == Part::Whole || other != device) {
         return Some(Vec::new());
     }
-    let shares = beside().flat_map(|claim| claim.part.shares());
+    let shares = beside().flat_map(|(_, part)| part.shares());
     let same_size = |share: &&Share| promise.is_none_or(|promise| promise == share.promise);
     let held: HashSet<&str> = shares.filter(same_size).map(|share| share.name.as_str()).collect();
     let free = request.siblings.names().filter(|name| !held.contains(name.as_str()));

@@ -5,6 +5,8 @@ use super::ContainerName;
 use super::claim::{Claim, Holder, Part, Process, Share, State};
 use super::fit::{self, Misfit};
 use super::promise::Bounds;
+use super::raw::Unread;
+use super::record;
 use crate::text::some;
 use crate::types::{DeviceKey, GpuUuid};
 use std::collections::HashSet;
@@ -18,8 +20,10 @@ pub struct Book {
     pub gpu: GpuUuid,
     /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// The claims, oldest first. No two meet.
+    /// The claims. No two meet. [`super::Ledger::change_scanned`] gives a book that has them only where a rule has needed
+    /// one of them, and keeps the others as text.
     pub claims: Vec<Claim>,
+    pub(super) unread: Unread,
 }
 
 /// What the rules must know of the world.
@@ -107,6 +111,8 @@ pub enum Refused {
     OtherPromise(String),
     /// A container uses it.
     InUse(String),
+    /// It may be held: the line of the claim that holds it is damaged.
+    Unreadable(Part),
 }
 
 impl fmt::Display for Refused {
@@ -139,6 +145,7 @@ impl fmt::Display for Refused {
                 write!(f, "claim {name} is not the one that this specification was written for")
             }
             Refused::InUse(who) => write!(f, "{who} is using it"),
+            Refused::Unreadable(part) => write!(f, "the ledger's line of the claim that holds {part} is damaged"),
         }
     }
 }
@@ -150,11 +157,57 @@ impl Book {
             gpu,
             boot: String::new(),
             claims: Vec::new(),
+            unread: Unread::default(),
         }
+    }
+
+    /// What is held, of which device: by all claims, whether or not they were read to the end.
+    pub fn held(&self) -> impl Iterator<Item = (&DeviceKey, &Part)> + Clone {
+        let read = self.claims.iter().map(|claim| (&claim.device, &claim.part));
+        read.chain(self.unread.parts())
+    }
+
+    /// Whether it has no claim.
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.unread.claims.is_empty()
+    }
+
+    /// Reads those claims to the end that `matters` is true of: by the device, the part and the line. One whose line is
+    /// damaged stays as it is, and what it holds is held.
+    ///
+    /// # Errors
+    /// The line of one of them is damaged.
+    fn read(&mut self, matters: impl Fn(&DeviceKey, &Part, &str) -> bool) -> Result<(), Refused> {
+        let mut result = Ok(());
+        let (text, gpu, claims) = (&self.unread.text, &self.gpu, &mut self.claims);
+        self.unread.claims.retain(|raw| {
+            let line = text.get(raw.line.clone()).unwrap_or_default();
+            if !matters(&raw.device, &raw.part, line) {
+                return true;
+            }
+            match record::claim_of(gpu, line) {
+                Some(claim) => {
+                    claims.push(claim);
+                    false
+                }
+                None => {
+                    result = Err(Refused::Unreadable(raw.part.clone()));
+                    true
+                }
+            }
+        });
+        result
+    }
+
+    /// Reads all claims to the end that can be.
+    fn read_all(&mut self) {
+        // Who holds what of the others is known, and none of them can be given back.
+        let _: Result<(), Refused> = self.read(|_, _, _| true);
     }
 
     /// Gives back what nobody can hold any more, and says how many claims those were.
     pub fn reconcile(&mut self, world: &impl World) -> usize {
+        self.read_all();
         let before = self.claims.len();
         self.settle(world, |_| true);
         before - self.claims.len()
@@ -185,6 +238,7 @@ impl Book {
         if self.boot == world.boot() {
             return;
         }
+        self.read_all();
         self.boot = world.boot().to_owned();
         self.claims
             .retain_mut(|claim| claim.until.is_none() && outlives(claim, world));
@@ -197,6 +251,12 @@ impl Book {
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
         let own = |claim: &Claim| ask.container.is_some() && claim.holder.container == ask.container;
         let same_name = |claim: &Claim| ask.name.is_some() && claim.name == ask.name;
+        if ask.name.is_some() {
+            self.read_all();
+        }
+        self.read_of(ask.container.as_ref(), |device, part| {
+            device.overlaps(&ask.device) && (*device != ask.device || part.meets(&ask.part))
+        })?;
         self.settle(world, |claim| {
             own(claim) || same_name(claim) || claim.meets(&ask.device, &ask.part)
         });
@@ -222,7 +282,9 @@ impl Book {
         if let Some(own) = self.claims.iter().find(another).filter(|_| ask.alone) {
             return Err(Refused::Another { part: own.part.clone() });
         }
-        if let Some(other) = self.claims.iter().find(|c| c.meets(&ask.device, &ask.part)) {
+        // What the container itself holds is the better reason: nobody else needs to end first.
+        let in_the_way = || self.claims.iter().filter(|c| c.meets(&ask.device, &ask.part));
+        if let Some(other) = in_the_way().find(another).or_else(|| in_the_way().next()) {
             return Err(if another(&other) {
                 Refused::Another {
                     part: other.part.clone(),
@@ -266,7 +328,17 @@ impl Book {
     }
 
     fn misfit(&self, ask: &Ask) -> Option<Misfit> {
-        fit::fits(&ask.device, &ask.part, ask.bounds, self.claims.iter()).err()
+        fit::fits_beside(&ask.device, &ask.part, ask.bounds, self.held()).err()
+    }
+
+    /// Reads to the end what a container holds, and what `meets` is true of.
+    fn read_of(
+        &mut self,
+        container: Option<&ContainerName>,
+        meets: impl Fn(&DeviceKey, &Part) -> bool,
+    ) -> Result<(), Refused> {
+        let id = container.map(record::id_field);
+        self.read(|device, part, line| meets(device, part) || id.as_ref().is_some_and(|id| id.is_in(line)))
     }
 
     /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A container
@@ -284,15 +356,16 @@ impl Book {
             part: Part::Shares(vec![share]),
             ..ask.clone()
         };
+        self.read_of(ask.container.as_ref(), |_, _| false)?;
         let own = self.claims.iter().filter(|claim| {
             ask.container.is_some() && claim.holder.container == ask.container && claim.device == ask.device
         });
-        let own: Option<Share> = own
-            .filter(|claim| claim.name.is_none())
-            .flat_map(|claim| claim.part.shares())
-            .find(|held| shares.clone().any(|share| share == **held))
-            .cloned();
-        let mut free = own.or_else(|| self.unheld(&ask.device, shares.clone()).next());
+        let own = own.filter(|claim| claim.name.is_none());
+        let own: Vec<&Share> = own.flat_map(|claim| claim.part.shares()).collect();
+        let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
+        let mut free = kept
+            .flatten()
+            .or_else(|| self.unheld(&ask.device, shares.clone()).next());
         if free.is_none() {
             self.reconcile(world);
             free = self.unheld(&ask.device, shares.clone()).next();
@@ -313,8 +386,8 @@ impl Book {
         device: &'a DeviceKey,
         shares: impl Iterator<Item = Share> + 'a,
     ) -> impl Iterator<Item = Share> + 'a {
-        let beside = self.claims.iter().filter(|claim| claim.device == *device);
-        let held: HashSet<&Share> = beside.flat_map(|claim| claim.part.shares()).collect();
+        let beside = self.held().filter(move |(other, _)| *other == device);
+        let held: HashSet<&Share> = beside.flat_map(|(_, part)| part.shares()).collect();
         let closed = self.is_closed(device);
         shares.filter(move |share| !closed && !held.contains(share))
     }
@@ -322,8 +395,8 @@ impl Book {
     /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
     /// instance on it.
     fn is_closed(&self, device: &DeviceKey) -> bool {
-        let mut beside = self.claims.iter().filter(|claim| claim.device.overlaps(device));
-        beside.any(|claim| claim.part == Part::Whole || claim.device != *device)
+        let mut beside = self.held().filter(|(other, _)| other.overlaps(device));
+        beside.any(|(other, part)| *part == Part::Whole || other != device)
     }
 
     /// Puts a container into a claim that was made beforehand.
@@ -343,6 +416,7 @@ impl Book {
         } = guest;
         let named = |claim: &Claim| claim.name.as_deref() == Some(name);
         let own = |claim: &Claim| claim.holder.container.as_ref() == Some(&container);
+        self.read_all();
         self.settle(world, |claim| named(claim) || own(claim));
         let claim = self.claims.iter().find(|c| named(c));
         let claim = claim.ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
@@ -379,6 +453,7 @@ impl Book {
     ///
     /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
     pub fn release_container(&mut self, container: &ContainerName, uid: u32, world: &impl World) -> usize {
+        self.read_all();
         self.enter_boot(world);
         let mine = |c: &Claim| {
             c.holder.container.as_ref() == Some(container)
@@ -401,6 +476,7 @@ impl Book {
     /// # Errors
     /// Another user's.
     pub fn release_name(&mut self, name: &str, uid: u32) -> Result<bool, Refused> {
+        self.read_all();
         let Some(at) = self.claims.iter().position(|c| c.name.as_deref() == Some(name)) else {
             return Ok(false);
         };
@@ -423,6 +499,7 @@ impl Book {
         uid: u32,
         world: &impl World,
     ) -> Result<Vec<Claim>, Refused> {
+        self.read_all();
         self.enter_boot(world);
         for claim in self.claims.iter().filter(|claim| meant(claim)) {
             if uid != 0 && claim.uid != uid {
@@ -440,17 +517,17 @@ impl Book {
         let mut seen = HashSet::new();
         let (mut whole_gpu, mut instances) = (false, false);
         let mut whole = HashSet::new();
-        for claim in &self.claims {
-            if claim.device.gpu() != &self.gpu {
+        for (device, part) in self.held() {
+            if device.gpu() != &self.gpu {
                 return false;
             }
-            let instance = claim.device.instance();
+            let instance = device.instance();
             whole_gpu |= instance.is_none();
             instances |= instance.is_some();
-            if claim.part == Part::Whole && !whole.insert(instance) {
+            if *part == Part::Whole && !whole.insert(instance) {
                 return false;
             }
-            for share in claim.part.shares() {
+            for share in part.shares() {
                 if !seen.insert((instance, share)) {
                     return false;
                 }

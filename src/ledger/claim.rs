@@ -5,15 +5,23 @@ use super::promise::{Promise, Strategy};
 use crate::types::{DeviceKey, ShareName};
 use serde::Serialize;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// A share as it was when it was taken. A later policy may give its name to another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Share {
     /// Its name.
     pub name: ShareName,
     /// How much of the device it is.
     #[serde(flatten)]
     pub promise: Promise,
+}
+
+/// The name alone: shares of one name and two sizes are few, and each start of a container hashes all that are held.
+impl Hash for Share {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 /// What of a device a claim holds.

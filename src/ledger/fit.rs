@@ -76,15 +76,28 @@ pub fn fits<'a>(
     bounds: Bounds,
     held: impl Iterator<Item = &'a Claim> + Clone,
 ) -> Result<(), Misfit> {
+    fits_beside(device, part, bounds, held.map(|claim| (&claim.device, &claim.part)))
+}
+
+/// As [`fits`], of parts of devices that are held.
+///
+/// # Errors
+/// As [`fits`].
+pub(super) fn fits_beside<'a>(
+    device: &DeviceKey,
+    part: &Part,
+    bounds: Bounds,
+    held: impl Iterator<Item = (&'a DeviceKey, &'a Part)> + Clone,
+) -> Result<(), Misfit> {
     let asked: Vec<Promise> = part.promises().collect();
-    for claim in held.clone().filter(|claim| claim.device == *device) {
-        let (held, asked) = (claim.part.strategy(), part.strategy());
+    let mut beside: Vec<Promise> = Vec::new();
+    for (_, other) in held.clone().filter(|(other, _)| *other == device) {
+        let (held, asked) = (other.strategy(), part.strategy());
         if held != asked {
             return Err(Misfit::Strategy { held, asked });
         }
+        beside.extend(other.promises());
     }
-    let beside = held.clone().filter(|claim| claim.device == *device);
-    let beside: Vec<Promise> = beside.flat_map(|claim| claim.part.promises()).collect();
     if !of_turns(asked.iter().chain(&beside)) {
         return Err(Misfit::Turns);
     }
@@ -110,8 +123,8 @@ pub fn fits<'a>(
         Promise::Mps { memory_mib, .. } => *memory_mib,
         _ => None,
     };
-    let beside = held.filter(|claim| claim.device.shares_memory_with(device));
-    let beside: Vec<Promise> = beside.flat_map(|claim| claim.part.promises()).collect();
+    let beside = held.filter(|(other, _)| other.shares_memory_with(device));
+    let beside: Vec<Promise> = beside.flat_map(|(_, part)| part.promises()).collect();
     if let Some((held, asked)) = sums(&asked, &beside, memory, "memory")?
         && let Some(bound) = bounds.memory_mib
         && held.saturating_add(asked) > bound

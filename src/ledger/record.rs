@@ -8,15 +8,20 @@ use super::ContainerName;
 use super::book::Book;
 use super::claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
 use super::promise::Promise;
+use super::raw::{Field, Raw, Unread};
 use crate::types::{DeviceKey, GpuUuid};
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr_iter, memchr3};
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// The number of the form that this program writes. 1 was a JSON document for each device.
 pub(super) const FORMAT: u32 = 2;
 
 const MARK: &str = "tranche-ledger";
+
+/// The fields of a claim's line, each with a tab at its end.
+const FIELDS: usize = 17;
 
 /// Why a text is not a book.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,15 +34,26 @@ pub(super) enum Unreadable {
 
 /// The text of a book.
 pub(super) fn encode(book: &Book) -> String {
-    let mut text = String::with_capacity(128 + book.claims.len() * 400);
+    let mut text = String::with_capacity(128 + book.unread.text.len() + book.claims.len() * 400);
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
+    for line in book.unread.lines() {
+        text.push_str(line);
+        text.push('\n');
+    }
     let mut promises = Promises::default();
     for claim in &book.claims {
         line(&mut text, claim, &mut promises);
     }
-    let _ = writeln!(text, "end {}", book.claims.len());
+    let _ = writeln!(text, "end {}", book.unread.claims.len() + book.claims.len());
     text
+}
+
+/// A container's id as a field of a line.
+pub(super) fn id_field(container: &ContainerName) -> Field {
+    let mut escaped = String::new();
+    escape(&mut escaped, &container.id);
+    Field::new(&escaped)
 }
 
 /// The promise that was read or written last, since most claims on a device are of one size.
@@ -152,6 +168,52 @@ fn unescape(words: &str) -> Option<Cow<'_, str>> {
 
 /// The book that a text is.
 pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
+    let mut promises = Promises::default();
+    let (mut book, claims) = each_line(text, |gpu, line, _| claim(gpu, line, &mut promises))?;
+    book.claims = claims;
+    Ok(book)
+}
+
+/// The book that a text is, of whose claims only that is read which they hold. See [`Book::read`].
+///
+/// Fields are counted and not looked at: a line with a damaged one is found when somebody needs that claim.
+pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
+    let mut promises = Promises::default();
+    let mut last: Option<(&str, Arc<DeviceKey>)> = None;
+    let (mut book, claims) = each_line(&text, |gpu, line, at| {
+        if memchr_iter(b'\t', line.as_bytes()).count() != FIELDS {
+            return None;
+        }
+        let mut fields = Fields(Some(line));
+        let instance = fields.word()?;
+        let device = match &last {
+            Some((text, device)) if *text == instance => Arc::clone(device),
+            _ => {
+                let device = Arc::new(device(gpu, instance)?);
+                last = Some((instance, Arc::clone(&device)));
+                device
+            }
+        };
+        Some(Raw {
+            device,
+            part: part(fields.word()?, &mut promises)?,
+            line: at..at + line.len(),
+        })
+    })?;
+    book.unread = Unread { text, claims };
+    Ok(book)
+}
+
+/// The claim in the line of a book.
+pub(super) fn claim_of(gpu: &GpuUuid, line: &str) -> Option<Claim> {
+    claim(gpu, line, &mut Promises::default())
+}
+
+/// The book without its claims, and what `read` makes of the line of each, which begins where its last argument says.
+fn each_line<'a, T>(
+    text: &'a str,
+    mut read: impl FnMut(&GpuUuid, &'a str, usize) -> Option<T>,
+) -> Result<(Book, Vec<T>), Unreadable> {
     let mut rest = text;
     let mut number = 0;
     // The next line with its number, without its end; `None` where no line ends any more.
@@ -162,21 +224,20 @@ pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
         Some((number, line, rest.is_empty()))
     };
     let (_, first, _) = next().ok_or(Unreadable::Damaged(1))?;
-    let mut book = head(first)?;
+    let book = head(first)?;
     // A line for each claim has about 300 bytes.
-    book.claims.reserve(text.len() / 300);
-    let mut promises = Promises::default();
+    let mut claims = Vec::with_capacity(text.len() / 300);
     while let Some((at, line, is_last)) = next() {
         if let Some(count) = line.strip_prefix("end ") {
-            if count != book.claims.len().to_string() || !is_last {
+            if count != claims.len().to_string() || !is_last {
                 return Err(Unreadable::Damaged(at));
             }
-            return Ok(book);
+            return Ok((book, claims));
         }
-        let claim = claim(&book.gpu, line, &mut promises).ok_or(Unreadable::Damaged(at))?;
-        book.claims.push(claim);
+        let begins = line.as_ptr().addr() - text.as_ptr().addr();
+        claims.push(read(&book.gpu, line, begins).ok_or(Unreadable::Damaged(at))?);
     }
-    Err(Unreadable::Damaged(book.claims.len() + 2))
+    Err(Unreadable::Damaged(claims.len() + 2))
 }
 
 fn head(line: &str) -> Result<Book, Unreadable> {
@@ -192,11 +253,7 @@ fn head(line: &str) -> Result<Book, Unreadable> {
     let gpu: GpuUuid = words.next().and_then(|gpu| gpu.parse().ok()).ok_or_else(wrong)?;
     let boot = words.next().ok_or_else(wrong)?.to_owned();
     match words.next() {
-        None => Ok(Book {
-            gpu,
-            boot,
-            claims: Vec::new(),
-        }),
+        None => Ok(Book { boot, ..Book::new(gpu) }),
         Some(_) => Err(wrong()),
     }
 }
@@ -212,13 +269,7 @@ fn of_format_1(line: &str) -> Unreadable {
 
 fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let mut fields = Fields(Some(line));
-    let device = match fields.word()? {
-        "" => DeviceKey::whole(gpu.clone()),
-        instance => {
-            let (gpu_instance, compute_instance) = instance.split_once('/')?;
-            DeviceKey::mig(gpu.clone(), gpu_instance.parse().ok()?, compute_instance.parse().ok()?)
-        }
-    };
+    let device = device(gpu, fields.word()?)?;
     let part = part(fields.word()?, promises)?;
     let state = match fields.word()? {
         "reserved" => State::Reserved,
@@ -274,6 +325,18 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         ttl,
         until,
     })
+}
+
+fn device(gpu: &GpuUuid, instance: &str) -> Option<DeviceKey> {
+    if instance.is_empty() {
+        return Some(DeviceKey::whole(gpu.clone()));
+    }
+    let (gpu_instance, compute_instance) = instance.split_once('/')?;
+    Some(DeviceKey::mig(
+        gpu.clone(),
+        gpu_instance.parse().ok()?,
+        compute_instance.parse().ok()?,
+    ))
 }
 
 fn part(text: &str, promises: &mut Promises) -> Option<Part> {

@@ -135,6 +135,22 @@ impl<S: Steps> Ledger<S> {
         Ok(value)
     }
 
+    /// As [`Ledger::change`], for a change that needs few claims, and those by the rules of [`Book`] alone: `book.claims`
+    /// has those that a rule has read.
+    ///
+    /// # Errors
+    /// As [`Ledger::change`].
+    pub fn change_scanned<T>(
+        &self,
+        device: &DeviceKey,
+        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
+    ) -> Result<T> {
+        let locked = self.lock()?;
+        let value = locked.change_read(device, record::scan, change)?;
+        self.steps.before("unlock")?;
+        Ok(value)
+    }
+
     /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
     ///
     /// # Errors
@@ -161,6 +177,10 @@ impl<S: Steps> Ledger<S> {
                 Some(Err(error)) => all.damaged.push(error),
             }
         }
+        // Oldest first, for people: a claim that is taken again moves to the end of its book.
+        all.books
+            .iter_mut()
+            .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
         all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
         all.damaged.sort_by_key(Error::to_string);
         Ok(all)
@@ -214,12 +234,16 @@ impl<S: Steps> Ledger<S> {
     }
 
     fn read(&self, gpu: &GpuUuid) -> Result<Book> {
+        self.read_with(gpu, |text| record::decode(&text))
+    }
+
+    fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> Result<Book> {
         let name = name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
             return Ok(Book::new(gpu.clone()));
         };
-        let text = std::str::from_utf8(&bytes).map_err(|_| self.damaged(&name, 1))?;
-        let book = record::decode(text).map_err(|wrong| match wrong {
+        let text = String::from_utf8(bytes).map_err(|_| self.damaged(&name, 1))?;
+        let book = read(text).map_err(|wrong| match wrong {
             Unreadable::Format(format) => self.of_another_format(&name, format),
             Unreadable::Damaged(line) => self.damaged(&name, line),
         })?;
@@ -235,7 +259,7 @@ impl<S: Steps> Ledger<S> {
 
     fn write(&self, book: &Book) -> Result<()> {
         let name = name_of(&book.gpu);
-        if book.claims.is_empty() {
+        if book.is_empty() {
             self.steps.before("remove")?;
             return self.directory.remove(&name);
         }
@@ -269,9 +293,18 @@ impl<S: Steps> Locked<'_, S> {
     /// # Errors
     /// As [`Ledger::change`].
     pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
+        self.change_read(device, |text| record::decode(&text), change)
+    }
+
+    fn change_read<T>(
+        &self,
+        device: &DeviceKey,
+        read: impl FnOnce(String) -> Result<Book, Unreadable>,
+        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
+    ) -> Result<T> {
         self.ledger.steps.before("read")?;
         self.ledger.refuse_format_1(device.gpu())?;
-        let mut book = self.ledger.read(device.gpu())?;
+        let mut book = self.ledger.read_with(device.gpu(), read)?;
         let (value, made) = change(&mut book)?;
         if made == Change::Made {
             self.ledger.write(&book)?;

@@ -1,5 +1,7 @@
 //! The rules, in a world that the test makes.
 
+mod scanned;
+
 use super::*;
 use std::cell::Cell;
 

@@ -55,12 +55,16 @@ fn any_claim() -> impl Strategy<Value = Claim> {
 proptest! {
     #[test]
     fn a_book_is_read_as_it_was_written(claims in prop::collection::vec(any_claim(), 0..5)) {
-        let book = Book { gpu: "GPU-11111111".parse().unwrap(), boot: "b-1".into(), claims };
+        let mut book = Book::new("GPU-11111111".parse().unwrap());
+        (book.boot, book.claims) = ("b-1".into(), claims);
         let text = encode(&book);
-        prop_assert_eq!(decode(&text), Ok(book));
+        prop_assert_eq!(&decode(&text), &Ok(book));
+        let scanned = scan(text.clone()).unwrap();
+        prop_assert_eq!(encode(&scanned), text.as_str());
         // Whatever is cut off, at its end or anywhere, is noticed.
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             prop_assert!(decode(&text[..end]).is_err(), "{:?}", &text[..end]);
+            prop_assert!(scan(text[..end].to_owned()).is_err(), "{:?}", &text[..end]);
         }
         let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
         lines.remove(lines.len() / 2);
@@ -74,6 +78,9 @@ proptest! {
     ) {
         for line in [line, fields.join("\t")] {
             let text = format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n");
+            if decode(&text).is_ok() {
+                prop_assert!(scan(text.clone()).is_ok(), "what is read is scanned: {:?}", &text);
+            }
             if let Ok(book) = decode(&text) {
                 let again = encode(&book);
                 prop_assert_eq!(decode(&again), Ok(book));

@@ -1,0 +1,54 @@
+//! Claims that were found in the text of a book and not read to the end. Most claims have nothing to do with the container
+//! that is starting: it is enough to know what they hold, and their lines are copied as they are.
+
+use super::claim::Part;
+use crate::types::DeviceKey;
+use memchr::memmem;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A claim that was not read to the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Raw {
+    /// The device.
+    pub(super) device: Arc<DeviceKey>,
+    /// What it holds of it.
+    pub(super) part: Part,
+    /// Where its line is in the text, without the end of the line.
+    pub(super) line: Range<usize>,
+}
+
+/// The text of a book, and those of its claims that were not read to the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Unread {
+    pub(super) text: String,
+    pub(super) claims: Vec<Raw>,
+}
+
+impl Unread {
+    /// What each of them holds.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&DeviceKey, &Part)> + Clone {
+        self.claims.iter().map(|raw| (&*raw.device, &raw.part))
+    }
+
+    /// The lines, in their order.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().filter_map(|raw| self.text.get(raw.line.clone()))
+    }
+}
+
+/// A field of a line, as it is written there.
+#[derive(Debug)]
+pub(super) struct Field(memmem::Finder<'static>);
+
+impl Field {
+    /// `escaped` is the value as [`super::record`] writes it.
+    pub(super) fn new(escaped: &str) -> Self {
+        Self(memmem::Finder::new(&format!("\t={escaped}\t")).into_owned())
+    }
+
+    /// Whether any field of the line is this.
+    pub(super) fn is_in(&self, line: &str) -> bool {
+        self.0.find(line.as_bytes()).is_some()
+    }
+}
