@@ -31,9 +31,16 @@ impl Unread {
         self.claims.iter().map(|raw| (&*raw.device, &raw.part))
     }
 
-    /// The lines, in their order.
-    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.claims.iter().filter_map(|raw| self.text.get(raw.line.clone()))
+    /// Their lines in their order, each with its end; lines that follow one another in the text are one piece.
+    pub(super) fn lines(&self) -> Vec<&str> {
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        for raw in &self.claims {
+            match pieces.last_mut() {
+                Some(piece) if piece.end == raw.line.start => piece.end = raw.line.end + 1,
+                _ => pieces.push(raw.line.start..raw.line.end + 1),
+            }
+        }
+        pieces.into_iter().filter_map(|piece| self.text.get(piece)).collect()
     }
 }
 

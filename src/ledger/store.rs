@@ -263,21 +263,22 @@ impl<S: Steps> Ledger<S> {
             self.steps.before("remove")?;
             return self.directory.remove(&name);
         }
-        self.replace(&name, record::encode(book).as_bytes())
+        self.replace(&name, &record::Pieces::of(book))
     }
 
-    /// Puts a file with `text` in the place of `name`. The caller holds the lock.
-    fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
+    /// Puts a file with this text in the place of `name`. The caller holds the lock.
+    fn replace(&self, name: &str, text: &record::Pieces<'_>) -> Result<()> {
         let new = self.directory.path(NEW);
         self.steps.before("create")?;
         let mut file = self.directory.make(NEW)?;
-        let half = text.len() / 2;
-        self.steps.before("write the first half")?;
-        file.write_all(&text[..half])
-            .about(new.display(), "cannot be written")?;
-        self.steps.before("write the second half")?;
-        file.write_all(&text[half..])
-            .about(new.display(), "cannot be written")?;
+        let mut write = |piece: &str| {
+            file.write_all(piece.as_bytes())
+                .about(new.display(), "cannot be written")
+        };
+        self.steps.before("write the first pieces")?;
+        text.first().try_for_each(&mut write)?;
+        self.steps.before("write the last piece")?;
+        write(text.last())?;
         self.steps.before("rename")?;
         self.directory.rename(NEW, name)
     }
