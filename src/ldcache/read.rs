@@ -1,6 +1,6 @@
 //! Bytes to [`Cache`].
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -250,8 +250,8 @@ impl<'a> Strings<'a> {
         let at = at.ok_or_else(|| format!("offset {offset:#x} is outside the strings of {size} bytes"))?;
         let end = size.min(at + limit + 1);
         let window = self.bytes.get(at..end).unwrap_or_default();
-        let string = memchr::memchr(0, window).and_then(|length| window.get(..length));
-        let string = string.ok_or_else(|| format!("offset {offset:#x} has no end within {} bytes", end - at))?;
+        let string = CStr::from_bytes_until_nul(window).map(CStr::to_bytes);
+        let string = string.map_err(|_| format!("offset {offset:#x} has no end within {} bytes", end - at))?;
         if string.is_empty() {
             return Err(format!("offset {offset:#x} is empty"));
         }

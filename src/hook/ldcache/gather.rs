@@ -164,7 +164,7 @@ fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
 fn name_in<'a>(directory: &OsStr, path: &'a Path) -> Option<&'a OsStr> {
     let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_bytes())?;
     let name = rest.strip_prefix(b"/")?;
-    memchr::memchr(b'/', name).is_none().then_some(OsStr::from_bytes(name))
+    (!name.contains(&b'/')).then_some(OsStr::from_bytes(name))
 }
 
 /// The entries of `existing` that are kept.
@@ -231,7 +231,7 @@ fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
 /// A path's directory and its last name, as they are written: paths are many here, and Path's own ways are slow.
 fn split(path: &Path) -> (&OsStr, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
-    let cut = memchr::memrchr(b'/', bytes).unwrap_or(0);
+    let cut = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     let (directory, name) = bytes.split_at(cut);
     (
         OsStr::from_bytes(directory),
