@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
-use std::path::Path;
 
 use super::{CONFIG_LIMIT, Config, Mount, State, unreachable};
 use crate::error::{Context, Error, Result};
@@ -84,9 +83,8 @@ impl Bundle {
         }
         // A createContainer hook runs before the container's root becomes the process's own. What would be done to
         // the host's directories here is never what a container's user meant.
-        let ours = ContainerRoot::open(bundle, Path::new("/")).about("/", "cannot open")?;
         if root
-            .is_same_as(&ours)
+            .is_the_hosts()
             .about(&shown, "cannot look at the container's root")?
         {
             return Err(Error::failed(&shown, "is the host's own root directory").hint("nothing is done to it"));

@@ -32,8 +32,7 @@ const OF_THE_RUNTIME: [&str; 8] = [
 pub(super) fn open() -> Result<(Config, ContainerRoot), &'static str> {
     let here = HostDirectory::open(Path::new(".")).map_err(|_| "the current directory cannot be opened")?;
     let root = ContainerRoot::open(&here, Path::new(".")).map_err(|_| "the current directory cannot be opened")?;
-    let ours = ContainerRoot::open(&here, Path::new("/")).map_err(|_| "the root directory cannot be opened")?;
-    if root.is_same_as(&ours).unwrap_or(true) {
+    if root.is_the_hosts().unwrap_or(true) {
         return Err("the current directory is the host's root");
     }
     let path = std::env::current_dir().map_err(|_| "the current directory has no path")?;

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, stat};
 use pathrs::Root;
 use pathrs::error::ErrorKind;
 use rustix::fs::{OFlags, ResolveFlags, openat2};
@@ -86,6 +86,12 @@ impl ContainerRoot {
     pub fn with_label(mut self, label: Option<String>) -> Self {
         self.label = label;
         self
+    }
+
+    /// Whether it is the root directory of this process, maybe by another mount.
+    pub fn is_the_hosts(&self) -> io::Result<bool> {
+        let (own, host) = (fstat(self.root.as_fd())?, stat("/")?);
+        Ok((own.st_dev, own.st_ino) == (host.st_dev, host.st_ino))
     }
 
     /// Whether `other` is the same directory on the same file system, maybe by another mount.

@@ -82,7 +82,10 @@ impl OwnDirectory {
         let name = single(name)?;
         let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         // Renaming would fail too; this way the directory is not even touched.
-        if now.is_ok_and(|now| SFlag::from_bits_truncate(now.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR) {
+        if now
+            .as_ref()
+            .is_ok_and(|now| SFlag::from_bits_truncate(now.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)
+        {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         // A file without a name is gone with this process, even if somebody kills it.
@@ -100,7 +103,9 @@ impl OwnDirectory {
             let file = proc_path(nameless.as_fd());
             linkat(AT_FDCWD, file.as_str(), self, name, LinkatFlags::AT_SYMLINK_FOLLOW)
         };
-        match place(name) {
+        // What is known to fail is not tried.
+        let placed = now.map_or_else(|_| place(name), |_| Err(Errno::EEXIST));
+        match placed {
             Ok(()) => Ok(()),
             // A link does not take a name that is used, so the file gets another name for a moment.
             Err(Errno::EEXIST) => Temporary::make(self.as_fd(), place)?.0.rename_to(name),
