@@ -30,7 +30,7 @@ impl Personality {
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
         let called = arguments.next().unwrap_or_default();
-        let rest: Vec<OsString> = arguments.collect();
+        let mut rest: Vec<OsString> = arguments.collect();
         let name = Path::new(&called).file_name().and_then(OsStr::to_str);
         if name == Some("nvidia-cdi-hook") {
             return Personality::Hook(rest);
@@ -39,9 +39,11 @@ impl Personality {
         let command = if is_ctk { first_command(&rest) } else { 0 };
         // The options before the command are about nvidia-ctk's log; hooks have their own way to report.
         let options = rest.get(..command).unwrap_or_default();
-        let after = || rest.iter().skip(command + 1).cloned().collect();
         match rest.get(command).and_then(|command| command.to_str()) {
-            Some("hook") => Personality::Hook(after()),
+            Some("hook") => {
+                rest.drain(..=command);
+                Personality::Hook(rest)
+            }
             Some("cdi") if is_ctk => Personality::CommandLine(rest),
             Some("--version" | "-V") => Personality::Version,
             Some("--help" | "-h") => Personality::Help,

@@ -159,7 +159,7 @@ impl Options {
                 _ => {}
             }
         }
-        Ok(request)
+        request.with_each_link_once()
     }
 
     /// A version, or nothing for none; one that is no version is as none, as the rules have it for an unknown host.

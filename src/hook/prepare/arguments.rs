@@ -97,7 +97,7 @@ impl Request {
             }
             request.take(option, value)?;
         }
-        Ok(request)
+        request.with_each_link_once()
     }
 
     /// Whether a part of the work is to be left out.
@@ -105,7 +105,35 @@ impl Request {
         self.skip.contains(&part)
     }
 
-    /// Takes one option (without its dashes).
+    /// Leaves out links that were given before.
+    ///
+    /// # Errors
+    /// A usage error if two links have the same place and lead to different targets.
+    pub(crate) fn with_each_link_once(mut self) -> Result<Request> {
+        // Sorted by their places, because comparing each with each takes long where there are many. As text: for paths in
+        // normal form that is the same as by their parts.
+        let mut sorted: Vec<(usize, &Link)> = self.links.iter().enumerate().collect();
+        sorted.sort_by(|(_, a), (_, b)| a.at.as_os_str().cmp(b.at.as_os_str()));
+        let mut repeated = vec![false; sorted.len()];
+        for ((_, first), (number, second)) in sorted.iter().zip(sorted.iter().skip(1)) {
+            if first.at.as_os_str() != second.at.as_os_str() {
+                continue;
+            }
+            if first.target != second.target {
+                let value = [second.target.as_os_str(), second.at.as_os_str()].join(OsStr::new("::"));
+                let what = format!("already a link to {}", first.target.display());
+                return Err(bad("link", &value, what));
+            }
+            if let Some(repeated) = repeated.get_mut(*number) {
+                *repeated = true;
+            }
+        }
+        let mut repeated = repeated.into_iter();
+        self.links.retain(|_| repeated.next() != Some(true));
+        Ok(self)
+    }
+
+    /// Takes one option (without its dashes). A link may be there twice afterwards: see [`Self::with_each_link_once`].
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -118,16 +146,7 @@ impl Request {
                     target,
                     at: absolute(option, &value, at)?,
                 };
-                // As text, which for paths in normal form is the same as by their parts, and there may be many.
-                let text = link.at.as_os_str();
-                match self.links.iter().find(|other| other.at.as_os_str() == text) {
-                    Some(other) if *other == link => {}
-                    Some(other) => {
-                        let what = format!("already a link to {}", other.target.display());
-                        return Err(bad(option, &value, what));
-                    }
-                    None => self.links.push(link),
-                }
+                self.links.push(link);
             }
             "by-path" => {
                 let (name, node) = pair(option, &value)?;
