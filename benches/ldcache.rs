@@ -129,9 +129,9 @@ fn driver_libraries(path: &Path) -> Vec<directory::Library> {
             let library = tranche::elf::read(File::open(file.path()).unwrap()).unwrap();
             let flags = library.cache_flags().unwrap_or(Flags::LIBC6);
             directory::File {
-                name: file.file_name(),
+                name: file.file_name().into(),
                 is_link: false,
-                soname: library.soname,
+                soname: library.soname.map(Into::into),
                 flags,
             }
         })

@@ -186,7 +186,8 @@ impl Bench {
             fs::write(directory.join(&file), library(&soname, Machine::X86_64).unwrap()).unwrap();
             arguments.extend(["--link".to_owned(), format!("{file}::{LIBDIR}/{soname}")]);
             libraries.extend(["--library".to_owned(), format!("64::{LIBDIR}/{file}::{soname}")]);
-            mounts.push(json!({"destination": format!("{LIBDIR}/{file}"), "type": "bind", "options": ["bind"]}));
+            let at = format!("{LIBDIR}/{file}");
+            mounts.push(json!({"destination": at, "source": at, "type": "bind", "options": ["bind"]}));
         }
         arguments.extend(["--ldcache-dir", LIBDIR, "--driver-version", "580.95.05"].map(str::to_owned));
         let config =

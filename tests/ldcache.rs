@@ -101,9 +101,9 @@ fn libraries_of(path: &Path) -> Vec<directory::Library> {
             continue;
         };
         files.push(directory::File {
-            name: file.file_name(),
+            name: file.file_name().into(),
             is_link: file.file_type().unwrap().is_symlink(),
-            soname: library.soname.clone(),
+            soname: library.soname.clone().map(Into::into),
             flags: library.cache_flags().unwrap(),
         });
     }

@@ -128,6 +128,27 @@ fn a_specification_may_be_older_or_newer_than_the_driver() {
     assert_eq!(cached(&scene, &arguments), expected);
 }
 
+#[test]
+fn a_file_that_is_mounted_under_its_own_name_is_not_looked_at_and_any_other_is() {
+    let source =
+        |path: &str| json!({"destination": format!("{LIBDIR}/libcuda.so.580.1"), "source": path, "type": "bind"});
+    let driver = source("/usr/lib64/libcuda.so.580.1");
+    let tmpfs = json!({"destination": format!("{LIBDIR}/libcuda.so.580.1"), "type": "tmpfs"});
+    let described = [known(64, "libcuda.so.580.1", "libcuda.so.1")];
+    let cached_with = |mounts: &[&Value]| {
+        // A mount that the test cannot make, so what a look would find is another's empty file.
+        let scene = image(&[("libcuda.so.580.1", b"")]);
+        scene.configure(json!({"root": {"path": "rootfs"}, "mounts": mounts}));
+        cached(&scene, &[&described[0]])
+    };
+    let expected = [format!("libcuda.so.1 (libc6,x86-64) => {LIBDIR}/libcuda.so.580.1")];
+    assert_eq!(cached_with(&[&driver]), expected);
+    // The user has mounted something else under this name, so that programs do not find the library.
+    assert_eq!(cached_with(&[&source("/dev/null")]), [""; 0]);
+    assert_eq!(cached_with(&[&driver, &source("/tmp/empty")]), [""; 0]);
+    assert_eq!(cached_with(&[&driver, &tmpfs]), [""; 0]);
+}
+
 /// The look-ups of paths in the root that the hook asks the kernel for, by strace's count.
 fn look_ups(scene: &Scene, arguments: &[&str]) -> Option<usize> {
     let log = scene.at("strace");

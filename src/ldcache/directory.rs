@@ -1,6 +1,6 @@
 //! Which names a directory of libraries gives a cache.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use super::{Entry, Flags, compare_names};
 
 /// A file in a directory of libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct File<'a> {
     /// Its name there.
-    pub name: OsString,
+    pub name: Cow<'a, OsStr>,
     /// Whether that is a symbolic link. The other fields are of the file that it leads to.
     pub is_link: bool,
     /// The SONAME inside, if there is one.
-    pub soname: Option<OsString>,
+    pub soname: Option<Cow<'a, OsStr>>,
     /// Its ABI ([`crate::elf::Library::cache_flags`]).
     pub flags: Flags,
 }
@@ -68,43 +68,49 @@ pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
 /// linking (`libcuda.so`, to a library whose SONAME goes on after that) goes under its own name too, because many
 /// programs open that. The path is the file of that name. Where there is none (`ldconfig` would make a link), it is
 /// the library itself, the one with the highest version if there are several.
-pub fn libraries(directory: &Path, files: &[File]) -> Vec<Library> {
-    let mut best: BTreeMap<(&OsStr, u32), &OsStr> = BTreeMap::new();
+pub fn libraries(directory: &Path, files: &[File<'_>]) -> Vec<Library> {
+    let mut named: Vec<(&OsStr, u32, &OsStr)> = Vec::with_capacity(files.len());
     for file in files.iter().filter(|f| is_library_name(&f.name)) {
         let soname = file.soname.as_deref().unwrap_or(&file.name);
         let for_linking = file.is_link
             && file.name.as_bytes().ends_with(b".so")
             && soname.as_bytes().starts_with(file.name.as_bytes());
-        let key = if for_linking { &file.name } else { soname };
-        let chosen = best.entry((key, file.flags.0)).or_insert(&file.name);
-        let better = || compare_names(file.name.as_bytes(), chosen.as_bytes()).is_gt();
-        if *chosen != key && (file.name == key || better()) {
-            *chosen = &file.name;
-        }
+        let key = if for_linking { &*file.name } else { soname };
+        named.push((key, file.flags.0, &*file.name));
     }
-    let library = |((soname, flags), file): ((&OsStr, u32), &OsStr)| Library {
-        soname: soname.to_os_string(),
-        path: directory.join(file),
-        flags: Flags(flags),
+    // Stable, and quick where the files come sorted by name.
+    named.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    let same = |a: &(&OsStr, u32, &OsStr), b: &(&OsStr, u32, &OsStr)| (a.0, a.1) == (b.0, b.1);
+    let library = |group: &[(&OsStr, u32, &OsStr)]| {
+        let best = group.iter().copied().reduce(|chosen, other| {
+            let better = || compare_names(other.2.as_bytes(), chosen.2.as_bytes()).is_gt();
+            let is_taken = chosen.2 != chosen.0 && (other.2 == other.0 || better());
+            if is_taken { other } else { chosen }
+        });
+        best.map(|(soname, flags, file)| Library {
+            soname: soname.to_os_string(),
+            path: directory.join(file),
+            flags: Flags(flags),
+        })
     };
-    best.into_iter().map(library).collect()
+    named.chunk_by(same).filter_map(library).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(name: &str, is_link: bool, soname: &str) -> File {
-        let soname = (!soname.is_empty()).then(|| soname.into());
+    fn file<'a>(name: &'a str, is_link: bool, soname: &'a str) -> File<'a> {
+        let soname = (!soname.is_empty()).then(|| OsStr::new(soname).into());
         File {
-            name: name.into(),
+            name: OsStr::new(name).into(),
             is_link,
             soname,
             flags: Flags::X86_64,
         }
     }
 
-    fn names(files: &[File]) -> Vec<String> {
+    fn names(files: &[File<'_>]) -> Vec<String> {
         libraries(Path::new("/d"), files)
             .iter()
             .map(|l| l.entry().to_string().replace(" (libc6,x86-64)", ""))

@@ -28,6 +28,8 @@ pub struct Config {
 pub struct Mount {
     /// Where the container sees it.
     pub destination: PathBuf,
+    /// What is mounted: for a bind mount a path of the host.
+    pub source: Option<PathBuf>,
     /// Whether something of the host is bound there, rather than a file system made for it.
     pub bind: bool,
     /// Whether it is a tmpfs that the runtime makes for the container.
@@ -116,6 +118,7 @@ struct RawDevice {
 #[derive(Deserialize)]
 struct RawMount {
     destination: PathBuf,
+    source: Option<PathBuf>,
     #[serde(rename = "type")]
     kind: Option<String>,
     options: Option<Vec<String>>,
@@ -132,6 +135,7 @@ impl From<RawMount> for Mount {
         let bind = by_option || raw.kind.as_deref() == Some("bind");
         Mount {
             destination: raw.destination,
+            source: raw.source,
             bind,
             tmpfs: !bind && raw.kind.as_deref() == Some("tmpfs"),
         }

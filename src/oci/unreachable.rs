@@ -56,6 +56,7 @@ fn config(root: &Mounted, table: &MountTable) -> Config {
         let by_runtime = OF_THE_RUNTIME.iter().any(|kind| mount.kind == OsStr::new(kind));
         Some(Mount {
             destination: Path::new("/").join(below),
+            source: None,
             bind: mount.is_part() || !by_runtime,
             // It may as well be one of the host's, so nothing is written there.
             tmpfs: false,

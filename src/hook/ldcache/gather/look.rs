@@ -20,16 +20,33 @@ use crate::root::{Found, Kind, Listing};
 pub(super) struct Look<'a> {
     place: &'a Place,
     bundle: &'a Bundle,
-    /// Names on which an engine mounted something of the host, with the paths at which it did.
-    bound: BTreeMap<&'a OsStr, &'a Path>,
-    /// Links that were asked for, by name.
-    asked: BTreeMap<&'a OsStr, Asked<'a>>,
-    /// What the specification says of libraries, by name.
-    known: BTreeMap<&'a OsStr, &'a KnownLibrary>,
+    /// What is known of names in it before it is looked into.
+    names: BTreeMap<&'a OsStr, Name<'a>>,
+    /// Whether no mount lies over the directory itself, and so over what an engine mounted in it.
+    is_uncovered: bool,
     /// What was learnt of each name.
     seen: BTreeMap<Cow<'a, OsStr>, Seen<'a>>,
     /// How many more files of the image may be looked into.
     reads: &'a mut usize,
+}
+
+/// What is known of a name.
+#[derive(Default)]
+struct Name<'a> {
+    /// What of the host an engine mounted on it.
+    bound: Option<Bound<'a>>,
+    /// The link that was asked for.
+    asked: Option<Asked<'a>>,
+    /// What the specification says of the library.
+    known: Option<&'a KnownLibrary>,
+}
+
+/// What an engine mounted on a name.
+struct Bound<'a> {
+    /// The path at which it did.
+    path: &'a Path,
+    /// Whether it mounted one thing there, whose own name is this one, as it is of the driver's files.
+    has_its_name: bool,
 }
 
 /// A link that was asked for.
@@ -55,9 +72,8 @@ impl<'a> Look<'a> {
         Look {
             place,
             bundle,
-            bound: bound(place, bundle),
-            asked: asked(place, work),
-            known: known(place, work),
+            names: names(place, work, bundle),
+            is_uncovered: bundle.root.check_image(&place.directory).is_ok(),
             seen: BTreeMap::new(),
             reads,
         }
@@ -74,14 +90,20 @@ impl<'a> Look<'a> {
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
     pub(super) fn at_the_drivers(&mut self) {
-        self.look_at(self.bound.keys().map(|name| (Cow::Borrowed(*name), None)).collect());
-        let mut links: BTreeSet<Cow<'a, OsStr>> = self.asked.keys().map(|name| Cow::Borrowed(*name)).collect();
+        let names = self.names.iter();
+        let bound = names.filter(|(_, known)| known.bound.is_some());
+        self.look_at(bound.map(|(name, _)| (Cow::Borrowed(*name), None)).collect());
+        let names = self.names.iter();
+        let asked = names.filter(|(_, known)| known.asked.is_some());
+        let mut links: Vec<Cow<'a, OsStr>> = asked.map(|(name, _)| Cow::Borrowed(*name)).collect();
         if links.is_empty() {
             // Those that an earlier hook of another's specification has made.
+            let mut made = BTreeSet::new();
             for soname in self.seen.values().filter_map(|seen| seen.soname.as_deref()) {
-                links.insert(Cow::Owned(soname.to_owned()));
-                links.extend(directory::name_for_linking(soname).map(|name| Cow::Owned(name.to_owned())));
+                made.insert(soname.to_owned());
+                made.extend(directory::name_for_linking(soname).map(OsStr::to_owned));
             }
+            links.extend(made.into_iter().map(Cow::Owned));
         }
         for name in links {
             if is_library_name(&name) && !self.seen.contains_key(&name) {
@@ -110,7 +132,7 @@ impl<'a> Look<'a> {
             match file.kind() {
                 Kind::Link => links.push(name),
                 _ => {
-                    let driver = self.place.whole || self.bound.contains_key(&*name);
+                    let driver = self.place.whole || self.bound(&name).is_some();
                     self.file(name, file, false, driver);
                 }
             }
@@ -120,14 +142,19 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Takes the specification's word for a library that an engine mounted, if there is such a word. A specification may
-    /// be older or newer than the driver, and another mount may lie over the first: so the file must be there, though it
-    /// need not be opened.
-    fn known_library(&self, name: &OsStr) -> Option<Seen<'a>> {
-        let known = self.known.get(name).filter(|_| self.bound.contains_key(name))?;
-        let status = self.place.directory.status(name).ok()??;
-        let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-        (is_file && status.st_size > 0).then(|| Seen {
+    /// Takes the specification's word for a library that an engine mounted, if there is such a word.
+    ///
+    /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its own
+    /// name is there, and need not be looked at. Otherwise the user may have mounted something else under this name, or
+    /// over the whole directory: then there must be a file with content.
+    fn known_library(&self, called: &OsStr) -> Option<Seen<'a>> {
+        let name = self.names.get(called)?;
+        let (known, bound) = (name.known?, name.bound.as_ref()?);
+        let is_there = self.is_uncovered && bound.has_its_name || {
+            let status = self.place.directory.status(called).ok()??;
+            SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG && status.st_size > 0
+        };
+        is_there.then(|| Seen {
             soname: known.soname.as_deref().map(Cow::Borrowed),
             flags: known.flags,
             is_link: false,
@@ -144,8 +171,8 @@ impl<'a> Look<'a> {
             *self.reads -= 1;
         }
         // Not what a link of the image leads to in a volume or in /proc: its names would get into the cache.
-        let path = match self.bound.get(&*name) {
-            Some(path) => path.to_path_buf(),
+        let path = match self.bound(&name) {
+            Some(bound) => bound.path.to_path_buf(),
             None => self.place.path.join(&*name),
         };
         let Ok(open) = self.bundle.root.library(file, &path) else {
@@ -192,9 +219,17 @@ impl<'a> Look<'a> {
         }
     }
 
+    fn bound(&self, name: &OsStr) -> Option<&Bound<'a>> {
+        self.names.get(name)?.bound.as_ref()
+    }
+
+    fn asked(&self, name: &OsStr) -> Option<Asked<'a>> {
+        self.names.get(name)?.asked
+    }
+
     /// Where a link leads.
     fn target_of(&self, name: &OsStr) -> Option<Cow<'a, OsStr>> {
-        match self.asked.get(name) {
+        match self.asked(name) {
             Some(asked) if asked.in_place => Some(Cow::Borrowed(asked.target)),
             _ => self.place.directory.read_link(name).ok().map(Cow::Owned),
         }
@@ -204,9 +239,9 @@ impl<'a> Look<'a> {
         let (mut driver, mut image) = (Vec::new(), Vec::new());
         for (name, seen) in &self.seen {
             let file = File {
-                name: name.clone().into_owned(),
+                name: Cow::Borrowed(&**name),
                 is_link: seen.is_link,
-                soname: seen.soname.clone().map(Cow::into_owned),
+                soname: seen.soname.as_deref().map(Cow::Borrowed),
                 flags: seen.flags,
             };
             if seen.driver { &mut driver } else { &mut image }.push(file);
@@ -219,13 +254,13 @@ impl<'a> Look<'a> {
     /// For a link that was asked for and could not be made: its name, with the path of the library itself.
     fn in_place_of_links(&self) -> Vec<Library> {
         let mut libraries = Vec::new();
-        for (name, asked) in &self.asked {
-            if !is_library_name(name) || asked.in_place {
+        for (name, known) in &self.names {
+            let Some(asked) = known.asked.filter(|asked| !asked.in_place && is_library_name(name)) else {
                 continue;
-            }
+            };
             let mut at = asked.target;
             for _ in 0..8 {
-                match self.asked.get(at) {
+                match self.asked(at) {
                     Some(next) => at = next.target,
                     None => break,
                 }
@@ -242,33 +277,36 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The names in this directory on which an engine mounted something of the host, and the paths that it was given.
-fn bound<'a>(place: &Place, bundle: &'a Bundle) -> BTreeMap<&'a OsStr, &'a Path> {
-    let mounts = bundle.config.mounts.iter().filter(|mount| mount.bind);
-    mounts
-        .filter(|mount| place.is(split(&mount.destination).0))
-        .filter_map(|mount| Some((mount.destination.file_name()?, mount.destination.as_path())))
-        .collect()
-}
-
-fn asked<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, Asked<'a>> {
+/// What is known of the names in this directory.
+fn names<'a>(place: &Place, work: &Work<'a>, bundle: &'a Bundle) -> BTreeMap<&'a OsStr, Name<'a>> {
+    let mut names: BTreeMap<&OsStr, Name<'_>> = BTreeMap::new();
+    let name_here = |path: &'a Path| {
+        let (parent, name) = split(path);
+        (place.is(parent) && !name.is_empty()).then_some(name)
+    };
+    for mount in &bundle.config.mounts {
+        let path = mount.destination.as_path();
+        let Some(name) = name_here(path) else { continue };
+        let bound = &mut names.entry(name).or_default().bound;
+        if let Some(first) = bound {
+            first.has_its_name = false;
+        } else if mount.bind {
+            let source = mount.source.as_deref().map(|source| split(source).1);
+            let has_its_name = source == Some(name);
+            *bound = Some(Bound { path, has_its_name });
+        }
+    }
     let in_place = work.in_place.iter().copied().chain(std::iter::repeat(false));
-    let links = work.links.iter().zip(in_place);
-    links
-        .filter_map(|(link, in_place)| {
-            let (parent, name) = split(&link.at);
+    for (link, in_place) in work.links.iter().zip(in_place) {
+        if let Some(name) = name_here(&link.at) {
             let target = link.target.as_os_str();
-            place.is(parent).then_some((name, Asked { target, in_place }))
-        })
-        .collect()
-}
-
-fn known<'a>(place: &Place, work: &Work<'a>) -> BTreeMap<&'a OsStr, &'a KnownLibrary> {
-    let libraries = work.libraries.iter();
-    libraries
-        .filter_map(|library| {
-            let (parent, name) = split(&library.at);
-            place.is(parent).then_some((name, library))
-        })
-        .collect()
+            names.entry(name).or_default().asked = Some(Asked { target, in_place });
+        }
+    }
+    for library in work.libraries {
+        if let Some(name) = name_here(&library.at) {
+            names.entry(name).or_default().known = Some(library);
+        }
+    }
+    names
 }
