@@ -123,3 +123,41 @@ fn it_takes_the_name_that_specs_of_others_call() {
     scene::run(command, scene.state().as_bytes()).silent();
     assert_eq!(fs::read_link(scene.image("/b")).unwrap(), Path::new("a"));
 }
+
+/// The next file that is opened would get the number of a closed one, and lines of error would be written into it.
+#[test]
+fn a_standard_file_that_is_closed_is_opened_on_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let mut command = Command::new("strace");
+    command.args(["-e", "trace=open,openat", "-o"]).arg(&log);
+    command.args([
+        "sh",
+        "-c",
+        r#"exec "$0" --version <&- >&- 2>&-"#,
+        env!("CARGO_BIN_EXE_tranche-oci"),
+    ]);
+    if !command.status().is_ok_and(|status| status.success()) {
+        return skip::not_run("oci_binary::a_standard_file_that_is_closed", "strace cannot be run");
+    }
+    let calls = fs::read_to_string(&log).unwrap();
+    let opened: Vec<&str> = calls
+        .lines()
+        .filter(|call| call.contains("\"/dev/null\", O_RDWR"))
+        .collect();
+    let ends: Vec<&str> = opened.iter().filter_map(|call| call.rsplit(' ').next()).collect();
+    assert_eq!(ends, ["0", "1", "2"], "{calls}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_signal() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let program = env!("CARGO_BIN_EXE_tranche-oci");
+    let status = Command::new(program).arg("--help").stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(program).arg("brew").stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(2), "{status}");
+}
