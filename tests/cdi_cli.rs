@@ -368,6 +368,24 @@ fn directories_are_read_as_engines_read_them() {
 }
 
 #[test]
+fn a_name_without_its_kind_is_completed() {
+    let (_dir, dirs) = directories();
+    for (name, wanted) in [
+        (
+            "0",
+            "0: is not a whole CDI name; there are nvidia.com/gpu=0, old.org/gpu=0\n",
+        ),
+        (
+            "77",
+            "77: is not a whole CDI name; write it as KIND=NAME, for example nvidia.com/gpu=0\n",
+        ),
+    ] {
+        let said = cdi(&with(&["inspect", name], &dirs));
+        assert_eq!((said.code, said.err), (Some(2), format!("tranche: {wanted}")));
+    }
+}
+
+#[test]
 fn inspect_tells_what_a_container_would_get() {
     let (dir, dirs) = directories();
     let zero = cdi(&with(&["inspect", "nvidia.com/gpu=0"], &dirs));

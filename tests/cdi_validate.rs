@@ -117,7 +117,7 @@ fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
             .unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let warned = |said: &str| said.matches("engines ignore both definitions").count();
+    let warned = |said: &str| said.matches("engines ignore them in every file").count();
     // Neither a new file, nor one that takes the place of its older self, nor one of other devices.
     for (inventory, name) in [
         ("--inventory=sim:t4x2", "nvidia.yaml"),
@@ -136,7 +136,9 @@ fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
     let (code, said) = write("--inventory=sim:t4x2", "tranche.yaml");
     assert_eq!((code, warned(&said)), (Some(0), 1), "{said}");
     assert!(
-        said.contains("/nvidia.yaml defines too") && said.contains("lost: nvidia.com/gpu=0, nvidia.com/gpu=1, "),
+        said.contains("/tranche.yaml: defines devices that are also in ")
+            && said.contains("/nvidia.yaml; engines ")
+            && said.contains("lost: nvidia.com/gpu=0, nvidia.com/gpu=1, "),
         "{said}"
     );
 }

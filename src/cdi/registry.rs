@@ -260,7 +260,7 @@ impl Registry {
             };
             let others: Vec<String> = others.iter().map(|p| p.display().to_string()).collect();
             let what = format!(
-                "defines devices that {} defines too, and engines ignore both definitions; remove one of the files",
+                "defines devices that are also in {}; engines ignore them in every file; remove all files but one",
                 others.join(" and ")
             );
             self.problem(last, None, what, Some(names));

@@ -60,6 +60,9 @@ fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
     if let Some(problem) = lost {
         return Error::usage(name, "is lost").hint(problem);
     }
+    if !name.contains('=') {
+        return incomplete(name, registry);
+    }
     let alike = registry.alike(name);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     let there = match alike.as_slice() {
@@ -67,6 +70,18 @@ fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
         names => format!("there are {}", some(names)),
     };
     Error::usage(name, "no such CDI device").hint(there)
+}
+
+/// Says what `name`, which has no kind, is called in full.
+fn incomplete(name: &str, registry: &Registry) -> Error {
+    let is_it = |whole: &&str| whole.split_once('=').is_some_and(|(_, end)| end == name);
+    let whole: Vec<&str> = registry.devices().map(|(whole, _)| whole).filter(is_it).collect();
+    let hint = match whole.as_slice() {
+        [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
+        [one] => format!("use {one}"),
+        names => format!("there are {}", some(names)),
+    };
+    Error::usage(name, "is not a whole CDI name").hint(hint)
 }
 
 fn read(file: &Path) -> Result<Value> {
