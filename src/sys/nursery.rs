@@ -7,12 +7,14 @@
 #![allow(unsafe_code)]
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to end the processes: one that is stuck in the driver does not die before the driver lets
@@ -23,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// also when the thread that made this ends, so when our own process is killed.
 pub struct Nursery {
     first: Pid,
+    /// The end of a pipe from which the first process reads, for the end of our own process alone.
+    _alive: OwnedFd,
 }
 
 impl Nursery {
@@ -33,30 +37,41 @@ impl Nursery {
     /// `EPERM` for who is not root (`CAP_SYS_ADMIN`); limits on processes or namespaces.
     pub fn of_this_thread() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWPID)?;
+        // No program that is started from here on has either end.
+        let (ours, alive) = pipe2(OFlag::O_CLOEXEC)?;
         // SAFETY: the child of a process with threads may only use functions that are safe in a signal handler. `be_there`
         // uses system calls alone and does not return.
         match unsafe { fork() }? {
-            ForkResult::Child => be_there(),
-            ForkResult::Parent { child } => Ok(Self { first: child }),
+            ForkResult::Child => be_there(ours.as_raw_fd()),
+            ForkResult::Parent { child } => Ok(Self {
+                first: child,
+                _alive: alive,
+            }),
         }
     }
 }
 
-/// The life of the first process: no file of ours stays open in it, and it ends with the thread that made it.
-fn be_there() -> ! {
-    // SAFETY: system calls on plain numbers; nothing of the parent's memory is touched.
+/// The life of the first process: no file stays open in it but the pipe `alive`, and it ends with the thread that made it.
+///
+/// A process that was killed before the child asked for a signal at its end sends none, and in a pid namespace of its own
+/// the child cannot see whether its parent is still there. So it also waits for the end of the pipe.
+fn be_there(alive: RawFd) -> ! {
+    // SAFETY: system calls on plain numbers, and on a byte of this function's own; nothing of the parent's memory is
+    // touched.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) != 0 {
+        libc::dup2(alive, 0);
+        // Our copy of the other end goes too.
+        if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) != 0 {
             // Before Linux 5.9.
-            for fd in 0..1024 {
+            for fd in 1..1024 {
                 libc::close(fd);
             }
         }
-        loop {
-            // It inherits orphans; they stay zombies, and go with the namespace.
-            libc::pause();
-        }
+        let mut byte = 0u8;
+        // It inherits orphans; they stay zombies, and go with the namespace.
+        while libc::read(0, (&raw mut byte).cast(), 1) < 0 && Errno::last() == Errno::EINTR {}
+        libc::_exit(0)
     }
 }
 
@@ -75,5 +90,31 @@ impl Drop for Nursery {
                 _ => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As for a process that is killed before the first process of the namespace has asked for a signal.
+    #[test]
+    fn the_first_process_ends_with_the_pipe_though_the_thread_lives() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("not run: sys::nursery: not root");
+            return;
+        }
+        let thread = std::thread::spawn(|| {
+            let nursery = Nursery::of_this_thread().unwrap();
+            let first = nursery.first;
+            let still = waitpid(first, Some(WaitPidFlag::WNOHANG)).unwrap();
+            assert_eq!(still, WaitStatus::StillAlive);
+            // Without what `drop` does, which kills it.
+            let nursery = std::mem::ManuallyDrop::new(nursery);
+            // SAFETY: nobody closes it a second time, since the nursery is not dropped.
+            assert_eq!(unsafe { libc::close(nursery._alive.as_raw_fd()) }, 0);
+            assert_eq!(waitpid(first, None).unwrap(), WaitStatus::Exited(first, 0));
+        });
+        thread.join().unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use super::CHILD_ARGUMENT;
 use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, Step};
 use crate::sys::nvml::{self, Device, Failure, Nvml};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -33,6 +34,14 @@ fn run(library: OsString) -> io::Result<()> {
     ask(&library, &mut out)
 }
 
+/// Whether anybody may still read what is written to `pipe` (poll(2), `POLLERR`).
+fn has_reader(pipe: impl AsFd) -> io::Result<bool> {
+    let mut asked = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    poll(&mut asked, PollTimeout::ZERO)?;
+    let says = asked[0].revents().unwrap_or(PollFlags::empty());
+    Ok(!says.contains(PollFlags::POLLERR))
+}
+
 /// Our end of the pipe, with what was said already.
 struct Pipe {
     file: File,
@@ -52,6 +61,10 @@ impl Pipe {
         setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0))?;
         // Whoever waits for the answer may be gone: a library that hangs must not stay behind.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+        // Who was gone before that sends no signal, and reads no more.
+        if !has_reader(io::stdout())? {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         nix::unistd::dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
         Ok(Self {
@@ -214,4 +227,17 @@ fn ask_mig(gpu: u32, index: u32, device: Device<'_>, out: &mut Pipe) -> io::Resu
 /// found.
 fn is_loss(code: u32) -> bool {
     matches!(code, 15 | 17 | 28)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_gone_reads_no_more() {
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(has_reader(&writer).unwrap());
+        drop(reader);
+        assert!(!has_reader(&writer).unwrap());
+    }
 }
