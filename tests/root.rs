@@ -146,6 +146,62 @@ fn a_file_is_replaced_as_a_whole() {
 }
 
 #[test]
+fn a_file_in_the_place_of_another_has_its_mode_and_owner() {
+    if !nix::unistd::Uid::effective().is_root() {
+        println!("not run: root::a_file_in_the_place_of_another_has_its_mode_and_owner: not root");
+        return;
+    }
+    let (top, root) = scene();
+    let file = top.path().join("root/file");
+    let old = |mode: u32| {
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::chown(&file, Some(1234), Some(1235)).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let replaced = || {
+        let permissions = root.own_file(Path::new("/file")).unwrap().permissions();
+        let directory = root.own_directory(Path::new("/")).unwrap();
+        directory.replace(OsStr::new("file"), b"new", permissions).unwrap();
+        let now = fs::metadata(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        (now.mode() & 0o7777, now.uid(), now.gid())
+    };
+    old(0o640);
+    assert_eq!(replaced(), (0o640, 1234, 1235));
+    old(0o6755);
+    assert_eq!(replaced(), (0o755, 1234, 1235), "no program runs as another user");
+    // Where it cannot be given to its owner, everybody has at most what the others had. Capabilities are a thread's.
+    for (before, after) in [(0o754, 0o444), (0o640, 0)] {
+        old(before);
+        let now = std::thread::scope(|threads| {
+            let thread = threads.spawn(|| {
+                caps::drop(None, caps::CapSet::Effective, caps::Capability::CAP_CHOWN).unwrap();
+                replaced()
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(now, (after, 0, 0));
+    }
+}
+
+#[test]
+fn a_root_on_a_file_system_of_the_kernel_has_no_file_of_its_own() {
+    let root = ContainerRoot::open(&HostDirectory::open(Path::new("/proc")).unwrap(), Path::new("self")).unwrap();
+    assert!(matches!(root.own_file(Path::new("/stat")), Err(NotOwn::FileSystem)));
+    let refused = root.own_directory(Path::new("/")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn a_path_that_loops_leads_to_nothing_and_one_that_cannot_be_looked_up_is_an_error() {
+    let (top, root) = scene();
+    symlink("loop", top.path().join("root/loop")).unwrap();
+    assert!(matches!(root.own_file(Path::new("/loop")), Err(NotOwn::Absent)));
+    let long = "x".repeat(300);
+    assert!(matches!(root.own_file(Path::new(&long)), Err(NotOwn::Unknown(_))));
+}
+
+#[test]
 fn what_is_replaced_is_the_name_and_never_what_it_points_to() {
     let (top, root) = scene();
     let at = |path: &str| top.path().join("root").join(path);

@@ -208,6 +208,15 @@ mod tests {
         assert!(turns(&["1/2", "3/10", "1/5"]));
         assert!(!turns(&["1/2", "3/10", "1/5", "1/1000000"]));
         assert!(turns(&["1/1000"; 1000]) && !turns(&["1/1000"; 1001]));
+        // The product of these needs more than 128 bits, and their sum does not.
+        let powers = [
+            "1/2147483648",
+            "1/1073741824",
+            "1/536870912",
+            "1/268435456",
+            "1/134217728",
+        ];
+        assert!(turns(&powers));
         // Large primes: the sum needs more than 128 bits, and is refused rather than rounded.
         let primes = [
             "1/4294967291",

@@ -67,6 +67,7 @@ mod tests {
         }
         assert!(is_proc(File::open("/proc/self").unwrap()).unwrap());
         assert!(!is_proc(File::open("/sys").unwrap()).unwrap());
+        assert!(!is_tmpfs(File::open("/proc/self").unwrap()).unwrap());
         let file = tempfile::tempfile().unwrap();
         assert!(holds_images(&file).unwrap() && !is_proc(&file).unwrap());
     }

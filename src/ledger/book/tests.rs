@@ -434,6 +434,27 @@ fn what_is_held_and_what_is_asked_for_fit_the_device_whatever_a_policy_says() {
 }
 
 #[test]
+fn one_device_has_one_strategy_and_two_instances_may_have_two() {
+    let world = Toy::new();
+    let (one, two) = ("GPU-11111111/7/0", "GPU-11111111/8/0");
+    // Without limits, no sum refuses turns beside MPS.
+    let mut book = held(&[(one, sized("a", "mps:-:-"))], "10000:100");
+    let refused = take(&mut book, one, share("b"), "10000:100", 1, &world).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Refused::Misfit {
+                misfit: Misfit::Strategy { .. },
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    take(&mut book, two, share("b"), "10000:100", 1, &world).unwrap();
+    take(&mut book, two, share("c"), "10000:100", 2, &world).unwrap();
+}
+
+#[test]
 fn turns_of_two_policies_fit_together_exactly() {
     let world = Toy::new();
     let mut book = held(&[(GPU, sized("0", "1/2")), (GPU, sized("0", "1/4"))], "-:100");
@@ -576,4 +597,144 @@ fn a_person_gives_back_what_cannot_be_seen_and_not_what_runs() {
     assert!(book.release_by_hand(one, 1000, &world).is_err());
     assert_eq!(book.release_by_hand(one, 0, &world).unwrap().len(), 1);
     assert_eq!(book.claims.len(), 1);
+}
+
+#[test]
+fn what_a_container_held_before_is_given_back_first() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("a"), "one", 10), &world).unwrap();
+    world.kill(10);
+    // Its next start may hold one share, and asks for another one than before.
+    let next = Ask {
+        alone: true,
+        ..ask(share("b"), "one", 11)
+    };
+    book.take(&next, &world).unwrap();
+    assert_eq!(book.claims.len(), 1);
+}
+
+#[test]
+fn the_name_of_a_claim_whose_time_is_over_is_free() {
+    let (mut book, world) = (book(), Toy::new());
+    let made = |part: Part| Ask {
+        name: Some("n".into()),
+        container: None,
+        process: None,
+        state: State::Reserved,
+        ttl: Some(60),
+        ..ask(part, "", 0)
+    };
+    book.take(&made(share("a")), &world).unwrap();
+    world.uptime.set(159);
+    let early = book.take(&made(share("b")), &world);
+    assert_eq!(early, Err(Refused::NameTaken("n".into())));
+    world.uptime.set(160);
+    book.take(&made(share("b")), &world).unwrap();
+    assert_eq!(book.claims.len(), 1);
+}
+
+#[test]
+fn no_share_is_free_beside_the_whole_device_or_an_instance_on_it() {
+    let (one, two) = ("GPU-11111111/7/0", "GPU-11111111/8/0");
+    let free = |held_device: &str, part: Part, device: &str| {
+        let book = held(&[(held_device, part)], "-:100");
+        book.unheld(&key(device), share("b").shares().to_vec().into_iter())
+            .count()
+    };
+    assert_eq!(free(GPU, share("a"), GPU), 1);
+    assert_eq!(free(GPU, share("b"), GPU), 0, "that share is held");
+    assert_eq!(free(GPU, Part::Whole, GPU), 0);
+    assert_eq!(free(one, share("a"), GPU), 0);
+    assert_eq!(free(GPU, share("a"), one), 0);
+    assert_eq!(free(one, Part::Whole, two), 1);
+    assert_eq!(
+        free(one, share("b"), two),
+        1,
+        "a share of that name on another instance"
+    );
+}
+
+#[test]
+fn any_share_of_one_device_is_not_the_one_that_is_held_of_another() {
+    let (mut book, world) = (book(), Toy::new());
+    let (one, two) = ("GPU-11111111/7/0", "GPU-11111111/8/0");
+    let shares = || (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
+    let of = |device: &str, id: &str, pid: u32| Ask {
+        device: key(device),
+        ..ask(Part::Whole, id, pid)
+    };
+    book.take_any(shares(), &of(two, "other", 9), &world).unwrap();
+    book.take_any(shares(), &of(one, "third", 8), &world).unwrap();
+    // It holds share 1 of the first instance, which says nothing about the second one.
+    let first = book.take_any(shares(), &of(one, "c", 10), &world).unwrap();
+    book.take_any(shares(), &of(two, "fourth", 7), &world).unwrap();
+    let second = book.take_any(shares(), &of(two, "c", 10), &world).unwrap();
+    assert_eq!((first.name.as_str(), second.name.as_str()), ("1", "2"));
+    let again = book.take_any(shares(), &of(two, "c", 10), &world).unwrap();
+    assert_eq!(again.name.as_str(), "2");
+}
+
+#[test]
+fn any_of_these_shares_is_not_another_one_that_the_container_holds() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&ask(share("x"), "c", 10), &world).unwrap();
+    let shares = (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
+    let took = book.take_any(shares, &ask(Part::Whole, "c", 10), &world).unwrap();
+    assert_eq!(took.name.as_str(), "0");
+}
+
+#[test]
+fn a_claim_made_beforehand_is_entered_in_time_by_its_user_or_root_beside_other_containers() {
+    let world = Toy::new();
+    let made = || {
+        let mut book = book();
+        let made = Ask {
+            name: Some("n".into()),
+            container: None,
+            process: None,
+            state: State::Reserved,
+            ttl: Some(60),
+            uid: 1000,
+            ..ask(share("a"), "", 0)
+        };
+        book.take(&made, &Toy::new()).unwrap();
+        // The other container has a share of the same device.
+        book.take(&ask(share("b"), "other", 9), &Toy::new()).unwrap();
+        book
+    };
+    let by = |uid: u32| Guest {
+        uid,
+        alone: true,
+        ..guest("c", 30)
+    };
+    made().enter("n", by(1000), &world).unwrap();
+    made().enter("n", by(0), &world).unwrap();
+    assert_eq!(made().enter("n", by(1001), &world), Err(Refused::NotYours("n".into())));
+    world.uptime.set(160);
+    assert_eq!(
+        made().enter("n", by(1000), &world),
+        Err(Refused::NoSuchClaim("n".into())),
+        "its time is over"
+    );
+}
+
+#[test]
+fn only_its_user_and_root_give_a_share_back() {
+    let world = Toy::new();
+    world.kill(10);
+    for (uid, may) in [(1000, true), (0, true), (1001, false)] {
+        let of_1000 = || {
+            let (mut book, alive) = (book(), Toy::new());
+            let user = Ask {
+                uid: 1000,
+                ..ask(share("a"), "c", 10)
+            };
+            book.take(&user, &alive).unwrap();
+            book
+        };
+        let by_engine = of_1000().release_container(&container("c"), uid, &world);
+        assert_eq!(by_engine, usize::from(may), "{uid}");
+        let by_hand = of_1000().release_by_hand(|_| true, uid, &world);
+        assert_eq!(by_hand.is_ok(), may, "{uid}: {by_hand:?}");
+    }
 }
