@@ -1,21 +1,15 @@
 //! `tranche-oci`, the program that engines execute.
 
-#![no_main]
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tranche::error::Kind;
 use tranche::hook;
 use tranche::personality::Personality;
-use tranche::sys::arena::Arena;
-
-#[global_allocator]
-static MEMORY: Arena = Arena::new();
 
 const HELP: &str = "\
 tranche-oci: the part of tranche that container engines run
@@ -28,10 +22,8 @@ Called as nvidia-cdi-hook, it takes the verb first. Called as nvidia-ctk, it tak
 `tranche cdi` takes. Specifications that `tranche cdi generate` writes call this program; people need not.
 ";
 
-tranche::program!(run);
-
-fn run(arguments: Vec<OsString>) -> u8 {
-    match Personality::of(arguments) {
+fn main() -> ExitCode {
+    match Personality::of(std::env::args_os()) {
         Personality::Hook(arguments) => hooks(arguments),
         Personality::CommandLine(arguments) => command_line(arguments),
         Personality::Version => print(&format!("tranche-oci {}\n", tranche::types::PROGRAM_VERSION)),
@@ -45,7 +37,7 @@ fn run(arguments: Vec<OsString>) -> u8 {
 }
 
 /// Becomes `tranche`, which lies beside this program. Only a person or a script asks for that, never an engine.
-fn command_line(arguments: Vec<OsString>) -> u8 {
+fn command_line(arguments: Vec<OsString>) -> ExitCode {
     let tranche = std::env::current_exe().map(|path| path.with_file_name("tranche"));
     let error = match &tranche {
         Ok(path) => Command::new(path).args(arguments).exec(),
@@ -59,30 +51,33 @@ fn command_line(arguments: Vec<OsString>) -> u8 {
 }
 
 /// Says why nothing was done. If standard error is closed, the exit code still says it.
-fn fail(what: &str, kind: Kind) -> u8 {
+fn fail(what: &str, kind: Kind) -> ExitCode {
     let _ = std::io::stderr().write_all(format!("tranche-oci: {what}\n").as_bytes());
-    kind.exit_code()
+    ExitCode::from(kind.exit_code())
 }
 
 /// Processor time that a hook may take, in seconds: hundreds of times what it needs. An image can make paths that are
 /// long to follow where the kernel does not follow them for us (before Linux 5.6); it then ends its own start.
 const MOST_SECONDS: u64 = 1;
 
-fn hooks(arguments: Vec<OsString>) -> u8 {
+fn hooks(arguments: Vec<OsString>) -> ExitCode {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CPU)
         && let Err(e) = setrlimit(Resource::RLIMIT_CPU, MOST_SECONDS.min(hard), hard)
     {
         return fail(&format!("hook: cannot limit its processor time: {e}"), Kind::Failed);
     }
-    hook::run(arguments, &mut std::io::stdin().lock(), &mut std::io::stderr().lock())
+    ExitCode::from(hook::run(
+        arguments,
+        &mut std::io::stdin().lock(),
+        &mut std::io::stderr().lock(),
+    ))
 }
 
-fn print(text: &str) -> u8 {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Ok(()) => 0,
-        // The reader closed the output, so it has read what it wanted.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => 0,
-        Err(_) => Kind::Failed.exit_code(),
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever closed our output has read what he wanted.
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(Kind::Failed.exit_code()),
     }
 }
