@@ -3,9 +3,9 @@
 //! An engine starts a hook with every privilege that it has itself. If there were a mistake in what follows, an attacker
 //! should get little by it.
 
+use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl::{set_dumpable, set_no_new_privs};
 use nix::sys::resource::{Resource, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::error::{Context, Result};
 
@@ -18,10 +18,12 @@ use crate::error::{Context, Result};
 /// - `CAP_FOWNER`: to replace a file of another user in a directory with the sticky bit, and for `chmod`.
 ///
 /// It does not need to make device nodes, to load modules, or to look into other processes.
-const NEEDED: CapabilitySet = CapabilitySet::CHOWN
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::SYS_ADMIN)
-    .union(CapabilitySet::FOWNER);
+const NEEDED: [Capability; 4] = [
+    Capability::CAP_CHOWN,
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_SYS_ADMIN,
+    Capability::CAP_FOWNER,
+];
 
 /// Gives up the other capabilities for good, and every way to get one back.
 ///
@@ -36,16 +38,17 @@ pub(super) fn enter() -> Result<()> {
     // Runtimes start a hook in the image's root, and that is where a core file would go.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).about("hook", "cannot forbid core files")?;
     set_no_new_privs().about("hook", "cannot set no-new-privileges")?;
-    give_up_capabilities().about("hook", "cannot give up capabilities")
+    capabilities().about("hook", "cannot give up capabilities")
 }
 
-fn give_up_capabilities() -> rustix::io::Result<()> {
-    let keep = capabilities(None)?.permitted & NEEDED;
-    // The kernel takes the ambient ones away together with the inheritable ones (capabilities(7)).
-    let sets = CapabilitySets {
-        effective: keep,
-        permitted: keep,
-        inheritable: CapabilitySet::empty(),
-    };
-    set_capabilities(None, sets)
+fn capabilities() -> std::result::Result<(), caps::errors::CapsError> {
+    let have = caps::read(None, CapSet::Permitted)?;
+    let keep: CapsHashSet = NEEDED
+        .into_iter()
+        .filter(|capability| have.contains(capability))
+        .collect();
+    // Ambient ones, which older kernels do not have, go with the inheritable.
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Effective, &keep)?;
+    caps::set(None, CapSet::Permitted, &keep)
 }
