@@ -374,6 +374,32 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
 }
 
 #[test]
+fn what_fits_beside_a_share_of_an_earlier_policy_is_not_guessed() {
+    let Some(scene) = Scene::new("what_fits_beside_a_share_of_an_earlier_policy_is_not_guessed") else {
+        return;
+    };
+    let init = Init::new();
+    let claim = |what: &str, of: &str, id: &str| {
+        let arguments = ["--device=GPU-11111111", "--label=gpu 0", what, "--size=mps:7000:50", of];
+        let arguments = if what == "--whole" {
+            [&arguments[..3], &[of]].concat()
+        } else {
+            arguments.to_vec()
+        };
+        said(scene.with("claim", &arguments, "/b", id, init.pid()).output().unwrap())
+    };
+    claim("--share=left", "--of=left,right", "c1").unwrap();
+    let line = claim("--whole", "--of=left,right", "c2").unwrap_err();
+    assert!(line.ends_with("free: right\n"), "{line}");
+    // Now the policy has other shares: `big` may be more than the half that is left.
+    let line = claim("--whole", "--of=big,small", "c2").unwrap_err();
+    assert!(
+        line.contains("container c1 holds share left") && !line.contains("free"),
+        "{line}"
+    );
+}
+
+#[test]
 fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
     let Some(scene) = Scene::new("an_mps_daemon_is_who_listens_and_not_what_it_left") else {
         return;

@@ -251,9 +251,14 @@ fn free(request: &Request, device: &DeviceKey, what: &What, book: &Book) -> Opti
     if beside().any(|(other, part)| *part == Part::Whole || other != device) {
         return Some(Vec::new());
     }
-    let shares = beside().flat_map(|(_, part)| part.shares());
+    let shares = || beside().flat_map(|(_, part)| part.shares());
+    let siblings: HashSet<String> = request.siblings.names().collect();
+    if shares().any(|share| !siblings.contains(share.name.as_str())) {
+        // A share of an earlier policy: what fits beside it does not follow from names.
+        return None;
+    }
     let same_size = |share: &&Share| promise.is_none_or(|promise| promise == share.promise);
-    let held: HashSet<&str> = shares.filter(same_size).map(|share| share.name.as_str()).collect();
+    let held: HashSet<&str> = shares().filter(same_size).map(|share| share.name.as_str()).collect();
     let free = request.siblings.names().filter(|name| !held.contains(name.as_str()));
     let mut free: Vec<String> = free.take(MOST).collect();
     if free.len() == MOST {
