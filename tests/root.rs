@@ -20,9 +20,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tranche::root::{ContainerRoot, HostDirectory, Linked, NotOwn, Permissions};
+use tranche::root::{ContainerRoot, HostDirectory, Linked, NotOwn, Origin, Permissions};
 
 /// A temporary directory with `root/` and, outside of it, `secret`.
 fn scene() -> (tempfile::TempDir, ContainerRoot) {
@@ -190,6 +192,75 @@ fn a_root_on_a_file_system_of_the_kernel_has_no_file_of_its_own() {
     assert!(matches!(root.own_file(Path::new("/stat")), Err(NotOwn::FileSystem)));
     let refused = root.own_directory(Path::new("/")).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+}
+
+/// In a thread with mounts of its own, which go with it.
+#[test]
+fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() {
+    if !nix::unistd::Uid::effective().is_root() {
+        println!("not run: root::what_is_mounted_in_the_root: not root");
+        return;
+    }
+    let tried = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        let top = tempfile::tempdir().unwrap();
+        let at = |path: &str| top.path().join("root").join(path);
+        for path in ["new", "volume", "volume-2", "plain"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        for path in ["new", "volume"] {
+            mount(Some("tmpfs"), &at(path), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        }
+        fs::write(at("volume/lib.so"), "").unwrap();
+        symlink("/volume", at("link")).unwrap();
+        symlink("/new", at("volume-link")).unwrap();
+        let root = |mounts: &[(&str, Origin)]| {
+            let host = HostDirectory::open(top.path()).unwrap();
+            let mounts = mounts.iter().map(|(path, origin)| (path.into(), *origin));
+            ContainerRoot::open(&host, Path::new("root"))
+                .unwrap()
+                .with_mounts(mounts)
+        };
+        let (new, volume) = (("/new", Origin::NewTmpfs), ("/volume", Origin::Host));
+
+        let owns = |mounts: &[(&str, Origin)], path: &str| root(mounts).own_directory(Path::new(path)).is_ok();
+        assert!(owns(&[new, volume], "/plain") && owns(&[new, volume], "/new"));
+        assert!(!owns(&[new, volume], "/volume") && !owns(&[new, volume], "/link"));
+        assert!(!owns(&[], "/new"), "nobody says that it is new");
+        assert!(
+            !owns(&[new, ("/new", Origin::Host)], "/new"),
+            "one of two says that it is not"
+        );
+        assert!(!owns(&[("/new", Origin::Host), new], "/new"));
+
+        let reads = |mounts: &[(&str, Origin)], path: &str| root(mounts).readable_directory(Path::new(path)).is_ok();
+        assert!(reads(&[volume], "/plain") && reads(&[volume], "/volume"));
+        assert!(!reads(&[volume], "/link"), "a link of the image to a volume");
+        assert!(!reads(&[], "/volume"));
+        assert!(
+            !reads(&[volume], "/volume-link"),
+            "another path with the same beginning"
+        );
+
+        let opens = |mounts: &[(&str, Origin)], path: &str| {
+            let (root, path) = (root(mounts), Path::new(path));
+            root.library(root.find(path).unwrap(), path).is_ok()
+        };
+        assert!(opens(&[volume], "/volume/lib.so"));
+        assert!(!opens(&[volume], "/link/lib.so") && !opens(&[new], "/volume/lib.so"));
+
+        let root = root(&[volume]);
+        let found = root.find(Path::new("/volume/lib.so")).unwrap();
+        let before = fs::metadata(at("volume/lib.so")).unwrap().mode();
+        assert!(root.set_mode(&found, 0o777).is_err());
+        assert_eq!(fs::metadata(at("volume/lib.so")).unwrap().mode(), before);
+        let found = root.find(Path::new("/plain")).unwrap();
+        root.set_mode(&found, 0o711).unwrap();
+        assert_eq!(fs::metadata(at("plain")).unwrap().mode() & 0o7777, 0o711);
+    });
+    tried.join().unwrap();
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn detach_by_mounting(place: BorrowedFd<'_>, tree: &OwnedFd, part: OpenTreeFlags
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
 
     use nix::sched::{CloneFlags, unshare};
@@ -147,6 +148,64 @@ mod tests {
                 "the root is uncovered again"
             );
             assert_eq!(fs::read(proc_path(taken.as_fd())).unwrap(), b"ours");
+        });
+        tried.join().unwrap();
+    }
+
+    /// More bytes than a page of any size, so that the file system must have room for them.
+    #[test]
+    fn a_cover_has_all_bytes_and_the_permissions_and_cannot_be_written() {
+        if !nix::unistd::Uid::effective().is_root() {
+            println!("not run: root::cover: not root");
+            return;
+        }
+        let tried = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+            let top = tempfile::tempdir().unwrap();
+            // A mount of its own, which the test can share.
+            mount(Some("tmpfs"), top.path(), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+            let file = top.path().join("file");
+            fs::write(&file, "of the image").unwrap();
+            fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+            let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+            let target = || root.own_file(Path::new("/file")).unwrap();
+            let bytes = vec![b'x'; 200 << 10];
+
+            mount(None::<&str>, top.path(), None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
+            let refused = root.cover(&target(), &bytes).unwrap_err();
+            assert_eq!(refused.to_string(), "its mount is shared with the host");
+            assert_eq!(fs::read(&file).unwrap(), b"of the image");
+            mount(
+                None::<&str>,
+                top.path(),
+                None::<&str>,
+                MsFlags::MS_PRIVATE,
+                None::<&str>,
+            )
+            .unwrap();
+
+            root.cover(&target(), &bytes).unwrap();
+            assert!(fs::read(&file).unwrap() == bytes);
+            assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o640);
+            let refused = fs::write(&file, "").unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ReadOnlyFilesystem);
+            // The mount says so, and the file system is read-only without it.
+            let options = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+            let line = options
+                .lines()
+                .find(|line| line.split(' ').nth(4) == file.to_str())
+                .unwrap();
+            let (of_mount, of_file_system) = line.split_once(" - ").unwrap();
+            let of_mount = of_mount.split(' ').nth(5).unwrap();
+            for option in ["ro", "nosuid", "nodev", "noexec"] {
+                assert!(of_mount.split(',').any(|o| o == option), "{option}: {line}");
+            }
+            let of_file_system = of_file_system.split(' ').nth(2).unwrap();
+            assert!(of_file_system.split(',').any(|o| o == "ro"), "{line}");
+            umount2(&file, MntFlags::MNT_DETACH).unwrap();
+            assert_eq!(fs::read(&file).unwrap(), b"of the image");
         });
         tried.join().unwrap();
     }

@@ -149,3 +149,35 @@ impl AsFd for OwnDirectory {
         self.0.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+    use crate::root::{ContainerRoot, HostDirectory};
+
+    /// File systems without nameless files need the second way, which is tried on every one.
+    #[test]
+    fn a_file_can_be_replaced_by_name() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("other"), "other").unwrap();
+        symlink("other", top.path().join("file")).unwrap();
+        let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+        let directory = root.own_directory(Path::new("/")).unwrap();
+        let name = OsStr::new("file");
+        let permissions = Permissions::new_file(0o640);
+        directory.replace_by_name(name, b"new", permissions).unwrap();
+        let now = fs::symlink_metadata(top.path().join("file")).unwrap();
+        assert!(now.is_file());
+        assert_eq!(now.mode() & 0o7777, 0o640);
+        assert_eq!(fs::read(top.path().join("file")).unwrap(), b"new");
+        assert_eq!(fs::read(top.path().join("other")).unwrap(), b"other");
+        assert_eq!(fs::read_dir(top.path()).unwrap().count(), 2, "nothing else is left");
+        directory.remove(name).unwrap();
+        directory.remove(name).unwrap();
+        assert_eq!(fs::read_dir(top.path()).unwrap().count(), 1);
+    }
+}
