@@ -244,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn only_a_limit_of_mps_is_an_amount_of_memory() {
+        let memory = |text: &str| text.parse::<Promise>().unwrap().memory();
+        assert_eq!(memory("mps:7000:30"), Some(MemorySize::from_mib(7000)));
+        assert_eq!(memory("mps:-:30"), None);
+        assert_eq!(memory("whole"), None);
+        assert_eq!(Strategy::TimeSlicing.to_string(), "time-slicing");
+    }
+
+    #[test]
     fn sums() {
         let sum = |a: &str, b: &str| {
             let sum = a.parse::<Promise>().unwrap().and(b.parse().unwrap());
