@@ -1,12 +1,14 @@
 //! `tranche-oci`, the program that engines execute.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::execv;
 use tranche::error::Kind;
 use tranche::hook;
 use tranche::personality::Personality;
@@ -39,9 +41,15 @@ fn main() -> ExitCode {
 /// Becomes `tranche`, which lies beside this program. Only a person or a script asks for that, never an engine.
 fn command_line(arguments: Vec<OsString>) -> ExitCode {
     let tranche = std::env::current_exe().map(|path| path.with_file_name("tranche"));
+    let word = |word: OsString| CString::new(word.into_vec()).map_err(|_| Errno::EINVAL);
+    let become_it = |path: &Path| {
+        let words = std::iter::once(path.as_os_str().to_owned()).chain(arguments);
+        let words = words.map(word).collect::<Result<Vec<_>, _>>()?;
+        execv(&words[0], &words)
+    };
     let error = match &tranche {
-        Ok(path) => Command::new(path).args(arguments).exec(),
-        Err(_) => std::io::ErrorKind::NotFound.into(),
+        Ok(path) => become_it(path).err().unwrap_or(Errno::UnknownErrno),
+        Err(_) => Errno::ENOENT,
     };
     let shown = tranche.as_deref().unwrap_or(Path::new("tranche")).display();
     fail(

@@ -200,7 +200,7 @@ fn the_command_line_lists_and_saves() {
     assert_eq!(code, Some(0));
     let file = bed.host.root.join("saved.json");
     fs::write(&file, &saved).unwrap();
-    let (code, again, err) = tranche(&["list", "--inventory", file.to_str().unwrap()]);
+    let (code, again, err) = tranche(&["list", "--wide", "--inventory", file.to_str().unwrap()]);
     assert_eq!((code, again, err), (Some(0), out, String::new()));
     let (code, json, _) = tranche(&["list", "--json", "--inventory", "sim:dgx-a100-mig"]);
     assert_eq!(code, Some(0));

@@ -15,7 +15,7 @@ use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Change, Claim, Ledger, Locked, State, World, utc};
-use crate::share::{DeviceRef, Fit, Share, SplitDevice, Wish, fit};
+use crate::share::{DeviceRef, Fit, Method, Share, SplitDevice, Wish, fit};
 use crate::text::some;
 use crate::types::{CdiVersion, DeviceId, HostPath, MemorySize, Percent, QualifiedName};
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         out::result(&format!("{device_name}\n"))?;
     }
-    out::note(describe(&found));
+    out::note(describe(&found, &sharing));
     if let Some(split) = sharing.plan.split(found.device) {
         sharing::note_needs(&sharing, split);
     }
@@ -268,7 +268,11 @@ fn device(inventory: &Inventory, sharing: &Sharing, id: &DeviceId) -> Result<Dev
         .hint(format!("the policy shares {}", some(&split))))
 }
 
-fn describe(found: &Fit) -> String {
+fn describe(found: &Fit, sharing: &Sharing) -> String {
+    let split = sharing.plan.split(found.device);
+    if split.is_some_and(|split| split.method == Method::Dedicated) {
+        return format!("{}: the whole device", found.device);
+    }
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
