@@ -15,7 +15,7 @@
 //! | `--share` | a share's name, or `any` | what is claimed (`any`: the first free one of equal replicas); or |
 //! | `--whole` | – | all of it; or |
 //! | `--claim` | a claim's name | the claim made beforehand that the container enters |
-//! | `--size` | `1/10`, `mps:7000:30` | how much of the device the share is, or the claim was promised (see [`Promise`]) |
+//! | `--size` | `1/10`, `mps:7000:30` | how much of the device the share is, or the claim was promised (see [`crate::ledger::Promise`]) |
 //! | `--capacity` | `81559:100` | the most MiB and percent that may be promised of the device to all holders together |
 //! | `--of` | `10`, or `big,small` | the shares that the device has: to say what is free |
 //! | `--alone` | – | the container may hold nothing else of this device |

@@ -20,7 +20,7 @@ pub(super) const FORMAT: u32 = 2;
 
 const MARK: &str = "tranche-ledger";
 
-/// The fields of a claim's line, each with a tab at its end: as many as [`line`] writes. [`scan`] refuses another number.
+/// The fields of a claim's line, each with a tab at its end: as many as [`line()`] writes. [`scan`] refuses another number.
 const FIELDS: usize = 18;
 
 /// Why a text is not a book.
