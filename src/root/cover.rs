@@ -120,6 +120,17 @@ mod tests {
     use super::*;
     use crate::root::{ContainerRoot, HostDirectory};
 
+    /// Runs `test` in a thread with mounts of its own, which go with it.
+    fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
+        let tried = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+            test();
+        });
+        tried.join().unwrap();
+    }
+
     /// Linux before 6.15 needs the second way, which is tried on every kernel.
     #[test]
     fn the_file_can_be_taken_from_a_mounted_file_system() {
@@ -127,11 +138,7 @@ mod tests {
             println!("not run: root::cover: not root");
             return;
         }
-        // In a thread with mounts of its own, which go with it.
-        let tried = std::thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        with_own_mounts(|| {
             let top = tempfile::tempdir().unwrap();
             fs::write(top.path().join("seen"), "seen").unwrap();
             let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
@@ -149,7 +156,6 @@ mod tests {
             );
             assert_eq!(fs::read(proc_path(taken.as_fd())).unwrap(), b"ours");
         });
-        tried.join().unwrap();
     }
 
     /// More bytes than a page of any size, so that the file system must have room for them.
@@ -159,10 +165,7 @@ mod tests {
             println!("not run: root::cover: not root");
             return;
         }
-        let tried = std::thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        with_own_mounts(|| {
             let top = tempfile::tempdir().unwrap();
             // A mount of its own, which the test can share.
             mount(Some("tmpfs"), top.path(), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
@@ -207,6 +210,5 @@ mod tests {
             umount2(&file, MntFlags::MNT_DETACH).unwrap();
             assert_eq!(fs::read(&file).unwrap(), b"of the image");
         });
-        tried.join().unwrap();
     }
 }
