@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::{Wrong, values};
 
-/// Prints each file and what it is; of one that is no specification, its first line.
+/// Prints each file and what it is. Of a file that is not a specification, it prints the first line.
 pub(crate) fn specs(arguments: &[OsString]) -> Result<(), Wrong> {
     let mut out = std::io::stdout().lock();
     for directory in values(arguments, "--spec-dir") {

@@ -11,7 +11,7 @@ use crate::root::{NotOwn, OwnDirectory, OwnFile, Permissions};
 /// Permissions of a new file that everybody in the container reads.
 pub(super) const READABLE: Permissions = Permissions::new_file(0o644);
 
-/// A file of the image as it is now, or that there is none.
+/// A file of the image as it is now. Empty if there is no such file.
 #[derive(Debug, Default)]
 pub(super) struct Current(Option<(OwnFile, Vec<u8>)>);
 

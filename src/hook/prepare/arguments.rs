@@ -170,7 +170,7 @@ impl Request {
             }
             "library" => self.libraries.extend(library(option, &value)?),
             "skip" => self.skip.extend(Part::parse(&value)),
-            // For whoever keeps the messages.
+            // Read by crate::hook, which keeps the messages there.
             "state-dir" => {}
             _ => {
                 let version = value.to_str().filter(|v| !v.is_empty());

@@ -35,7 +35,7 @@ pub(crate) struct Asked {
     /// How long it may be silent.
     silence: Duration,
     tell: fn(Option<Waiting>),
-    /// When it is told next that we wait.
+    /// When the next message about waiting is due.
     tell_at: Duration,
     done: bool,
 }

@@ -1,4 +1,4 @@
-//! What is told while NVML takes its time.
+//! The message that people get while NVML takes its time.
 
 use super::answer::Step;
 use std::fmt;
