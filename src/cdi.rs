@@ -9,25 +9,17 @@
 //! differ the library decides, because it is what refuses a file.
 
 pub mod build;
+pub mod encode;
 pub mod inject;
+mod locate;
+mod open;
+pub mod parse;
+pub mod references;
+pub mod registry;
 pub mod spec;
 pub mod transform;
 pub mod validate;
 pub mod version;
-
-#[cfg(feature = "cli")]
-pub mod encode;
-#[cfg(feature = "cli")]
-mod locate;
-#[cfg(feature = "cli")]
-mod open;
-#[cfg(feature = "cli")]
-pub mod parse;
-#[cfg(feature = "cli")]
-pub mod references;
-#[cfg(feature = "cli")]
-pub mod registry;
-#[cfg(feature = "cli")]
 pub mod write;
 
 pub use build::{LeftOut, build};

@@ -21,65 +21,11 @@ pub use mode::Mode;
 pub use options::{DeviceId, NameStrategy, Options, capabilities_from_text};
 pub use share::{Sharing, claim};
 
-use crate::edits::Edits;
+use crate::edits::{Derived, DerivedDevice, Edits};
 use crate::error::{Error, Result};
 use crate::inventory::{Inventory, PlatformKind, Warning};
-use crate::types::{CdiKind, DeviceName};
+use crate::types::CdiKind;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What a specification is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Derived {
-    /// Vendor and class.
-    pub kind: CdiKind,
-    /// What an engine does once, whichever of the devices it gives.
-    pub common: Edits,
-    /// The devices, in the order in which a specification lists them. Names are unique.
-    pub devices: Vec<DerivedDevice>,
-    /// Devices that are offered under another kind (shares that the policy renames, GPUs by their coherence): a
-    /// specification has one kind, so each needs one of its own.
-    pub renamed: BTreeMap<CdiKind, Vec<DerivedDevice>>,
-    /// What could not be had, a line each.
-    pub warnings: Vec<Warning>,
-}
-
-impl Derived {
-    /// One of a kind each: what is under the mode's own kind first, then the shares that have another.
-    pub fn by_kind(mut self) -> Vec<Derived> {
-        let renamed = std::mem::take(&mut self.renamed);
-        let common = self.common.clone();
-        let mut all = vec![self];
-        all.extend(renamed.into_iter().map(|(kind, devices)| Derived {
-            kind,
-            common: common.clone(),
-            devices,
-            renamed: BTreeMap::new(),
-            warnings: Vec::new(),
-        }));
-        all.retain(|d| !d.devices.is_empty());
-        all
-    }
-}
-
-/// One device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DerivedDevice {
-    /// Its name within the kind.
-    pub name: DeviceName,
-    /// What it does to a container besides [`Derived::common`]. Never empty: CDI refuses a device without edits.
-    pub edits: Edits,
-}
-
-impl DerivedDevice {
-    /// A device of that name.
-    ///
-    /// # Errors
-    /// A name that CDI does not allow.
-    fn named(name: &str, edits: Edits) -> Result<Self> {
-        let name = name.parse()?;
-        Ok(DerivedDevice { name, edits })
-    }
-}
 
 /// Works out what `inventory` can give to containers.
 ///

@@ -1,4 +1,9 @@
-//! What is done to a container, in one canonical order: the same edits are the same bytes, however they came together.
+//! Changes to a container, as data in one canonical order: equal edits give equal bytes, in whatever order they were
+//! collected.
+
+mod derived;
+
+pub use derived::{Derived, DerivedDevice};
 
 use crate::error::Error;
 use crate::types::{ContainerPath, HostPath};
@@ -24,12 +29,12 @@ pub struct Edits {
 pub struct NodeEdit {
     /// The node on the host.
     pub host: HostPath,
-    /// Its numbers, where the host has no node to read them from. With numbers in a spec an engine takes those, even
-    /// when the driver came back with others; without, it reads the node at every start.
+    /// Major and minor number, only if the host has no such node. An engine uses the numbers of a specification even
+    /// after the driver was loaded again with others; without numbers it reads the node at every start.
     pub numbers: Option<(u32, u32)>,
-    /// Permission bits, where there is no node to take them from.
+    /// Permission bits, only if the host has no such node.
     pub mode: Option<u32>,
-    /// Group of the node in the container, where it is not root's.
+    /// Group of the node in the container, unless it is root's.
     pub gid: Option<u32>,
 }
 
@@ -67,15 +72,15 @@ impl Stage {
 /// A program that the engine runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookEdit {
-    /// When.
+    /// When it runs.
     pub stage: Stage,
     /// The program, on the host.
     pub path: HostPath,
     /// Its arguments, its own name first.
     pub args: Vec<String>,
-    /// Its whole environment. Never empty: with none, runc gives a hook the image's own (CVE-2025-23266).
+    /// Its whole environment. Never empty: without one, runc gives a hook the environment of the image (CVE-2025-23266).
     pub env: Vec<String>,
-    /// Seconds after which the engine ends it.
+    /// Seconds after which the engine kills it.
     pub timeout: Option<u32>,
 }
 
@@ -85,10 +90,10 @@ impl Edits {
         *self == Self::default()
     }
 
-    /// Adds what `other` has. What both have alike stays once.
+    /// Adds the edits of `other`; what both have is kept once.
     ///
     /// # Errors
-    /// Two different things in one place: an environment variable, a node or a mount.
+    /// Returns an error if both set the same environment variable, node or mount to different values.
     pub fn merge(&mut self, other: &Edits) -> Result<(), Error> {
         add(&mut self.env, &other.env, "environment variable")?;
         add(&mut self.nodes, &other.nodes, "device node")?;
@@ -102,7 +107,7 @@ impl Edits {
         Ok(())
     }
 
-    /// Takes out what `common` has already: an engine applies those once for the whole spec.
+    /// Removes what `common` has too: an engine applies the common edits once for the whole specification.
     pub fn remove(&mut self, common: &Edits) {
         self.env.retain(|k, v| common.env.get(k) != Some(v));
         self.nodes.retain(|k, v| common.nodes.get(k) != Some(v));
@@ -124,10 +129,7 @@ fn add<K: Ord + Clone + std::fmt::Display, V: PartialEq + Clone + std::fmt::Debu
             }
             Some(there) if there == value => {}
             Some(_) => {
-                return Err(Error::failed(
-                    format!("{what} {key}"),
-                    "is wanted in two different ways",
-                ));
+                return Err(Error::failed(format!("{what} {key}"), "has two different values"));
             }
         }
     }

@@ -12,10 +12,7 @@
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
 //! uses it.
 
-pub mod cdi;
 pub mod claims;
-pub mod derive;
-pub mod edits;
 pub mod elf;
 pub mod error;
 pub mod hook;
@@ -33,7 +30,13 @@ pub mod text;
 pub mod types;
 
 #[cfg(feature = "cli")]
+pub mod cdi;
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod derive;
+#[cfg(feature = "cli")]
+pub mod edits;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -26,14 +26,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("elf", &["ldcache", "error"]),
     // Data.
     ("inventory", &["types", "error"]),
-    ("edits", &["types", "error"]),
+    ("edits", &["inventory", "types", "error"]),
     ("sim", &["inventory", "text", "error"]),
     ("sources", &["sim", "inventory", "types", "error"]),
     // What is reached on behalf of somebody else.
     ("root", &["sys", "types", "error"]),
     ("ledger", &["sys", "text", "types", "error"]),
     ("messages", &["root", "text", "error"]),
-    ("oci", &["edits", "root", "types", "error"]),
+    ("oci", &["root", "error"]),
     (
         "host",
         &["inventory", "root", "sys", "ldcache", "elf", "text", "types", "error"],
@@ -57,7 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
-    ("cdi", &["derive", "edits", "root", "types", "text", "error"]),
+    ("cdi", &["edits", "types", "text", "error"]),
     (
         "hook",
         &[

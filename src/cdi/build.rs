@@ -2,8 +2,7 @@
 
 use super::spec::{ContainerEdits, Device, DeviceNode, Hook, Mount, Spec};
 use super::version;
-use crate::derive::{Derived, DerivedDevice};
-use crate::edits::Edits;
+use crate::edits::{Derived, DerivedDevice, Edits};
 use crate::error::{Error, Result};
 use crate::text::some;
 use crate::types::{CdiVersion, DeviceName};

@@ -204,28 +204,16 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializ
 }
 
 /// Names are quoted in YAML, always: `0` is a number to a parser, and `0:1` is one of sixty to some.
-#[cfg(feature = "cli")]
 fn quoted<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serde_saphyr::DoubleQuoted(name).serialize(serializer)
 }
 
 /// A command that a person reads at a glance is one line in YAML: a specification has one for each share under each name,
 /// and every start parses them all. A longer one, with the driver's many links, stays a line for each argument.
-#[cfg(feature = "cli")]
 fn short_in_one_line<S: Serializer>(args: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
     if args.iter().map(String::len).sum::<usize>() <= 256 {
         serde_saphyr::FlowSeq(args).serialize(serializer)
     } else {
         args.serialize(serializer)
     }
-}
-
-#[cfg(not(feature = "cli"))]
-fn short_in_one_line<S: Serializer>(args: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    args.serialize(serializer)
-}
-
-#[cfg(not(feature = "cli"))]
-fn quoted<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name)
 }

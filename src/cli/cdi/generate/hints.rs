@@ -3,7 +3,7 @@
 use crate::cdi::encode::Format;
 use crate::cdi::registry::Registry;
 use crate::cdi::{Spec, build};
-use crate::derive::Derived;
+use crate::edits::Derived;
 use crate::types::CdiVersion;
 use std::path::{Path, PathBuf};
 
