@@ -69,9 +69,9 @@ attack-long: packages oci
 # both programs. Each directory has the tests that are quick and can notice a change of it.
 SHARD ?= 0/1
 MUTANTS ?= ledger root hook
-MUTANTS_ledger ?= --lib --test claims
-MUTANTS_root ?= --lib --test root --test prepare --test hostile
-MUTANTS_hook ?= --lib --test prepare --test hostile --test ldcache --test claims --test messages
+MUTANTS_ledger ?= --lib --test hooks -- ledger claim
+MUTANTS_root ?= --lib --test hooks
+MUTANTS_hook ?= --lib --test hooks
 mutants: packages $(MUTANTS:%=mutants-%)
 
 mutants-%:

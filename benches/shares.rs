@@ -13,14 +13,8 @@
 
 #[path = "support/crun.rs"]
 mod crun;
-#[path = "../tests/support/engines.rs"]
-mod engines;
-#[path = "../tests/support/fake_host.rs"]
-mod fake_host;
-#[path = "../tests/support/init.rs"]
-mod init;
-#[path = "../tests/support/session.rs"]
-mod session;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,9 +22,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crun::{compile, hook, median, start};
-use engines::{Bed, Engine};
-use init::Init;
 use serde_json::json;
+use support::engines::{Bed, Engine};
+use support::init::Init;
+use support::{fake_host, session};
 use tranche::ledger::process::Machine;
 use tranche::ledger::{Ask, Bounds, Change, ContainerName, Ledger, Part, State};
 use tranche::types::DeviceKey;

@@ -14,12 +14,12 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
 
-use crate::init::Init;
 use crate::run::{Ended, finish, is_bidirectional};
-use crate::scene::snapshot;
-use crate::skip;
 use crate::stage::temporary;
 use crate::subject::Subject;
+use crate::support::init::Init;
+use crate::support::scene::snapshot;
+use crate::support::skip;
 use crate::trial::{Attack, Trial};
 
 const DEVICE: &str = "GPU-11111111-2222-3333-4444-555555555555";

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Uid;
 
+use crate::can_mount;
 use crate::run::Ended;
 use crate::stage::{MARK, Stage};
+use crate::support::skip;
 use crate::trial::Attack;
 use crate::verb::{VERBS, Verb};
-use crate::{can_mount, skip};
 
 /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_SYS_ADMIN, by their numbers in linux/capability.h.
 const ALLOWED: u64 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 21;

@@ -8,13 +8,13 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::engines::{Bed, Engine, run_podman_in};
 use crate::furnish::furnish;
 use crate::run::Ended;
-use crate::scene::snapshot;
-use crate::session::session;
-use crate::skip;
 use crate::subject::Subject;
+use crate::support::engines::{Bed, Engine, run_podman_in};
+use crate::support::scene::snapshot;
+use crate::support::session::session;
+use crate::support::skip;
 use crate::trial::{Attack, Trial};
 use crate::verb::{LIBDIR, Verb};
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::skip;
 use crate::stage::Stage;
+use crate::support::skip;
 use crate::trial::Attack;
 use crate::verb::VERBS;
 

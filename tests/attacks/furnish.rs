@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::ld_so_cache;
-use crate::stub_elf::{self, Machine};
+use crate::support::ld_so_cache;
+use crate::support::stub_elf::{self, Machine};
 use crate::verb::{DRIVER, LIBDIR};
 
 /// A root with a file at every path that a hook touches. `mark` is in each.

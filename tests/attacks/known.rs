@@ -6,8 +6,8 @@ use std::process::Command;
 
 use nix::unistd::Uid;
 
-use crate::skip;
 use crate::stage::Stage;
+use crate::support::skip;
 use crate::trial::Attack;
 use crate::verb::{LIBDIR, VERBS, Verb};
 

@@ -10,9 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::run::{Ended, said};
-use crate::skip;
 use crate::stage::temporary;
 use crate::subject::Subject;
+use crate::support::skip;
 use crate::trial::{Attack, Trial};
 
 /// A host with a GPU in /proc, and a driver's library made of this text of C.

@@ -8,24 +8,8 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../support/engines.rs"]
-mod engines;
-#[path = "../support/init.rs"]
-mod init;
-#[path = "../support/ld_so_cache.rs"]
-#[allow(dead_code, reason = "each test uses a part")]
-mod ld_so_cache;
-#[path = "../support/old_kernel.rs"]
-mod old_kernel;
-#[path = "../support/scene.rs"]
-mod scene;
-#[path = "../support/session.rs"]
-mod session;
-#[path = "../support/skip.rs"]
-mod skip;
-#[path = "../support/stub_elf.rs"]
-#[allow(dead_code, reason = "each test uses a part")]
-mod stub_elf;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod bundles;
 mod claims;
@@ -58,7 +42,7 @@ use nix::unistd::Uid;
 fn can_mount(test: &str) -> bool {
     let can = Uid::effective().is_root();
     if !can {
-        skip::not_run(&format!("attacks::{test}"), "not root: cannot mount");
+        support::skip::not_run(&format!("attacks::{test}"), "not root: cannot mount");
     }
     can
 }

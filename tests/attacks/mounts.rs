@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::can_mount;
-use crate::ld_so_cache::{self, Entry};
 use crate::stage::Stage;
-use crate::stub_elf::Machine;
+use crate::support::ld_so_cache::{self, Entry};
+use crate::support::stub_elf::Machine;
 use crate::trial::Attack;
 use crate::verb::{VERBS, Verb};
 

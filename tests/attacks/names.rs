@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::stage::Stage;
-use crate::stub_elf::{self, Machine};
+use crate::support::stub_elf::{self, Machine};
 use crate::trial::Attack;
 use crate::verb::{LIBDIR, Verb};
 

@@ -178,7 +178,7 @@ fn links_into_cgroups() {
         return;
     }
     if Cgroup::new().is_none() {
-        return crate::skip::not_run("attacks::links_into_cgroups", "cannot make a cgroup");
+        return crate::support::skip::not_run("attacks::links_into_cgroups", "cannot make a cgroup");
     }
     Attack::new(
         "propagation::links_into_cgroups",
@@ -223,7 +223,7 @@ fn links_into_sysfs() {
     }
     let file = std::path::Path::new("/sys/kernel/uevent_seqnum");
     let Ok(original) = fs::metadata(file).map(|meta| meta.permissions()) else {
-        return crate::skip::not_run("attacks::links_into_sysfs", "no /sys/kernel");
+        return crate::support::skip::not_run("attacks::links_into_sysfs", "no /sys/kernel");
     };
     Attack::new(
         "propagation::links_into_sysfs",

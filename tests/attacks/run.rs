@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, Uid};
 
-use crate::old_kernel::has_openat2;
 use crate::stage::Stage;
 use crate::subject::Subject;
+use crate::support::old_kernel::has_openat2;
 
 /// The container's namespace. What the hook laid over files of the image is kept, because it goes with the namespace.
 const ENTER: &str = r#"

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::ld_so_cache;
 use crate::stage::Stage;
-use crate::stub_elf::{self, Machine};
+use crate::support::ld_so_cache;
+use crate::support::stub_elf::{self, Machine};
 use crate::trial::Attack;
 use crate::verb::{LIBDIR, VERBS, Verb};
 

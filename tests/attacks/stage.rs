@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::furnish::furnish;
 pub(crate) use crate::run::Ended;
-use crate::scene::Scene;
 use crate::subject::Subject;
+use crate::support::scene::Scene;
 use crate::verb::{DRIVER, LIBDIR, Verb};
 
 /// In every file of the host and in none of the image: where it appears in the image, the host was read.

@@ -9,9 +9,9 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use crate::old_kernel;
 use crate::stage::{Ended, Stage};
 use crate::subject::Subject;
+use crate::support::old_kernel;
 
 /// An attack: not a row of a matrix, but an idea.
 #[derive(Debug, Clone, Copy)]

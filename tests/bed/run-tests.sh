@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every test with both feature sets, or with a name as argument that file of tests alone, and ends with the table of
+# Runs every test with both feature sets, or with a name as argument that directory of tests alone, and ends with the table of
 # attacks and with what was not run. TRANCHE_TEST_STRICT=1 makes a test that is
 # left out, and is not in tests/allowed-skips.txt, a failure.
 set -u

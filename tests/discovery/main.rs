@@ -6,7 +6,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by a panic, and says what it does"
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
 )]
 
 use std::fs;
@@ -14,6 +15,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use support::{fake_host, skip};
 use tranche::host::{Options, RootPaths, Roots, discover};
 use tranche::inventory::{
     AddressingMode, Architecture, ControlRole, DriverCapability, FileKind, Inventory, MigMode, PlatformKind, Source,
@@ -24,13 +26,13 @@ use tranche::types::{HostPath, Minor};
 mod broken_nodes;
 mod broken_nvml;
 mod degraded;
-#[path = "../support/fake_host.rs"]
-mod fake_host;
+mod fake_nvml;
 mod files;
 mod machines;
 mod silence;
-#[path = "../support/skip.rs"]
-mod skip;
+#[path = "../support/mod.rs"]
+mod support;
+mod test_hosts;
 mod without_nvml;
 
 /// A test host in a directory of its own.

@@ -2,13 +2,6 @@
 //!
 //! Each run happens in a mount namespace of its own (`tests/bed/enter.sh`), where the given directory holds the only CDI
 //! specs and the host's containers are out of reach. The image is a busybox made on the spot: nothing is pulled.
-#![allow(dead_code, reason = "each test uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by a panic"
-)]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -1,12 +1,5 @@
 //! Images with a real loader: glibc copied from this machine, musl where its compiler is installed, and a program that
 //! opens libraries by name.
-#![allow(dead_code, reason = "each test uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by a panic"
-)]
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,4 @@
 //! A process that is a container's init.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::process::{Child, Command, Stdio};
 

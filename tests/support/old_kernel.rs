@@ -1,11 +1,4 @@
 //! A kernel without `openat2`, made of the one that is here.
-#![allow(dead_code, reason = "each test uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by a panic"
-)]
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,6 @@
 //! | `FACT` | both give it (see [`super::facts_of_spec`] for what a fact is) |
 //! | `- FACT # reason` | they give it, and we do not, for this reason |
 //! | `+ FACT # reason` | we give it, and they do not; a `*` in it stands for anything |
-#![allow(dead_code, reason = "each test uses a part")]
 
 /// A file of `tests/parity/`.
 #[derive(Debug, Default)]

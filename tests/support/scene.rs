@@ -1,11 +1,4 @@
 //! A bundle with a hostile root, and a host around it that must stay as it is.
-#![allow(dead_code, reason = "each test uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by a panic"
-)]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,7 +2,6 @@
 //!
 //! The script runs in the bed's mount namespace, where `/run/tranche` and the specs are its own. Each `step NAME COMMAND…`
 //! is a result that the test looks at by name.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,11 +1,4 @@
 //! Tests that need something which is not there say so by name, and are counted.
-#![allow(dead_code, reason = "each test uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by a panic"
-)]
 
 use std::fs::{OpenOptions, read_to_string};
 use std::io::Write;

@@ -1,0 +1,51 @@
+//! What `make build` leaves behind, with a compiler that only copies.
+
+use crate::support::skip;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Stands for Cargo: puts the programs where Cargo does.
+fn cargo(at: &Path) {
+    let text = format!(
+        "#!/bin/sh\n\
+         case \"$*\" in\n\
+         *'--release --bin tranche'*) mkdir -p target/release && cp {} target/release/tranche ;;\n\
+         *'--bin tranche-oci'*)\n\
+         \x20   for last; do :; done\n\
+         \x20   mkdir -p \"target/$last/oci\" && cp /bin/true \"target/$last/oci/tranche-oci\" ;;\n\
+         *) exit 1 ;;\n\
+         esac\n",
+        env!("CARGO_BIN_EXE_tranche")
+    );
+    fs::write(at, text).unwrap();
+    fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_specification_of_a_build_names_the_hook_of_that_build() {
+    if Command::new("make").arg("--version").output().is_err() {
+        return skip::not_run("a_specification_of_a_build_names_the_hook_of_that_build", "needs make");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for file in ["Makefile", "Cargo.toml"] {
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), at.join(file)).unwrap();
+    }
+    cargo(&at.join("cargo"));
+    let built = Command::new("make")
+        .args(["build", "CARGO=./cargo"])
+        .current_dir(at)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let output = Command::new(at.join("target/tranche/tranche"))
+        .args(["cdi", "generate", "--inventory=sim:t4x2"])
+        .env_clear()
+        .output()
+        .unwrap();
+    let spec = String::from_utf8(output.stdout).unwrap();
+    let hook = fs::canonicalize(at).unwrap().join("target/tranche/tranche-oci");
+    assert!(spec.contains(&format!("path: {}\n", hook.display())), "{spec:.2000}");
+}

@@ -1,0 +1,24 @@
+//! `tranche` as people and scripts call it: results, exit codes, messages, files.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod build_layout;
+mod cdi_cli;
+mod cdi_validate;
+mod claim_verbs;
+mod drop_in;
+mod messages;
+mod names;
+mod policies;
+mod terminal;

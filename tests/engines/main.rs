@@ -1,0 +1,19 @@
+//! Containers under real engines: podman with crun and runc, as root and rootless, and the two runtimes alone.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod equal_shares;
+mod generated;
+mod handwritten;
+mod loader_engines;
+mod shares;

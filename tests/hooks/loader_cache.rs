@@ -1,0 +1,193 @@
+//! What `hook prepare` makes of an image's `ld.so.cache`, and what it has to look at for it. With `--library` the
+//! specification says what the cache needs to know of a library, and the file is not opened.
+
+use crate::support::{scene, skip, stub_elf};
+use std::fs;
+use std::process::Command;
+
+use scene::{LIBDIR, Scene};
+use serde_json::{Value, json};
+use stub_elf::{Machine, library};
+
+/// A glibc image in whose library directory these files are mounted, each with this content.
+fn image(mounted: &[(&str, &[u8])]) -> Scene {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.image("/lib64")).unwrap();
+    fs::write(scene.image("/lib64/ld-linux-x86-64.so.2"), "").unwrap();
+    fs::create_dir_all(scene.image("/etc")).unwrap();
+    fs::create_dir_all(scene.image(LIBDIR)).unwrap();
+    // Known to the cache, so that only what is mounted is looked at.
+    let own = format!("{LIBDIR}/libown.so.1");
+    let flags = tranche::ldcache::Flags::X86_64;
+    let entry = tranche::ldcache::Entry::new("libown.so.1".as_ref(), own.as_ref(), flags);
+    let cache = tranche::ldcache::write(&[entry], tranche::ldcache::Endian::Little).unwrap();
+    fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
+    mount(&scene, &mounted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    for (name, content) in mounted {
+        fs::write(scene.image(LIBDIR).join(name), content).unwrap();
+    }
+    scene
+}
+
+/// Writes a configuration that mounts files of these names.
+fn mount(scene: &Scene, names: &[&str]) {
+    let bind = |name: &&str| json!({"destination": format!("{LIBDIR}/{name}"), "type": "bind", "options": ["bind"]});
+    let mounts: Vec<Value> = names.iter().map(bind).collect();
+    scene.configure(json!({"root": {"path": "rootfs"}, "mounts": mounts}));
+}
+
+/// Runs the hook, and gives what the cache has then but for the image's own.
+fn cached(scene: &Scene, arguments: &[&str]) -> Vec<String> {
+    let libdir = format!("--ldcache-dir={LIBDIR}");
+    scene.prepare(&[&[libdir.as_str()], arguments].concat()).silent();
+    let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    let cache = tranche::ldcache::read(&bytes).unwrap();
+    let lines = cache.entries.iter().map(ToString::to_string);
+    lines.filter(|line| !line.starts_with("libown")).collect()
+}
+
+fn known(bits: u32, name: &str, soname: &str) -> String {
+    format!("--library={bits}::{LIBDIR}/{name}::{soname}")
+}
+
+#[test]
+fn a_library_that_the_specification_describes_is_not_opened() {
+    // What is in the file would be no library, and would be passed over.
+    let scene = image(&[("libcuda.so.580.1", b"x"), ("libcuda32.so.580.1", b"x")]);
+    let arguments = [
+        known(64, "libcuda.so.580.1", "libcuda.so.1"),
+        known(32, "libcuda32.so.580.1", "libcuda32.so.1"),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(
+        cached(&scene, &arguments),
+        [
+            format!("libcuda32.so.1 (libc6) => {LIBDIR}/libcuda32.so.580.1"),
+            format!("libcuda.so.1 (libc6,x86-64) => {LIBDIR}/libcuda.so.580.1"),
+        ]
+    );
+}
+
+#[test]
+fn described_and_opened_give_the_same() {
+    let content = library("libcuda.so.1", Machine::X86_64).unwrap();
+    let plain = library("libplain.so.580.1", Machine::X86_64).unwrap();
+    let mounted: [(&str, &[u8]); 2] = [("libcuda.so.580.1", &content), ("libplain.so.580.1", &plain)];
+    let link = |target: &str, name: &str| format!("--link={target}::{LIBDIR}/{name}");
+    let links = [
+        link("libcuda.so.580.1", "libcuda.so.1"),
+        link("libcuda.so.1", "libcuda.so"),
+    ];
+    let links: Vec<&str> = links.iter().map(String::as_str).collect();
+    let opened = cached(&image(&mounted), &links);
+    assert_eq!(opened.len(), 3, "{opened:?}");
+    let described = [
+        known(64, "libcuda.so.580.1", "libcuda.so.1"),
+        known(64, "libplain.so.580.1", "libplain.so.580.1"),
+    ];
+    let described: Vec<&str> = described.iter().map(String::as_str).collect();
+    let scene = image(&mounted);
+    assert_eq!(cached(&scene, &[&links[..], &described].concat()), opened);
+    let again = cached(&scene, &[&links[..], &described].concat());
+    assert_eq!(again, opened, "at the next start on the same root");
+}
+
+#[test]
+fn a_specification_may_be_older_or_newer_than_the_driver() {
+    let content = library("libnew.so.1", Machine::X86_64).unwrap();
+    let scene = image(&[("libnew.so.590.1", &content), ("libempty.so.580.1", b"")]);
+    // Described and not mounted, described and mounted as another's empty file, mounted and not described.
+    fs::write(scene.image(LIBDIR).join("libimage.so.580.1"), "the image's own").unwrap();
+    let arguments = [
+        known(64, "libgone.so.580.1", "libgone.so.1"),
+        known(64, "libempty.so.580.1", "libempty.so.1"),
+        known(64, "libimage.so.580.1", "libimage.so.1"),
+        known(128, "libnew.so.590.1", "libother.so.1"),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let expected = [format!("libnew.so.1 (libc6,x86-64) => {LIBDIR}/libnew.so.590.1")];
+    assert_eq!(cached(&scene, &arguments), expected);
+
+    // The configuration says that it is mounted, and a later mount lies over the directory: it is not there.
+    mount(&scene, &["libgone.so.580.1", "libnew.so.590.1"]);
+    assert_eq!(cached(&scene, &arguments), expected);
+}
+
+#[test]
+fn a_file_that_is_mounted_under_its_own_name_is_not_looked_at_and_any_other_is() {
+    let source =
+        |path: &str| json!({"destination": format!("{LIBDIR}/libcuda.so.580.1"), "source": path, "type": "bind"});
+    let driver = source("/usr/lib64/libcuda.so.580.1");
+    let tmpfs = json!({"destination": format!("{LIBDIR}/libcuda.so.580.1"), "type": "tmpfs"});
+    let described = [known(64, "libcuda.so.580.1", "libcuda.so.1")];
+    let cached_with = |mounts: &[&Value]| {
+        // A mount that the test cannot make, so what a look would find is another's empty file.
+        let scene = image(&[("libcuda.so.580.1", b"")]);
+        scene.configure(json!({"root": {"path": "rootfs"}, "mounts": mounts}));
+        cached(&scene, &[&described[0]])
+    };
+    let expected = [format!("libcuda.so.1 (libc6,x86-64) => {LIBDIR}/libcuda.so.580.1")];
+    assert_eq!(cached_with(&[&driver]), expected);
+    // The user has mounted something else under this name, so that programs do not find the library.
+    assert_eq!(cached_with(&[&source("/dev/null")]), [""; 0]);
+    assert_eq!(cached_with(&[&driver, &source("/tmp/empty")]), [""; 0]);
+    assert_eq!(cached_with(&[&driver, &tmpfs]), [""; 0]);
+}
+
+/// The look-ups of paths in the root that the hook asks the kernel for, by strace's count.
+fn look_ups(scene: &Scene, arguments: &[&str]) -> Option<usize> {
+    let log = scene.at("strace");
+    let state = scene.at("state.json");
+    fs::write(&state, scene.state()).unwrap();
+    let mut command = Command::new("strace");
+    command.args(["-e", "trace=openat2", "-o"]).arg(&log);
+    command
+        .arg(env!("CARGO_BIN_EXE_tranche-oci"))
+        .args(["hook", "prepare", "--state-dir"]);
+    command
+        .arg(scene.state_dir())
+        .args(arguments)
+        .stdin(fs::File::open(&state).unwrap());
+    let output = command.output().ok()?;
+    let text = fs::read_to_string(&log).ok()?;
+    assert!(
+        output.status.success(),
+        "{:?}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(text.matches("openat2(").count())
+}
+
+#[test]
+fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_of_look_ups() {
+    let content = library("libcuda.so.1", Machine::X86_64).unwrap();
+    let scene = image(&[("libcuda.so.580.1", &content)]);
+    // Each leads to the library directory, and is another text.
+    let spelling = |number: u32| -> String {
+        let dots: String = (0..16)
+            .map(|bit| if number >> bit & 1 == 1 { ".//" } else { "./" })
+            .collect();
+        format!("/{dots}{}/libown.so.{number}", LIBDIR.trim_start_matches('/'))
+    };
+    let paths: Vec<String> = (0..60_000).map(spelling).collect();
+    let flags = tranche::ldcache::Flags::X86_64;
+    let entries: Vec<_> = paths
+        .iter()
+        .map(|path| tranche::ldcache::Entry::new("libown.so".as_ref(), path.as_ref(), flags))
+        .collect();
+    let cache = tranche::ldcache::write(&entries, tranche::ldcache::Endian::Little).unwrap();
+    fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
+    let libdir = format!("--ldcache-dir={LIBDIR}");
+    let Some(count) = look_ups(&scene, &[&libdir]) else {
+        return skip::not_run(
+            "loader_cache::a_cache_with_sixty_thousand_spellings",
+            "strace cannot be run",
+        );
+    };
+    assert!((1..400).contains(&count), "{count}");
+    let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    let cache = tranche::ldcache::read(&bytes).unwrap();
+    assert_eq!(cache.entries.len(), 60_001);
+    assert_eq!(cache.find("libcuda.so.1".as_ref(), flags).count(), 1);
+}

@@ -1,0 +1,17 @@
+//! Specifications: what holds for each of them, and what they contain for each test host.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cdi_properties;
+mod golden;
+mod parity;

@@ -1,0 +1,20 @@
+//! What the tests share. Each test binary includes this module once.
+//!
+//! `fake_host` and `facts_of_spec` are also included by `examples/fake-host.rs`, and some files by the benchmarks.
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
+
+#[cfg(feature = "cli")]
+pub(crate) mod engines;
+pub(crate) mod facts_of_spec;
+pub(crate) mod fake_host;
+pub(crate) mod glibc_image;
+pub(crate) mod init;
+pub(crate) mod old_kernel;
+pub(crate) mod parity;
+pub(crate) mod scene;
+#[cfg(feature = "cli")]
+pub(crate) mod session;
+pub(crate) mod skip;
+pub(crate) mod strict_json;
+
+pub(crate) use fake_host::{ld_so_cache, stub_elf};
