@@ -1,5 +1,6 @@
 # make demo         a container with a MIG device of a machine that is not there
 # make test         installs what the tests need (on Debian, as root) and runs everything
+# make bless        writes the expected output of tests anew (cdi-specs, src/sim); read the difference
 # make attack       the attack suite alone, with its table
 # make attack-long SECONDS=60   the same, each race for so long
 # make mutants      changes root, hook and ledger in every small way, and shows what no test notices (hours);
@@ -37,7 +38,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 TRANCHE_VERSION ?= $(VERSION)$(if $(COMMIT), ($(COMMIT)))
 cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 
-.PHONY: build cli oci demo test attack attack-long mutants test-vm bench fuzz lint install install-nvidia-names packages
+.PHONY: build cli oci demo test bless attack attack-long mutants test-vm bench fuzz lint install install-nvidia-names packages
 
 build: cli oci
 
@@ -57,6 +58,11 @@ demo: packages build
 
 test: packages oci
 	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+
+# The tests that have files of expected output, with the switch that writes these files.
+bless:
+	TRANCHE_BLESS=1 $(CARGO) test --quiet --test discovery built_in_inventories
+	TRANCHE_BLESS=1 $(CARGO) test --quiet --test specs golden
 
 attack: packages oci
 	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks

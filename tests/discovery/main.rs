@@ -151,13 +151,13 @@ fn built_in_inventories_are_what_discovery_finds() {
         }
         let found = serde_json::to_string(&bed.look()).unwrap();
         let built_in = serde_json::to_string(&tranche::sim::open(sim.name).unwrap()).unwrap();
-        if std::env::var_os("TRANCHE_UPDATE").is_some() {
+        if support::bless::is_on() {
             let path = format!("{}/src/sim/{}.json", env!("CARGO_MANIFEST_DIR"), sim.name);
             fs::write(path, format!("{found}\n")).unwrap();
         } else {
             assert!(
                 found == built_in,
-                "sim:{} is out of date: run this test with TRANCHE_UPDATE=1",
+                "sim:{} is out of date: `make bless` writes it anew",
                 sim.name
             );
         }

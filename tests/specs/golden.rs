@@ -1,8 +1,8 @@
 //! The specification of each test host, byte for byte: `cdi-specs/`. They are examples to read as well.
 //!
-//! `TRANCHE_BLESS=1 cargo test --test golden` writes them anew; look at the difference before you commit it.
+//! `make bless` writes them anew: see [`crate::support::bless`].
 
-use crate::support::{fake_host, skip};
+use crate::support::{bless, fake_host, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -62,7 +62,6 @@ fn each_host_has_its_specification() {
         .iter()
         .filter(|h| *h != "driver-container")
         .map(|h| (h.as_str(), h.as_str(), &[] as &[&str]));
-    let bless = std::env::var_os("TRANCHE_BLESS").is_some_and(|v| v == "1");
     let mut wrong = Vec::new();
     for (name, host, more) in plain.chain(OTHERS) {
         let directory = tempfile::tempdir().unwrap();
@@ -90,15 +89,11 @@ fn each_host_has_its_specification() {
         }
         let again = String::from_utf8(generate(&host.root, more).stdout).unwrap();
         assert_eq!(text, again, "{name}: twice the same host, twice the same bytes");
-        if bless {
-            fs::create_dir_all(specs()).unwrap();
-            fs::write(&file, &text).unwrap();
-        }
-        if fs::read_to_string(&file).unwrap_or_default() != text {
+        if !bless::is_expected(&file, &text) {
             wrong.push(name.to_owned());
         }
     }
-    assert_eq!(wrong, [""; 0], "not as in cdi-specs/; TRANCHE_BLESS=1 writes them anew");
+    assert_eq!(wrong, [""; 0], "not as in cdi-specs/; `make bless` writes them anew");
 }
 
 #[test]

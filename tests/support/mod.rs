@@ -3,6 +3,7 @@
 //! `fake_host` and `facts_of_spec` are also included by `examples/fake-host.rs`, and some files by the benchmarks.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+pub(crate) mod bless;
 #[cfg(feature = "cli")]
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;
