@@ -33,8 +33,10 @@ pub(crate) fn put_string(call: Call, to: *mut c_char, room: c_uint, text: &str) 
     }
     let room = room as usize;
     let bytes: Vec<u8> = match call.world.config.faults.strings {
-        Strings::Good if text.len() >= room => return Err(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE),
-        Strings::Good => text.bytes().chain([0]).collect(),
+        Strings::Good | Strings::UnterminatedAddress if text.len() >= room => {
+            return Err(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE);
+        }
+        Strings::Good | Strings::UnterminatedAddress => text.bytes().chain([0]).collect(),
         Strings::Unterminated => text.bytes().chain(std::iter::repeat(b'x')).take(room).collect(),
         Strings::Garbage => (0..room)
             .map(|i| if i + 1 == room { 0 } else { 0xff - (i % 64) as u8 })

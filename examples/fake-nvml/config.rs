@@ -65,7 +65,9 @@ pub(crate) enum Strings {
     Good,
     /// The whole buffer filled, with no NUL in it.
     Unterminated,
-    /// Bytes that are no UTF-8, with a NUL at the end.
+    /// As `Unterminated`, but in the PCI address alone.
+    UnterminatedAddress,
+    /// Bytes that are not valid UTF-8, with a NUL at the end.
     Garbage,
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct Gpu {
     pub(crate) pci_device_id: u32,
     pub(crate) name: String,
     pub(crate) memory_mib: u64,
-    /// NVML's name in lower case: `turing`, `ampere`, `ada`, `hopper`, `blackwell`.
+    /// NVML's name in lower case: `turing`, `ampere`, `ada`, `hopper`, `blackwell`; or NVML's number.
     pub(crate) architecture: String,
     /// CUDA compute capability, `8.9`.
     pub(crate) compute: String,

@@ -1,6 +1,7 @@
 //! What is asked of one GPU or MIG device.
 
 use crate::answer::{fixed, nvml, put, put_string, version};
+use crate::config::Strings;
 use crate::instance::title;
 use crate::state::{Answer, Call, Handle, UNSUPPORTED};
 use nvml_wrapper_sys::bindings::*;
@@ -30,7 +31,10 @@ fn pci(call: Call, device: nvmlDevice_t, to: *mut nvmlPciInfo_t) -> Answer {
             device: slot,
             pciDeviceId: gpu.pci_device_id,
             pciSubSystemId: gpu.pci_device_id,
-            busId: fixed(&address),
+            busId: match call.world.config.faults.strings {
+                Strings::UnterminatedAddress => [b'x' as c_char; _],
+                _ => fixed(&address),
+            },
         },
     )
 }
@@ -98,7 +102,7 @@ nvml! {
             "ada" => NVML_DEVICE_ARCH_ADA,
             "hopper" => NVML_DEVICE_ARCH_HOPPER,
             "blackwell" => NVML_DEVICE_ARCH_BLACKWELL,
-            _ => NVML_DEVICE_ARCH_UNKNOWN,
+            number => number.parse().unwrap_or(NVML_DEVICE_ARCH_UNKNOWN),
         })
     }
     fn nvmlDeviceGetBrand(device: nvmlDevice_t, to: *mut nvmlBrandType_t) |call| {

@@ -8,9 +8,7 @@ use super::pci;
 use super::proc::{self, Information, Majors, MigMinors};
 use super::roots::Roots;
 use super::tree::is_absence;
-use crate::inventory::{
-    AddressingMode, Architecture, ComputeMode, Gpu, Inventory, MigMode, MigState, Source, VirtualizationMode,
-};
+use crate::inventory::{Gpu, Inventory, Source};
 use crate::types::{ComputeCapability, GpuIndex, GpuUuid, MemorySize, Minor, PciAddress};
 use std::collections::BTreeSet;
 
@@ -253,7 +251,7 @@ fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut In
         name: name
             .or_else(|| information.model.clone())
             .unwrap_or_else(|| "unknown GPU".to_owned()),
-        architecture: facts.architecture.and_then(architecture),
+        architecture: facts.architecture,
         compute_capability: facts.compute_capability.and_then(|(major, minor)| {
             Some(ComputeCapability {
                 major: u32::try_from(major).ok().filter(|m| *m > 0)?,
@@ -261,21 +259,12 @@ fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut In
             })
         }),
         memory: facts.memory.filter(|m| *m > 0).map(MemorySize::from_bytes),
-        mig: facts.mig.and_then(|(current, pending)| {
-            Some(MigState {
-                current: mig_mode(current)?,
-                pending: mig_mode(pending)?,
-            })
-        }),
-        compute_mode: facts.compute_mode.and_then(compute_mode),
-        persistence: facts.persistence.and_then(|p| match p {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }),
-        addressing: facts.addressing.and_then(addressing),
+        mig: facts.mig,
+        compute_mode: facts.compute_mode,
+        persistence: facts.persistence,
+        addressing: facts.addressing,
         numa_node: None,
-        virtualization: facts.virtualization.and_then(virtualization),
+        virtualization: facts.virtualization,
         node: None,
         dri: Vec::new(),
         mig_devices: Vec::new(),
@@ -320,60 +309,6 @@ fn drop_doubles(gpus: &mut Vec<Gpu>, inventory: &mut Inventory) {
         }
         keep
     });
-}
-
-fn mig_mode(code: u32) -> Option<MigMode> {
-    match code {
-        0 => Some(MigMode::Disabled),
-        1 => Some(MigMode::Enabled),
-        _ => None,
-    }
-}
-
-/// `NVML_DEVICE_ARCH_*`. A number that is not listed is a GPU newer than we are: unknown, not wrong.
-fn architecture(code: u32) -> Option<Architecture> {
-    Some(match code {
-        2 => Architecture::Kepler,
-        3 => Architecture::Maxwell,
-        4 => Architecture::Pascal,
-        5 => Architecture::Volta,
-        6 => Architecture::Turing,
-        7 => Architecture::Ampere,
-        8 => Architecture::Ada,
-        9 => Architecture::Hopper,
-        10 => Architecture::Blackwell,
-        _ => return None,
-    })
-}
-
-fn compute_mode(code: u32) -> Option<ComputeMode> {
-    Some(match code {
-        0 => ComputeMode::Default,
-        1 => ComputeMode::ExclusiveThread,
-        2 => ComputeMode::Prohibited,
-        3 => ComputeMode::ExclusiveProcess,
-        _ => return None,
-    })
-}
-
-fn addressing(code: u32) -> Option<AddressingMode> {
-    Some(match code {
-        0 => AddressingMode::None,
-        1 => AddressingMode::Hmm,
-        2 => AddressingMode::Ats,
-        _ => return None,
-    })
-}
-
-fn virtualization(code: u32) -> Option<VirtualizationMode> {
-    Some(match code {
-        0 => VirtualizationMode::None,
-        1 => VirtualizationMode::Passthrough,
-        2 => VirtualizationMode::Vgpu,
-        3 => VirtualizationMode::HostVgpu,
-        4 => VirtualizationMode::HostVsga,
-        _ => return None,
-    })
 }
 
 /// Warnings about versions, and what NVML adds to the driver.

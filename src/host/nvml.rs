@@ -1,14 +1,15 @@
 //! NVML, asked in a process of its own.
 //!
-//! The driver's library runs its maker's code with our rights and our address space, and talks to a driver that may be
-//! stuck. In a child with a pipe, a hang costs the time that it may be silent and a crash costs a line; what the child had
-//! told before stays.
+//! The driver's library is code that runs with tranche's rights, and it talks to a driver that may be stuck. In a child
+//! process, a library that hangs costs the time for which it may be silent, and one that crashes costs a warning. What
+//! the child reported before stays.
 //!
-//! `child` is the process that asks, `answer` is what goes through the pipe, `process` starts the child and ends it with
-//! all that the library started, `parent` reads what it says.
+//! `child` is the process that asks, `convert` maps what nvml-wrapper returns, `answer` is what goes through the pipe,
+//! `process` starts the child and ends it with everything that the library started, `parent` reads the answer.
 
 mod answer;
 mod child;
+mod convert;
 mod parent;
 mod process;
 mod waiting;

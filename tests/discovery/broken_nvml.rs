@@ -46,18 +46,33 @@ fn a_library_that_refuses_says_why() {
     assert_eq!(inventory.gpus.len(), 2);
 }
 
+/// nvml-wrapper reads a string up to its first NUL byte. If the library writes none into the buffer, it reads beyond the
+/// buffer: it may crash there, which the child process contains, or return more than the buffer holds, which is refused.
+/// Either way nothing of it may come into the inventory.
 #[test]
 fn strings_without_an_end_and_strings_of_nonsense() {
-    for strings in ["unterminated", "garbage"] {
+    let healthy = bed("dgx-a100-mig").look();
+    for (strings, why) in [
+        ("unterminated", "does not end within its buffer"),
+        ("garbage", "is not valid UTF-8"),
+    ] {
         let bed = bed("dgx-a100-mig");
         bed.faults(serde_json::json!({"strings": strings}));
         let inventory = bed.look();
-        // Numbers are right, and /proc knows UUIDs, names and addresses; which GPU is which tells the minor alone then.
-        assert!(!inventory.warnings.is_empty(), "{strings}");
-        for gpu in &inventory.gpus {
-            assert!(gpu.name.chars().all(|c| !c.is_control()), "{strings}: {:?}", gpu.name);
+        let told = warnings(&inventory);
+        for what in ["UUID", "name"] {
+            let line = format!("gpu 0: NVML does not report its {what}: the string {why}");
+            assert!(told.contains(&line), "{strings}: {line} not in {told:#?}");
         }
-        assert_eq!(inventory.gpus.len(), 8, "{strings}: {:#?}", warnings(&inventory));
+        // Numbers and addresses are right, and /proc has the UUIDs and names of GPUs.
+        assert_eq!(inventory.gpus.len(), 8, "{strings}: {told:#?}");
+        for (gpu, right) in inventory.gpus.iter().zip(&healthy.gpus) {
+            assert_eq!(
+                (&gpu.uuid, &gpu.name, gpu.pci),
+                (&right.uuid, &right.name, right.pci),
+                "{strings}"
+            );
+        }
         assert!(
             inventory
                 .mig_devices()
@@ -66,6 +81,41 @@ fn strings_without_an_end_and_strings_of_nonsense() {
         );
         assert!(load("x", &serde_json::to_string(&inventory).unwrap()).is_ok());
     }
+}
+
+#[test]
+fn a_pci_address_without_an_end_is_taken_from_proc() {
+    let bed = bed(SMALL);
+    let healthy = bed.look();
+    bed.faults(serde_json::json!({"strings": "unterminated-address"}));
+    let inventory = bed.look();
+    assert_eq!(inventory.gpus, healthy.gpus);
+    let told = warnings(&inventory);
+    let line = "gpu 1: NVML does not report its PCI address: the string does not end within its buffer";
+    assert!(told.iter().any(|w| w == line), "{told:#?}");
+}
+
+/// A number that this program has no name for is a fact that it does not know, and no fault of the library.
+#[test]
+fn an_architecture_that_is_newer_than_this_program_is_unknown() {
+    let bed = bed(SMALL);
+    bed.host
+        .nvml(|config| config["gpus"][0]["architecture"] = "11".into())
+        .unwrap();
+    let inventory = bed.look();
+    assert_eq!(warnings(&inventory), [""; 0]);
+    let told: Vec<_> = inventory.gpus.iter().map(|gpu| gpu.architecture).collect();
+    assert_eq!(told, [None, Some(Architecture::Turing)]);
+}
+
+/// nvml-wrapper has no names for NVML's newer error codes, and reports them as it reports an unknown value.
+#[test]
+fn an_error_code_that_is_newer_than_the_wrapper_is_an_error() {
+    let bed = bed(SMALL);
+    bed.faults(serde_json::json!({"errors": {"nvmlDeviceGetArchitecture": "27"}}));
+    let told = warnings(&bed.look());
+    let line = "gpu 0: NVML does not report its architecture: the GPU is not ready";
+    assert!(told.iter().any(|w| w == line), "{told:#?}");
 }
 
 #[test]

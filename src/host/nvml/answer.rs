@@ -1,8 +1,9 @@
-//! What the child says: one JSON value per line, so that what came before a hang or a crash is whole.
+//! The child's answer: one JSON value per line, so that everything before a hang or a crash can be read.
 
+use crate::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
 use serde::{Deserialize, Serialize};
 
-/// No machine has more GPUs (the driver's minors end at 255), so a library that claims more is not believed.
+/// The driver's minors end at 255, so a host cannot have more GPUs. A library that reports more is not used.
 pub(crate) const MAX_GPUS: u32 = 256;
 /// A GPU has at most eight GPU instances with at most eight compute instances.
 pub(crate) const MAX_MIG_DEVICES: u32 = 64;
@@ -11,27 +12,27 @@ pub(crate) const MAX_MIG_DEVICES: u32 = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// What is done next: if nothing follows, it was this that hung or crashed.
+    /// The step that begins now. If nothing follows, this step hung or crashed.
     At(Step),
-    /// A call came back: the library is slow, and not stuck.
+    /// A call returned: the library is slow, but not stuck.
     Alive,
-    /// The library could not be used at all, and why.
+    /// Why the library cannot be used at all.
     Useless(String),
     /// Facts about the driver.
     Driver(DriverFacts),
     /// A GPU.
     Gpu(Box<GpuFacts>),
-    /// A GPU that does not answer, and why.
+    /// A GPU that does not answer.
     Lost { index: u32, why: String },
-    /// A function that the library lacks; said once.
+    /// A function that the library lacks; reported once.
     Missing(String),
-    /// Something that should have worked and did not.
+    /// A call that failed although it should work.
     Problem { object: String, text: String },
-    /// All was asked.
+    /// Every question was asked.
     End,
 }
 
-/// Steps of the child.
+/// A step of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Step {
@@ -56,7 +57,7 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// The driver, as NVML tells it.
+/// The driver, as NVML reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DriverFacts {
     /// `nvmlSystemGetDriverVersion`
@@ -67,35 +68,35 @@ pub(crate) struct DriverFacts {
     pub count: u32,
 }
 
-/// A GPU, as NVML tells it: nothing is checked yet.
+/// A GPU, as NVML reports it. Its strings are not checked yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GpuFacts {
     /// NVML's index.
     pub index: u32,
-    /// See [`crate::sys::nvml::Device`] for this and what follows.
     pub minor: Option<u32>,
     pub uuid: Option<String>,
     pub pci: Option<String>,
     pub name: Option<String>,
-    pub architecture: Option<u32>,
+    pub architecture: Option<Architecture>,
+    /// Major, minor.
     pub compute_capability: Option<(i32, i32)>,
+    /// Total, in bytes.
     pub memory: Option<u64>,
-    pub mig: Option<(u32, u32)>,
-    pub compute_mode: Option<u32>,
-    pub persistence: Option<u32>,
-    pub addressing: Option<u32>,
-    pub virtualization: Option<u32>,
+    pub mig: Option<MigState>,
+    pub compute_mode: Option<ComputeMode>,
+    pub persistence: Option<bool>,
+    pub addressing: Option<AddressingMode>,
+    pub virtualization: Option<VirtualizationMode>,
     pub mig_devices: Vec<MigFacts>,
 }
 
-/// A MIG device, as NVML tells it.
+/// A MIG device, as NVML reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MigFacts {
     /// NVML's index within the GPU.
     pub index: u32,
-    /// See [`crate::sys::nvml::Device`] for this and what follows.
     pub uuid: Option<String>,
     pub name: Option<String>,
     pub gpu_instance: Option<u32>,
@@ -105,13 +106,13 @@ pub(crate) struct MigFacts {
     pub compute_slices: Option<u32>,
 }
 
-/// Everything that the child told.
+/// Everything that the child reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Facts {
-    /// The driver; `None` where it did not come that far.
+    /// The driver; `None` if the child did not get that far.
     pub driver: Option<DriverFacts>,
     /// GPUs that answered, by index.
     pub gpus: Vec<GpuFacts>,
-    /// GPUs that did not, by index.
+    /// GPUs that did not answer, by index.
     pub lost: Vec<u32>,
 }

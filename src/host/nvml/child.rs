@@ -2,11 +2,19 @@
 
 use super::CHILD_ARGUMENT;
 use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, Step};
-use crate::sys::nvml::{self, Device, Failure, Nvml};
+use super::convert::{
+    addressing_mode, architecture, bounded, compute_mode, is_lost, known, meaning, mig_state, missing_function,
+    virtualization_mode,
+};
+use crate::inventory::MigMode;
+use crate::sys::nvml;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings as ffi;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -23,15 +31,15 @@ pub fn run_if_asked() -> Option<ExitCode> {
         return None;
     }
     let library = args.next()?;
-    Some(match run(library) {
+    Some(match run(&library) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
 }
 
-fn run(library: OsString) -> io::Result<()> {
+fn run(library: &OsStr) -> io::Result<()> {
     let mut out = Pipe::take()?;
-    ask(&library, &mut out)
+    ask(library, &mut out)
 }
 
 /// Whether anybody may still read what is written to `pipe` (poll(2), `POLLERR`).
@@ -45,7 +53,7 @@ fn has_reader(pipe: impl AsFd) -> io::Result<bool> {
 /// Our end of the pipe, with what was said already.
 struct Pipe {
     file: File,
-    missing: BTreeSet<&'static str>,
+    missing: BTreeSet<String>,
     said: Instant,
 }
 
@@ -90,117 +98,146 @@ impl Pipe {
         }
     }
 
-    /// The value of a call, or nothing; what deserves a line gets it.
-    fn take_or_say<T>(
-        &mut self,
-        object: impl std::fmt::Display,
-        what: &str,
-        answer: Result<T, Failure>,
-    ) -> io::Result<Option<T>> {
+    /// Returns the value of a call. What went wrong is reported, unless the device lacks the feature.
+    fn value_of<T>(&mut self, object: &str, what: &str, answer: Result<T, NvmlError>) -> io::Result<Option<T>> {
         self.alive()?;
-        match answer {
+        let error = match answer {
             Ok(value) => return Ok(Some(value)),
-            Err(Failure::Missing(name)) => {
-                if self.missing.insert(name) {
+            // Most GPUs lack some feature.
+            Err(NvmlError::NotSupported) => return Ok(None),
+            Err(error) => error,
+        };
+        match missing_function(&error) {
+            Some(name) => {
+                if self.missing.insert(name.to_owned()) {
                     self.say(&Line::Missing(name.to_owned()))?;
                 }
             }
-            // Most GPUs lack something: that is a fact about them, not a fault.
-            Err(Failure::Code(nvml::NOT_SUPPORTED)) => {}
-            Err(failure) => self.say(&Line::Problem {
-                object: object.to_string(),
-                text: format!("NVML does not tell its {what}: {failure}"),
+            None => self.say(&Line::Problem {
+                object: object.to_owned(),
+                text: format!("NVML does not report its {what}: {}", meaning(&error)),
             })?,
         }
         Ok(None)
     }
 }
 
-fn ask(library: &OsString, out: &mut Pipe) -> io::Result<()> {
+fn ask(library: &OsStr, out: &mut Pipe) -> io::Result<()> {
     out.say(&Line::At(Step::Load))?;
-    let nvml = match Nvml::load(library) {
-        Ok(nvml) => nvml,
-        Err(why) => return out.say(&Line::Useless(format!("cannot be loaded: {why}"))),
-    };
+    nvml::preload(library);
     out.say(&Line::At(Step::Init))?;
-    if let Err(why) = nvml.init() {
-        return out.say(&Line::Useless(format!("nvmlInit: {why}")));
+    let nvml = match Nvml::builder().lib_path(library).init() {
+        Ok(nvml) => nvml,
+        Err(NvmlError::LibloadingError(e)) => return out.say(&Line::Useless(format!("cannot be loaded: {e}"))),
+        Err(e) => return out.say(&Line::Useless(format!("nvmlInit: {}", meaning(&e)))),
+    };
+    let result = ask_everything(&nvml, out);
+    // The answer is complete, so the result of the shutdown does not matter. Without the function, dropping panics.
+    match nvml.lib().nvmlShutdown.is_ok() {
+        true => drop(nvml),
+        false => std::mem::forget(nvml),
     }
-    let told = ask_everything(&nvml, out);
-    // The answer is complete; how the shutdown goes is no longer of interest to anybody.
-    let _ = nvml.shutdown();
-    told
+    result
 }
 
 fn ask_everything(nvml: &Nvml, out: &mut Pipe) -> io::Result<()> {
     out.say(&Line::At(Step::Driver))?;
-    let version = out.take_or_say("NVML", "driver version", nvml.driver_version())?;
-    let cuda = out.take_or_say("NVML", "CUDA version", nvml.cuda_version())?;
+    let version = bounded(nvml.sys_driver_version(), ffi::NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
+    let version = out.value_of("NVML", "driver version", version)?;
+    let cuda = out.value_of("NVML", "CUDA version", nvml.sys_cuda_driver_version())?;
     let count = match nvml.device_count() {
         Ok(count) if count <= MAX_GPUS => count,
-        Ok(count) => return out.say(&Line::Useless(format!("claims {count} GPUs, which no machine has"))),
-        Err(why) => return out.say(&Line::Useless(format!("does not count GPUs: {why}"))),
+        Ok(count) => {
+            return out.say(&Line::Useless(format!(
+                "reports {count} GPUs, which is more than a host can have"
+            )));
+        }
+        Err(e) => {
+            return out.say(&Line::Useless(format!(
+                "does not report the number of GPUs: {}",
+                meaning(&e)
+            )));
+        }
     };
     out.say(&Line::Driver(DriverFacts { version, cuda, count }))?;
     for index in 0..count {
         out.say(&Line::At(Step::Gpu(index)))?;
-        let line = match nvml.device(index) {
-            Ok(device) => ask_gpu(index, device, out)?,
-            Err(why) => Line::Lost {
-                index,
-                why: why.to_string(),
-            },
+        let line = match nvml.device_by_index(index) {
+            Ok(device) => ask_gpu(index, &device, out)?,
+            Err(e) => lost(index, &e),
         };
         out.say(&line)?;
     }
     out.say(&Line::End)
 }
 
-fn ask_gpu(index: u32, device: Device<'_>, out: &mut Pipe) -> io::Result<Line> {
-    // A GPU that fell off the bus may still have a handle; its UUID is the first thing that needs the GPU.
-    let uuid = match device.uuid() {
-        Err(Failure::Code(code)) if is_loss(code) => {
-            let why = Failure::Code(code).to_string();
-            return Ok(Line::Lost { index, why });
-        }
+fn lost(index: u32, error: &NvmlError) -> Line {
+    Line::Lost {
+        index,
+        why: meaning(error),
+    }
+}
+
+fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> io::Result<Line> {
+    // A GPU that fell off the bus may still have a handle. The UUID is the first answer that needs the GPU itself.
+    let uuid = match uuid(device) {
+        Err(e) if is_lost(&e) => return Ok(lost(index, &e)),
         uuid => uuid,
     };
     out.alive()?;
-    let gpu = format!("gpu {index}");
+    let gpu = &format!("gpu {index}");
+    let capability = device.cuda_compute_capability();
+    let pci = device.pci_info().map(|pci| pci.bus_id);
     let mut facts = GpuFacts {
         index,
-        uuid: out.take_or_say(&gpu, "UUID", uuid)?,
-        minor: out.take_or_say(&gpu, "minor", device.minor())?,
-        pci: out.take_or_say(&gpu, "PCI address", device.pci())?,
-        name: out.take_or_say(&gpu, "name", device.name())?,
-        architecture: out.take_or_say(&gpu, "architecture", device.architecture())?,
-        compute_capability: out.take_or_say(&gpu, "compute capability", device.compute_capability())?,
-        mig: out.take_or_say(&gpu, "MIG mode", device.mig_mode())?,
-        compute_mode: out.take_or_say(&gpu, "compute mode", device.compute_mode())?,
-        persistence: out.take_or_say(&gpu, "persistence mode", device.persistence())?,
-        virtualization: out.take_or_say(&gpu, "virtualization mode", device.virtualization())?,
-        addressing: out.take_or_say(&gpu, "addressing mode", device.addressing())?,
-        memory: None,
-        mig_devices: Vec::new(),
+        uuid: out.value_of(gpu, "UUID", uuid)?,
+        minor: out.value_of(gpu, "minor", device.minor_number())?,
+        pci: out.value_of(
+            gpu,
+            "PCI address",
+            bounded(pci, ffi::NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE),
+        )?,
+        name: out.value_of(gpu, "name", name(device))?,
+        architecture: out
+            .value_of(gpu, "architecture", known(device.architecture()))?
+            .flatten()
+            .and_then(architecture),
+        compute_capability: out
+            .value_of(gpu, "compute capability", capability)?
+            .map(|c| (c.major, c.minor)),
+        mig: out.value_of(gpu, "MIG mode", device.mig_mode())?.and_then(mig_state),
+        compute_mode: out
+            .value_of(gpu, "compute mode", known(device.compute_mode()))?
+            .flatten()
+            .map(compute_mode),
+        persistence: out
+            .value_of(gpu, "persistence mode", known(device.is_in_persistent_mode()))?
+            .flatten(),
+        virtualization: out
+            .value_of(gpu, "virtualization mode", known(device.virtualization_mode()))?
+            .flatten()
+            .map(virtualization_mode),
+        addressing: out
+            .value_of(gpu, "addressing mode", nvml::addressing_mode(device))?
+            .and_then(addressing_mode),
+        ..GpuFacts::default()
     };
-    match device.memory() {
-        Err(Failure::Code(code)) if is_loss(code) => {
-            let why = Failure::Code(code).to_string();
-            return Ok(Line::Lost { index, why });
-        }
-        memory => facts.memory = out.take_or_say(&gpu, "memory", memory)?,
+    match nvml::memory(device) {
+        Err(e) if is_lost(&e) => return Ok(lost(index, &e)),
+        memory => facts.memory = out.value_of(gpu, "memory", memory)?,
     }
-    if facts.mig.is_some_and(|(current, _)| current == 1) {
-        let max = out.take_or_say(&gpu, "number of MIG devices", device.max_mig_devices())?;
+    if facts.mig.is_some_and(|mode| mode.current == MigMode::Enabled) {
+        let max = out.value_of(gpu, "number of MIG devices", device.mig_device_count())?;
         for mig in 0..max.unwrap_or(0).min(MAX_MIG_DEVICES) {
-            let instance = device.mig_device(mig);
+            let object = &format!("gpu {index}:{mig}");
+            let instance = device.mig_device_by_index(mig);
             out.alive()?;
             match instance {
-                Ok(instance) => facts.mig_devices.push(ask_mig(index, mig, instance, out)?),
-                // Indices have gaps.
-                Err(Failure::Code(nvml::NOT_FOUND | nvml::INVALID_ARGUMENT)) => {}
-                other => {
-                    out.take_or_say(format!("gpu {index}:{mig}"), "handle", other)?;
+                Ok(instance) => facts.mig_devices.push(ask_mig(object, mig, &instance, out)?),
+                // The indices of MIG devices have gaps.
+                Err(NvmlError::NotFound | NvmlError::InvalidArg) => {}
+                Err(e) => {
+                    out.value_of::<()>(object, "handle", Err(e))?;
                 }
             }
         }
@@ -208,25 +245,26 @@ fn ask_gpu(index: u32, device: Device<'_>, out: &mut Pipe) -> io::Result<Line> {
     Ok(Line::Gpu(Box::new(facts)))
 }
 
-fn ask_mig(gpu: u32, index: u32, device: Device<'_>, out: &mut Pipe) -> io::Result<MigFacts> {
-    let object = format!("gpu {gpu}:{index}");
-    let attributes = out.take_or_say(&object, "attributes", device.attributes())?;
+fn ask_mig(object: &str, index: u32, device: &Device<'_>, out: &mut Pipe) -> io::Result<MigFacts> {
+    let attributes = out.value_of(object, "attributes", device.attributes())?;
     Ok(MigFacts {
         index,
-        uuid: out.take_or_say(&object, "UUID", device.uuid())?,
-        name: out.take_or_say(&object, "name", device.name())?,
-        gpu_instance: out.take_or_say(&object, "GPU instance", device.gpu_instance())?,
-        compute_instance: out.take_or_say(&object, "compute instance", device.compute_instance())?,
-        memory_mib: attributes.map(|a| a.memory_mib),
-        gpu_slices: attributes.map(|a| a.gpu_slices),
-        compute_slices: attributes.map(|a| a.compute_slices),
+        uuid: out.value_of(object, "UUID", uuid(device))?,
+        name: out.value_of(object, "name", name(device))?,
+        gpu_instance: out.value_of(object, "GPU instance", nvml::gpu_instance(device))?,
+        compute_instance: out.value_of(object, "compute instance", nvml::compute_instance(device))?,
+        memory_mib: attributes.as_ref().map(|a| a.memory_size_mb),
+        gpu_slices: attributes.as_ref().map(|a| a.gpu_instance_slice_count),
+        compute_slices: attributes.map(|a| a.compute_instance_slice_count),
     })
 }
 
-/// Whether this code means that the GPU is gone, and not that it does not tell one thing: lost, not reachable, not
-/// found.
-fn is_loss(code: u32) -> bool {
-    matches!(code, 15 | 17 | 28)
+fn uuid(device: &Device<'_>) -> Result<String, NvmlError> {
+    bounded(device.uuid(), ffi::NVML_DEVICE_UUID_V2_BUFFER_SIZE)
+}
+
+fn name(device: &Device<'_>) -> Result<String, NvmlError> {
+    bounded(device.name(), ffi::NVML_DEVICE_NAME_V2_BUFFER_SIZE)
 }
 
 #[cfg(test)]
