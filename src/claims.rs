@@ -62,8 +62,8 @@ pub enum Finding<'a> {
         /// The claim.
         claim: &'a Claim,
     },
-    /// A claim on a device that the plan does not split: its whole-device name carries no claim, so that it is given to any
-    /// container as well.
+    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or other
+    /// containers would get all of it.
     NotSplit {
         /// The claim.
         claim: &'a Claim,
@@ -95,8 +95,7 @@ impl fmt::Display for Finding<'_> {
             ),
             Finding::NotSplit { claim } => write!(
                 f,
-                "{}: is held by {}, and the policy no longer shares the device, so that others can get all of it; \
-                 keep it in the policy until the claim ends",
+                "{}: is held by {}, and the policy no longer shares the device",
                 called(claim),
                 claim.who()
             ),
@@ -118,7 +117,6 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
     let mut found = Vec::new();
     for claim in books.iter().flat_map(|book| &book.claims) {
         match plan.devices.iter().find(|split| split.key == claim.device) {
-            None if claim.part == Part::Whole => {}
             None => found.push(Finding::NotSplit { claim }),
             Some(split) if is_known(split, claim) => {}
             Some(_) => found.push(Finding::UnknownShare { claim }),

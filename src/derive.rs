@@ -19,7 +19,7 @@ pub use device::{gpu_edits, mig_edits};
 pub use hook::{HookOptions, HookPart};
 pub use mode::Mode;
 pub use options::{DeviceId, NameStrategy, Options, capabilities_from_text};
-pub use share::{Sharing, claim};
+pub use share::{Sharing, claim, claimed_since_held};
 
 use crate::edits::{Derived, DerivedDevice, Edits};
 use crate::error::{Error, Result};

@@ -9,34 +9,58 @@ use super::{out, root_only, status};
 use crate::claims::{Finding, findings};
 use crate::error::Result;
 use crate::inventory::Inventory;
-use crate::ledger::{Claim, utc};
+use crate::ledger::{Books, Claim, utc};
 use crate::share::Plan;
 use crate::text::{shown, some};
+use crate::types::DeviceKey;
+use std::collections::BTreeSet;
 
-/// Prints [`lines`].
-///
-/// # Errors
-/// As [`lines`].
-pub(super) fn report(inventory: &Inventory, plan: Option<&Plan>, state: &StateArgs) -> Result<()> {
-    lines(inventory, plan, state)?.into_iter().for_each(out::note);
-    Ok(())
+/// What is held and what a plan does not provide for.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    /// A line for each claim that the plan does not provide for, for each device where the shares of the plan do not fit
+    /// beside what is held, and for each book of the ledger that cannot be read.
+    pub(super) lines: Vec<String>,
+    /// The devices that the plan does not split and of which something is, or may be, held. A GPU whose book cannot be
+    /// read is one of them.
+    pub(super) held: BTreeSet<DeviceKey>,
 }
 
-/// A line for each claim that `plan` does not provide for, for each device where the shares of `plan` do not fit beside what
-/// is held, and for each book of the ledger that cannot be read. `None` is a policy that shares nothing.
+impl Earlier {
+    /// Prints the lines.
+    pub(super) fn report(&self) {
+        self.lines.iter().for_each(out::note);
+    }
+}
+
+/// Compares the ledger with `plan`; `None` is a policy that shares nothing.
 ///
-/// Only the GPUs of `inventory` count: it may be that of another machine. A user who cannot see the ledger gets nothing.
+/// Only the GPUs of `inventory` count, because it may be the inventory of another machine. For a user who cannot read the
+/// ledger, nothing is found.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.
-pub(super) fn lines(inventory: &Inventory, plan: Option<&Plan>, state: &StateArgs) -> Result<Vec<String>> {
+pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateArgs) -> Result<Earlier> {
     if root_only::check(&state.state_dir).is_err() {
-        return Ok(Vec::new());
+        if state.state_dir.join("ledger").exists() {
+            tracing::warn!(
+                "{}: only root can read the ledger, so it is unknown what is held of these devices; run this as root",
+                state.state_dir.display()
+            );
+        }
+        return Ok(Earlier::default());
     }
-    let (mut books, damaged) = status::books(state)?;
+    let Books { mut books, damaged } = status::books(state)?;
     books.retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));
     let nothing = Plan::default();
     let found = findings(plan.unwrap_or(&nothing), &books);
+    let unreadable = inventory.gpus.iter().map(|gpu| &gpu.uuid);
+    let unreadable = unreadable.filter(|gpu| damaged.iter().any(|book| book.may_be_of(gpu)));
+    let mut held: BTreeSet<DeviceKey> = unreadable.cloned().map(DeviceKey::whole).collect();
+    held.extend(found.iter().filter_map(|finding| match finding {
+        Finding::NotSplit { claim } => Some(claim.device.clone()),
+        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
+    }));
     let specs = plan.map(Specs::of_plan).unwrap_or_default();
     let mut names = Names::default();
     let mut by = |claim: &Claim| {
@@ -58,8 +82,8 @@ pub(super) fn lines(inventory: &Inventory, plan: Option<&Plan>, state: &StateArg
             Finding::NotSplit { claim } => {
                 let (name, by) = by(claim);
                 format!(
-                    "{name}: held by {by}; the policy does not share this device, so other containers can get all of it; \
-                     keep the device in the policy until the share is given back"
+                    "{name}: held by {by}; the policy does not share this device, and tranche cdi generate keeps the \
+                     whole of it claimed until this is given back"
                 )
             }
             Finding::NoLongerFits { device, misfit, claims } => {
@@ -77,5 +101,6 @@ pub(super) fn lines(inventory: &Inventory, plan: Option<&Plan>, state: &StateArg
         };
         shown(&line).into_owned()
     });
-    Ok(lines.chain(damaged.iter().map(ToString::to_string)).collect())
+    let lines = lines.chain(damaged.iter().map(|book| book.error.to_string())).collect();
+    Ok(Earlier { lines, held })
 }

@@ -20,7 +20,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let (inventory, sharing) = sharing::required(&args.at)?;
-    earlier::report(&inventory, Some(&sharing.plan), &args.at.state)?;
+    earlier::earlier(&inventory, Some(&sharing.plan), &args.at.state)?.report();
     if args.json {
         out::json(&sharing.plan)?;
     } else {

@@ -107,7 +107,7 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
             return Ok(report);
         }
     };
-    report.held = earlier::lines(&inventory, Some(&plan), &args.state)?;
+    report.held = earlier::earlier(&inventory, Some(&plan), &args.state)?.lines;
     report.warnings.extend(plan.warnings);
     report.warnings.extend(plan.notes);
     report.problems.extend(plan.absent.iter().map(ToString::to_string));

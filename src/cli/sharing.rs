@@ -8,6 +8,7 @@ use crate::error::{Context, Error, Kind, Result};
 use crate::inventory::Inventory;
 use crate::policy::read;
 use crate::share;
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 
@@ -50,6 +51,7 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
     }
     Ok(Some(Sharing {
         plan,
+        held: BTreeSet::new(),
         state_dir: state.dir()?,
     }))
 }

@@ -9,7 +9,7 @@ use super::specs::Specs;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Book, Claim, Ledger, World, utc};
+use crate::ledger::{Book, Books, Claim, DamagedBook, Ledger, World, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
@@ -72,12 +72,12 @@ struct Said {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.state.state_dir;
     // A user sees what the hooks of his own engine said; the ledger is root's.
-    let (books, damaged) = match root_only::check(state_dir) {
-        Ok(()) => books(&args.state)?,
-        Err(error) => (Vec::new(), vec![error]),
+    let (Books { books, damaged }, unseen) = match root_only::check(state_dir) {
+        Ok(()) => (books(&args.state)?, None),
+        Err(error) => (Books::default(), Some(error)),
     };
     let kept = messages(&args.state)?;
-    let sees_ledger = root_only::check(state_dir).is_ok();
+    let sees_ledger = unseen.is_none();
     let specs = match sees_ledger {
         true => Specs::read(&args.specs, state_dir),
         false => Specs::default(),
@@ -86,7 +86,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut names = Names::default();
     let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
     let devices = devices(&specs, &claims, &damaged);
-    let problems: Vec<Error> = damaged.into_iter().chain(kept.damaged).collect();
+    let problems: Vec<Error> = damaged
+        .into_iter()
+        .map(|book| book.error)
+        .chain(unseen)
+        .chain(kept.damaged)
+        .collect();
     let status = Status {
         devices,
         claims: claims
@@ -105,15 +110,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(out::complain_all(&problems))
 }
 
-/// Every book, without the claims that nothing can hold any more: on disk they stay until the next start or `gc`. With
-/// them what is wrong with the books that cannot be read.
-pub(super) fn books(state: &StateArgs) -> Result<(Vec<Book>, Vec<Error>)> {
+/// Every book, without the claims that nothing can hold any more: on disk they stay until the next start or `gc`.
+pub(super) fn books(state: &StateArgs) -> Result<Books> {
     let Some(ledger) = Ledger::existing(&state.state_dir)? else {
         return Ok(Default::default());
     };
     let machine = Machine::here()?;
     let all = ledger.books()?;
-    Ok((current(all.books, &machine), all.damaged))
+    Ok(Books {
+        books: current(all.books, &machine),
+        ..all
+    })
 }
 
 /// The books without the claims that nothing can hold any more.
@@ -151,7 +158,7 @@ fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Sai
     said.collect()
 }
 
-fn devices(specs: &Specs, claims: &[&Claim], damaged: &[Error]) -> Vec<Device> {
+fn devices(specs: &Specs, claims: &[&Claim], damaged: &[DamagedBook]) -> Vec<Device> {
     let none = Vec::new();
     let mut keys: BTreeMap<&DeviceKey, &Vec<String>> = specs.devices().map(|(k, o)| (k, &o.siblings)).collect();
     for claim in claims {
@@ -161,8 +168,7 @@ fn devices(specs: &Specs, claims: &[&Claim], damaged: &[Error]) -> Vec<Device> {
         let on_it = || claims.iter().filter(|claim| claim.device.overlaps(key));
         // Instances of a GPU exclude it as a whole, and the reverse.
         let held_whole = on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty());
-        // A book is named after its GPU.
-        let readable = !damaged.iter().any(|error| error.object().contains(key.gpu().as_str()));
+        let readable = !damaged.iter().any(|book| book.may_be_of(key.gpu()));
         let names = on_it()
             .flat_map(|claim| claim.part.shares())
             .map(|s| s.name.to_string());

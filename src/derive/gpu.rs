@@ -52,29 +52,25 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
             }
         }
     }
-    let split = found.iter().find_map(|(one, _)| split_of(*one, options));
-    if let (Some((sharing, _)), Some(hook)) = (split, share::hook_of(options)) {
+    let (plain_ones, claimed): (Vec<_>, Vec<_>) = found
+        .iter()
+        .partition(|(one, _)| split_of(*one, options).is_none() && held_of(*one, options).is_none());
+    if let (Some(sharing), Some(hook)) = (&options.sharing, share::hook_of(options))
+        && !claimed.is_empty()
+    {
         derived.common.hooks.push(share::give_all_back(sharing, &hook));
     }
-    // Who asks for all devices asks for no share, and must not take one from somebody.
-    let mut plain_ones = found
-        .iter()
-        .filter(|(one, _)| split_of(*one, options).is_none())
-        .peekable();
-    if select::wants_all(options) && plain_ones.peek().is_some() {
+    // A container that asks for all devices asks for no claim, so it gets only the devices that need none.
+    if select::wants_all(options) && !plain_ones.is_empty() {
         let mut all = Edits::default();
-        for (_, edits) in plain_ones {
+        for (_, edits) in &plain_ones {
             all.merge(edits)?;
             all.merge(&programs)?;
         }
         derived.devices.push(DerivedDevice::named("all", all)?);
     }
     if options.split_by_coherence {
-        let unsplit: Vec<_> = found
-            .iter()
-            .filter(|(one, _)| split_of(*one, options).is_none())
-            .collect();
-        coherence::split(&unsplit, inventory.source, &programs, options, derived)?;
+        coherence::split(&plain_ones, inventory.source, &programs, options, derived)?;
     }
     if select::wants_none(options) {
         derived.devices.push(none()?);
@@ -94,6 +90,17 @@ fn named(
     let Some((sharing, split)) = split_of(one, options) else {
         let mut edits = edits.clone();
         edits.merge(programs)?;
+        if let Some(sharing) = held_of(one, options) {
+            let Some(hook) = share::hook_of(options) else {
+                derived.warnings.push(Warning {
+                    object: format!("device {name}"),
+                    text: "something of it is held, and only the hook of tranche can claim it: left out".into(),
+                });
+                return Ok(());
+            };
+            let asked_as = format!("{}={name}", derived.kind);
+            edits.hooks.push(share::take_held(&asked_as, one, sharing, &hook));
+        }
         derived.devices.push(DerivedDevice { name, edits });
         return Ok(());
     };
@@ -136,6 +143,12 @@ fn named(
 fn split_of<'a>(one: Device<'_>, options: &'a Options) -> Option<(&'a Sharing, &'a SplitDevice)> {
     let sharing = options.sharing.as_ref()?;
     Some((sharing, sharing.split(one)?))
+}
+
+/// How to claim a device that is not split and of which something is held; `None` for any other device.
+fn held_of<'a>(one: Device<'_>, options: &'a Options) -> Option<&'a Sharing> {
+    let sharing = options.sharing.as_ref()?;
+    (sharing.split(one).is_none() && sharing.is_held(one)).then_some(sharing)
 }
 
 /// Takes the programs that command an MPS daemon out of what all containers get: one that holds a share could lift its own

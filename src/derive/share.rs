@@ -1,6 +1,6 @@
 //! Shares of a device, as devices of a specification; and claims on shares, as specifications of their own.
 
-use super::select::Device;
+use super::select::{self, Device};
 use super::{Derived, DerivedDevice, Options, gpu};
 use crate::claims;
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
@@ -9,13 +9,17 @@ use crate::inventory::Inventory;
 use crate::ledger::{Promise, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DeviceRef, Fit, Method, Plan, SplitDevice};
-use crate::types::{CdiKind, ContainerPath, DeviceName, HostPath, MemorySize, ShareName};
+use crate::types::{CdiKind, ContainerPath, DeviceKey, DeviceName, HostPath, MemorySize, ShareName};
+use std::collections::BTreeSet;
 
 /// The plan of a specification, and where its hooks find the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
     /// Which devices are split, and how.
     pub plan: Plan,
+    /// Devices of which somebody holds something under an earlier policy. Where the plan does not split them, their names
+    /// claim the whole device, so that no container gets a device of which another holds a share.
+    pub held: BTreeSet<DeviceKey>,
     /// Where the ledger is.
     pub state_dir: HostPath,
 }
@@ -30,6 +34,12 @@ const TIMEOUT: u32 = 10;
 impl Sharing {
     pub(super) fn split(&self, device: Device<'_>) -> Option<&SplitDevice> {
         self.plan.split(reference(device))
+    }
+
+    /// Whether somebody holds something of a device, under an earlier policy.
+    pub(super) fn is_held(&self, device: Device<'_>) -> bool {
+        let key = key(device);
+        self.held.iter().any(|held| held.overlaps(&key))
     }
 
     /// Whether any device is shared by MPS.
@@ -49,6 +59,30 @@ fn reference(device: Device<'_>) -> DeviceRef {
             mig: Some(mig.index),
         },
     }
+}
+
+fn key(device: Device<'_>) -> DeviceKey {
+    match device {
+        Device::Gpu(gpu) => DeviceKey::whole(gpu.uuid.clone()),
+        Device::Mig(gpu, mig) => DeviceKey::mig(gpu.uuid.clone(), mig.gpu_instance, mig.compute_instance),
+    }
+}
+
+/// The devices of `inventory` that `sharing` does not split and whose names claim the whole device all the same, because
+/// something of them is held: as people name them, by index.
+pub fn claimed_since_held(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
+    let all = select::all(&select::gpus(inventory));
+    let claimed = all
+        .into_iter()
+        .filter(|device| sharing.split(*device).is_none() && sharing.is_held(*device));
+    claimed.map(|device| device.to_string()).collect()
+}
+
+/// The hook that claims the whole of a device that is not split and of which something is held. `asked_as` is the
+/// device's name for engines.
+pub(super) fn take_held(asked_as: &str, device: Device<'_>, sharing: &Sharing, hook: &HostPath) -> HookEdit {
+    let claim = vec!["--whole".to_owned(), format!("--as={asked_as}")];
+    take(&key(device), reference(device), sharing, hook, claim)
 }
 
 /// What the whole of a split or dedicated device does to a container, beyond `edits`; `None` where the policy hides it.
@@ -71,7 +105,7 @@ pub(super) fn whole(
             if !dedicated {
                 claim.push(format!("--of={}", siblings(split)));
             }
-            edits.hooks.push(take(split, sharing, hook, claim));
+            edits.hooks.push(take(&split.key, split.device, sharing, hook, claim));
             Some(edits)
         }
     }
@@ -114,7 +148,7 @@ pub(super) fn shares(
                 claim.push(format!("--capacity={}", claims::bounds(split)));
             }
             claim.extend(neighbours(&edits, split, sharing));
-            edits.hooks.push(take(split, sharing, hook, claim));
+            edits.hooks.push(take(&split.key, split.device, sharing, hook, claim));
             let name = asked_as;
             Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
@@ -154,7 +188,7 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
             .map(|promise| format!("--size={promise}")),
     );
     claim.extend(neighbours(&edits, split, sharing));
-    edits.hooks.push(take(split, sharing, &hook, claim));
+    edits.hooks.push(take(&split.key, split.device, sharing, &hook, claim));
     let release = [
         format!("--device={}", split.key),
         own,
@@ -254,8 +288,8 @@ fn siblings(split: &SplitDevice) -> String {
 
 /// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
 /// an option and its value are one argument.
-fn take(split: &SplitDevice, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
-    let mut args = vec![format!("--device={}", split.key), format!("--label={}", split.device)];
+fn take(key: &DeviceKey, label: DeviceRef, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
+    let mut args = vec![format!("--device={key}"), format!("--label={label}")];
     args.extend(claim);
     verb("claim", Stage::CreateRuntime, sharing, hook, args)
 }

@@ -8,6 +8,7 @@ use crate::inventory::{
 use crate::types::{
     ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, ImexChannelId, MigIndex, Minor,
 };
+use std::collections::BTreeSet;
 
 fn node(path: &str, major: u32, minor: u32) -> DeviceNode {
     DeviceNode {
@@ -443,6 +444,7 @@ mod shares {
             names: vec![NameStrategy::Index],
             sharing: Some(Sharing {
                 plan: crate::share::plan(&policy, &inventory).unwrap(),
+                held: BTreeSet::new(),
                 state_dir: HostPath::new("/run/tranche").unwrap(),
             }),
             ..Options::default()

@@ -54,13 +54,29 @@ pub struct Locked<'a, S: Steps = NoSteps> {
     _lock: lock::Lock,
 }
 
-/// Every book that can be read, and a line for each that cannot: one that is damaged hides no other.
+/// Every book, sorted by GPU. A book that cannot be read does not hide the others.
 #[derive(Debug, Default)]
 pub struct Books {
-    /// The books, by GPU.
+    /// The books that can be read.
     pub books: Vec<Book>,
-    /// What is wrong with the others.
-    pub damaged: Vec<Error>,
+    /// The others.
+    pub damaged: Vec<DamagedBook>,
+}
+
+/// A book that cannot be read, so that it is not known what is held of its GPU.
+#[derive(Debug)]
+pub struct DamagedBook {
+    /// The GPU; `None` where the file's name does not say which GPU it is about, so that it may be any.
+    pub gpu: Option<GpuUuid>,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+impl DamagedBook {
+    /// Whether it may have claims on `gpu` or on its MIG devices.
+    pub fn may_be_of(&self, gpu: &GpuUuid) -> bool {
+        self.gpu.as_ref().is_none_or(|of| of == gpu)
+    }
 }
 
 /// A larger book was not written by tranche: the largest device has a few thousand shares.
@@ -171,10 +187,15 @@ impl<S: Steps> Ledger<S> {
     pub fn books(&self) -> Result<Books> {
         let mut all = Books::default();
         for name in self.directory.names()? {
-            match self.book_of(&name) {
-                None => {}
-                Some(Ok(book)) => all.books.push(book),
-                Some(Err(error)) => all.damaged.push(error),
+            let Some(read) = self.book_of(&name) else { continue };
+            match read {
+                Ok(book) => all.books.push(book),
+                Err(error) => {
+                    let name = name.to_string_lossy();
+                    let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
+                    let gpu = gpu.and_then(|gpu| gpu.parse().ok());
+                    all.damaged.push(DamagedBook { gpu, error });
+                }
             }
         }
         // Oldest first, for people: a claim that is taken again moves to the end of its book.
@@ -182,7 +203,7 @@ impl<S: Steps> Ledger<S> {
             .iter_mut()
             .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
         all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
-        all.damaged.sort_by_key(Error::to_string);
+        all.damaged.sort_by_key(|damaged| damaged.error.to_string());
         Ok(all)
     }
 
@@ -319,7 +340,7 @@ impl<S: Steps> Locked<'_, S> {
     /// A directory that cannot be listed.
     pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<Error>> {
         let all = self.ledger.books()?;
-        let mut wrong = all.damaged;
+        let mut wrong: Vec<Error> = all.damaged.into_iter().map(|damaged| damaged.error).collect();
         for mut book in all.books {
             if change(&mut book) == Change::Made {
                 wrong.extend(self.ledger.write(&book).err());

@@ -29,6 +29,7 @@ fn specs(yaml: &str, inventory: &Inventory) -> Result<Vec<Spec>, Error> {
         hook: Some(HookOptions::default()),
         names: vec![NameStrategy::Index, NameStrategy::Uuid],
         sharing: Some(Sharing {
+            held: BTreeSet::new(),
             plan: planned(yaml, inventory)?,
             state_dir: HostPath::new("/run/tranche").unwrap(),
         }),

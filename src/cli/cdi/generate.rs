@@ -18,16 +18,21 @@ pub(in crate::cli) use hook::hook_beside_us;
 use super::super::earlier;
 use super::super::look;
 use super::super::out;
+use super::super::place::StateArgs;
 use super::super::sharing;
 use super::leftover;
 use crate::cdi::encode::{Format, encode, file_of};
 use crate::cdi::{LeftOut, Spec, build, write};
-use crate::derive::{self, Mode};
+use crate::derive::{self, Mode, Sharing};
 use crate::edits::Derived;
 use crate::error::{Error, Result};
+use crate::inventory::Inventory;
+use crate::share::Plan;
+use crate::text::some;
 use crate::types::CdiKind;
 use arguments::FileArgs;
 use outcome::Outcome;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,7 +54,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     }
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
-        earlier::report(&inventory, options.sharing.as_ref().map(|s| &s.plan), &args.state)?;
+        options.sharing = with_held(options.sharing, &inventory, &args.state)?;
     }
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
     if derived.kind.crashes_engines() {
@@ -143,6 +148,40 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Says what is
+/// held, and what that changes in the specification.
+///
+/// # Errors
+/// Returns an error if the ledger cannot be listed.
+fn with_held(sharing: Option<Sharing>, inventory: &Inventory, state: &StateArgs) -> Result<Option<Sharing>> {
+    let earlier = earlier::earlier(inventory, sharing.as_ref().map(|s| &s.plan), state)?;
+    earlier.report();
+    if earlier.held.is_empty() {
+        return Ok(sharing);
+    }
+    let sharing = match sharing {
+        Some(sharing) => sharing,
+        None => Sharing {
+            plan: Plan::default(),
+            held: BTreeSet::new(),
+            state_dir: state.dir()?,
+        },
+    };
+    let sharing = Sharing {
+        held: earlier.held,
+        ..sharing
+    };
+    let claimed = derive::claimed_since_held(inventory, &sharing);
+    if !claimed.is_empty() {
+        out::note(format_args!(
+            "{}: the names still claim the whole device and `all` leaves it out, because something of it is, or may be, held; \
+             run tranche cdi generate again after that ends",
+            some(&claimed)
+        ));
+    }
+    Ok(Some(sharing))
 }
 
 /// The specification of one kind, and the comments at its head.

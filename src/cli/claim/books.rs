@@ -41,10 +41,10 @@ impl Claims {
     pub(super) fn read(at: &PlaceArgs) -> Result<Self> {
         let state_dir = &at.state.state_dir;
         root_only::check(state_dir)?;
-        let (books, damaged) = status::books(&at.state)?;
+        let all = status::books(&at.state)?;
         Ok(Self {
-            claims: books.into_iter().flat_map(|b| b.claims).collect(),
-            damaged,
+            claims: all.books.into_iter().flat_map(|b| b.claims).collect(),
+            damaged: all.damaged.into_iter().map(|book| book.error).collect(),
             specs: Specs::read(&at.specs, state_dir),
             names: Names::default(),
             uptime: Machine::here()?.uptime(),

@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if is_whole {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.books.iter().flat_map(|b| &b.claims).collect();
-        problems.extend(books.damaged);
+        problems.extend(books.damaged.into_iter().map(|book| book.error));
         for dir in directories(args, &claims) {
             let swept = spec::sweep(&dir, &claims, state_dir)?;
             removed.extend(swept.removed);

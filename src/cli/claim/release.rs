@@ -45,7 +45,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
-    out::complain_all(&all.damaged);
+    let damaged: Vec<Error> = all.damaged.into_iter().map(|book| book.error).collect();
+    out::complain_all(&damaged);
     let Released { released, left } = done?;
     let code = out::complain_all(&left);
     if args.at.json {

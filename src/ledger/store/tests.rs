@@ -348,7 +348,7 @@ fn a_book_of_the_earlier_format_is_reported_and_lets_nobody_claim_what_it_may_be
         std::fs::write(&file, "{\"format\":1,\"device\":\"x\",\"claims\":[]}").unwrap();
         assert_eq!(take(&ledger, &machine, "a", "one").is_ok(), other_gpu, "{name}");
         let all = ledger.books().unwrap();
-        let line = all.damaged[0].to_string();
+        let line = all.damaged[0].error.to_string();
         assert!(line.contains(name) && line.contains("has format 1"), "{line}");
         assert!(file.exists());
     }

@@ -86,3 +86,127 @@ fn another_machine_s_inventory_has_no_claims_here() {
     assert!(!said.err.contains("0123456789ab"), "{}", said.err);
     said.ok();
 }
+
+/// The file that `generate` writes, and what it says.
+fn generated(scene: &Scene) -> (String, Said) {
+    let output = scene.option("output", "cdi/nvidia.yaml");
+    let said = scene.at_host(&["cdi", "generate", &output]).run();
+    (fs::read_to_string(scene.at("cdi/nvidia.yaml")).unwrap(), said)
+}
+
+/// The nodes in `/dev` that `device` brings, and whether an engine runs a hook that claims something.
+fn gives(scene: &Scene, device: &str) -> Option<(Vec<String>, bool)> {
+    let registry = Registry::read(&[scene.at("cdi")]);
+    let edits = &registry.find(device)?.device.edits;
+    let nodes = edits.device_nodes.iter().map(|node| node.path.clone()).collect();
+    let claims = edits.hooks.iter().any(|h| h.args.get(2).is_some_and(|a| a == "claim"));
+    Some((nodes, claims))
+}
+
+/// Starts a container with each of `devices`, which must all be refused because of `holder`.
+fn refuses(scene: &Scene, devices: &[&str], holder: &str) {
+    for device in devices {
+        let init = Init::new();
+        let line = scene
+            .hook("createRuntime", device, "second", init.pid())
+            .run()
+            .failed(1);
+        assert!(line.contains(&format!("{holder} holds ")), "{device}: {line}");
+    }
+}
+
+#[test]
+fn a_device_of_which_a_share_is_held_stays_claimed_under_an_empty_policy() {
+    let test = "policy_changed::a_device_of_which_a_share_is_held_stays_claimed_under_an_empty_policy";
+    let Some(scene) = Scene::new(test) else { return };
+    scene.policy("version: v1\n");
+    let (plain, _) = generated(&scene);
+    scene.policy(POLICY);
+    scene.generate();
+    let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    scene.policy("version: v1\n");
+    let (kept, said) = generated(&scene);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let lines: Vec<&str> = said.err.lines().filter(|l| l.starts_with("gpu 0: ")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("still claim the whole device")
+            && line.contains("run tranche cdi generate again")),
+        "{}",
+        said.err
+    );
+    let uuid = |n: usize| tranche::sim::open("t4x2").unwrap().gpus[n].uuid.to_string();
+    let by_uuid = format!("nvidia.com/gpu={}", uuid(0));
+    refuses(&scene, &["nvidia.com/gpu=0", &by_uuid], "container 0123456789ab");
+    // The other GPU is plain, and `all` is the other GPU.
+    let other = gives(&scene, "nvidia.com/gpu=1").unwrap();
+    assert!(!other.1, "{kept}");
+    assert_eq!(gives(&scene, "nvidia.com/gpu=all").unwrap(), other);
+    assert_eq!(generated(&scene).0, kept, "equal policy and equal claims");
+    // The container that holds the share gives it back, and then the device can be claimed as a whole.
+    drop(init);
+    let whole = scene.start("nvidia.com/gpu=0", "bbbb");
+    refuses(&scene, &["nvidia.com/gpu=0"], "container bbbb");
+    drop(whole);
+    let (after, said) = generated(&scene);
+    assert_eq!((after, said.code), (plain, Some(0)));
+    assert!(!said.err.contains("claim"), "{}", said.err);
+}
+
+#[test]
+fn a_device_that_is_held_whole_stays_claimed_under_an_empty_policy() {
+    let test = "policy_changed::a_device_that_is_held_whole_stays_claimed_under_an_empty_policy";
+    let Some(scene) = Scene::new(test) else { return };
+    scene.policy("version: v1\nsharing:\n  dedicated: {devices: [0]}\n");
+    scene.generate();
+    let _init = scene.start("nvidia.com/gpu=0", "0123456789abcdef");
+    scene.create(&["--name=no", "--of=0"]).run().failed(1);
+    scene.policy("version: v1\nsharing:\n  dedicated: {devices: [1]}\n");
+    scene.generate();
+    refuses(&scene, &["nvidia.com/gpu=0"], "container 0123456789ab");
+    assert_eq!(
+        gives(&scene, "nvidia.com/gpu=all"),
+        None,
+        "neither GPU is for everybody"
+    );
+    let [_, plan, check] = said(&scene);
+    assert_eq!(check.0, Some(4));
+    for (_, err) in [plan, check] {
+        let line = err
+            .lines()
+            .find(|l| l.starts_with("nvidia.com/gpu=0: held by container"));
+        assert!(line.unwrap().contains("tranche cdi generate keeps"), "{err}");
+    }
+}
+
+#[test]
+fn a_device_whose_book_cannot_be_read_stays_claimed_under_an_empty_policy() {
+    let test = "policy_changed::a_device_whose_book_cannot_be_read_stays_claimed_under_an_empty_policy";
+    let Some(scene) = Scene::new(test) else { return };
+    let _init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    let book = names_in(&scene.at("state/ledger"))
+        .into_iter()
+        .find(|n| n.starts_with("GPU-"));
+    fs::write(scene.at("state/ledger").join(book.unwrap()), "damaged").unwrap();
+    scene.policy("version: v1\n");
+    let (_, said) = generated(&scene);
+    assert!(said.err.contains("gpu 0: "), "{}", said.err);
+    let init = Init::new();
+    let hook = scene.hook("createRuntime", "nvidia.com/gpu=0", "second", init.pid());
+    assert!(hook.run().failed(1).contains("is not valid in a ledger"));
+    assert!(!gives(&scene, "nvidia.com/gpu=1").unwrap().1);
+}
+
+#[test]
+fn without_a_hook_a_device_that_is_held_is_left_out() {
+    let Some(scene) = Scene::new("policy_changed::without_a_hook_a_device_that_is_held_is_left_out") else {
+        return;
+    };
+    let _init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    scene.policy("version: v1\n");
+    let output = scene.option("output", "cdi/nvidia.yaml");
+    let said = scene.at_host(&["cdi", "generate", "--no-hooks", &output]).run();
+    assert!(said.err.contains("left out"), "{}", said.err);
+    said.ok();
+    assert_eq!(gives(&scene, "nvidia.com/gpu=0"), None);
+    assert_eq!(gives(&scene, "nvidia.com/gpu=all"), gives(&scene, "nvidia.com/gpu=1"));
+}
