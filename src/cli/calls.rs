@@ -2,7 +2,7 @@
 //! which state directory a specification belongs to.
 
 use crate::cdi::{Device, Hook};
-use crate::ledger::STATE_DIR;
+use crate::ledger::{Bounds, Promise, STATE_DIR};
 use crate::types::{DeviceKey, ShareName};
 use std::path::PathBuf;
 
@@ -36,6 +36,10 @@ pub(super) struct Call {
     pub(super) subject: Option<Subject>,
     /// The device's key in the ledger.
     pub(super) device: Option<DeviceKey>,
+    /// How much of the device the share is, or the claim was promised.
+    pub(super) size: Option<Promise>,
+    /// The most that may be promised of the device to all holders together.
+    pub(super) bounds: Bounds,
     /// The shares that the device has, in the order of the policy.
     pub(super) siblings: Vec<String>,
     /// Where the ledger is.
@@ -58,6 +62,8 @@ impl Call {
             verb,
             subject: None,
             device: None,
+            size: None,
+            bounds: Bounds::default(),
             siblings: Vec::new(),
             state_dir: PathBuf::from(STATE_DIR),
             spec_file: None,
@@ -78,6 +84,8 @@ impl Call {
                 }
                 "--claim" => call.subject = Some(Subject::Claim(value().to_owned())),
                 "--device" => call.device = Some(value().parse().ok()?),
+                "--size" => call.size = Some(value().parse().ok()?),
+                "--capacity" => call.bounds = value().parse().ok()?,
                 "--of" => call.siblings = siblings(value()),
                 "--state-dir" => call.state_dir = PathBuf::from(value()),
                 "--spec-file" => call.spec_file = Some(PathBuf::from(value())),
@@ -126,6 +134,8 @@ mod tests {
             "--device=GPU-11111111",
             "--label=gpu 0",
             "--share=3",
+            "--size=mps:100:10",
+            "--capacity=200:100",
             "--of=4",
             "--new=option",
             "--state-dir=/s",
@@ -134,6 +144,8 @@ mod tests {
         assert_eq!(call.verb, Verb::Claim);
         assert_eq!(call.subject, Some(Subject::Share("3".parse().unwrap())));
         assert_eq!(call.device, Some("GPU-11111111".parse().unwrap()));
+        assert_eq!(call.size, Some("mps:100:10".parse().unwrap()));
+        assert_eq!(call.bounds, "200:100".parse().unwrap());
         assert_eq!(call.siblings, ["0", "1", "2", "3"]);
         assert_eq!(call.state_dir, PathBuf::from("/s"));
         let call = Call::of(&hook(&[

@@ -4,7 +4,7 @@
 use super::calls::{Call, Subject};
 use super::place::SpecDirArgs;
 use crate::cdi::registry::Registry;
-use crate::ledger::Claim;
+use crate::ledger::{Bounds, Claim, Promise};
 use crate::share::{Plan, SplitDevice};
 use crate::types::DeviceKey;
 use std::collections::BTreeMap;
@@ -27,6 +27,18 @@ pub(super) struct Offered {
     shares: BTreeMap<String, String>,
     /// The shares that the device has, in the order of the policy.
     pub(super) siblings: Vec<String>,
+    /// The sizes of shares that have a name of their own, and the size of each of equal replicas.
+    sizes: BTreeMap<String, Promise>,
+    replica: Option<Promise>,
+    /// The most that may be promised of the device to all holders together.
+    pub(super) bounds: Bounds,
+}
+
+impl Offered {
+    /// How much of the device a share is; `None` where no specification offers the share.
+    pub(super) fn size(&self, share: &str) -> Option<Promise> {
+        self.sizes.get(share).copied().or(self.replica)
+    }
 }
 
 impl Specs {
@@ -68,6 +80,14 @@ impl Specs {
             return;
         }
         let offered = self.devices.entry(device.clone()).or_default();
+        match (&subject, call.size) {
+            (Subject::Share(share), Some(size)) => {
+                offered.sizes.insert(share.to_string(), size);
+                offered.bounds = call.bounds;
+            }
+            (Subject::Any, size) => (offered.replica, offered.bounds) = (size, call.bounds),
+            _ => {}
+        }
         let base = match &subject {
             Subject::Share(share) => {
                 let shortest = offered

@@ -5,11 +5,11 @@ use super::held::{self, Held};
 use super::out;
 use super::place::{SpecDirArgs, StateArgs};
 use super::root_only;
-use super::specs::Specs;
+use super::specs::{Offered, Specs};
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
-use crate::ledger::{Book, Books, Claim, DamagedBook, Ledger, World, utc};
+use crate::ledger::{Book, Books, Claim, DamagedBook, Ledger, Part, Share, World, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let uptime = Machine::here()?.uptime();
     let mut names = Names::default();
     let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
-    let devices = devices(&specs, &claims, &damaged);
+    let devices = devices(&specs, &books, &damaged);
     let problems: Vec<Error> = damaged
         .into_iter()
         .map(|book| book.error)
@@ -158,31 +158,51 @@ fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Sai
     said.collect()
 }
 
-fn devices(specs: &Specs, claims: &[&Claim], damaged: &[DamagedBook]) -> Vec<Device> {
-    let none = Vec::new();
-    let mut keys: BTreeMap<&DeviceKey, &Vec<String>> = specs.devices().map(|(k, o)| (k, &o.siblings)).collect();
-    for claim in claims {
-        keys.entry(&claim.device).or_insert(&none);
+fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<Device> {
+    let unknown = Offered::default();
+    let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
+    for claim in books.iter().flat_map(|book| &book.claims) {
+        keys.entry(&claim.device).or_insert(&unknown);
     }
-    let device = |(key, shares): (&DeviceKey, &Vec<String>)| {
-        let on_it = || claims.iter().filter(|claim| claim.device.overlaps(key));
+    let device = |(key, offered): (&DeviceKey, &Offered)| {
+        let book = books.iter().find(|book| book.gpu == *key.gpu());
+        let claims = book.into_iter().flat_map(|book| &book.claims);
+        let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
         // Instances of a GPU exclude it as a whole, and the reverse.
         let held_whole = on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty());
         let readable = !damaged.iter().any(|book| book.may_be_of(key.gpu()));
-        let names = on_it()
-            .flat_map(|claim| claim.part.shares())
-            .map(|s| s.name.to_string());
-        let names: BTreeSet<String> = names.collect();
-        let (held, free): (Vec<String>, Vec<String>) = shares.iter().cloned().partition(|s| names.contains(s));
+        // A share of an earlier policy may have the name of one of now, and another size.
+        let shares = on_it().flat_map(|claim| claim.part.shares());
+        let (now, earlier): (Vec<&Share>, Vec<&Share>) = shares.partition(|share| {
+            offered.siblings.contains(&share.name.to_string())
+                && offered
+                    .size(share.name.as_str())
+                    .is_none_or(|size| size == share.promise)
+        });
+        let names = |shares: Vec<&Share>| -> BTreeSet<String> { shares.iter().map(|s| s.name.to_string()).collect() };
+        let held = names(now);
+        let is_free = |name: &&String| {
+            let part = |size| Some(Part::share(name.parse().ok()?, size));
+            let part = offered.size(name).and_then(part);
+            part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
+        };
         Device {
             device: specs.device(key),
             key: key.clone(),
-            shares: shares.clone(),
-            held_of_earlier_policy: names.iter().filter(|name| !shares.contains(name)).cloned().collect(),
-            held,
+            shares: offered.siblings.clone(),
+            held_of_earlier_policy: names(earlier).into_iter().collect(),
+            held: offered
+                .siblings
+                .iter()
+                .filter(|name| held.contains(*name))
+                .cloned()
+                .collect(),
             held_whole,
             readable,
-            free: if held_whole || !readable { Vec::new() } else { free },
+            free: match readable {
+                true => offered.siblings.iter().filter(is_free).cloned().collect(),
+                false => Vec::new(),
+            },
         }
     };
     let mut devices: Vec<Device> = keys.into_iter().map(device).collect();

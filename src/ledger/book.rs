@@ -392,6 +392,12 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
+    /// Whether `part` of `device` can be claimed now: nobody holds any of it, and it fits beside what is held.
+    pub fn is_free(&self, device: &DeviceKey, part: &Part, bounds: Bounds) -> bool {
+        let meets = |(other, held): (&DeviceKey, &Part)| super::claim::meet((other, held), (device, part));
+        !self.held().any(meets) && fit::fits_beside(device, part, bounds, self.held()).is_ok()
+    }
+
     /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
     /// instance on it.
     fn is_closed(&self, device: &DeviceKey) -> bool {

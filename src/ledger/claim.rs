@@ -164,6 +164,11 @@ pub struct Claim {
     pub until: Option<u64>,
 }
 
+/// Whether two parts of devices cannot be held at once, whatever their size.
+pub(super) fn meet(a: (&DeviceKey, &Part), b: (&DeviceKey, &Part)) -> bool {
+    a.0.overlaps(b.0) && (a.0 != b.0 || a.1.meets(b.1))
+}
+
 impl Claim {
     /// Nobody's for now: it waits for its next container, and its time begins anew at `uptime`.
     pub(super) fn wait(&mut self, uptime: u64) {
@@ -174,7 +179,7 @@ impl Claim {
 
     /// Whether it and `part` of `device` cannot be held at once, whatever their size.
     pub fn meets(&self, device: &DeviceKey, part: &Part) -> bool {
-        self.device.overlaps(device) && (self.device != *device || self.part.meets(part))
+        meet((&self.device, &self.part), (device, part))
     }
 
     /// Who holds it, for a message.
