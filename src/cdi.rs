@@ -9,11 +9,12 @@
 //! differ the library decides, because it is what refuses a file.
 
 pub mod build;
+pub mod directory;
 pub mod encode;
 pub mod inject;
-mod locate;
 mod open;
 pub mod parse;
+mod problem;
 pub mod references;
 pub mod registry;
 pub mod spec;
@@ -23,5 +24,6 @@ pub mod version;
 pub mod write;
 
 pub use build::{LeftOut, build};
+pub use problem::Problem;
 pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 pub use version::minimum_version;

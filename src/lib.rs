@@ -46,3 +46,5 @@ pub mod host;
 pub mod sim;
 #[cfg(feature = "cli")]
 pub mod sources;
+#[cfg(feature = "cli")]
+pub mod yaml;

@@ -11,7 +11,8 @@ mod selector;
 #[cfg(feature = "cli")]
 mod yaml;
 
-pub use place::{Place, Placed};
+pub use crate::types::Place;
+pub use place::Placed;
 pub use selector::DeviceSelector;
 
 use crate::error::Error;

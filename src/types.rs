@@ -11,6 +11,7 @@ mod number;
 mod path;
 mod pci;
 mod percent;
+mod place;
 mod share_name;
 mod uuid;
 mod version;
@@ -24,6 +25,7 @@ pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChann
 pub use path::{ContainerPath, HostPath};
 pub use pci::PciAddress;
 pub use percent::{Overcommit, Percent};
+pub use place::Place;
 pub use share_name::ShareName;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};

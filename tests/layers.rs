@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("error", &["text"]),
     ("types", &["error"]),
+    ("yaml", &["types"]),
     ("personality", &[]),
     ("sys", &["types", "error"]),
     // What files say, whoever reads them.
@@ -57,7 +58,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
-    ("cdi", &["edits", "types", "text", "error"]),
+    ("cdi", &["edits", "yaml", "types", "text", "error"]),
     (
         "hook",
         &[

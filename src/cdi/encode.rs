@@ -41,7 +41,7 @@ impl std::str::FromStr for Format {
         match text.to_ascii_lowercase().as_str() {
             "yaml" => Ok(Format::Yaml),
             "json" => Ok(Format::Json),
-            _ => Err(Error::usage(format!("format \"{text}\""), "does not exist").hint("there are yaml and json")),
+            _ => Err(Error::usage(format!("format \"{text}\""), "is unknown").hint("use yaml or json")),
         }
     }
 }

@@ -1,105 +1,86 @@
-//! A specification from text. JSON and YAML are read by one strict YAML parser, as the reference library does: an
-//! unknown field or a key that is there twice refuses the whole file.
+//! Reads a specification. JSON and YAML are read by one strict YAML parser, as in the reference library: an unknown field
+//! or a duplicate key makes the whole file invalid.
 
 use super::Spec;
+use crate::types::Place;
+use crate::yaml;
 use serde::Deserialize;
-use serde_saphyr::{MergeKeyPolicy, Options};
 
-/// A place in a text. Lines and columns count from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Place {
-    /// Line.
-    pub line: u64,
-    /// Column, in characters.
-    pub column: u64,
+/// Why a text is not a specification.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is nothing in it.
+    #[error("the file is empty")]
+    Empty,
+    /// A byte is not part of UTF-8.
+    #[error("not UTF-8")]
+    NotUtf8 {
+        /// The place of the byte.
+        at: Place,
+    },
+    /// It is not valid YAML, or a field is unknown, missing, duplicate or of the wrong type.
+    #[error("{what}")]
+    Invalid {
+        /// The place, if the parser knows it.
+        at: Option<Place>,
+        /// The parser's message, in one line.
+        what: String,
+    },
 }
 
-/// Why a text is no specification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// Where, if the parser could tell.
-    pub at: Option<Place>,
-    /// Why, in one line.
-    pub what: String,
+impl Refusal {
+    /// The place in the text.
+    pub fn at(&self) -> Option<Place> {
+        match self {
+            Refusal::Empty => None,
+            Refusal::NotUtf8 { at } => Some(*at),
+            Refusal::Invalid { at, .. } => *at,
+        }
+    }
 }
 
-/// Reads a specification. It may still hold what [`super::validate`] refuses.
+/// Reads a specification. [`super::validate`] may still find faults in it.
 ///
 /// # Errors
-/// Text that is not UTF-8, no YAML, or of another shape than [`Spec`].
+/// Returns an error if the text is not UTF-8, not YAML, or does not have the fields of [`Spec`].
 pub fn spec(text: &[u8]) -> Result<Spec, Refusal> {
     let text = utf8(text)?;
     if text.trim().is_empty() {
-        return Err(Refusal {
-            at: None,
-            what: "the file is empty".into(),
-        });
+        return Err(Refusal::Empty);
     }
-    serde_saphyr::from_str_with_options(text, options()).map_err(|e| refusal(&e))
+    serde_saphyr::from_str_with_options(text, yaml::options()).map_err(|e| {
+        let (at, what) = yaml::explain(&e);
+        Refusal::Invalid { at, what }
+    })
 }
 
-/// What can still be said of a text that [`spec()`] refuses: its kind and the names of its devices.
+/// The kind and the names of the devices in a text that [`spec()`] refuses, if these can still be read.
 pub fn outline(text: &[u8]) -> Option<(String, Vec<String>)> {
     #[derive(Deserialize)]
     struct Outline {
         kind: String,
         #[serde(default)]
-        devices: Vec<Named>,
+        devices: Vec<Name>,
     }
     #[derive(Deserialize)]
-    struct Named {
+    struct Name {
         name: String,
     }
-    let outline: Outline = serde_saphyr::from_str_with_options(utf8(text).ok()?, options()).ok()?;
+    let outline: Outline = serde_saphyr::from_str_with_options(utf8(text).ok()?, yaml::options()).ok()?;
     Some((outline.kind, outline.devices.into_iter().map(|d| d.name).collect()))
-}
-
-pub(super) fn options() -> Options {
-    serde_saphyr::options! {
-        // One line is wanted, not a picture of the file.
-        with_snippet: false,
-        merge_keys: MergeKeyPolicy::Merge,
-    }
 }
 
 fn utf8(text: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(text).map_err(|e| {
-        let good = text.get(..e.valid_up_to()).unwrap_or_default();
-        let line = 1 + good.iter().filter(|b| **b == b'\n').count();
-        let column = 1 + good.iter().rev().take_while(|b| **b != b'\n').count();
-        Refusal {
-            at: Some(Place {
-                line: line as u64,
-                column: column as u64,
-            }),
-            what: "not UTF-8".into(),
+        let valid = text.get(..e.valid_up_to()).unwrap_or_default();
+        let after = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1);
+        Refusal::NotUtf8 {
+            at: Place {
+                line: after(valid.iter().filter(|b| **b == b'\n').count()),
+                column: after(valid.iter().rev().take_while(|b| **b != b'\n').count()),
+            },
         }
     })
-}
-
-fn refusal(e: &serde_saphyr::Error) -> Refusal {
-    let at = e.location().filter(|l| l.line() > 0).map(|l| Place {
-        line: l.line(),
-        column: l.column(),
-    });
-    let said = e.without_snippet().to_string();
-    let first = said.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("no YAML");
-    Refusal {
-        at,
-        what: without_place(first).to_owned(),
-    }
-}
-
-/// The parser says the place once more in its text, before or behind.
-fn without_place(text: &str) -> &str {
-    let text = match text.find(" at line ") {
-        Some(at) => &text[..at],
-        None => text,
-    };
-    match text.strip_prefix("error: line ") {
-        Some(rest) => rest.split_once(": ").map_or(text, |(_, what)| what),
-        None => text.strip_prefix("error: ").unwrap_or(text),
-    }
 }
 
 #[cfg(test)]
@@ -120,13 +101,18 @@ mod tests {
     fn a_refusal_has_its_place() {
         let text = b"cdiVersion: 0.5.0\nkind: a.b/c\ndevices:\n- name: x\n  oops: 1\n";
         let e = spec(text).unwrap_err();
-        assert_eq!(e.at.map(|p| p.line), Some(5), "{e:?}");
-        assert!(e.what.contains("oops") && !e.what.contains('\n'), "{e:?}");
+        assert_eq!(e.at().map(|p| p.line), Some(5), "{e:?}");
+        assert!(e.to_string().contains("oops") && !e.to_string().contains('\n'), "{e:?}");
         assert_eq!(outline(text), Some(("a.b/c".into(), vec!["x".into()])));
         let twice = spec(b"kind: a\nkind: b\n").unwrap_err();
-        assert_eq!(twice.at.map(|p| p.line), Some(2), "{twice:?}");
+        assert_eq!(twice.at().map(|p| p.line), Some(2), "{twice:?}");
         let e = spec(b"a\nb\xff").unwrap_err();
-        assert_eq!(e.at, Some(Place { line: 2, column: 2 }));
-        assert_eq!(spec(b" \n").unwrap_err().what, "the file is empty");
+        assert_eq!(
+            e,
+            Refusal::NotUtf8 {
+                at: Place { line: 2, column: 2 }
+            }
+        );
+        assert_eq!(spec(b" \n").unwrap_err(), Refusal::Empty);
     }
 }

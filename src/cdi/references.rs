@@ -2,7 +2,8 @@
 //! refuses the container.
 
 use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
-use super::validate::{Fault, Step};
+use super::validate::Fault;
+use crate::yaml::PathStep;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -13,19 +14,23 @@ pub fn broken(spec: &Spec) -> Vec<Fault> {
     let mut found = Vec::new();
     of_edits(&mut found, &[], &spec.edits);
     for (i, device) in spec.devices.iter().enumerate() {
-        of_edits(&mut found, &[Step::Field("devices"), Step::Item(i)], &device.edits);
+        of_edits(
+            &mut found,
+            &[PathStep::Field("devices"), PathStep::Item(i)],
+            &device.edits,
+        );
     }
     found
 }
 
-fn of_edits(found: &mut Vec<Fault>, above: &[Step], edits: &ContainerEdits) {
+fn of_edits(found: &mut Vec<Fault>, above: &[PathStep], edits: &ContainerEdits) {
     let mut check = |list: &'static str, i: usize, field: &'static str, problem: Option<String>| {
         if let Some(what) = problem {
             let steps = [
-                Step::Field("containerEdits"),
-                Step::Field(list),
-                Step::Item(i),
-                Step::Field(field),
+                PathStep::Field("containerEdits"),
+                PathStep::Field(list),
+                PathStep::Item(i),
+                PathStep::Field(field),
             ];
             let at = above.iter().cloned().chain(steps).collect();
             found.push(Fault { at, what });

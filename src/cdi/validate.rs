@@ -7,23 +7,15 @@
 use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 use super::version::minimum_version;
 use crate::types::{CdiKind, CdiVersion, DeviceName};
+use crate::yaml::PathStep;
 use std::collections::BTreeSet;
 use std::fmt;
-
-/// A step on the way to a value in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// A field.
-    Field(&'static str),
-    /// A place in a list, from 0.
-    Item(usize),
-}
 
 /// Something that an engine refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Where it is in the file.
-    pub at: Vec<Step>,
+    pub at: Vec<PathStep>,
     /// What is wrong.
     pub what: String,
 }
@@ -33,9 +25,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, step) in self.at.iter().enumerate() {
             match step {
-                Step::Field(name) if i == 0 => f.write_str(name)?,
-                Step::Field(name) => write!(f, ".{name}")?,
-                Step::Item(n) => write!(f, "[{n}]")?,
+                PathStep::Field(name) if i == 0 => f.write_str(name)?,
+                PathStep::Field(name) => write!(f, ".{name}")?,
+                PathStep::Item(n) => write!(f, "[{n}]")?,
             }
         }
         write!(f, ": {}", self.what)
@@ -43,7 +35,7 @@ impl fmt::Display for Fault {
 }
 
 struct Faults {
-    at: Vec<Step>,
+    at: Vec<PathStep>,
     found: Vec<Fault>,
 }
 
@@ -55,7 +47,7 @@ impl Faults {
         });
     }
 
-    fn below(&mut self, steps: &[Step], look: impl FnOnce(&mut Self)) {
+    fn below(&mut self, steps: &[PathStep], look: impl FnOnce(&mut Self)) {
         let depth = self.at.len();
         self.at.extend_from_slice(steps);
         look(self);
@@ -63,12 +55,12 @@ impl Faults {
     }
 
     fn field(&mut self, name: &'static str, look: impl FnOnce(&mut Self)) {
-        self.below(&[Step::Field(name)], look);
+        self.below(&[PathStep::Field(name)], look);
     }
 
     fn each<'a, T>(&mut self, name: &'static str, items: &'a [T], mut look: impl FnMut(&mut Self, &'a T)) {
         for (i, item) in items.iter().enumerate() {
-            self.below(&[Step::Field(name), Step::Item(i)], |faults| look(faults, item));
+            self.below(&[PathStep::Field(name), PathStep::Item(i)], |faults| look(faults, item));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Puts a whole file in the place of another, and removes what a killed writer left.
 
+use super::directory::entries;
 use crate::error::{Context, Error, Result};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -74,15 +75,10 @@ fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
 /// # Errors
 /// Returns an error if `dir` cannot be listed or a file cannot be removed. A directory that does not exist has none.
 pub fn remove_abandoned(dir: &Path) -> Result<usize> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(e) => return Err(Error::failed(dir.display(), "cannot be listed").from_source(e)),
-    };
     let mut removed = 0;
-    for entry in entries {
-        let entry = entry.about(dir.display(), "cannot be listed")?;
-        let name = entry.file_name();
+    for path in entries(dir) {
+        let path = path.about(dir.display(), "cannot be listed")?;
+        let name = path.file_name().unwrap_or_default();
         let is_temporary = name
             .to_str()
             .is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
@@ -90,11 +86,11 @@ pub fn remove_abandoned(dir: &Path) -> Result<usize> {
             continue;
         }
         // Locked until it is removed: a writer that has just made it and waits for the lock then sees that it is gone.
-        if let Some(_lock) = abandoned(&entry.path()) {
-            match fs::remove_file(entry.path()) {
+        if let Some(_lock) = abandoned(&path) {
+            match fs::remove_file(&path) {
                 Ok(()) => removed += 1,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Error::failed(entry.path().display(), "cannot be removed").from_source(e)),
+                Err(e) => return Err(Error::failed(path.display(), "cannot be removed").from_source(e)),
             }
         }
     }

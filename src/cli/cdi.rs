@@ -12,11 +12,11 @@ pub(super) use generate::hook_beside_us;
 use super::out;
 use super::place::SpecDirArgs;
 use crate::cdi::registry::Registry;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `tranche cdi`.
@@ -92,4 +92,21 @@ fn between_commas(list: &OsStr) -> impl Iterator<Item = PathBuf> {
         .split(|byte| *byte == b',')
         .filter(|path| !path.is_empty());
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Reads `input`, or stdin if it is `-`. Returns its name for messages, and its content.
+///
+/// # Errors
+/// Returns an error if it cannot be read.
+fn read_input(input: &Path) -> Result<(String, Vec<u8>)> {
+    if input == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut text)
+            .about("stdin", "cannot be read")?;
+        return Ok(("stdin".to_owned(), text));
+    }
+    let name = input.display().to_string();
+    let text = std::fs::read(input).about(&name, "cannot be read")?;
+    Ok((name, text))
 }

@@ -52,7 +52,7 @@ impl Specs {
                 continue;
             };
             if same_directory(&call.state_dir, state_dir) {
-                specs.add(name, call);
+                specs.add(&name.to_string(), call);
             }
         }
         specs

@@ -152,7 +152,7 @@ fn wrong_requests_are_one_line_and_code_two() {
         (&["--mode=csv"], "Tegra is not supported yet"),
         (&["--mode=gds", "--device-id=0"], "there is only all"),
         (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
-        (&["--format=toml"], "yaml and json"),
+        (&["--format=toml"], "use yaml or json"),
         (&["--cdi-version=0.2"], "too old"),
         (&["--class=a b"], "not a CDI class"),
         (&["--root=/"], "cannot be used with"),

@@ -177,7 +177,7 @@ impl Scene {
     fn hook(&self, stage: &str, device: &str, id: &str, pid: u32) -> Call {
         let registry = Registry::read(&[self.at("cdi")]);
         let found = registry
-            .find(device)
+            .find(&device.parse().unwrap())
             .unwrap_or_else(|| panic!("{device}: {:?}", registry.problems));
         let hooks = found.device.edits.hooks.iter().chain(&found.file.spec.edits.hooks);
         let hook = hooks

@@ -3,6 +3,7 @@
 
 use super::super::calls::Call;
 use crate::cdi::Spec;
+use crate::cdi::directory::entries;
 use crate::cdi::registry::Registry;
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -29,9 +30,9 @@ pub(super) fn remove(
     let dir = dir.unwrap_or(Path::new("."));
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let mut removed = Vec::new();
-    for entry in std::fs::read_dir(dir).about(dir.display(), "cannot be listed")? {
-        let entry = entry.about(dir.display(), "cannot be listed")?;
-        let file = entry.file_name().to_string_lossy().into_owned();
+    for path in entries(dir) {
+        let path = path.about(dir.display(), "cannot be listed")?;
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_beside = file
             .strip_prefix(&*stem)
             .is_some_and(|rest| rest.starts_with(['-', '.']))
@@ -42,7 +43,6 @@ pub(super) fn remove(
             removed.push(path);
         }
     }
-    removed.sort();
     Ok(removed)
 }
 

@@ -3,7 +3,7 @@
 use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::error::Result;
-use crate::text::shown;
+use crate::types::QualifiedName;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -16,8 +16,8 @@ pub(super) struct Args {
 }
 
 #[derive(serde::Serialize)]
-struct Row<'a> {
-    name: &'a str,
+struct ListedDevice<'a> {
+    name: &'a QualifiedName,
     file: &'a std::path::Path,
 }
 
@@ -26,9 +26,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     for problem in &registry.problems {
         out::note(problem);
     }
-    let rows: Vec<Row<'_>> = registry
+    let rows: Vec<ListedDevice<'_>> = registry
         .devices()
-        .map(|(name, found)| Row {
+        .map(|(name, found)| ListedDevice {
             name,
             file: &found.file.path,
         })
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         out::json(&rows)?;
     } else {
-        let lines: String = rows.iter().map(|r| format!("{}\n", shown(r.name))).collect();
+        let lines: String = rows.iter().map(|r| format!("{}\n", r.name)).collect();
         out::result(&lines)?;
         out::note(format_args!("Found {} CDI devices", rows.len()));
     }

@@ -1,12 +1,11 @@
-//! `tranche cdi transform`: a specification made for one place, rewritten for another.
+//! `tranche cdi transform`: rewrite the paths of a specification that was made for another place.
 
 use super::super::out;
 use crate::cdi::encode::{Format, comments_of, encode, file_of};
 use crate::cdi::transform::{Side, root};
 use crate::cdi::{parse, write};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,17 +48,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             return Err(Error::usage(format!("\"{dir}\""), "path is not absolute"));
         }
     }
-    let (name, text) = read(&args.input)?;
+    let (name, text) = super::read_input(&args.input)?;
     let mut spec = parse::spec(&text).map_err(|refusal| {
-        let at = refusal
-            .at
-            .map_or(String::new(), |at| format!(":{}:{}", at.line, at.column));
-        Error::failed(format!("{name}{at}"), refusal.what)
+        let object = refusal.at().map_or_else(|| name.clone(), |at| at.of(&name));
+        Error::failed(object, refusal)
     })?;
     root(&mut spec, &args.from, &args.to, args.relative_to);
     let is_json = text.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
     let format = if is_json { Format::Json } else { Format::Yaml };
-    // They say who made the file and what was left out of it, which is still true.
+    // They say which program made the file and what was left out of it.
     let comments = comments_of(&text);
     match args.output.as_deref().filter(|o| !o.is_empty()) {
         None => out::document(&encode(&spec, format, &comments)?)?,
@@ -69,16 +66,4 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn read(input: &Path) -> Result<(String, Vec<u8>)> {
-    if input == Path::new("-") {
-        let mut text = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut text)
-            .about("stdin", "cannot be read")?;
-        return Ok(("stdin".into(), text));
-    }
-    let text = std::fs::read(input).about(input.display(), "cannot be read")?;
-    Ok((input.display().to_string(), text))
 }

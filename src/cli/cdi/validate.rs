@@ -3,9 +3,11 @@
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
-use crate::cdi::registry::{Problem, Registry};
+use crate::cdi::Problem;
+use crate::cdi::registry::Registry;
 use crate::error::{Error, Kind, Result};
 use crate::text::{shown, some};
+use crate::types::QualifiedName;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,7 +42,7 @@ impl Report {
 
 #[derive(serde::Serialize)]
 struct Shadowed {
-    name: String,
+    name: QualifiedName,
     file: PathBuf,
     by: PathBuf,
 }

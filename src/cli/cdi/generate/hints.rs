@@ -1,5 +1,6 @@
 //! Lines for the person who writes a specification: what an engine of today's distributions will make of it.
 
+use crate::cdi::directory::entries;
 use crate::cdi::encode::Format;
 use crate::cdi::registry::Registry;
 use crate::cdi::{Spec, build};
@@ -34,23 +35,13 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
 pub(super) fn conflict(file: &Path, spec: &Spec) -> Option<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    // Mostly the file is alone, and then nothing is read. What cannot be read defines nothing.
-    let mut names = std::fs::read_dir(directory).ok()?.filter_map(|entry| entry.ok());
-    names.find(|entry| {
-        Format::of_path(&entry.path()).is_some() && Some(entry.file_name().as_os_str()) != file.file_name()
-    })?;
+    // Usually the file is alone, and then nothing is read. A file that cannot be read defines nothing.
+    let mut paths = entries(directory).filter_map(|path| path.ok());
+    paths.find(|path| Format::of_path(path).is_some() && path.file_name() != file.file_name())?;
     let registry = Registry::read(&[directory.to_owned()]);
-    let names: Vec<String> = spec
-        .devices
-        .iter()
-        .map(|one| format!("{}={}", spec.kind, one.name))
-        .collect();
-    let is_of_spec = |lost: &Vec<String>| lost.iter().any(|name| names.contains(name));
-    let problem = registry
-        .problems
-        .iter()
-        .find(|p| p.lost.as_ref().is_some_and(is_of_spec))?;
-    Some(problem.to_string())
+    let names = spec.devices.iter().map(|one| format!("{}={}", spec.kind, one.name));
+    let problem = names.into_iter().find_map(|name| registry.loss_of(&name));
+    problem.map(ToString::to_string)
 }
 
 /// The topmost directory on the way to `file` that does not exist yet, and so will be created.
