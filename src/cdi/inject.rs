@@ -1,10 +1,13 @@
-//! Devices put into an OCI container specification, as an engine with CDI does it.
+//! Adds devices to an OCI container specification, as an engine that supports CDI does.
 //!
-//! The order and the rules are the reference library's (pkg/cdi, `Cache.InjectDevices` and `ContainerEdits.Apply`). The
-//! specification stays a JSON value: what is unknown in it is not touched.
+//! The order and the rules are those of the reference library (pkg/cdi, `Cache.InjectDevices` and `ContainerEdits.Apply`).
+//! What is written is built with oci-spec. The rest of the specification stays a JSON value: oci-spec drops fields that it
+//! does not know and refuses values that it does not know.
 
-use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
+use super::spec::{ContainerEdits, DeviceNode, Spec};
 use crate::error::{Error, Result};
+use oci_spec::runtime::{Hook, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType, LinuxNetDevice, Mount};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// A device node of the host.
@@ -20,11 +23,11 @@ pub struct HostNode {
     pub mode: u32,
 }
 
-/// Tells what is at a path of the host; `None` where there is nothing or something else than a device node.
+/// Returns the device node at a path of the host; `None` if the path does not exist or is not a device node.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<HostNode>;
 
-/// All edits of `devices` in the order in which they are applied: those of a whole specification once, before its first
-/// device.
+/// All edits of `devices` in the order in which they are applied. The edits of a whole specification come once, before
+/// those of its first device.
 pub fn collect<'a>(devices: impl IntoIterator<Item = (&'a Spec, &'a super::Device)>) -> ContainerEdits {
     let mut all = ContainerEdits::default();
     let mut seen: Vec<&Spec> = Vec::new();
@@ -53,8 +56,8 @@ fn append(all: &mut ContainerEdits, more: &ContainerEdits) {
 /// Applies `edits` to the OCI specification `config`.
 ///
 /// # Errors
-/// A device node that is neither on the host nor told in full, and a `config` that is no OCI specification. Nothing is
-/// changed then.
+/// Returns an error, and changes nothing, if a device node is neither on the host nor fully described, or if `config` is not
+/// an OCI specification.
 pub fn apply(config: &mut Value, edits: &ContainerEdits, lookup: Lookup<'_>) -> Result<()> {
     let mut changed = config.clone();
     env(&mut changed, &edits.env)?;
@@ -62,16 +65,22 @@ pub fn apply(config: &mut Value, edits: &ContainerEdits, lookup: Lookup<'_>) -> 
         device_node(&mut changed, node, lookup)?;
     }
     for net in &edits.net_devices {
+        let mut device = LinuxNetDevice::default();
+        device.set_name(Some(net.name.clone()));
         let devices = object_at(&mut changed, &["linux", "netDevices"])?;
-        devices.insert(net.host_interface_name.clone(), json!({ "name": net.name }));
+        devices.insert(net.host_interface_name.clone(), value(&device)?);
     }
-    mounts(&mut changed, &edits.mounts)?;
+    mounts(&mut changed, edits)?;
     for one in &edits.hooks {
-        array_at(&mut changed, &["hooks"], &one.hook_name)?.push(hook(one));
+        let mut hook = Hook::default();
+        hook.set_path(one.path.clone().into());
+        hook.set_args(filled(&one.args));
+        hook.set_env(filled(&one.env));
+        hook.set_timeout(one.timeout);
+        array_at(&mut changed, &["hooks"], &one.hook_name)?.push(value(&hook)?);
     }
     if let Some(rdt) = &edits.intel_rdt {
-        let value = serde_json::to_value(rdt).map_err(|e| broken("linux.intelRdt").from_source(e))?;
-        object_at(&mut changed, &["linux"])?.insert("intelRdt".into(), value);
+        object_at(&mut changed, &["linux"])?.insert("intelRdt".into(), value(rdt)?);
     }
     for gid in edits.additional_gids.iter().filter(|gid| **gid != 0) {
         let gids = array_at(&mut changed, &["process", "user"], "additionalGids")?;
@@ -86,8 +95,18 @@ pub fn apply(config: &mut Value, edits: &ContainerEdits, lookup: Lookup<'_>) -> 
 fn broken(what: &str) -> Error {
     Error::failed(
         format!("container specification: {what}"),
-        "is of another kind than OCI says",
+        "does not have the type that the OCI runtime specification requires",
     )
+}
+
+fn value(part: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(part)
+        .map_err(|e| Error::failed("container specification", "cannot be written as JSON").from_source(e))
+}
+
+/// A list; `None` for an empty one, which is left out.
+fn filled(list: &[String]) -> Option<Vec<String>> {
+    (!list.is_empty()).then(|| list.to_vec())
 }
 
 fn object_at<'a>(config: &'a mut Value, path: &[&str]) -> Result<&'a mut Map<String, Value>> {
@@ -115,16 +134,16 @@ fn env(config: &mut Value, env: &[String]) -> Result<()> {
     if env.is_empty() {
         return Ok(());
     }
-    let there = array_at(config, &["process"], "env")?;
+    let present = array_at(config, &["process"], "env")?;
     for entry in env {
         let name = entry.split_once('=').map_or(entry.as_str(), |(name, _)| name);
         let same = |v: &&mut Value| {
             v.as_str()
                 .is_some_and(|t| t.split_once('=').map_or(t, |(n, _)| n) == name)
         };
-        match there.iter_mut().find(same) {
+        match present.iter_mut().find(same) {
             Some(old) => *old = json!(entry),
-            None => there.push(json!(entry)),
+            None => present.push(json!(entry)),
         }
     }
     Ok(())
@@ -132,68 +151,73 @@ fn env(config: &mut Value, env: &[String]) -> Result<()> {
 
 fn device_node(config: &mut Value, node: &DeviceNode, lookup: Lookup<'_>) -> Result<()> {
     let given = node.node_type.as_deref().filter(|t| !t.is_empty());
-    let told = given == Some("p") || (given.is_some() && node.major.is_some_and(|m| m != 0));
+    let is_complete = given == Some("p") || (given.is_some() && node.major.is_some_and(|m| m != 0));
     let host = lookup(node.on_host());
-    if host.is_none() && !told {
-        return Err(Error::failed(node.on_host(), "there is no such device node").hint("is the driver loaded?"));
+    if host.is_none() && !is_complete {
+        return Err(Error::failed(node.on_host(), "device node not found").hint("is the driver loaded?"));
     }
     let kind = given.map_or_else(
         || host.map_or(String::new(), |h| h.node_type.to_string()),
         str::to_owned,
     );
+    let kind: LinuxDeviceType = kind.parse().map_err(|_| broken(&node.path))?;
     let (major, minor) = match host {
-        Some(host) if !told => (host.major, host.minor),
+        Some(host) if !is_complete => (host.major, host.minor),
         _ => (node.major.unwrap_or(0), node.minor.unwrap_or(0)),
     };
-    let mut device = Map::new();
-    device.insert("path".into(), json!(node.path));
-    device.insert("type".into(), json!(kind));
-    if kind != "p" {
-        device.insert("major".into(), json!(major));
-        device.insert("minor".into(), json!(minor));
-    }
-    if let Some(mode) = node.file_mode.or(host.map(|h| h.mode)) {
-        device.insert("fileMode".into(), json!(mode));
-    }
-    for (field, given) in [("uid", node.uid), ("gid", node.gid)] {
-        let of_process = config
-            .pointer(&format!("/process/user/{field}"))
-            .and_then(Value::as_u64);
-        if let Some(id) = given.map(u64::from).or(of_process.filter(|id| *id > 0)) {
-            device.insert(field.into(), json!(id));
-        }
+    let owner = |given: Option<u32>, field: &str| {
+        let of_process = config.pointer(field).and_then(Value::as_u64);
+        given.or(of_process.and_then(|id| u32::try_from(id).ok()).filter(|id| *id > 0))
+    };
+    let mut device = LinuxDevice::default();
+    device.set_path(node.path.clone().into());
+    device.set_typ(kind);
+    device.set_major(major);
+    device.set_minor(minor);
+    device.set_file_mode(node.file_mode.or(host.map(|h| h.mode)));
+    device.set_uid(owner(node.uid, "/process/user/uid"));
+    device.set_gid(owner(node.gid, "/process/user/gid"));
+    let mut device = value(&device)?;
+    // oci-spec always writes numbers. A FIFO has none (runtime-spec, config-linux.md, "Devices"), and the reference library
+    // writes none.
+    if kind == LinuxDeviceType::P
+        && let Some(device) = device.as_object_mut()
+    {
+        device.shift_remove("major");
+        device.shift_remove("minor");
     }
     let devices = array_at(config, &["linux"], "devices")?;
     devices.retain(|d| d.get("path").and_then(Value::as_str) != Some(&node.path));
-    devices.push(Value::Object(device));
-    if kind == "b" || kind == "c" {
+    devices.push(device);
+    if matches!(kind, LinuxDeviceType::B | LinuxDeviceType::C) {
         let access = node.permissions.as_deref().filter(|p| !p.is_empty()).unwrap_or("rwm");
-        let rule = json!({"allow": true, "type": kind, "major": major, "minor": minor, "access": access});
-        array_at(config, &["linux", "resources"], "devices")?.push(rule);
+        let mut rule = LinuxDeviceCgroup::default();
+        rule.set_allow(true);
+        rule.set_typ(Some(kind));
+        rule.set_major(Some(major));
+        rule.set_minor(Some(minor));
+        rule.set_access(Some(access.to_owned()));
+        array_at(config, &["linux", "resources"], "devices")?.push(value(&rule)?);
     }
     Ok(())
 }
 
-fn mounts(config: &mut Value, mounts: &[Mount]) -> Result<()> {
-    if mounts.is_empty() {
+fn mounts(config: &mut Value, edits: &ContainerEdits) -> Result<()> {
+    if edits.mounts.is_empty() {
         return Ok(());
     }
-    let there = array_at(config, &[], "mounts")?;
-    for mount in mounts {
-        there.retain(|m| m.get("destination").and_then(Value::as_str) != Some(&mount.container_path));
-        let mut one = Map::new();
-        one.insert("destination".into(), json!(mount.container_path));
-        if let Some(mount_type) = mount.mount_type.as_deref().filter(|t| !t.is_empty()) {
-            one.insert("type".into(), json!(mount_type));
-        }
-        one.insert("source".into(), json!(mount.host_path));
-        if !mount.options.is_empty() {
-            one.insert("options".into(), json!(mount.options));
-        }
-        there.push(Value::Object(one));
+    let present = array_at(config, &[], "mounts")?;
+    for one in &edits.mounts {
+        present.retain(|m| m.get("destination").and_then(Value::as_str) != Some(&one.container_path));
+        let mut mount = Mount::default();
+        mount.set_destination(one.container_path.clone().into());
+        mount.set_typ(one.mount_type.clone().filter(|t| !t.is_empty()));
+        mount.set_source(Some(one.host_path.clone().into()));
+        mount.set_options(filled(&one.options));
+        present.push(value(&mount)?);
     }
-    // What lies deeper is mounted later; among equals the order stays.
-    there.sort_by_key(|m| depth(m.get("destination").and_then(Value::as_str).unwrap_or("")));
+    // A deeper path is mounted later; the order of equally deep paths is kept.
+    present.sort_by_key(|m| depth(m.get("destination").and_then(Value::as_str).unwrap_or("")));
     Ok(())
 }
 
@@ -201,24 +225,9 @@ fn depth(path: &str) -> usize {
     crate::types::ContainerPath::new(path).map_or(0, |p| p.as_str().split('/').filter(|s| !s.is_empty()).count())
 }
 
-fn hook(hook: &Hook) -> Value {
-    let mut one = Map::new();
-    one.insert("path".into(), json!(hook.path));
-    if !hook.args.is_empty() {
-        one.insert("args".into(), json!(hook.args));
-    }
-    if !hook.env.is_empty() {
-        one.insert("env".into(), json!(hook.env));
-    }
-    if let Some(timeout) = hook.timeout {
-        one.insert("timeout".into(), json!(timeout));
-    }
-    Value::Object(one)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Device;
+    use super::super::{Device, Hook, Mount};
     use super::*;
 
     fn node(path: &str) -> DeviceNode {
@@ -296,6 +305,24 @@ mod tests {
                 },
                 "hooks": {"createContainer": [{"path": "/h", "timeout": 5}]},
             })
+        );
+    }
+
+    #[test]
+    fn a_fifo_has_no_numbers_and_no_cgroup_rule() {
+        let mut config = json!({});
+        let fifo = DeviceNode {
+            node_type: Some("p".into()),
+            ..node("/dev/fifo")
+        };
+        let edits = ContainerEdits {
+            device_nodes: vec![fifo],
+            ..ContainerEdits::default()
+        };
+        apply(&mut config, &edits, &nvidia0).unwrap();
+        assert_eq!(
+            config,
+            json!({"linux": {"devices": [{"path": "/dev/fifo", "type": "p"}]}})
         );
     }
 
