@@ -18,7 +18,7 @@ mod share;
 pub use device::{gpu_edits, mig_edits};
 pub use hook::{HookOptions, HookPart};
 pub use mode::Mode;
-pub use options::{DeviceId, NameStrategy, Options, capabilities_from_text};
+pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};
 pub use share::{Sharing, claim, claimed_since_held};
 
 use crate::edits::{Derived, DerivedDevice, Edits};

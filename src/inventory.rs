@@ -3,16 +3,16 @@
 //! Data only; [`crate::host`] fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that equal
 //! hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
 
+mod catalogue;
 mod degraded;
 mod driver;
-mod find;
 mod gpu;
 mod load;
 mod node;
 
+pub use catalogue::{Catalogue, HostDevice};
 pub use degraded::Degraded;
 pub use driver::{Driver, DriverCapability, DriverFile, ElfClass, FileKind, Link};
-pub use find::find;
 pub use gpu::{
     AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
     VirtualizationMode,

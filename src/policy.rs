@@ -13,7 +13,7 @@ mod yaml;
 
 pub use crate::types::Place;
 pub use place::Placed;
-pub use selector::DeviceSelector;
+pub use selector::DeviceSet;
 
 use crate::error::Error;
 use crate::types::{CdiKind, MemorySize, MigProfile, Overcommit, Percent, ShareName};
@@ -76,7 +76,7 @@ pub struct Split {
     /// The kind under which the shares are offered.
     pub kind: CdiKind,
     /// Which of them it means.
-    pub devices: DeviceSelector,
+    pub devices: DeviceSet,
     /// The parts.
     pub parts: Parts,
     /// Refuse a request for more than one part of a device.

@@ -6,23 +6,20 @@
 mod absent;
 mod arithmetic;
 mod clients;
-mod device;
 mod fit;
 mod guarantee;
 mod resolve;
 
 pub use absent::AbsentDevice;
-pub use device::DeviceRef;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 
 use crate::error::Result;
-use crate::inventory::{Architecture, Inventory, VirtualizationMode};
+use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{
     Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames, Split, Strategy, WholeDevice,
 };
-use crate::types::{CdiKind, DeviceKey, HostPath, MemorySize, Percent, ShareName};
-use device::Target;
+use crate::types::{CdiKind, Device, DeviceKey, HostPath, MemorySize, Percent, ShareName};
 use serde::{Deserialize, Serialize};
 
 /// Every share that a policy makes of an inventory, by device.
@@ -50,7 +47,7 @@ pub struct Plan {
 #[serde(deny_unknown_fields)]
 pub struct SplitDevice {
     /// Which.
-    pub device: DeviceRef,
+    pub device: Device,
     /// The same in the ledger: a key that stays when indices move, and that is known without NVML.
     pub key: DeviceKey,
     /// Its UUID, where it is known.
@@ -157,7 +154,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
 
 impl Plan {
     /// The plan for one device, if it is split.
-    pub fn split(&self, device: DeviceRef) -> Option<&SplitDevice> {
+    pub fn split(&self, device: Device) -> Option<&SplitDevice> {
         self.devices.iter().find(|d| d.device == device)
     }
 
@@ -293,8 +290,8 @@ impl SplitDevice {
     }
 }
 
-fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, split: &Split) -> Result<SplitDevice> {
-    let method = method(policy, &target, split)?;
+fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<SplitDevice> {
+    let method = method(policy, target, split)?;
     let limit = clients::limit(split.strategy, inventory);
     let asked = match &split.parts {
         Parts::Equal(n) => *n as usize,
@@ -309,13 +306,13 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
             limit.shares, limit.why
         );
         return Err(policy
-            .wrong(split.place, target.device, what)
+            .wrong(split.place, target, what)
             .hint(format!("ask for at most {}", limit.shares)));
     }
-    let cut = arithmetic::cut(policy, &target, split)?;
+    let cut = arithmetic::cut(policy, target, split)?;
     let facts = guarantee::Facts {
         strategy: split.strategy,
-        on_mig: target.device.mig.is_some(),
+        on_mig: target.mig.is_some(),
         exclusive_process: matches!(
             method,
             Method::Mps {
@@ -335,7 +332,7 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
         .map(|part| part.compute.map(|c| u64::from(c.get())))
         .sum::<Option<u64>>();
     let memory_promised = memory_sum
-        .zip(target.memory)
+        .zip(target.memory())
         .map(|(sum, whole)| percent(sum, whole.mib()));
     let compute_promised = compute_sum.map(|sum| percent(sum, 100));
     let shares = cut
@@ -350,17 +347,17 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: Target<'_>, spli
         })
         .collect();
     Ok(SplitDevice {
-        device: target.device,
-        key: target.key.clone(),
-        uuid: target.uuid.clone(),
-        product: target.product.clone(),
+        device: target.device(),
+        key: target.key(),
+        uuid: target.uuid(),
+        product: target.product(),
         kind: split.kind.clone(),
         method,
-        memory: target.memory,
+        memory: target.memory(),
         shares,
         memory_left_mib: cut.memory_left_mib,
         compute_left: cut.compute_left,
-        most_memory_mib: target.memory.map(|memory| policy.overcommit_memory.of(memory.mib())),
+        most_memory_mib: target.memory().map(|memory| policy.overcommit_memory.of(memory.mib())),
         most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
         memory_promised,
         compute_promised,
@@ -374,7 +371,7 @@ fn percent(part: u64, whole: u64) -> u32 {
     u32::try_from((u128::from(part) * 100 + whole / 2) / whole).unwrap_or(u32::MAX)
 }
 
-fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method> {
+fn method(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Method> {
     let vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
     let before_volta = target.gpu.architecture.is_some_and(|a| a < Architecture::Volta);
     match split.strategy {
@@ -383,14 +380,14 @@ fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method>
                 return Err(policy
                     .wrong(
                         split.place,
-                        target.device,
+                        target,
                         "MPS has no limits before Volta, so a share would promise nothing",
                     )
                     .hint("use timeSlicing for this device"));
             }
             // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
             let exclusive_process =
-                policy.mps.compute_mode == MpsComputeMode::Exclusive && target.device.mig.is_none() && !vgpu;
+                policy.mps.compute_mode == MpsComputeMode::Exclusive && target.mig.is_none() && !vgpu;
             Ok(Method::Mps {
                 users: policy.mps.users,
                 exclusive_process,
@@ -401,15 +398,11 @@ fn method(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Method>
             let interval = policy.time_slicing.interval;
             if interval != Interval::Default && vgpu {
                 return Err(policy
-                    .wrong(
-                        split.place,
-                        target.device,
-                        "a vGPU guest cannot set the length of a turn",
-                    )
+                    .wrong(split.place, target, "a vGPU guest cannot set the length of a turn")
                     .hint("leave timeSlicing.interval at default"));
             }
             // The length of a turn is a setting of a whole GPU.
-            let interval = if target.device.mig.is_some() {
+            let interval = if target.mig.is_some() {
                 Interval::Default
             } else {
                 interval

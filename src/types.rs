@@ -2,7 +2,7 @@
 //!
 //! Every type reads from text with `FromStr`, writes itself with `Display`, and is that same text in JSON.
 
-mod device_id;
+mod device;
 mod device_key;
 mod device_name;
 mod memory;
@@ -16,7 +16,7 @@ mod share_name;
 mod uuid;
 mod version;
 
-pub use device_id::DeviceId;
+pub use device::{Device, DeviceSelector};
 pub use device_key::DeviceKey;
 pub use device_name::{CdiKind, DeviceName, QualifiedName};
 pub use memory::MemorySize;

@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ldcache", &["error"]),
     ("elf", &["ldcache", "error"]),
     // Data.
-    ("inventory", &["types", "error"]),
+    ("inventory", &["types", "text", "error"]),
     ("edits", &["inventory", "types", "error"]),
     ("sim", &["inventory", "text", "error"]),
     ("sources", &["sim", "inventory", "types", "error"]),

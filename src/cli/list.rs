@@ -6,13 +6,14 @@ use super::place::HostArgs;
 use super::table::Table;
 use crate::error::Result;
 use crate::inventory::{
-    AddressingMode, ComputeMode, DeviceNode, Gpu, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
+    AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
 use crate::types::MemorySize;
 use serde::Serialize;
+use std::iter;
 use std::process::ExitCode;
 
-/// List the GPUs and MIG devices of the host. Exit code 1 says that the list is not complete
+/// List the GPUs and MIG devices of the host. Exit code 1 means that the list is not complete
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -27,30 +28,53 @@ pub(super) struct Args {
     wide: bool,
 }
 
-/// One device, as `--json` gives it.
+/// One device, as `--json` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Row {
-    /// `0`, `0:1`, or the UUID where the index is not known: the name of its CDI device.
+struct Listed<'a> {
+    #[serde(skip)]
+    device: HostDevice<'a>,
+    /// `0`, `0:1`, or the UUID if the index is not known: the name of its CDI device.
     name: String,
     uuid: Option<String>,
     product: String,
     memory_mib: Option<u64>,
-    /// The nodes that a container with this device gets, besides those that every container gets.
+    /// The nodes that a container with this device gets, in addition to those that every container gets.
     nodes: Vec<String>,
     pci: String,
     notes: Vec<String>,
 }
 
+impl<'a> From<HostDevice<'a>> for Listed<'a> {
+    fn from(device: HostDevice<'a>) -> Self {
+        let HostDevice { gpu, mig } = device;
+        let caps = mig.map(|mig| [&mig.gpu_instance_cap, &mig.compute_instance_cap]);
+        let nodes = iter::once(&gpu.node).chain(caps.into_iter().flatten()).flatten();
+        Self {
+            device,
+            name: device.name(),
+            uuid: device.uuid(),
+            product: mig.map_or_else(|| gpu.name.clone(), MigDevice::product),
+            memory_mib: device.memory().map(MemorySize::mib),
+            nodes: nodes.map(|node| node.container.to_string()).collect(),
+            pci: gpu.pci.to_string(),
+            notes: match mig {
+                None => notes(gpu),
+                Some(mig) => vec![format!("instance {}.{}", mig.gpu_instance, mig.compute_instance)],
+            },
+        }
+    }
+}
+
 /// Lists the devices.
 ///
 /// # Errors
-/// Kind `Nothing` where there is no GPU; what [`look::inventory`] gives.
+/// Returns [`crate::error::Kind::Nothing`] if the host has no GPU, and the errors of [`look::inventory`].
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let inventory = look::inventory(&args.at, &args.how)?;
     if inventory.gpus.is_empty() {
         return Err(look::no_gpu(&inventory));
     }
-    let rows = rows(&inventory);
+    let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
     if args.json {
         out::json(&rows)?;
     } else {
@@ -59,52 +83,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(look::exit_code(&inventory))
 }
 
-fn rows(inventory: &Inventory) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for gpu in &inventory.gpus {
-        rows.push(of_gpu(gpu));
-        rows.extend(gpu.mig_devices.iter().map(|mig| of_mig(gpu, mig)));
-    }
-    rows
-}
-
-fn of_gpu(gpu: &Gpu) -> Row {
-    Row {
-        name: match gpu.index_is_known {
-            true => gpu.index.to_string(),
-            false => gpu.uuid.to_string(),
-        },
-        uuid: Some(gpu.uuid.to_string()),
-        product: gpu.name.clone(),
-        memory_mib: gpu.memory.map(|m| m.mib()),
-        nodes: paths([&gpu.node]),
-        pci: gpu.pci.to_string(),
-        notes: notes(gpu),
-    }
-}
-
-fn of_mig(gpu: &Gpu, mig: &MigDevice) -> Row {
-    Row {
-        name: format!("{}:{}", gpu.index, mig.index),
-        uuid: mig.uuid.as_ref().map(ToString::to_string),
-        product: mig
-            .profile
-            .as_ref()
-            .map_or_else(|| "MIG".to_owned(), |p| format!("MIG {p}")),
-        memory_mib: mig.memory.map(|m| m.mib()),
-        nodes: paths([&gpu.node, &mig.gpu_instance_cap, &mig.compute_instance_cap]),
-        pci: gpu.pci.to_string(),
-        notes: vec![format!("instance {}.{}", mig.gpu_instance, mig.compute_instance)],
-    }
-}
-
-/// The paths of those nodes that are known, as a container names them.
-fn paths<const N: usize>(nodes: [&Option<DeviceNode>; N]) -> Vec<String> {
-    let known = nodes.into_iter().flatten();
-    known.map(|node| node.container.to_string()).collect()
-}
-
-/// What is not as usual.
+/// What is unusual about `gpu`.
 fn notes(gpu: &Gpu) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
@@ -143,23 +122,32 @@ fn notes(gpu: &Gpu) -> Vec<String> {
     notes
 }
 
-/// The node that tells this device from others: the GPU's own, or the keys to a MIG device's instances.
-fn node(row: &Row) -> String {
-    let of_mig = |path: &String| path.rsplit_once("nvidia-cap").map(|(_, minor)| format!("cap{minor}"));
-    let caps: Vec<String> = row.nodes.iter().filter_map(of_mig).collect();
-    match caps.is_empty() {
-        true => row.nodes.first().cloned().unwrap_or_else(|| "?".to_owned()),
-        false => caps.join(", "),
+/// The node that distinguishes this device from others: the GPU's own, or those of a MIG device's instances.
+fn node(device: HostDevice<'_>) -> String {
+    let unknown = || "?".to_owned();
+    match device.mig {
+        None => device
+            .gpu
+            .node
+            .as_ref()
+            .map_or_else(unknown, |node| node.container.to_string()),
+        Some(mig) => {
+            let caps = [&mig.gpu_instance_cap, &mig.compute_instance_cap].into_iter().flatten();
+            let names: Vec<String> = caps
+                .map(|cap| cap.container.file_name().replace("nvidia-cap", "cap"))
+                .collect();
+            if names.is_empty() { unknown() } else { names.join(", ") }
+        }
     }
 }
 
-fn text(inventory: &Inventory, rows: &[Row], wide: bool) -> String {
+fn text(inventory: &Inventory, rows: &[Listed<'_>], wide: bool) -> String {
     let mut table = match wide {
         true => Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]),
         false => Table::narrow(&["GPU", "NAME", "MEMORY", "NOTES"]),
     };
     for row in rows {
-        let is_mig = row.name.contains(':');
+        let is_mig = row.device.mig.is_some();
         let memory = row
             .memory_mib
             .map_or_else(|| "?".to_owned(), |m| MemorySize::from_mib(m).to_string());
@@ -167,7 +155,7 @@ fn text(inventory: &Inventory, rows: &[Row], wide: bool) -> String {
         let mut cells = vec![row.name.clone(), product, memory];
         if wide {
             cells.push(row.uuid.clone().unwrap_or_else(|| "?".to_owned()));
-            cells.push(node(row));
+            cells.push(node(row.device));
             cells.push(if is_mig { String::new() } else { row.pci.clone() });
         }
         cells.push(row.notes.join(", "));
@@ -193,11 +181,18 @@ fn text(inventory: &Inventory, rows: &[Row], wide: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim;
+    use crate::types::{DeviceSelector, Minor};
+    use proptest::prelude::*;
+
+    fn listed(inventory: &Inventory) -> Vec<Listed<'_>> {
+        inventory.catalogue().all().map(Listed::from).collect()
+    }
 
     #[test]
     fn a_line_for_each_device() {
         let inventory = crate::sources::open("sim:dgx-a100-mig").unwrap();
-        let rows = rows(&inventory);
+        let rows = listed(&inventory);
         assert_eq!(rows.len(), inventory.gpus.len() + inventory.mig_devices().count());
         let (narrow, wide) = (text(&inventory, &rows, false), text(&inventory, &rows, true));
         for row in &rows {
@@ -207,6 +202,59 @@ mod tests {
         for text in [narrow, wide] {
             assert!(text.contains("MIG, no instances"), "{text}");
             assert!(text.lines().all(|l| l == l.trim_end()), "{text}");
+        }
+    }
+
+    /// Machines that differ in what makes names ambiguous: minors in another order than indices, indices that are not
+    /// known, MIG devices without a UUID or with one in the form of old drivers.
+    fn machines() -> impl Strategy<Value = Inventory> {
+        let sim = 0..sim::ALL.len();
+        (
+            sim,
+            Just((0..8).collect::<Vec<u32>>()).prop_shuffle(),
+            any::<[bool; 8]>(),
+            0..3,
+        )
+            .prop_map(|(sim, minors, known, uuids)| {
+                let mut inventory = sim::open(sim::ALL[sim].name).unwrap();
+                for (at, gpu) in inventory.gpus.iter_mut().enumerate() {
+                    gpu.minor = Minor(minors[at]);
+                    gpu.index_is_known = known[at];
+                    if let Some(node) = &mut gpu.node {
+                        node.container = format!("/dev/nvidia{}", minors[at]).parse().unwrap();
+                    }
+                    for mig in &mut gpu.mig_devices {
+                        let (gi, ci) = (mig.gpu_instance, mig.compute_instance);
+                        match uuids {
+                            0 => mig.uuid = None,
+                            1 => mig.uuid = Some(format!("MIG-{}/{gi}/{ci}", gpu.uuid).parse().unwrap()),
+                            _ => {}
+                        }
+                    }
+                }
+                inventory
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_that_is_listed_selects_exactly_that_device(inventory in machines()) {
+            let catalogue = inventory.catalogue();
+            let rows = listed(&inventory);
+            prop_assert_eq!(rows.len(), inventory.gpus.len() + inventory.mig_devices().count());
+            for row in rows {
+                let mut names = vec![row.name.clone()];
+                names.extend(row.uuid.clone());
+                if row.device.mig.is_none() {
+                    names.push(row.pci.clone());
+                    names.push(node(row.device));
+                }
+                for name in names {
+                    let selector: DeviceSelector = name.parse().unwrap();
+                    prop_assert_eq!(catalogue.find(&selector).map(|d| d.key()), Some(row.device.key()), "{}", name);
+                    prop_assert_eq!(selector.to_string(), name);
+                }
+            }
         }
     }
 }

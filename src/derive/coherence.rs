@@ -4,11 +4,11 @@
 //! all devices, it writes one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both. A GPU of which NVML says
 //! that the addressing mode is not supported is not coherent. Without NVML nobody knows, and neither class is written.
 
-use super::select::{self, Device};
+use super::select;
 use super::{Derived, DerivedDevice, Options};
 use crate::edits::Edits;
 use crate::error::Result;
-use crate::inventory::{AddressingMode, Source, Warning};
+use crate::inventory::{AddressingMode, HostDevice, Source, Warning};
 use crate::types::CdiKind;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// # Errors
 /// A class that CDI does not allow, two devices that cannot be merged into `all`.
 pub(super) fn split(
-    found: &[&(Device<'_>, Edits)],
+    found: &[&(HostDevice<'_>, Edits)],
     source: Source,
     programs: &Edits,
     options: &Options,
@@ -34,12 +34,11 @@ pub(super) fn split(
     let mut all: BTreeMap<CdiKind, Edits> = BTreeMap::new();
     for strategy in &options.names {
         for (one, edits) in found {
-            let (Device::Gpu(gpu) | Device::Mig(gpu, _)) = *one;
             // What is wrong with a name was said when the device itself was named.
             let Some(name) = select::name(*one, *strategy, &mut Vec::new()) else {
                 continue;
             };
-            let kind = kind(&derived.kind, gpu.addressing)?;
+            let kind = kind(&derived.kind, one.gpu.addressing)?;
             let mut edits = edits.clone();
             edits.merge(programs)?;
             all.entry(kind.clone()).or_default().merge(&edits)?;

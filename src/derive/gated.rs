@@ -1,11 +1,12 @@
 //! What a container gets only when it asks for it by name: the host's management, storage, RDMA, switches, channels.
 
 use super::gpu::{driver_files, no_driver};
-use super::{Derived, DerivedDevice, DeviceId, Mode, Options, files, hook, node};
+use super::{Derived, DerivedDevice, DeviceChoice, Mode, Options, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{DeviceNode, Driver, DriverCapability, DriverFile, FileKind, Inventory};
-use crate::types;
+use crate::text::some;
+use crate::types::{Device, DeviceSelector, ImexChannelId};
 
 /// One device `all` with every node of the mode.
 pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
@@ -126,27 +127,30 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
     channels.dedup_by_key(|c| c.id);
     let mut wanted = Vec::new();
     let mut every = options.devices.is_empty();
-    for id in &options.devices {
-        match id {
-            DeviceId::All => every = true,
-            DeviceId::Device(types::DeviceId::Gpu(n)) => wanted.push(n.0),
-            DeviceId::Channel(c) => wanted.push(c.0),
-            other => return Err(Error::usage(format!("device \"{other}\""), "is no IMEX channel")),
+    for choice in &options.devices {
+        match choice {
+            DeviceChoice::All => every = true,
+            DeviceChoice::Device(DeviceSelector::Index(Device { gpu, mig: None })) => wanted.push(ImexChannelId(gpu.0)),
+            DeviceChoice::Channel(id) => wanted.push(*id),
+            other => {
+                return Err(other
+                    .error("is not a valid IMEX channel")
+                    .hint("expected 0, channel0 or all"));
+            }
         }
     }
-    if let Some(missing) = wanted.iter().find(|n| !channels.iter().any(|c| c.id.0 == **n)) {
+    if let Some(missing) = wanted.iter().find(|id| !channels.iter().any(|c| c.id == **id)) {
         let there: Vec<String> = channels.iter().map(|c| c.id.to_string()).collect();
-        let there = if there.is_empty() {
-            "none".to_owned()
-        } else {
-            crate::text::some(&there)
+        let there = match &there[..] {
+            [] => "this host has no IMEX channels".to_owned(),
+            there => format!("this host has {}", some(there)),
         };
-        return Err(Error::usage(format!("IMEX channel {missing}"), "is not there").hint(format!("there are {there}")));
+        return Err(Error::usage(format!("IMEX channel {missing}"), "not found").hint(there));
     }
-    channels.retain(|c| every || wanted.contains(&c.id.0));
+    channels.retain(|c| every || wanted.contains(&c.id));
     if channels.is_empty() {
-        return Err(Error::new(Kind::Nothing, "host", "there are no IMEX channels")
-            .hint("nvidia-modprobe -c 0 makes the first"));
+        return Err(Error::new(Kind::Nothing, "host", "no IMEX channels found")
+            .hint("nvidia-modprobe -c 0 creates the first one"));
     }
     let mut all = Edits::default();
     for channel in &channels {
@@ -165,8 +169,8 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
 }
 
 fn only_all(options: &Options) -> Result<()> {
-    match options.devices.iter().find(|id| **id != DeviceId::All) {
+    match options.devices.iter().find(|choice| **choice != DeviceChoice::All) {
         None => Ok(()),
-        Some(id) => Err(Error::usage(format!("device \"{id}\""), "is not there").hint("there is only all")),
+        Some(choice) => Err(choice.error("not found").hint("this mode has only the device all")),
     }
 }

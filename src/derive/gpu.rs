@@ -1,28 +1,29 @@
 //! GPUs and MIG devices: what most specifications are about.
 
-use super::select::{self, Device};
+use super::select;
 use super::share::{self, Sharing};
-use super::{Derived, DerivedDevice, DeviceId, Options, coherence, device, files, hook, node};
+use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
-use crate::inventory::{ControlRole, Driver, Gpu, Inventory, Warning};
-use crate::share::{DeviceRef, Method, SplitDevice};
-use crate::types::{self, DeviceName};
+use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory, Warning};
+use crate::share::{Method, SplitDevice};
+use crate::types::{self, Device, DeviceName};
 use std::collections::BTreeMap;
 
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
-    let gpus = select::gpus(inventory);
-    let devices = if options.devices.contains(&DeviceId::None) {
+    let catalogue = inventory.catalogue();
+    let gpus: Vec<&Gpu> = catalogue.gpus().collect();
+    let devices = if options.devices.contains(&DeviceChoice::None) {
         // NVIDIA's generator writes nothing but `none` then, whatever else is named.
         Vec::new()
     } else if options.devices.is_empty() {
         if gpus.is_empty() {
             return Err(Error::new(Kind::Nothing, "host", "there is a driver, but no GPU"));
         }
-        select::all(&gpus)
+        catalogue.usable().collect()
     } else {
-        select::named(&gpus, &options.devices)?
+        select::chosen(&catalogue, &options.devices)?
     };
     // Instances without a name are instances: the inventory has said that they are left out.
     let is_empty = |g: &&&Gpu| g.is_in_mig_mode() && g.mig_devices.is_empty() && g.unnamed_instances.is_empty();
@@ -80,7 +81,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
 
 /// One device under one of its names: as it is, or, where the policy splits it, as a whole and as its shares.
 fn named(
-    one: Device<'_>,
+    one: HostDevice<'_>,
     name: DeviceName,
     edits: &Edits,
     programs: &Edits,
@@ -104,7 +105,7 @@ fn named(
         derived.devices.push(DerivedDevice { name, edits });
         return Ok(());
     };
-    if !one.gpu().index_is_known {
+    if !one.gpu.index_is_known {
         // Its daemon's directory and its claims go by its index, which is not known.
         derived.warnings.push(Warning {
             object: one.to_string(),
@@ -140,15 +141,15 @@ fn named(
     Ok(())
 }
 
-fn split_of<'a>(one: Device<'_>, options: &'a Options) -> Option<(&'a Sharing, &'a SplitDevice)> {
+fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<(&'a Sharing, &'a SplitDevice)> {
     let sharing = options.sharing.as_ref()?;
-    Some((sharing, sharing.split(one)?))
+    Some((sharing, sharing.plan.split(one.device())?))
 }
 
 /// How to claim a device that is not split and of which something is held; `None` for any other device.
-fn held_of<'a>(one: Device<'_>, options: &'a Options) -> Option<&'a Sharing> {
+fn held_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a Sharing> {
     let sharing = options.sharing.as_ref()?;
-    (sharing.split(one).is_none() && sharing.is_held(one)).then_some(sharing)
+    (sharing.plan.split(one.device()).is_none() && sharing.is_held(one)).then_some(sharing)
 }
 
 /// Takes the programs that command an MPS daemon out of what all containers get: one that holds a share could lift its own
@@ -166,18 +167,12 @@ fn take_mps_programs(common: &mut Edits, options: &Options) -> Edits {
 }
 
 /// What one device needs by itself: all that is common, and its own edits.
-pub(super) fn one(inventory: &Inventory, options: &Options, device: DeviceRef) -> Result<(Derived, Edits)> {
+pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> Result<(Derived, Edits)> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
-    let gpus = select::gpus(inventory);
-    let gpu = gpus.iter().find(|gpu| gpu.index == device.gpu);
-    let found = gpu.and_then(|gpu| match device.mig {
-        None => Some(Device::Gpu(gpu)),
-        Some(index) => {
-            let mig = gpu.mig_devices.iter().find(|mig| mig.index == index);
-            mig.map(|mig| Device::Mig(gpu, mig))
-        }
-    });
-    let edits = found
+    let catalogue = inventory.catalogue();
+    let gpus: Vec<&Gpu> = catalogue.gpus().collect();
+    let edits = catalogue
+        .at(device)
         .and_then(|one| edits(one, options))
         .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
     let mut derived = Derived {
@@ -204,10 +199,10 @@ pub(super) fn no_driver() -> Error {
     Error::new(Kind::Nothing, "host", "no NVIDIA driver found").hint("tranche -v list says where it was looked for")
 }
 
-fn edits(one: Device<'_>, options: &Options) -> Option<Edits> {
-    match one {
-        Device::Gpu(gpu) => device::gpu_edits(gpu, options),
-        Device::Mig(gpu, mig) => device::mig_edits(gpu, mig, options),
+fn edits(one: HostDevice<'_>, options: &Options) -> Option<Edits> {
+    match one.mig {
+        None => device::gpu_edits(one.gpu, options),
+        Some(mig) => device::mig_edits(one.gpu, mig, options),
     }
 }
 

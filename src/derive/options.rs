@@ -3,7 +3,7 @@
 use super::{HookOptions, Mode, Sharing};
 use crate::error::Error;
 use crate::inventory::DriverCapability;
-use crate::types::{self, ImexChannelId};
+use crate::types::{DeviceSelector, ImexChannelId};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub struct Options {
     /// How devices are named; each way gives every device once more.
     pub names: Vec<NameStrategy>,
     /// Which devices; empty: all that there are.
-    pub devices: Vec<DeviceId>,
+    pub devices: Vec<DeviceChoice>,
     /// Whether there is a device `all`.
     pub all_device: bool,
     /// The program that an engine runs for every container; `None` for a specification that needs none.
@@ -92,41 +92,44 @@ impl FromStr for NameStrategy {
     }
 }
 
-/// How a person points at a device.
+/// What a person chooses for a specification: a device, or a word for several or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeviceId {
-    /// Everything.
+pub enum DeviceChoice {
+    /// Every device.
     All,
     /// The driver's files and no device.
     None,
-    /// A device. For IMEX, a GPU's index is a channel's number.
-    Device(types::DeviceId),
+    /// A device. In IMEX mode, the index of a GPU is the number of a channel.
+    Device(DeviceSelector),
     /// `channel7`
     Channel(ImexChannelId),
 }
 
-impl FromStr for DeviceId {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || {
-            Error::usage(format!("device \"{text}\""), "cannot be read")
-                .hint("give 0, 0:1, GPU-…, MIG-…, channel0, all or none")
-        };
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        if text == "none" {
-            return Ok(Self::None);
-        }
-        if let Some(number) = text.strip_prefix("channel") {
-            return number.parse().map(Self::Channel).map_err(|_| unknown());
-        }
-        text.parse().map(Self::Device).map_err(|_| unknown())
+impl DeviceChoice {
+    /// A usage error about this choice.
+    pub(super) fn error(&self, what: impl fmt::Display) -> Error {
+        Error::usage(format!("device {self}"), what)
     }
 }
 
-impl fmt::Display for DeviceId {
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match (text, text.strip_prefix("channel")) {
+            ("all", _) => Ok(Self::All),
+            ("none", _) => Ok(Self::None),
+            (_, Some(number)) => number.parse().map(Self::Channel),
+            (_, None) => text.parse().map(Self::Device),
+        }
+        .map_err(|_| {
+            Error::usage(format!("\"{text}\""), "not a valid device")
+                .hint("expected 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all, none or channel0")
+        })
+    }
+}
+
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),

@@ -1,15 +1,14 @@
 //! Shares of a device, as devices of a specification; and claims on shares, as specifications of their own.
 
-use super::select::{self, Device};
 use super::{Derived, DerivedDevice, Options, gpu};
 use crate::claims;
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::{Error, Result};
-use crate::inventory::Inventory;
+use crate::inventory::{HostDevice, Inventory};
 use crate::ledger::{Promise, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
-use crate::share::{DeviceRef, Fit, Method, Plan, SplitDevice};
-use crate::types::{CdiKind, ContainerPath, DeviceKey, DeviceName, HostPath, MemorySize, ShareName};
+use crate::share::{Fit, Method, Plan, SplitDevice};
+use crate::types::{CdiKind, ContainerPath, Device, DeviceKey, DeviceName, HostPath, MemorySize, ShareName};
 use std::collections::BTreeSet;
 
 /// The plan of a specification, and where its hooks find the ledger.
@@ -32,13 +31,9 @@ const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
 const TIMEOUT: u32 = 10;
 
 impl Sharing {
-    pub(super) fn split(&self, device: Device<'_>) -> Option<&SplitDevice> {
-        self.plan.split(reference(device))
-    }
-
     /// Whether somebody holds something of a device, under an earlier policy.
-    pub(super) fn is_held(&self, device: Device<'_>) -> bool {
-        let key = key(device);
+    pub(super) fn is_held(&self, device: HostDevice<'_>) -> bool {
+        let key = device.key();
         self.held.iter().any(|held| held.overlaps(&key))
     }
 
@@ -48,41 +43,21 @@ impl Sharing {
     }
 }
 
-fn reference(device: Device<'_>) -> DeviceRef {
-    match device {
-        Device::Gpu(gpu) => DeviceRef {
-            gpu: gpu.index,
-            mig: None,
-        },
-        Device::Mig(gpu, mig) => DeviceRef {
-            gpu: gpu.index,
-            mig: Some(mig.index),
-        },
-    }
-}
-
-fn key(device: Device<'_>) -> DeviceKey {
-    match device {
-        Device::Gpu(gpu) => DeviceKey::whole(gpu.uuid.clone()),
-        Device::Mig(gpu, mig) => DeviceKey::mig(gpu.uuid.clone(), mig.gpu_instance, mig.compute_instance),
-    }
-}
-
 /// The devices of `inventory` that `sharing` does not split and whose names claim the whole device all the same, because
 /// something of them is held: as people name them, by index.
 pub fn claimed_since_held(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
-    let all = select::all(&select::gpus(inventory));
-    let claimed = all
-        .into_iter()
-        .filter(|device| sharing.split(*device).is_none() && sharing.is_held(*device));
+    let catalogue = inventory.catalogue();
+    let claimed = catalogue
+        .usable()
+        .filter(|device| sharing.plan.split(device.device()).is_none() && sharing.is_held(*device));
     claimed.map(|device| device.to_string()).collect()
 }
 
 /// The hook that claims the whole of a device that is not split and of which something is held. `asked_as` is the
 /// device's name for engines.
-pub(super) fn take_held(asked_as: &str, device: Device<'_>, sharing: &Sharing, hook: &HostPath) -> HookEdit {
+pub(super) fn take_held(asked_as: &str, device: HostDevice<'_>, sharing: &Sharing, hook: &HostPath) -> HookEdit {
     let claim = vec!["--whole".to_owned(), format!("--as={asked_as}")];
-    take(&key(device), reference(device), sharing, hook, claim)
+    take(&device.key(), device.device(), sharing, hook, claim)
 }
 
 /// What the whole of a split or dedicated device does to a container, beyond `edits`; `None` where the policy hides it.
@@ -288,7 +263,7 @@ fn siblings(split: &SplitDevice) -> String {
 
 /// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
 /// an option and its value are one argument.
-fn take(key: &DeviceKey, label: DeviceRef, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
+fn take(key: &DeviceKey, label: Device, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
     let mut args = vec![format!("--device={key}"), format!("--label={label}")];
     args.extend(claim);
     verb("claim", Stage::CreateRuntime, sharing, hook, args)

@@ -1,6 +1,6 @@
 //! GPUs and MIG devices.
 
-use super::DeviceNode;
+use super::{DeviceNode, HostDevice};
 use crate::types::{
     ComputeCapability, ComputeInstanceId, GpuIndex, GpuInstanceId, GpuUuid, MemorySize, MigIndex, MigProfile, MigUuid,
     Minor, PciAddress,
@@ -63,10 +63,7 @@ impl Gpu {
 
     /// What people may call it: `gpu 0`, or, where its index is not known, `gpu GPU-…`.
     pub fn label(&self) -> String {
-        match self.index_is_known {
-            true => format!("gpu {}", self.index),
-            false => format!("gpu {}", self.uuid),
-        }
+        HostDevice { gpu: self, mig: None }.to_string()
     }
 }
 
@@ -122,6 +119,16 @@ pub struct MigDevice {
     pub gpu_instance_cap: Option<DeviceNode>,
     /// The capability node of the compute instance.
     pub compute_instance_cap: Option<DeviceNode>,
+}
+
+impl MigDevice {
+    /// `MIG 1g.10gb`, or `MIG` where the profile is not known.
+    pub fn product(&self) -> String {
+        match &self.profile {
+            Some(profile) => format!("MIG {profile}"),
+            None => "MIG".to_owned(),
+        }
+    }
 }
 
 /// A node under `/dev/dri`.

@@ -124,7 +124,7 @@ fn mig_strategy_is_single(file: &str, flags: &Node, warnings: &mut Vec<String>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Amount, DeviceSelector, MpsComputeMode, Parts, Strategy, WholeDevice};
+    use super::super::{Amount, DeviceSet, MpsComputeMode, Parts, Strategy, WholeDevice};
     use super::*;
 
     fn policy(text: &str) -> Policy {
@@ -146,7 +146,7 @@ mod tests {
         let split = &read.policy.splits[0];
         assert_eq!(split.strategy, Strategy::TimeSlicing);
         assert_eq!(split.parts, Parts::Equal(10));
-        assert_eq!(split.devices, DeviceSelector::All);
+        assert_eq!(split.devices, DeviceSet::All);
         assert_eq!(split.kind.to_string(), "nvidia.com/gpu.shared");
         assert!(split.fail_requests_greater_than_one);
         assert_eq!(read.warnings.len(), 1);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(shares[1].memory, Some(Amount::Percent("10%".parse().unwrap())));
         assert!(!mps.fail_requests_greater_than_one);
         let ts = p.splits.iter().find(|s| s.strategy == Strategy::TimeSlicing).unwrap();
-        assert_eq!(ts.devices, DeviceSelector::Count(2));
+        assert_eq!(ts.devices, DeviceSet::Count(2));
         assert_eq!(ts.kind.to_string(), "nvidia.com/slice");
     }
 

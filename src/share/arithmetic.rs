@@ -1,7 +1,7 @@
 //! Cutting a device into parts. In whole MiB and whole percent, always rounded down: what is left is told, not lost.
 
-use super::device::Target;
 use crate::error::{Error, Result};
+use crate::inventory::HostDevice;
 use crate::policy::{Amount, Parts, Place, Policy, Priority, ShareAsk, Split, Strategy};
 use crate::types::{MemorySize, Overcommit, Percent, ShareName};
 
@@ -23,7 +23,7 @@ pub(super) struct Part {
 }
 
 /// Cuts `target` as `split` says.
-pub(super) fn cut(policy: &Policy, target: &Target<'_>, split: &Split) -> Result<Cut> {
+pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Cut> {
     let mut parts = match &split.parts {
         Parts::Equal(n) => equal(policy, target, split, *n)?,
         Parts::Named(asks) => named(policy, target, asks)?,
@@ -40,16 +40,16 @@ pub(super) fn cut(policy: &Policy, target: &Target<'_>, split: &Split) -> Result
 }
 
 /// A device that stays whole is one part, with all that the device has.
-fn whole(target: &Target<'_>) -> Result<Part> {
+fn whole(target: HostDevice<'_>) -> Result<Part> {
     Ok(Part {
         name: ShareName::whole(),
-        memory: target.memory,
+        memory: target.memory(),
         compute: Some(Percent::new(100)?),
         priority: Priority::Normal,
     })
 }
 
-fn equal(policy: &Policy, target: &Target<'_>, split: &Split, n: u32) -> Result<Vec<Part>> {
+fn equal(policy: &Policy, target: HostDevice<'_>, split: &Split, n: u32) -> Result<Vec<Part>> {
     let (memory, compute) = match split.strategy {
         // Nothing limits a replica: to give it a number would be to make one up.
         Strategy::TimeSlicing | Strategy::Dedicated => (None, None),
@@ -81,11 +81,11 @@ fn equal(policy: &Policy, target: &Target<'_>, split: &Split, n: u32) -> Result<
     Ok((0..n).map(part).collect())
 }
 
-fn too_many(policy: &Policy, target: &Target<'_>, split: &Split, what: String) -> Error {
-    policy.wrong(split.place, target.device, what).hint("ask for fewer")
+fn too_many(policy: &Policy, target: HostDevice<'_>, split: &Split, what: String) -> Error {
+    policy.wrong(split.place, target, what).hint("ask for fewer")
 }
 
-fn named(policy: &Policy, target: &Target<'_>, asks: &[ShareAsk]) -> Result<Vec<Part>> {
+fn named(policy: &Policy, target: HostDevice<'_>, asks: &[ShareAsk]) -> Result<Vec<Part>> {
     all_or_none(policy, target, asks, "memory", |a| a.memory.is_some())?;
     all_or_none(policy, target, asks, "compute", |a| a.compute.is_some())?;
     asks.iter()
@@ -108,7 +108,7 @@ fn named(policy: &Policy, target: &Target<'_>, asks: &[ShareAsk]) -> Result<Vec<
 /// A share without a limit takes what the others were promised: either all have one, or none.
 fn all_or_none(
     policy: &Policy,
-    target: &Target<'_>,
+    target: HostDevice<'_>,
     asks: &[ShareAsk],
     what: &str,
     has: impl Fn(&ShareAsk) -> bool,
@@ -119,7 +119,7 @@ fn all_or_none(
         (Some(with), Some(without)) => Err(policy
             .wrong(
                 without.place,
-                target.device,
+                target,
                 format!("share {} has no {what}, and share {} has", without.name, with.name),
             )
             .hint("give it to all shares of a device or to none")),
@@ -127,20 +127,20 @@ fn all_or_none(
     }
 }
 
-fn memory_of(target: &Target<'_>) -> Result<u64> {
-    target.memory.map(MemorySize::mib).ok_or_else(|| {
+fn memory_of(target: HostDevice<'_>) -> Result<u64> {
+    target.memory().map(MemorySize::mib).ok_or_else(|| {
         Error::failed(
-            target.device,
+            target,
             "its memory is unknown, since NVML did not answer, so it cannot be cut by memory",
         )
     })
 }
 
-fn check_memory(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Part]) -> Result<u64> {
+fn check_memory(policy: &Policy, target: HostDevice<'_>, split: &Split, parts: &[Part]) -> Result<u64> {
     let sizes: Vec<u64> = parts.iter().filter_map(|p| p.memory).map(MemorySize::mib).collect();
     let asked: u64 = sizes.iter().fold(0, |sum, size| sum.saturating_add(*size));
     if sizes.is_empty() {
-        return Ok(target.memory.map_or(0, MemorySize::mib));
+        return Ok(target.memory().map_or(0, MemorySize::mib));
     }
     let whole = memory_of(target)?;
     if let Some(large) = parts.iter().find(|p| p.memory.is_some_and(|m| m.mib() > whole)) {
@@ -151,7 +151,7 @@ fn check_memory(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Pa
             MemorySize::from_mib(whole)
         );
         return Err(policy
-            .wrong(place_of(split, &large.name), target.device, what)
+            .wrong(place_of(split, &large.name), target, what)
             .hint("lower it: one share never has more than the device, with any overcommit"));
     }
     if asked > policy.overcommit_memory.of(whole) {
@@ -162,13 +162,13 @@ fn check_memory(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Pa
             MemorySize::from_mib(policy.overcommit_memory.of(whole)),
         );
         return Err(policy
-            .wrong(split.place, target.device, what)
+            .wrong(split.place, target, what)
             .hint(advice("memory", asked, whole)));
     }
     Ok(whole.saturating_sub(asked))
 }
 
-fn check_compute(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[Part]) -> Result<u32> {
+fn check_compute(policy: &Policy, target: HostDevice<'_>, split: &Split, parts: &[Part]) -> Result<u32> {
     let asked: u64 = parts.iter().filter_map(|p| p.compute).map(|c| u64::from(c.get())).sum();
     if asked > policy.overcommit_compute.of(100) {
         let list = list(parts, |p| p.compute.map(|c| c.to_string()));
@@ -177,7 +177,7 @@ fn check_compute(policy: &Policy, target: &Target<'_>, split: &Split, parts: &[P
             policy.overcommit_compute.of(100)
         );
         return Err(policy
-            .wrong(split.place, target.device, what)
+            .wrong(split.place, target, what)
             .hint(advice("compute", asked, 100)));
     }
     Ok(u32::try_from(100u64.saturating_sub(asked)).unwrap_or(0))

@@ -1,8 +1,8 @@
 //! Which free shares serve a wish best.
 
-use super::{DeviceRef, Plan, Share, SplitDevice};
+use super::{Plan, Share, SplitDevice};
 use crate::error::{Error, Result};
-use crate::types::{MemorySize, ShareName};
+use crate::types::{Device, MemorySize, ShareName};
 
 /// What somebody wants, of whatever device.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,14 +14,14 @@ pub struct Wish {
     /// So many shares.
     pub shares: Option<usize>,
     /// Of this device.
-    pub device: Option<DeviceRef>,
+    pub device: Option<Device>,
 }
 
 /// Shares of one device that serve a wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fit {
     /// The device.
-    pub device: DeviceRef,
+    pub device: Device,
     /// The shares, sorted.
     pub shares: Vec<ShareName>,
     /// Their memory in sum; `None` where they have no limit.

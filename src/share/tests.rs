@@ -3,7 +3,7 @@
 use super::*;
 use crate::inventory::{Arch, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};
 use crate::policy::Strategy;
-use crate::policy::{Amount, DeviceSelector, Place, Resource, ShareAsk};
+use crate::policy::{Amount, DeviceSet, Place, Resource, ShareAsk};
 use crate::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MigIndex, Minor, Overcommit, PciAddress};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
@@ -193,9 +193,9 @@ fn a_device_that_is_absent_costs_itself_alone() {
     assert_eq!(
         said,
         [
-            "c.yaml:4:40: device 7: is in the policy and not on this host; there are 0, 1, 2, 2:0, 2:1",
-            "c.yaml:7:40: device MIG-12345678-dead: is in the policy and not on this host; its UUID changes with every MIG \
-             layout; name it by index, like 0:1",
+            "c.yaml:4:40: device 7: not found; this host has 0, 1, 2, 2:0, 2:1",
+            "c.yaml:7:40: device MIG-12345678-dead: not found; the UUID of a MIG device changes with every MIG layout, so name \
+             it by index; this host has 2:0 (MIG-00000000-bbbb), 2:1 (MIG-00000001-bbbb)",
         ]
     );
     assert_eq!(p.notes, [""; 0]);
@@ -211,7 +211,7 @@ fn a_count_of_devices_takes_those_that_are_there() {
     };
     assert_eq!(
         (absent.asked.as_str(), absent.hint.as_str()),
-        ("3 devices", "there are 2")
+        ("3 devices", "this host has 2")
     );
 }
 
@@ -319,7 +319,7 @@ proptest! {
             strategy: Strategy::Mps,
             resource: Resource::Gpu,
             kind: "nvidia.com/gpu".parse().unwrap(),
-            devices: DeviceSelector::Count(1),
+            devices: DeviceSet::Count(1),
             parts: Parts::Equal(n),
             fail_requests_greater_than_one: true,
             place: Place::default(),
@@ -350,7 +350,7 @@ proptest! {
             strategy: Strategy::Mps,
             resource: Resource::Gpu,
             kind: "nvidia.com/gpu".parse().unwrap(),
-            devices: DeviceSelector::Count(1),
+            devices: DeviceSet::Count(1),
             parts: Parts::Named(shares.collect()),
             fail_requests_greater_than_one: true,
             place: Place::default(),
@@ -433,7 +433,7 @@ fn the_best_fit_leaves_least() {
 fn shares_by_number_of_a_device() {
     let wish = Wish {
         shares: Some(3),
-        device: Some(DeviceRef {
+        device: Some(Device {
             gpu: GpuIndex(1),
             mig: None,
         }),
@@ -444,7 +444,7 @@ fn shares_by_number_of_a_device() {
     let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
     assert!(fits(&one, wish, &[]).unwrap_err().to_string().contains("one a claim"));
     let none = Wish {
-        device: Some(DeviceRef {
+        device: Some(Device {
             gpu: GpuIndex(2),
             mig: None,
         }),

@@ -143,14 +143,14 @@ fn coherent_gpus_get_a_kind_of_their_own_where_that_is_asked_for() {
 #[test]
 fn wrong_requests_are_one_line_and_code_two() {
     for (arguments, part) in [
-        (
-            &["--device-id=99"][..],
-            "device \"99\": is not there; there are 0 (GPU-",
-        ),
-        (&["--device-id=../x"], "cannot be read"),
+        (&["--device-id=99"][..], "device 99: not found; this host has 0"),
+        (&["--device-id=../x"], "\"../x\": not a valid device; expected 0, 0:1, "),
         (&["--mode=vfio"], "there are auto, nvml"),
         (&["--mode=csv"], "Tegra is not supported yet"),
-        (&["--mode=gds", "--device-id=0"], "there is only all"),
+        (
+            &["--mode=gds", "--device-id=0"],
+            "device 0: not found; this mode has only the device all",
+        ),
         (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
         (&["--format=toml"], "use yaml or json"),
         (&["--cdi-version=0.2"], "too old"),

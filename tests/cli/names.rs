@@ -294,6 +294,61 @@ fn a_mig_device_has_its_old_name_wherever_a_device_is_chosen() {
     }
 }
 
+/// A GPU whose minor is not its index, so that one taken for the other is noticed.
+#[test]
+fn every_form_of_a_gpu_means_the_same_wherever_a_device_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut inventory = inventory("hgx-h200");
+    let minors: Vec<_> = inventory.gpus.iter().rev().map(|gpu| gpu.minor).collect();
+    for (gpu, minor) in inventory.gpus.iter_mut().zip(minors) {
+        gpu.minor = minor;
+    }
+    let saved = dir.path().join("inventory.json");
+    std::fs::write(&saved, serde_json::to_string(&inventory).unwrap()).unwrap();
+    let saved = format!("--inventory={}", saved.display());
+    let gpu = &inventory.gpus[2];
+    let node = format!("/dev/nvidia{}", gpu.minor);
+    assert_ne!(node, "/dev/nvidia2");
+    let specs = format!("--spec-dir={}", dir.path().display());
+    let of = |form: &str| {
+        let (code, spec, err) = tranche(&["cdi", "generate", &saved, "--device-id", form]);
+        assert_eq!(code, Some(0), "{form}: {err}");
+        let yaml = format!(
+            "sharing:\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [\"{form}\"], replicas: 2}}\n"
+        );
+        let plan = planned(&yaml, &inventory).unwrap();
+        let devices: Vec<String> = plan.devices.iter().map(|d| d.device.cdi_name()).collect();
+        let file = dir.path().join("p.yaml");
+        std::fs::write(&file, &yaml).unwrap();
+        let config = format!("--config={}", file.display());
+        let state = format!("--state-dir={}", dir.path().join(form.replace('/', "_")).display());
+        let create = [
+            "claim",
+            "create",
+            "--name=one",
+            "--device",
+            form,
+            &config,
+            &saved,
+            &state,
+            &specs,
+        ];
+        let (code, _, err) = tranche(&create);
+        if nix::unistd::geteuid().is_root() {
+            assert!(code == Some(0) && err.contains("gpu 2: share 0"), "{form}: {err}");
+            let (code, _, err) = tranche(&["claim", "release", "one", &state]);
+            assert_eq!(code, Some(0), "{form}: {err}");
+        }
+        (spec, devices)
+    };
+    let by_index = of("2");
+    assert_eq!(by_index.1, ["2"]);
+    assert!(by_index.0.contains(gpu.uuid.as_str()), "{}", by_index.0);
+    for form in [gpu.uuid.to_string(), gpu.pci.to_string(), node] {
+        assert_eq!(of(&form), by_index, "{form}");
+    }
+}
+
 #[test]
 fn the_device_plugin_s_documentation_works_unchanged() {
     let read = |name: &str| {
@@ -357,7 +412,7 @@ fn the_device_plugin_s_documentation_works_unchanged() {
         mixed.devices.iter().any(|d| d.device.mig.is_some()) && mixed.devices.iter().any(|d| d.device.mig.is_none())
     );
     assert!(
-        mixed.notes.iter().all(|n| n.contains("no such device here")),
+        mixed.notes.iter().all(|n| n.contains("this host has no such device")),
         "{:?}",
         mixed.notes
     );

@@ -364,7 +364,7 @@ fn a_check_says_the_same_to_programs() {
         json["problems"][0]
             .as_str()
             .unwrap()
-            .contains(":2:28: device 7: is in the policy"),
+            .contains(":2:28: device 7: not found"),
         "{json}"
     );
 }
@@ -438,14 +438,14 @@ fn a_check_that_finds_something_says_where_and_exits_with_four() {
         "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [42], replicas: 2}\n",
     );
     assert!(
-        code == Some(4) && said.contains("device 42: is in the policy and not on this host"),
+        code == Some(4) && said.contains("device 42: not found; this host has "),
         "{said}"
     );
     let (code, said) = check(
         "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [MIG-00000000-dead-beef], replicas: 2}\n",
     );
     assert!(
-        code == Some(4) && said.contains("its UUID changes with every MIG layout"),
+        code == Some(4) && said.contains("the UUID of a MIG device changes with every MIG layout"),
         "{said}"
     );
 }

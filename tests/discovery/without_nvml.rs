@@ -180,7 +180,7 @@ fn a_policy_by_index_finds_no_gpu_whose_index_is_not_known() {
     };
     policy("devices: [0], ");
     let (_, _, err) = generate();
-    assert!(err.contains("device 0: is in the policy and not on this host"), "{err}");
+    assert!(err.contains("device 0: not found; this host has GPU-"), "{err}");
     policy("");
     let (code, out, err) = generate();
     assert_eq!(code, Some(0), "{err}");

@@ -15,9 +15,9 @@ use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Change, Claim, Ledger, Locked, State, World, utc};
-use crate::share::{DeviceRef, Fit, Method, Share, SplitDevice, Wish, fit};
+use crate::share::{Fit, Method, Share, SplitDevice, Wish, fit};
 use crate::text::some;
-use crate::types::{CdiVersion, DeviceId, HostPath, MemorySize, Percent, QualifiedName};
+use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,9 +35,9 @@ pub(super) struct Args {
     /// This many shares of one device, as one claim
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shares: Option<u32>,
-    /// Shares of this device: 0, 0:1, GPU-…, MIG-… [default: the device where they fit best]
+    /// Shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0 [default: where they fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
-    device: Option<DeviceId>,
+    device: Option<DeviceSelector>,
     /// Give it back when no container has used it for this many seconds [default: keep it until it is released]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     ttl: Option<u64>,
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         device: args
             .device
             .as_ref()
-            .map(|id| device(&inventory, &sharing, id))
+            .map(|selector| device(&inventory, &sharing, selector))
             .transpose()?,
     };
     sizeless(&sharing, wish)?;
@@ -249,23 +249,17 @@ fn refusal(error: Error, sharing: &Sharing, wish: Wish, books: &[Book]) -> Error
     error.and_hint(format_args!("held: {}", some(&held)))
 }
 
-/// The split or dedicated device that `id` names.
-fn device(inventory: &Inventory, sharing: &Sharing, id: &DeviceId) -> Result<DeviceRef> {
-    let found = inventory.device(id).map(|(gpu, mig)| DeviceRef {
-        gpu: gpu.index,
-        mig: mig.map(|mig| mig.index),
-    });
-    let Some(device) = found else {
-        return Err(
-            Error::usage(format!("device {id}"), "this host has no such device").hint("tranche list shows them")
-        );
-    };
+/// The split or dedicated device that `selector` names.
+fn device(inventory: &Inventory, sharing: &Sharing, selector: &DeviceSelector) -> Result<Device> {
+    let device = inventory.catalogue().get(selector)?.device();
     if sharing.plan.split(device).is_some() {
         return Ok(device);
     }
     let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-    Err(Error::usage(format!("device {id}"), "is not shared by the policy")
-        .hint(format!("the policy shares {}", some(&split))))
+    Err(
+        Error::usage(format!("device {selector}"), "is not shared by the policy")
+            .hint(format!("the policy shares {}", some(&split))),
+    )
 }
 
 fn describe(found: &Fit, sharing: &Sharing) -> String {

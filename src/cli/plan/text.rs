@@ -6,7 +6,7 @@ use crate::cli::sharing;
 use crate::derive::Sharing;
 use crate::inventory::Inventory;
 use crate::policy::WholeDevice;
-use crate::share::{DeviceRef, Guarantees, Method, Share, SplitDevice};
+use crate::share::{Guarantees, Method, Share, SplitDevice};
 use crate::text::{shown, some};
 use std::collections::BTreeSet;
 
@@ -214,21 +214,13 @@ fn grades(text: &mut String, guarantees: &Guarantees) {
     }
 }
 
-/// Devices that no entry of the policy means.
+/// The devices that the policy does not share.
 fn not_shared(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
-    let gpus = inventory.gpus.iter().filter(|gpu| !gpu.is_in_mig_mode());
-    let gpus = gpus.map(|gpu| DeviceRef {
-        gpu: gpu.index,
-        mig: None,
-    });
-    let migs = inventory.mig_devices().map(|(gpu, mig)| DeviceRef {
-        gpu: gpu.index,
-        mig: Some(mig.index),
-    });
-    gpus.chain(migs)
-        .filter(|device| sharing.plan.split(*device).is_none())
-        .map(|device| device.cdi_name())
-        .collect()
+    let catalogue = inventory.catalogue();
+    let not_shared = catalogue
+        .usable()
+        .filter(|device| sharing.plan.split(device.device()).is_none());
+    not_shared.map(|device| device.name()).collect()
 }
 
 /// Adds `begin` and `rest` in lines of at most [`WIDTH`]; later lines are indented by `indent`. A word that is longer than a

@@ -5,7 +5,7 @@ use super::field::Fields;
 use super::shares::read_shares;
 use crate::error::Result;
 use crate::policy::yaml::Node;
-use crate::policy::{DeviceSelector, Parts, Placed, Resource, Split, Strategy};
+use crate::policy::{DeviceSet, Parts, Placed, Resource, Split, Strategy};
 use crate::types::CdiKind;
 
 /// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and under
@@ -29,7 +29,7 @@ pub(super) fn read_split(around: Around<'_>, node: &Node, warnings: &mut Vec<Str
     let name = fields.text("name")?;
     let rename = fields.text("rename")?.filter(|rename| !rename.value.is_empty());
     let devices = match fields.take("devices") {
-        None => DeviceSelector::All,
+        None => DeviceSet::All,
         Some(node) => read_devices(&fields, node)?,
     };
     let replicas = fields.number("replicas")?;

@@ -4,7 +4,7 @@
 use crate::cdi::encode::Format;
 use crate::cli::look::LookArgs;
 use crate::cli::place::{ConfigArgs, HostArgs, StateArgs};
-use crate::derive::{DeviceId, Mode, NameStrategy};
+use crate::derive::{DeviceChoice, Mode, NameStrategy};
 use crate::types::{CdiVersion, HostPath};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -66,9 +66,9 @@ pub(super) struct WhatArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_MODE"
     )]
     pub(super) mode: Mode,
-    /// A device: 0, 0:1, GPU-…, MIG-…, all or none; may be repeated [default: all]
+    /// A device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default: all]
     #[arg(long = "device-id", value_name = "ID", value_delimiter = ',', aliases = ["device-ids", "device", "devices"], env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS")]
-    pub(super) device_ids: Vec<DeviceId>,
+    pub(super) device_ids: Vec<DeviceChoice>,
     /// How devices are named: index, uuid or type-index; may be repeated [default: index and uuid]
     #[arg(
         long = "device-name-strategy",
