@@ -34,5 +34,5 @@ pub use identity::ContainerName;
 pub use promise::{Bounds, Promise, Strategy};
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
-pub use store::{Books, Change, DamagedBook, Ledger, Locked, NoSteps, Steps};
+pub use store::{Books, Change, DamagedBook, Ledger, Locked};
 pub use utc::utc;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -195,28 +195,29 @@ impl Directory {
         Ok(Some(bytes))
     }
 
-    /// Makes the file `name` for writing. What has that name already is removed and not opened: a process that was killed
-    /// left it, or it is a link, a FIFO or a file with a second name that somebody else put there.
-    pub(super) fn make(&self, name: &str) -> Result<File> {
+    /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that whoever reads
+    /// `name` finds the old text or the new one. The caller holds the lock.
+    ///
+    /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
+    /// FIFO or a file with a second name that somebody else put there.
+    pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let about = self.path(name);
-        let open = || fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR);
+        let about = self.path(new);
+        let open = || fs::openat(&self.fd, new, flags, Mode::RUSR | Mode::WUSR);
         let file = match open() {
             Err(Errno::EXIST) => {
-                self.remove(name)?;
+                self.remove(new)?;
                 open()
             }
-            made => made,
+            file => file,
         };
-        let file = file.about(about.display(), "cannot be made")?;
-        // A umask may have taken away what its owner needs.
-        fs::fchmod(&file, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be made")?;
-        Ok(File::from(file))
-    }
-
-    /// Puts `from` in the place of `to`.
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        fs::renameat(&self.fd, from, &self.fd, to).about(self.path(to).display(), "cannot be replaced")
+        let file = file.about(about.display(), "cannot be created")?;
+        // A umask may have taken away permissions that its owner needs.
+        fs::fchmod(&file, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be created")?;
+        File::from(file)
+            .write_all(text.as_bytes())
+            .about(about.display(), "cannot be written")?;
+        fs::renameat(&self.fd, new, &self.fd, name).about(self.path(name).display(), "cannot be replaced")
     }
 
     /// Removes `name`, where it is there.

@@ -32,46 +32,18 @@ pub(super) enum Unreadable {
     Damaged(usize),
 }
 
-/// The text of a book, in pieces: lines that are copied as they are stay where they were read.
-pub(super) struct Pieces<'a> {
-    head: String,
-    unread: Vec<&'a str>,
-    tail: String,
-}
-
-impl<'a> Pieces<'a> {
-    pub(super) fn of(book: &'a Book) -> Self {
-        let (mut head, mut tail) = (String::new(), String::with_capacity(64 + book.claims.len() * 400));
-        // Writing into a String cannot fail.
-        let _ = writeln!(head, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
-        let mut promises = Promises::default();
-        for claim in &book.claims {
-            line(&mut tail, claim, &mut promises);
-        }
-        let _ = writeln!(tail, "end {}", book.unread.claims.len() + book.claims.len());
-        Self {
-            head,
-            unread: book.unread.lines(),
-            tail,
-        }
-    }
-
-    /// All but the last piece, in their order.
-    pub(super) fn first(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&*self.head).chain(self.unread.iter().copied())
-    }
-
-    /// The last piece.
-    pub(super) fn last(&self) -> &str {
-        &self.tail
-    }
-}
-
-/// The text of a book.
-#[cfg(test)]
+/// The text of a book. Lines of claims that were not read to the end are copied as they are.
 pub(super) fn encode(book: &Book) -> String {
-    let pieces = Pieces::of(book);
-    pieces.first().chain([pieces.last()]).collect()
+    let mut text = String::with_capacity(book.unread.text.len() + 128 + book.claims.len() * 400);
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
+    book.unread.lines().into_iter().for_each(|lines| text.push_str(lines));
+    let mut promises = Promises::default();
+    for claim in &book.claims {
+        line(&mut text, claim, &mut promises);
+    }
+    let _ = writeln!(text, "end {}", book.unread.claims.len() + book.claims.len());
+    text
 }
 
 /// A container's id as a field of a line.

@@ -4,31 +4,11 @@ use super::book::Book;
 use super::directory::Directory;
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
-
-/// Called before each step of a change. A test stops there, as `kill -9` would; everybody else passes.
-pub trait Steps {
-    /// Before `step`.
-    ///
-    /// # Errors
-    /// To stop here.
-    fn before(&self, step: &'static str) -> Result<()>;
-}
-
-/// Nobody stops.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSteps;
-
-impl Steps for NoSteps {
-    fn before(&self, _step: &'static str) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// Whether a change changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,16 +21,15 @@ pub enum Change {
 
 /// The ledger below a directory.
 #[derive(Debug)]
-pub struct Ledger<S: Steps = NoSteps> {
+pub struct Ledger {
     directory: Directory,
     patience: Duration,
-    steps: S,
 }
 
 /// The ledger while nobody else changes it.
 #[derive(Debug)]
-pub struct Locked<'a, S: Steps = NoSteps> {
-    ledger: &'a Ledger<S>,
+pub struct Locked<'a> {
+    ledger: &'a Ledger,
     _lock: lock::Lock,
 }
 
@@ -99,7 +78,10 @@ impl Ledger {
     /// A directory that cannot be made, or that somebody else could replace or write: a ledger that others can write binds
     /// nobody.
     pub fn open(state_dir: &Path) -> Result<Self> {
-        Self::open_with(state_dir, NoSteps)
+        match Directory::ledger(state_dir, true)? {
+            Some(directory) => Ok(Self::of(directory)),
+            None => Err(Error::failed(state_dir.display(), "was removed while it was created")),
+        }
     }
 
     /// The ledger in `state_dir`; `None` where nobody has made one, and so nobody holds anything.
@@ -107,28 +89,13 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
-        let directory = Directory::ledger(state_dir, false)?;
-        Ok(directory.map(|directory| Self::of(directory, NoSteps)))
-    }
-}
-
-impl<S: Steps> Ledger<S> {
-    /// As [`Ledger::open`], stopping at `steps`.
-    ///
-    /// # Errors
-    /// As [`Ledger::open`].
-    pub fn open_with(state_dir: &Path, steps: S) -> Result<Self> {
-        match Directory::ledger(state_dir, true)? {
-            Some(directory) => Ok(Self::of(directory, steps)),
-            None => Err(Error::failed(state_dir.display(), "was removed while it was made")),
-        }
+        Ok(Directory::ledger(state_dir, false)?.map(Self::of))
     }
 
-    fn of(directory: Directory, steps: S) -> Self {
+    fn of(directory: Directory) -> Self {
         Self {
             directory,
             patience: lock::PATIENCE,
-            steps,
         }
     }
 
@@ -145,10 +112,7 @@ impl<S: Steps> Ledger<S> {
     /// # Errors
     /// What `change` says; a book that is damaged or of another format; a disk that is full or read-only.
     pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
-        let locked = self.lock()?;
-        let value = locked.change(device, change)?;
-        self.steps.before("unlock")?;
-        Ok(value)
+        self.lock()?.change(device, change)
     }
 
     /// As [`Ledger::change`], for a change that needs few claims, and those by the rules of [`Book`] alone: `book.claims`
@@ -161,18 +125,14 @@ impl<S: Steps> Ledger<S> {
         device: &DeviceKey,
         change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
     ) -> Result<T> {
-        let locked = self.lock()?;
-        let value = locked.change_read(device, record::scan, change)?;
-        self.steps.before("unlock")?;
-        Ok(value)
+        self.lock()?.change_read(device, record::scan, change)
     }
 
     /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
     ///
     /// # Errors
     /// A lock that cannot be made, or that somebody holds for too long.
-    pub fn lock(&self) -> Result<Locked<'_, S>> {
-        self.steps.before("lock")?;
+    pub fn lock(&self) -> Result<Locked<'_>> {
         Ok(Locked {
             ledger: self,
             _lock: lock::take(&self.directory, self.patience)?,
@@ -281,27 +241,9 @@ impl<S: Steps> Ledger<S> {
     fn write(&self, book: &Book) -> Result<()> {
         let name = name_of(&book.gpu);
         if book.is_empty() {
-            self.steps.before("remove")?;
             return self.directory.remove(&name);
         }
-        self.replace(&name, &record::Pieces::of(book))
-    }
-
-    /// Puts a file with this text in the place of `name`. The caller holds the lock.
-    fn replace(&self, name: &str, text: &record::Pieces<'_>) -> Result<()> {
-        let new = self.directory.path(NEW);
-        self.steps.before("create")?;
-        let mut file = self.directory.make(NEW)?;
-        let mut write = |piece: &str| {
-            file.write_all(piece.as_bytes())
-                .about(new.display(), "cannot be written")
-        };
-        self.steps.before("write the first pieces")?;
-        text.first().try_for_each(&mut write)?;
-        self.steps.before("write the last piece")?;
-        write(text.last())?;
-        self.steps.before("rename")?;
-        self.directory.rename(NEW, name)
+        self.directory.replace(&name, NEW, &record::encode(book))
     }
 }
 
@@ -309,7 +251,7 @@ fn name_of(gpu: &GpuUuid) -> String {
     format!("{gpu}{SUFFIX}")
 }
 
-impl<S: Steps> Locked<'_, S> {
+impl Locked<'_> {
     /// As [`Ledger::change`].
     ///
     /// # Errors
@@ -324,7 +266,6 @@ impl<S: Steps> Locked<'_, S> {
         read: impl FnOnce(String) -> Result<Book, Unreadable>,
         change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
     ) -> Result<T> {
-        self.ledger.steps.before("read")?;
         self.ledger.refuse_format_1(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
         let (value, made) = change(&mut book)?;
