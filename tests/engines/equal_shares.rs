@@ -63,8 +63,9 @@ step whole start whole "$6" --device nvidia.com/gpu=0
 step remove podman rm --force --time 0 a
 step again start again "$1" --device nvidia.com/gpu=0.any
 step then tranche status
-kill -9 "$(init_of c)"
-await is_over "$(init_of c)"
+init=$(init_of c)
+kill -9 "$init"
+await is_over "$init"
 step after-kill start after-kill "$7" --device nvidia.com/gpu=0.any
 step last tranche status
 "#;

@@ -462,14 +462,17 @@ fn a_share_is_held_while_its_cgroup_has_a_process() {
 two_processes() { name=$1 image=$2; shift 2
     podman run --detach --name "$name" --pid=host --network=none $limits "$@" --rootfs "$image" \
         /bin/sh -c '/bin/sleep 1000 & exec /bin/sleep 1000'; }
-# The process of a container that is not its init, when init and monitor are killed.
-orphan() {
-    init=$(init_of "$1")
-    await test -s "/proc/$init/task/$init/children"
-    other=$(tr -d ' ' < "/proc/$init/task/$init/children")
-    kill -9 "$(podman inspect --format '{{.State.ConmonPid}}' "$1")" "$init"
+# Kills the init and the monitor of a container.
+behead() {
+    init=$(init_of "$1") || return 1
+    kill -9 "$(podman inspect --format '{{.State.ConmonPid}}' "$1")" "$init" || return 1
     await is_over "$init"
-    ! is_over "$other"
+}
+# The same for a container of two processes: $other is the one that is left.
+orphan() {
+    init=$(init_of "$1") && await grep -q . "/proc/$init/task/$init/children" || return 1
+    other=$(tr -d ' ' < "/proc/$init/task/$init/children")
+    behead "$1" && ! is_over "$other"
 }
 step one two_processes one "$1" --device nvidia.com/gpu=0.a
 step record sh -c 'cat /run/tranche/ledger/*.claims'
@@ -482,11 +485,11 @@ kill -9 "$other"
 await is_over "$other"
 step third start third "$2" --device nvidia.com/gpu=0.a
 case $podman_runtime in *crun)
-    # Without a cgroup of its own it is in the engine's, which always has processes.
-    step no-cgroup two_processes no-cgroup "$3" --cgroups=disabled --device nvidia.com/gpu=0.b
-    step no-cgroup-orphan orphan no-cgroup
-    step after start after "$4" --device nvidia.com/gpu=0.b
-    kill -9 "$other" ;;
+    # Without a cgroup of its own it is in the engine's, which always has processes: that is no reason to hold a share.
+    step no-cgroup start no-cgroup "$3" --cgroups=disabled --device nvidia.com/gpu=0.b
+    refuse no-cgroup-lives start never "$4" --device nvidia.com/gpu=0.b
+    step no-cgroup-ends behead no-cgroup
+    step after start after "$4" --device nvidia.com/gpu=0.b ;;
 esac
 "#;
     for engine in ENGINES {
@@ -513,7 +516,9 @@ esac
                 );
                 session.ok("third");
                 if engine == Engine::PodmanCrun {
-                    session.ok("no-cgroup-orphan");
+                    let one = session.ok("no-cgroup").trim()[..12].to_owned();
+                    assert!(session.refused("no-cgroup-lives").contains(&one));
+                    session.ok("no-cgroup-ends");
                     session.ok("after");
                 }
             },

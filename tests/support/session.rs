@@ -103,6 +103,8 @@ pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) ->
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.status.success(), "{said}");
+    let gave_up = std::fs::read_to_string(bed.at("gave-up")).unwrap_or_default();
+    assert!(gave_up.is_empty(), "never happened: {gave_up}\n{said}");
     Session {
         engine,
         steps: steps(&bed.at("steps")),

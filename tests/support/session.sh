@@ -36,20 +36,25 @@ init_of() {
     podman inspect --format '{{.State.Pid}}' "$1"
 }
 
-# is_over PID: the process has ended, whether or not somebody has asked how. One that is about to end is not yet over.
+# is_over PID: the process has ended, whether or not its parent has asked how. One that is about to end is not yet over.
 is_over() {
+    # Without a number this would read /proc/stat, which never ends.
+    [ -n "$1" ] || return 2
     case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2> /dev/null) in
         "" | Z | X) return 0 ;;
         *) return 1 ;;
     esac
 }
 
-# await COMMAND…: until it succeeds, for a time that no machine needs.
+# await COMMAND…: until it succeeds, for longer than any machine needs. A session in which one gave up fails.
 await() {
     tries=0
     until "$@" > /dev/null 2>&1; do
         tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || return 1
+        if [ "$tries" -ge 300 ]; then
+            echo "$*" >> "$bed/gave-up"
+            return 1
+        fi
         sleep 0.1
     done
 }
