@@ -97,7 +97,7 @@ fn generated(scene: &Scene) -> (String, Said) {
 /// The nodes in `/dev` that `device` brings, and whether an engine runs a hook that claims something.
 fn gives(scene: &Scene, device: &str) -> Option<(Vec<String>, bool)> {
     let registry = Registry::read(&[scene.at("cdi")]);
-    let edits = &registry.find(device)?.device.edits;
+    let edits = &registry.find(&device.parse().unwrap())?.device.edits;
     let nodes = edits.device_nodes.iter().map(|node| node.path.clone()).collect();
     let claims = edits.hooks.iter().any(|h| h.args.get(2).is_some_and(|a| a == "claim"));
     Some((nodes, claims))
