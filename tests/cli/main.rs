@@ -18,6 +18,7 @@ mod cdi_cli;
 mod cdi_validate;
 mod claim_verbs;
 mod drop_in;
+mod list;
 mod messages;
 mod names;
 mod policies;
