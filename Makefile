@@ -1,22 +1,23 @@
-# make demo         a container with a MIG device of a machine that is not there
-# make test         installs what the tests need (on Debian, as root) and runs everything
+# make demo         starts a container with a MIG device of a machine that is made of files
+# make test         installs what the tests need (on Debian, as root) and runs all tests
 # make bless        writes the expected output of tests anew (cdi-specs, src/sim); read the difference
-# make attack       the attack suite alone, with its table
-# make attack-long SECONDS=60   the same, each race for so long
-# make mutants      changes root, hook and ledger in every small way, and shows what no test notices (hours);
-#                   MUTANTS=ledger changes one of them
-# make test-vm      the same hook in a booted machine with systemd and cgroup v2 (minutes)
-# make fuzz SECONDS=60   throws bytes at every parser, one after another (nightly Rust and cargo-fuzz)
-# make bench        start times and generation, as ratios within one run
+# make attack       runs only the attack suite, and prints its table
+# make attack-long SECONDS=60   the same; each race runs for this many seconds
+# make mutants      changes root, hook and ledger in every small way, and shows the changes that no test notices
+#                   (hours); MUTANTS=ledger changes only the ledger
+# make test-vm      boots a machine with systemd and cgroup v2 under emulation and runs the hooks there (minutes)
+# make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
+# make bench        measures starts and generation, as ratios within one run
 # make build lint install
-# make install-nvidia-names   also the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk (docs/engines.md)
+# make install-nvidia-names   links the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk
+#                   (docs/engines.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 
-# tranche-oci is static: no loader runs before it, so nothing in an image's environment reaches it. musl where Rust has
-# that target, else glibc, linked whole.
+# tranche-oci is static: no loader runs before it, so nothing in an image's environment reaches it. It is built for musl
+# if Rust has that target, otherwise with glibc linked statically.
 MACHINE := $(shell uname -m)
 MUSL := $(MACHINE)-unknown-linux-musl
 HAVE_MUSL := $(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(MUSL)/lib)
@@ -28,11 +29,11 @@ OCI_TARGET := $(MACHINE)-unknown-linux-gnu
 OCI_FLAGS := -C target-feature=+crt-static
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
-# Both programs in one directory: tranche writes the path of the tranche-oci beside it into specifications. Cargo builds
-# them for different targets, and would put a tranche-oci that is not static beside tranche.
+# Both programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
+# specifications. Cargo builds them for different targets, and would put a dynamic tranche-oci beside tranche.
 BIN := target/tranche
 
-# What --version shows: with the commit in a checkout, without it in a tarball. Packagers set it themselves.
+# The version that --version shows: with the commit in a checkout, without it in a tarball. Packagers may set it.
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 TRANCHE_VERSION ?= $(VERSION)$(if $(COMMIT), ($(COMMIT)))
@@ -70,9 +71,9 @@ attack: packages oci
 attack-long: packages oci
 	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
 
-# What survived, and why, is in tests/mutants/survivors.md. SHARD=0/8 runs a part of each directory, MUTANTS=ledger one
-# directory. Without the default features each mutant builds in a fraction of the time, and what a mutant changes is in
-# both programs. Each directory has the tests that are quick and can notice a change of it.
+# tests/mutants/survivors.md lists the mutants that survived, and why. SHARD=0/8 runs a part of each directory, and
+# MUTANTS=ledger one directory. Without the default features each mutant builds in a fraction of the time, and both
+# programs contain the code that is changed. For each directory, the quick tests that can notice a change of it run.
 SHARD ?= 0/1
 MUTANTS ?= ledger root hook
 MUTANTS_ledger ?= --lib --test hooks -- ledger claim
@@ -83,7 +84,7 @@ mutants: packages $(MUTANTS:%=mutants-%)
 mutants-%:
 	@$(CARGO) mutants --version >/dev/null 2>&1 || $(CARGO) install cargo-mutants --locked
 	@mkdir -p target/mutants/$*
-	@# 2 and 3: mutants that survived or timed out, which are in the list that is printed. The next directory still runs.
+	@# Exit codes 2 and 3: mutants survived or timed out, and are listed. The next directory still runs.
 	$(CARGO) mutants --no-default-features --shard $(SHARD) --timeout 120 --file 'src/$*.rs' --file 'src/$*/**' \
 	    -o target/mutants/$* -- $(MUTANTS_$*) || [ $$? -eq 2 ] || [ $$? -eq 3 ]
 
@@ -96,7 +97,7 @@ bench: oci
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-# What is found lies in fuzz/artifacts; the first target that finds something ends the run.
+# A finding is written to fuzz/artifacts, and ends the run.
 fuzz:
 	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
 	    cargo +nightly fuzz build && for target in $(FUZZ); do \
@@ -115,8 +116,8 @@ install: build
 	install -D -m 755 $(BIN)/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
 	install -D -m 755 $(BIN)/tranche-oci "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
 
-# Links beside what `make install` installed. docker 29.2 and later needs nvidia-cdi-hook on dockerd's PATH for --gpus.
-# If another program has one of these names (NVIDIA's toolkit), it stays, and the rule fails.
+# Makes links in the directory to which `make install` copies the programs. docker 29.2 and later needs nvidia-cdi-hook
+# on dockerd's PATH for --gpus. If another program has one of these names (NVIDIA's toolkit), the rule fails and keeps it.
 NVIDIA_NAMES := nvidia-cdi-hook nvidia-ctk
 
 install-nvidia-names:

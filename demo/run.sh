@@ -1,6 +1,6 @@
 #!/bin/sh
-# A container with one MIG device of a DGX that is not there: a machine made of files, the spec that tranche writes for
-# it, and a real container made from that spec.
+# Starts a real container with one MIG device of a DGX that exists only as files: makes the files, writes the
+# specification of that machine, and gives it to podman.
 #
 #   demo/run.sh TRANCHE TRANCHE_OCI
 set -eu
@@ -8,7 +8,7 @@ tranche=$1
 oci=$PWD/$2
 host_name=${DEMO_HOST:-dgx-a100-mig}
 device=${DEMO_DEVICE:-nvidia.com/gpu=0:0}
-# Files of the demonstration, from the repository's root, where make runs us.
+# The files of the demonstration. make runs this script in the repository's root.
 here=target/demo
 bed=$PWD/$here
 rm -rf "$bed"
@@ -27,25 +27,25 @@ say "A machine made of files: $host_name"
 host=$("${CARGO:-cargo}" run --quiet --example fake-host -- "$host_name" "$bed/host")
 where="--driver-root $host --dev-root $host --proc-root $host/proc --sys-root $host/sys"
 
-say "What tranche sees of it"
+say "What tranche finds on it"
 # shellcheck disable=SC2086 # the options are meant to be split
 show "$tranche" list $where
 
-say "Its spec"
+say "Its CDI specification"
 # shellcheck disable=SC2086
 show "$tranche" cdi generate $where --cdi-version 0.5 --nvidia-cdi-hook-path "$oci" --output "$here/specs/nvidia.yaml"
 show "$tranche" cdi list --spec-dir "$here/specs" | grep -v -e GPU- -e MIG-
 
 say "A container with $device"
 engine_missing=""
-[ "$(id -u)" = 0 ] || engine_missing="root is needed to give an engine specs of its own"
+[ "$(id -u)" = 0 ] || engine_missing="only root can give an engine specifications of its own"
 for program in podman busybox unshare; do
     command -v "$program" > /dev/null 2>&1 || engine_missing="$program is not installed"
 done
 runtime=$(command -v crun || command -v runc || true)
 [ -n "$runtime" ] || engine_missing="neither crun nor runc is installed"
 if [ -n "$engine_missing" ]; then
-    echo "No container is started: $engine_missing. What one would get:"
+    echo "No container is started: $engine_missing. A container would get:"
     show "$tranche" cdi inspect "$device" --spec-dir "$here/specs"
     exit
 fi
@@ -55,7 +55,7 @@ mkdir -p "$image/bin" "$image/proc" "$image/sys" "$image/dev" "$image/etc" "$ima
 cp "$(command -v busybox)" "$image/bin/busybox"
 for applet in sh ls find grep sort wc readlink; do ln -s busybox "$image/bin/$applet"; done
 
-# podman raises limits beyond what this process may have on some machines.
+# On some machines, podman's default limits are higher than this process may set.
 limits=""
 prlimit --nofile=1048576:1048576 --nproc=4194304:4194304 true 2> /dev/null \
     || limits="--ulimit nofile=1024:1024 --ulimit nproc=1024:1024"

@@ -1,21 +1,22 @@
 #!/bin/sh
-# Runs a command where real engines work and the host's own engines, containers and CDI files are out of reach.
+# Runs a command in a mount namespace in which real engines work, and in which they cannot see the host's engines,
+# containers and CDI files.
 #
 #   unshare -m --propagation private tests/bed/enter.sh SPECS COMMAND [ARGUMENT]...
 #
-# SPECS is a directory whose files become the only CDI specs there are. TRANCHE_TEST_DEV=DIR in the environment adds the
-# device nodes of DIR to /dev: there they have the paths that they would have on that machine, which a rootless engine
-# insists on. Everything is undone when the mount namespace goes. Needs root.
+# SPECS is a directory; its files become the only CDI specifications. TRANCHE_TEST_DEV=DIR in the environment adds the
+# device nodes of DIR to /dev, so that they have the same paths as on the machine that is tested; a rootless engine
+# needs that. Everything is undone when the mount namespace ends. Needs root.
 set -eu
 specs=$1
 shift
 
-# Runtimes keep their state in /run, and specs may lie there too: the command gets an empty one.
+# Runtimes keep their state in /run, and CDI reads specifications there, so the command gets an empty /run.
 mount -t tmpfs -o mode=755 tmpfs /run
 [ -L /var/run ] || mount --bind /run /var/run
 mkdir -p /run/cdi /run/lock
 
-# Nothing may be made in the host's /etc, not even a directory to mount on.
+# The host's /etc must not change, so a directory to mount on is made in an overlay.
 if [ ! -d /etc/cdi ]; then
     mkdir -p /run/etc.upper /run/etc.work
     mount -t overlay -o lowerdir=/etc,upperdir=/run/etc.upper,workdir=/run/etc.work overlay /etc
@@ -28,7 +29,7 @@ if [ -n "$(ls "$specs")" ]; then
 fi
 
 if [ -n "${TRANCHE_TEST_DEV:-}" ]; then
-    # A /dev with what engines use of the host's, and nothing of a driver that this machine may have.
+    # A /dev with the nodes of the host that engines use, without those of a driver that this machine may have.
     mkdir /run/dev
     mount -t tmpfs -o mode=755 tmpfs /run/dev
     for node in null zero full random urandom tty fuse; do
@@ -46,14 +47,14 @@ if [ -n "${TRANCHE_TEST_DEV:-}" ]; then
     mount --rbind /run/dev /dev
 fi
 
-# crun refuses a hybrid tree of cgroups (v1 with an empty v2 beside it), and runc needs what v2 lacks there: so one tree
-# of v1 alone. Where cgroup v2 is mounted alone it stays.
+# crun refuses a hybrid tree of cgroups (v1 with an empty v2 in it), and runc needs controllers that such a v2 does not
+# have. So the hybrid tree is replaced by one of v1 only. A tree of v2 only is kept.
 if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
     umount -l /sys/fs/cgroup
     mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
     for controller in $(awk '$4 == 1 && $1 !~ /^#/ { print $1 }' /proc/cgroups); do
         mkdir "/sys/fs/cgroup/$controller"
-        # A controller that v2 has taken is not there for v1; engines do without it.
+        # A controller that v2 has taken cannot be mounted for v1; engines work without it.
         mount -t cgroup -o "$controller" cgroup "/sys/fs/cgroup/$controller" 2>/dev/null || rmdir "/sys/fs/cgroup/$controller"
     done
     mkdir /sys/fs/cgroup/systemd

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the tests and the demonstration need and do not find: on Debian and its kin, as root. Elsewhere it says
-# what is missing; the tests that need it are then left out by name. Nothing that is installed is ever removed.
+# Installs missing packages that the tests and the demonstration need: on Debian and its derivatives, as root. Elsewhere
+# it prints what is missing, and the tests that need it are skipped by name. It never removes a package.
 set -eu
 
 install() {
@@ -30,7 +30,7 @@ done
 [ -e /usr/include/stdio.h ] || set -- "$@" libc6-dev
 [ $# = 0 ] || install "$@"
 
-# For a loader of 32 bits beside that of 64. Not gcc-multilib, which would have cross compilers go.
+# For a 32-bit loader in addition to the 64-bit one. gcc-multilib would remove cross compilers.
 links32() {
     echo 'int main(void) { return 0; }' | gcc -m32 -xc - -o /dev/null 2> /dev/null
 }

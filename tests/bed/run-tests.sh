@@ -16,7 +16,7 @@ if [ $# -gt 0 ]; then
     "$cargo" test --all-features --test "$1" || status=1
 else
     "$cargo" test --all-features --no-fail-fast || status=1
-    # What tranche-oci is made of, as it is built for it.
+    # The library as it is built for tranche-oci.
     "$cargo" test --no-default-features --lib --bins || status=1
 fi
 
