@@ -37,7 +37,7 @@ use std::process::ExitCode;
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do (no driver, no GPU), 4 a check found a problem."
 )]
 pub struct Arguments {
-    /// Also print what was looked for and not found; twice: every step
+    /// Also print what was searched for and not found; given twice, print every step
     #[arg(short, long, action = clap::ArgAction::Count, global = true, display_order = 900)]
     verbose: u8,
     #[command(flatten)]
@@ -55,7 +55,7 @@ enum Verb {
     /// Check the policy, which says how devices are shared
     Policy(policy::Args),
     Plan(plan::Args),
-    /// Reserve shares for a container that starts later; list and release what is held
+    /// Reserve shares for a container that starts later; list and release claims
     Claim(claim::Args),
     Status(status::Args),
 }

@@ -1,4 +1,4 @@
-//! How a verb gets its inventory: by looking at a host, or from where `--inventory` says.
+//! How a verb gets its inventory: it examines a host, or reads what `--inventory` names.
 
 use super::out;
 use super::place::HostArgs;
@@ -10,11 +10,11 @@ use crate::types::HostPath;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How to look at a host.
+/// How to examine a host.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "How to look at it")]
+#[command(next_help_heading = "How to examine it")]
 pub struct LookArgs {
-    /// Search DIR of the host for the driver's libraries instead of the usual directories (may be given again)
+    /// Search the host's directory DIR for the driver's libraries instead of the usual directories (may be repeated)
     #[arg(
         long = "library-search-path",
         value_name = "DIR",
@@ -22,7 +22,8 @@ pub struct LookArgs {
         value_delimiter = ':'
     )]
     pub library_search_paths: Vec<HostPath>,
-    /// Search DIR of the host for the driver's configuration files instead of the usual ones (may be given again)
+    /// Search the host's directory DIR for the driver's configuration files instead of the usual directories (may be
+    /// repeated)
     #[arg(
         long = "config-search-path",
         value_name = "DIR",
@@ -33,13 +34,13 @@ pub struct LookArgs {
     /// Whether to take the libraries of GLVND and OpenCL's loader: a feature flag of `cdi generate`.
     #[arg(skip)]
     pub explicit_libraries: bool,
-    /// Take 32-bit libraries too
+    /// Include 32-bit libraries
     #[arg(long, env = "TRANCHE_COMPAT32")]
     pub compat32: bool,
-    /// Do not ask the driver's library: /proc and /dev alone
+    /// Do not use NVML, the driver's library: examine only /proc and /dev
     #[arg(long, env = "TRANCHE_NO_NVML")]
     pub no_nvml: bool,
-    /// How long the driver's library may be silent; each answer of it begins this anew. A driver without persistence mode
+    /// Give up if NVML does not answer for this long; each answer starts the time again. A driver without persistence mode
     /// takes tens of seconds to start
     #[arg(long, value_name = "SECONDS", env = "TRANCHE_NVML_DEADLINE", default_value = "60", value_parser = seconds)]
     pub nvml_deadline: Duration,

@@ -1,45 +1,47 @@
-//! The options that say where things are. They mean the same on every verb that has them.
+//! The options that name directories and files. They mean the same on every verb that has them.
 
 use crate::error::{Context, Result};
 use crate::types::HostPath;
 use std::path::PathBuf;
 
-/// Where the host is that a verb looks at.
+/// Which host a verb examines.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Where the host is")]
+#[command(next_help_heading = "Which host to examine")]
 pub struct HostArgs {
-    /// Take DIR for the host's /: a picture of another machine (paths in the result are without DIR)
+    /// Examine the directory DIR as the host's /, such as a copy of another machine. Paths in the result do not contain DIR
     #[arg(long, value_name = "DIR", env = "TRANCHE_ROOT", conflicts_with = "inventory")]
     pub root: Option<PathBuf>,
-    /// Where the driver's files are; stays in the paths, since the engine must mount them from there. This and the
-    /// next three name places of the host: with --root, places in DIR
+    /// The directory that contains the driver's files. Paths in the result contain it, because the engine mounts the
+    /// files from there. With --root, this and the next three options name directories below that root
     #[arg(long, value_name = "DIR", env = "TRANCHE_DRIVER_ROOT", conflicts_with = "inventory")]
     pub driver_root: Option<PathBuf>,
-    /// Where the tree with /dev is [default: the driver root, where that has device nodes]
+    /// The directory that contains dev/ [default: the driver root if it has device nodes, else /]
     #[arg(long, value_name = "DIR", env = "TRANCHE_DEV_ROOT", conflicts_with = "inventory")]
     pub dev_root: Option<PathBuf>,
-    /// Take DIR for /proc
+    /// Read DIR instead of /proc
     #[arg(long, value_name = "DIR", env = "TRANCHE_PROC_ROOT", conflicts_with = "inventory")]
     pub proc_root: Option<PathBuf>,
-    /// Take DIR for /sys
+    /// Read DIR instead of /sys
     #[arg(long, value_name = "DIR", env = "TRANCHE_SYS_ROOT", conflicts_with = "inventory")]
     pub sys_root: Option<PathBuf>,
-    /// Use a saved inventory instead of looking: a file, - for stdin, sim:NAME for a built-in one (sim:help lists them)
+    /// Read a saved inventory instead of examining a host: a file, - for stdin, or sim:NAME for a built-in one (sim:help
+    /// lists them)
     #[arg(long, value_name = "FILE", env = "TRANCHE_INVENTORY")]
     pub inventory: Option<String>,
 }
 
 impl HostArgs {
-    /// Whether the host is the machine that this program runs on, and not a picture or a description of another one.
+    /// Whether the host is the machine that this program runs on, and not a copy or a description of another one.
     pub fn is_here(&self) -> bool {
         self.root.is_none() && self.inventory.is_none()
     }
 }
 
-/// Directories with CDI specs, later ones first in rank.
+/// Directories with CDI specifications. Later directories take precedence.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecDirArgs {
-    /// A directory with CDI specs; given again, later ones win [default: /etc/cdi, /var/run/cdi]
+    /// A directory with CDI specifications. May be repeated; later directories take precedence [default: /etc/cdi,
+    /// /var/run/cdi]
     #[arg(
         long = "spec-dir",
         value_name = "DIR",
@@ -63,16 +65,16 @@ impl SpecDirArgs {
 /// How devices are to be shared.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// The policy: which devices are shared, and how [default: /etc/tranche/config.yaml, where it is there]
+    /// The policy file, which says how devices are shared [default: /etc/tranche/config.yaml, if it exists]
     #[arg(long, value_name = "FILE", env = "TRANCHE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Where the policy is a ConfigMap with several configurations: the key of the one to use
+    /// The key of the configuration to use, if the policy file is a ConfigMap with several
     #[arg(long, value_name = "KEY", env = "TRANCHE_CONFIG_KEY")]
     pub config_key: Option<String>,
 }
 
 impl ConfigArgs {
-    /// The file to read, if there is one: one that was named must be there, the default one need not.
+    /// The file to read. A file that was named must exist; the default file need not.
     pub fn file(&self) -> Option<PathBuf> {
         let default = || PathBuf::from(crate::policy::read::DEFAULT_FILE);
         match &self.config {
@@ -82,19 +84,19 @@ impl ConfigArgs {
     }
 }
 
-/// Where the ledger is.
+/// The directory of the ledger.
 #[derive(Debug, Clone, clap::Args)]
 pub struct StateArgs {
-    /// Where the ledger of shares is
+    /// The directory of the ledger, which records who holds which share
     #[arg(long, value_name = "DIR", env = "TRANCHE_STATE_DIR", default_value = crate::ledger::STATE_DIR)]
     pub state_dir: PathBuf,
 }
 
 impl StateArgs {
-    /// The directory, as a hook must name it, which runs wherever an engine does.
+    /// The directory as an absolute path: a hook runs in whatever directory its engine starts it.
     ///
     /// # Errors
-    /// A path that cannot be: none, or one that climbs out of the root.
+    /// Returns an error if the path is empty or leads out of the root.
     pub fn dir(&self) -> Result<HostPath> {
         let shown = self.state_dir.display();
         HostPath::new(std::path::absolute(&self.state_dir).about(shown, "cannot be named")?)
