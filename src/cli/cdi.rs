@@ -28,15 +28,15 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Write what this host can give to containers as a CDI specification
+    /// Write a CDI specification for this host
     Generate(Box<generate::Args>),
     /// List the devices that engines find
     List(list::Args),
-    /// Check specifications of any vendor: what is wrong where, and which devices are lost by it
+    /// Check specifications of any vendor; print each problem with its place and the devices that are lost
     Validate(validate::Args),
-    /// Show what exactly a container would get with a device
+    /// Show exactly what a container would get with a device
     Inspect(inspect::Args),
-    /// Rewrite a specification
+    /// Change the paths in a specification
     Transform(transform::Args),
 }
 
@@ -65,12 +65,12 @@ fn registry(args: &SpecDirArgs) -> Result<Registry> {
     for dir in dirs.iter().filter(|dir| !dir.is_dir()) {
         match dir.symlink_metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound && !is_named => {
-                out::note(format_args!("{}: not there", dir.display()));
+                out::note(format_args!("{}: not found", dir.display()));
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 return Err(Error::usage(dir.display(), "no such directory"));
             }
-            // What else is wrong with it is reported by who reads it.
+            // Other problems with it are reported when it is read.
             _ => {}
         }
     }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Devices, as an engine is given them: nvidia.com/gpu=0
+    /// Devices as you give them to an engine: nvidia.com/gpu=0
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Show this container specification (config.json; - is stdin) as an engine would change it
+    /// Print this OCI config.json (- is stdin) with the changes that an engine would make for the devices
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     oci: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Replace the directory with which paths begin
+    /// Replace the directory at the beginning of the paths
     Root(RootArgs),
 }
 
@@ -26,10 +26,10 @@ struct RootArgs {
     /// The directory to replace
     #[arg(long, value_name = "DIR", default_value = "/")]
     from: String,
-    /// The directory to write in its place
+    /// The directory that replaces it
     #[arg(long, value_name = "DIR", default_value = "/")]
     to: String,
-    /// Which paths to change: those of the host or those of the container
+    /// Which paths to change: host or container
     #[arg(long, value_name = "SIDE", default_value = "host")]
     relative_to: Side,
     /// The file to read; - is stdin

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Files to check, each by itself, instead of the directories that engines read
+    /// Files to check, each on its own, instead of the directories that engines read
     files: Vec<PathBuf>,
     #[command(flatten)]
     dirs: SpecDirArgs,
-    /// Do not check whether the files, nodes and hooks that a specification points at exist: it is for another machine
+    /// Check a specification for another machine: do not check whether the files, nodes and hooks in it exist
     #[arg(long)]
     for_other_host: bool,
     /// Print JSON

@@ -1,5 +1,5 @@
-//! The options of `tranche cdi generate`: those of `nvidia-ctk cdi generate`, with their other names and their environment
-//! variables, and our own.
+//! The options of `tranche cdi generate`: those of `nvidia-ctk cdi generate`, with their aliases and environment variables,
+//! and tranche's own.
 
 use crate::cdi::encode::Format;
 use crate::cli::look::LookArgs;
@@ -9,9 +9,14 @@ use crate::types::{CdiVersion, HostPath};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Everything that may be asked of `tranche cdi generate`.
+/// The options of `tranche cdi generate`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
+    // First, because options without a heading of their own would get that of the options before them.
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
     #[command(flatten)]
     pub(super) host: HostArgs,
     #[command(flatten)]
@@ -23,34 +28,30 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     pub(super) hooks: HookArgs,
     #[command(flatten)]
-    pub(super) config: ConfigArgs,
-    #[command(flatten)]
-    pub(super) state: StateArgs,
-    #[command(flatten)]
     csv: CsvArgs,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The file")]
 pub(super) struct FileArgs {
-    /// The file to write; .yaml or .json is added where it has neither [default: stdout]
+    /// The file to write; .yaml or .json is added to a name that has neither [default: stdout]
     // Not a path to clap, which refuses an empty one: it means stdout.
     #[arg(long, value_name = "FILE", env = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH")]
     pub(super) output: Option<OsString>,
-    /// Write what was found, also over an older file, if the host was not examined completely (NVML did not answer, a GPU
-    /// is lost, libraries are missing). Without this option the older file is kept, and the exit code is 1
+    /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are missing), and
+    /// write what was found, also over an existing file. Without this option such a file is kept, and the exit code is 1
     #[arg(long, env = "TRANCHE_DEGRADED")]
     pub(super) degraded: bool,
-    /// yaml or json [default: by the name of the file, else yaml]
+    /// yaml or json [default: as the file's name says, else yaml]
     #[arg(long, env = "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT")]
     pub(super) format: Option<Format>,
-    /// Write for engines that know no newer CDI than this (0.5 for podman 4.3); what needs more is left out
+    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     pub(super) cdi_version: Option<CdiVersion>,
-    /// Vendor of the devices [default: nvidia.com; management.nvidia.com for management]
+    /// The vendor of the devices [default: nvidia.com; management.nvidia.com in mode management]
     #[arg(long, alias = "cdi-vendor", env = "NVIDIA_CTK_CDI_GENERATE_VENDOR")]
     pub(super) vendor: Option<String>,
-    /// Class of the devices [default: gpu; for other modes the mode's own]
+    /// The class of the devices [default: gpu, or the class of the mode]
     #[arg(long, alias = "cdi-class", env = "NVIDIA_CTK_CDI_GENERATE_CLASS")]
     pub(super) class: Option<String>,
 }
@@ -58,7 +59,7 @@ pub(super) struct FileArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "What goes into it")]
 pub(super) struct WhatArgs {
-    /// auto, nvml, management, gds, mofed, gdrcopy, nvswitch or imex
+    /// Which devices to write: auto or nvml (GPUs and MIG devices), management, gds, mofed, gdrcopy, nvswitch or imex
     #[arg(
         long,
         alias = "discovery-mode",
@@ -66,7 +67,7 @@ pub(super) struct WhatArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_MODE"
     )]
     pub(super) mode: Mode,
-    /// A device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default: all]
+    /// Write only this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default: all]
     #[arg(long = "device-id", value_name = "ID", value_delimiter = ',', aliases = ["device-ids", "device", "devices"], env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS")]
     pub(super) device_ids: Vec<DeviceChoice>,
     /// How devices are named: index, uuid or type-index; may be repeated [default: index and uuid]
@@ -77,13 +78,14 @@ pub(super) struct WhatArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES"
     )]
     pub(super) device_name_strategies: Vec<NameStrategy>,
-    /// Write no device `all`
-    #[arg(long, env = "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true", default_value = "false", hide_default_value = true, require_equals = true, action = clap::ArgAction::Set)]
+    /// Do not write the device `all`
+    #[arg(long, value_name = "BOOL", env = "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true", default_value = "false", hide_default_value = true, require_equals = true, action = clap::ArgAction::Set)]
     pub(super) no_all_device: bool,
-    /// Which of the driver's files: all, or some of compute, utility, graphics, video, display, ngx, compat32
+    /// Include only the driver's files for these capabilities: all, or a list of compute, utility, graphics, video, display,
+    /// ngx, compat32
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(super) driver_capabilities: String,
-    /// A switch of NVIDIA's tool; those that mean something here are obeyed
+    /// A feature flag of nvidia-ctk; a flag that tranche does not know is ignored with a message. May be repeated
     #[arg(
         long = "feature-flag",
         value_delimiter = ',',
@@ -95,14 +97,14 @@ pub(super) struct WhatArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What an engine runs at each start")]
+#[command(next_help_heading = "The hook that an engine runs at each start")]
 pub(super) struct HookArgs {
-    /// Write a specification that needs no program at run time; links become mounts, and a loader finds the libraries
-    /// only in directories that it knows by itself
+    /// Write a specification without hooks: mounts replace links, and the image's loader finds the driver's libraries only
+    /// in its default directories
     #[arg(long, conflicts_with_all = ["hook_path", "enable_hooks", "disable_hooks"])]
     pub(super) no_hooks: bool,
-    /// The program [default: tranche-oci beside this program, else /usr/bin/tranche-oci]; for nvidia-cdi-hook or
-    /// nvidia-ctk NVIDIA's own hooks are written. A bare name is looked up in PATH
+    /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]. For a program
+    /// called nvidia-cdi-hook or nvidia-ctk, NVIDIA's hooks are written. A name without a directory is searched in PATH
     #[arg(
         long,
         value_name = "FILE",
@@ -111,7 +113,8 @@ pub(super) struct HookArgs {
         env = "NVIDIA_CTK_CDI_HOOK_PATH"
     )]
     pub(super) hook_path: Option<OsString>,
-    /// A part that the hook leaves out (create-symlinks, update-ldcache, enable-cuda-compat, …), or all
+    /// Leave out this part of the hook's work: create-symlinks, update-ldcache, enable-cuda-compat, …, or all; may be
+    /// repeated
     #[arg(
         long = "disable-hook",
         value_delimiter = ',',
@@ -120,7 +123,7 @@ pub(super) struct HookArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS"
     )]
     pub(super) disable_hooks: Vec<String>,
-    /// A part that the hook does in spite of --disable-hook; chmod is done only if named here
+    /// Do this part of the hook's work in spite of --disable-hook; chmod is done only if it is named here
     #[arg(
         long = "enable-hook",
         value_delimiter = ',',
@@ -129,12 +132,12 @@ pub(super) struct HookArgs {
         env = "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS"
     )]
     pub(super) enable_hooks: Vec<String>,
-    /// The host's ldconfig, for NVIDIA's hook; tranche's hook needs none
+    /// The host's ldconfig, for NVIDIA's hook; tranche's hook does not need it
     #[arg(long, value_name = "FILE", env = "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH")]
     pub(super) ldconfig_path: Option<HostPath>,
 }
 
-/// Options of Tegra, read so that a script that gives them for other machines works.
+/// Options for Tegra. They have no effect, and are accepted so that scripts that give them work.
 #[derive(Debug, clap::Args)]
 pub(super) struct CsvArgs {
     #[arg(long = "csv.file", hide = true, env = "NVIDIA_CTK_CDI_GENERATE_CSV_FILES")]
