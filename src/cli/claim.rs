@@ -20,15 +20,15 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Reserve shares for a container that starts later, and print the CDI name that gives it the shares
+    /// Reserve shares for a container that starts later, and print the CDI name with which the container requests them
     Create(Box<create::Args>),
-    /// List the claims that were made with `create`
+    /// List the claims that were made with create
     List(list::ListArgs),
     /// Show one claim
     Show(list::ShowArgs),
-    /// Release a claim, or what a container holds
+    /// Release a claim, a share, or all that a container holds
     Release(release::Args),
-    /// Release what nothing can hold any more, and remove the specifications of claims that are gone
+    /// Release claims that have ended, and remove specifications and temporary files that were left behind
     Gc(gc::Args),
 }
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The claim's name; engines are then asked for nvidia.com/claim=NAME
+    /// The name of the claim; a container requests it as nvidia.com/claim=NAME
     #[arg(long)]
     name: String,
     /// At least this much memory: 8Gi
@@ -32,19 +32,20 @@ pub(super) struct Args {
     /// At least this much compute: 30%
     #[arg(long, value_name = "PERCENT")]
     compute: Option<Percent>,
-    /// This many shares of one device, as one claim
+    /// Reserve this many shares of one device as one claim
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shares: Option<u32>,
-    /// Shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0 [default: where they fit best]
+    /// Reserve shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0 [default: the device
+    /// whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
     device: Option<DeviceSelector>,
-    /// Give it back when no container has used it for this many seconds [default: keep it until it is released]
+    /// Release the claim when no container has used it for this many seconds [default: keep it until it is released]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     ttl: Option<u64>,
-    /// Give it back together with the first container that uses it, even if that container fails to start
+    /// Release the claim together with the first container that uses it, even if that container fails to start
     #[arg(long)]
     once: bool,
-    /// Write its specification for engines that know no newer CDI than this (0.5 for podman 4.3)
+    /// The newest CDI version that the engine supports (0.5 for podman 4.3)
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     cdi_version: Option<CdiVersion>,
     /// Print JSON; docs/sharing.md describes the fields
@@ -59,7 +60,7 @@ pub(super) struct Args {
 /// Where the specification goes.
 #[derive(Debug, clap::Args)]
 struct DirArgs {
-    /// The directory for the claim's specification, one that engines read
+    /// The directory for the claim's specification; it must be one that engines read
     #[arg(
         long = "spec-dir",
         value_name = "DIR",

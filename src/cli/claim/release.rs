@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A claim's name; a device as engines are asked for it (nvidia.com/gpu=0.3 or 0.3); a container's name, or its id, of
-    /// which the first four characters are enough if no other begins so
+    /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least the
+    /// first four characters of an id, if no other container's id begins with them
     #[arg(value_name = "CLAIM|DEVICE|CONTAINER")]
     what: String,
-    /// Release it although a running container holds it. The container keeps its access to the device until it ends
+    /// Release the claim although a running container uses it. The container keeps its access to the device until it ends
     #[arg(long)]
     force: bool,
     #[command(flatten)]
