@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show who holds which share, what is free, and what hooks said lately
+/// Show who holds which share, what is free, and recent messages of hooks
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
