@@ -6,7 +6,7 @@ use super::place::HostArgs;
 use crate::error::Result;
 use std::process::ExitCode;
 
-/// Describe the host as JSON, for --inventory on another machine
+/// Print a description of the host as JSON, for --inventory on another machine
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -16,16 +16,17 @@ use std::process::ExitCode;
 /// List the GPUs and MIG devices of the host. Exit code 1 means that the list is not complete
 #[derive(clap::Args)]
 pub(super) struct Args {
+    // Options without a heading of their own come first: clap would show them below the heading of those before them.
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Also show UUIDs, device nodes and PCI addresses, in lines longer than 80 columns
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
     #[command(flatten)]
     at: HostArgs,
     #[command(flatten)]
     how: LookArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Show UUIDs, nodes and PCI addresses too, in as many columns as that takes
-    #[arg(long, conflicts_with = "json")]
-    wide: bool,
 }
 
 /// One device, as `--json` shows it.

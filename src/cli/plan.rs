@@ -1,4 +1,4 @@
-//! `tranche plan`: which shares the policy makes of this host, and what each is worth.
+//! `tranche plan`: the shares that the policy creates on this host, and what each guarantees.
 
 mod text;
 
@@ -8,14 +8,15 @@ use super::sharing::{self, SharingArgs};
 use crate::error::Result;
 use std::process::ExitCode;
 
-/// Show which shares the policy makes of this host, and what each is worth
+/// Show the shares that the policy creates on this host, and what each guarantees
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    #[command(flatten)]
-    at: SharingArgs,
+    // First: clap would show it below the heading of the options before it.
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    at: SharingArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {

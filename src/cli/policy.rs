@@ -1,4 +1,4 @@
-//! `tranche policy check`: whether a policy can be read, and kept on this host.
+//! `tranche policy check`: whether a policy is valid, and can be applied to this host.
 
 use super::earlier;
 use super::look::{self, LookArgs};
@@ -20,13 +20,13 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Check a policy: read it, and plan it for this host
+    /// Read the policy, plan its shares for this host, and print the problems. Exit code 4 means that there are any
     Check(Box<CheckArgs>),
 }
 
 #[derive(Debug, clap::Args)]
 struct CheckArgs {
-    // Options without a heading of their own come first; they would get that of the ones before them.
+    // Options without a heading of their own come first: clap would show them below the heading of those before them.
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -45,17 +45,17 @@ struct CheckArgs {
 struct Report {
     /// The file that was checked.
     file: String,
-    /// What must be changed in the file. Where there is anything, the exit code is 4.
+    /// What must be changed in the file. If there is anything, the exit code is 4.
     problems: Vec<String>,
-    /// What is held and what the policy does not provide for. Where there is anything, the exit code is 4.
+    /// Held shares that the policy does not have. If there are any, the exit code is 4.
     held: Vec<String>,
-    /// What has no effect, and choices that were made.
+    /// Keys without effect, and choices that were made between two entries.
     warnings: Vec<String>,
     /// How many devices the policy splits on this host.
     split_devices: usize,
     /// Into how many shares.
     shares: usize,
-    /// How many devices are for one container at a time.
+    /// How many devices go whole to one container at a time.
     dedicated_devices: usize,
     /// Whether there is a GPU to plan the policy for.
     gpu_found: bool,
@@ -119,26 +119,29 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
 }
 
 impl Report {
-    /// The result for people: the problems, a line each, or what the policy gives.
+    /// The result for people: one line for each problem, or a summary of the plan.
     fn text(&self) -> String {
         let lines = self.problems.iter().chain(&self.held);
         if lines.clone().next().is_some() {
             return lines.map(|line| format!("{line}\n")).collect();
         }
         if !self.gpu_found {
-            return format!("{}: can be read; there is no GPU here to plan it for\n", self.file);
+            return format!("{}: valid; not planned, because this host has no GPU\n", self.file);
         }
-        let mut parts = vec![format!(
-            "{} of {}",
-            out::counted(self.shares, "share"),
-            out::counted(self.split_devices, "device")
-        )];
+        let mut parts = Vec::new();
+        if self.split_devices > 0 || self.dedicated_devices == 0 {
+            parts.push(format!(
+                "{} of {}",
+                out::counted(self.shares, "share"),
+                out::counted(self.split_devices, "device")
+            ));
+        }
         if self.dedicated_devices > 0 {
             parts.push(format!(
                 "{} for one container at a time",
                 out::counted(self.dedicated_devices, "device")
             ));
         }
-        format!("{}: {}\n", self.file, parts.join(", "))
+        format!("{}: valid; {}\n", self.file, parts.join(", "))
     }
 }
