@@ -127,3 +127,27 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Status(args) => status::run(&args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The general options that `command` or one of its verbs shows below a heading. clap does that to an option that follows
+    /// one with a heading.
+    fn misplaced(command: &Command, path: &str) -> Vec<String> {
+        const GENERAL: [&str; 6] = ["json", "wide", "config", "config_key", "state_dir", "spec_dirs"];
+        let own = command
+            .get_arguments()
+            .filter(|arg| GENERAL.contains(&arg.get_id().as_str()) && arg.get_help_heading().is_some())
+            .map(|arg| format!("{path}: --{}", arg.get_id()));
+        let below = command
+            .get_subcommands()
+            .flat_map(|verb| misplaced(verb, &format!("{path} {}", verb.get_name())));
+        own.chain(below).collect()
+    }
+
+    #[test]
+    fn general_options_are_not_below_the_heading_of_others() {
+        assert_eq!(misplaced(&Arguments::command(), "tranche"), [""; 0]);
+    }
+}
