@@ -196,7 +196,7 @@ fn none() -> Result<DerivedDevice> {
 }
 
 pub(super) fn no_driver() -> Error {
-    Error::new(Kind::Nothing, "host", "no NVIDIA driver found").hint("tranche -v list says where it was looked for")
+    Error::new(Kind::Nothing, "host", "no NVIDIA driver found").hint("tranche list -v shows where tranche searched")
 }
 
 fn edits(one: HostDevice<'_>, options: &Options) -> Option<Edits> {

@@ -188,7 +188,7 @@ fn files_are_written_whole_with_the_right_name() {
     }
     assert!(fs::read_to_string(path("x.json")).unwrap().starts_with('{'));
     let said = write("w.yaml", &["--format=json"]);
-    assert!(said.err.contains("its name says yaml"), "{}", said.err);
+    assert!(said.err.contains("written as yaml, as its name says"), "{}", said.err);
     assert!(fs::read_to_string(path("w.yaml")).unwrap().starts_with("---\n"));
 
     // A script that knows NVIDIA's names.
@@ -342,7 +342,7 @@ fn directories_are_read_as_engines_read_them() {
     let check = cdi(&with(&["validate", "--for-other-host"], &dirs));
     assert_eq!(check.code, Some(4));
     assert_eq!(check.out.lines().count(), 1, "{}", check.out);
-    assert!(check.err.contains("nvidia.com/gpu=0 does not count"), "{}", check.err);
+    assert!(check.err.contains("nvidia.com/gpu=0 is ignored"), "{}", check.err);
     let report: Value =
         serde_json::from_str(&cdi(&with(&["validate", "--for-other-host", "--json"], &dirs)).out).unwrap();
     assert_eq!(report["problems"][0]["at"], json!({"line": 5, "column": 3}));
@@ -365,11 +365,11 @@ fn a_name_without_its_kind_is_completed() {
     for (name, wanted) in [
         (
             "0",
-            "0: is not a whole CDI name; there are nvidia.com/gpu=0, old.org/gpu=0\n",
+            "0: is not a complete CDI name; there are nvidia.com/gpu=0, old.org/gpu=0\n",
         ),
         (
             "77",
-            "77: is not a whole CDI name; write it as KIND=NAME, for example nvidia.com/gpu=0\n",
+            "77: is not a complete CDI name; write it as KIND=NAME, for example nvidia.com/gpu=0\n",
         ),
     ] {
         let said = cdi(&with(&["inspect", name], &dirs));
@@ -586,7 +586,7 @@ fn a_directory_that_did_not_exist_is_named() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let write = || generate(&["--output", &path("a/b/nvidia.yaml")]).err;
     let first = write();
-    let line = format!("{}: did not exist and was created\n", path("a"));
+    let line = format!("{}: created, because it did not exist\n", path("a"));
     assert!(first.contains(&line), "{first}");
-    assert!(!write().contains("was created"));
+    assert!(!write().contains(": created"));
 }

@@ -71,7 +71,8 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         let by_coherence = |kind: &CdiKind| coherence(&derived_kind, kind).is_some();
         if let Some(renamed) = by_kind.iter().skip(1).find(|d| !by_coherence(&d.kind)) {
             let what = format!("shares of {} need a specification of their own", renamed.kind);
-            return Err(Error::usage("stdout", what).hint("give --output FILE: each kind gets a file beside it"));
+            return Err(Error::usage("stdout", what)
+                .hint("give --output FILE; each further kind is then written to a file beside it"));
         }
         for derived in &by_kind {
             let (spec, comments) = specification(derived, &args.file)?;
@@ -86,19 +87,19 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     if real != format {
         let (name, wanted) = (path.display(), format.extension());
         out::note(format_args!(
-            "{name}: its name says {}, not {wanted}: that is what is written",
+            "{name}: written as {}, as its name says, and not as {wanted}",
             real.extension()
         ));
     }
-    // All are made before the first is written: a failure leaves the files of before, not half of each.
+    // All are made before the first is written, so that a failure leaves all existing files as they are.
     let mut files = Vec::new();
     for (number, derived) in by_kind.iter().enumerate() {
         let (spec, comments) = specification(derived, &args.file).map_err(|error| match number {
             0 => error,
             _ if coherence(&derived_kind, &derived.kind).is_some() => {
-                error.hint("leave enable-coherent-annotations out, or write for engines with CDI 0.6")
+                error.hint("leave enable-coherent-annotations out, or give --cdi-version 0.6")
             }
-            _ => error.hint("leave rename and renameByDefault out of the policy, or write for engines with CDI 0.6"),
+            _ => error.hint("leave rename and renameByDefault out of the policy, or give --cdi-version 0.6"),
         })?;
         let mut comments = comments;
         let path = if number == 0 {
@@ -119,7 +120,10 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         let missing = hints::missing_directory(path);
         write::write(path, text)?;
         if let Some(directory) = missing {
-            out::note(format_args!("{}: did not exist and was created", directory.display()));
+            out::note(format_args!(
+                "{}: created, because it did not exist",
+                directory.display()
+            ));
         }
         let (name, devices) = (path.display(), spec.devices.len());
         out::note(format_args!(
@@ -132,7 +136,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
             tracing::warn!("{conflict}");
         }
     }
-    // A file that is not written today may be missing because its devices do not answer.
+    // A file that this run does not write may be left out because its devices do not answer now.
     if !outcome.is_complete() {
         return Ok(outcome.exit_code());
     }
@@ -143,7 +147,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     };
     for file in leftover::remove(&path, &written, name)? {
         out::note(format_args!(
-            "{}: removed; an earlier run wrote it, and the policy has no such shares any more",
+            "{}: removed, because an earlier run wrote it and the policy has no such shares any more",
             file.display()
         ));
     }

@@ -80,7 +80,7 @@ fn incomplete(name: &str, registry: &Registry) -> Error {
         .filter(|whole| whole.device.as_str() == name)
         .map(ToString::to_string)
         .collect();
-    Error::usage(name, "is not a whole CDI name").hint(match names.as_slice() {
+    Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
         [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
         [one] => format!("use {one}"),
         names => there_are(names),

@@ -64,7 +64,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         out::result(&problems)?;
         for one in &report.shadowed {
             let (name, file, by) = (&one.name, one.file.display(), one.by.display());
-            out::note(shown(&format!("{file}: {name} does not count: {by} wins")));
+            out::note(shown(&format!(
+                "{file}: {name} is ignored, because {by} takes precedence"
+            )));
         }
         let found = match report.problems.len() {
             0 => "no problems".to_owned(),

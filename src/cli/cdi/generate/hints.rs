@@ -23,7 +23,7 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
             what.dedup();
             let what = crate::text::some(&what);
             format!(
-                "{} needs CDI {version} for {what}; {calls}: for them, add --cdi-version 0.5, which leaves that out",
+                "{} needs CDI {version} for {what}; {calls}; for such engines, add --cdi-version 0.5, which leaves this out",
                 spec.kind
             )
         }

@@ -33,14 +33,14 @@ pub(super) fn options(args: &Args) -> Result<Options> {
             "no-additional-gids-for-device-nodes" => options.additional_gids = false,
             "disable-ipc-discoverer" => options.sockets = false,
             "enable-coherent-annotations" => options.split_by_coherence = true,
-            // Done where the host is looked at; a saved inventory has the files that it has.
+            // This flag decides which files discovery looks for; a saved inventory is not changed.
             EXPLICIT_LIBRARIES if args.host.inventory.is_none() => {}
             EXPLICIT_LIBRARIES => out::note(format_args!(
-                "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it where the inventory is made"
+                "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it to the command that makes the inventory"
             )),
             // About parts of NVIDIA's tool that do not exist here.
             "disable-nvsandboxutils" | "disable-nvsandbox-utils" | "disable-multiple-csv-devices" => {}
-            other => out::note(format_args!("feature flag {other}: means nothing here, ignored")),
+            other => out::note(format_args!("feature flag {other}: unknown, ignored")),
         }
     }
     Ok(options)

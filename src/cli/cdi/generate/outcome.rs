@@ -51,7 +51,7 @@ impl Outcome {
                 file.display(),
                 format!("not replaced, because the host was not examined completely: {reasons}"),
             )
-            .hint("repair that, or write what was found with --degraded")),
+            .hint("repair that, or give --degraded to write what was found")),
         }
     }
 
