@@ -109,7 +109,7 @@ fn notes(gpu: &Gpu) -> Vec<String> {
     }
     match gpu.virtualization {
         Some(VirtualizationMode::Vgpu) => note("vGPU"),
-        Some(VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga) => note("hands out vGPUs"),
+        Some(VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga) => note("vGPU host"),
         _ => {}
     }
     if gpu.addressing == Some(AddressingMode::Ats) {
@@ -117,7 +117,7 @@ fn notes(gpu: &Gpu) -> Vec<String> {
     }
     match &gpu.node {
         None => note("no device node"),
-        Some(node) if !node.present => note("node not made yet"),
+        Some(node) if !node.present => note("device node not created yet"),
         _ => {}
     }
     notes

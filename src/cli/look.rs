@@ -81,11 +81,10 @@ fn dirs_of(variable: &str) -> Vec<HostPath> {
         .collect()
 }
 
-/// The inventory that a verb works on. What went wrong on the way is logged: each warning, and with `-v` what is not
-/// there.
+/// The inventory that a verb works on. Warnings are logged, and with `-v` also what was not found.
 ///
 /// # Errors
-/// Places that are none; an inventory that cannot be read.
+/// Returns an error if a root is not a directory, or if the inventory cannot be read.
 pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     let inventory = match &at.inventory {
         Some(spec) => sources::open(spec)?,
@@ -107,8 +106,8 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// One line for each thing that is not there. Many were looked for in the same list of places, which is one line by itself
-/// then.
+/// Logs one line for each thing that was not found. Many things are searched for in the same list of places; such a list is
+/// logged once, in a line of its own.
 fn say_absent(inventory: &Inventory) {
     let mut lists: Vec<&[String]> = Vec::new();
     for absent in &inventory.absent {
@@ -129,8 +128,8 @@ fn say_absent(inventory: &Inventory) {
     }
 }
 
-/// Says what keeps a result of this inventory from being complete, and gives the exit code for that: a list that lacks a GPU
-/// is printed, and is no success.
+/// The exit code for a result of this inventory. If the inventory is not complete, prints the reasons and returns the code of
+/// a failure, although the result was printed.
 pub fn exit_code(inventory: &Inventory) -> ExitCode {
     if inventory.degraded.is_empty() {
         return ExitCode::SUCCESS;
@@ -139,14 +138,13 @@ pub fn exit_code(inventory: &Inventory) -> ExitCode {
     out::code(Kind::Failed)
 }
 
-/// Everything that keeps this inventory from being complete, in one line.
+/// The reasons why this inventory is not complete, in one line.
 pub fn reasons(inventory: &Inventory) -> String {
     let reasons: Vec<String> = inventory.degraded.iter().map(ToString::to_string).collect();
     reasons.join("; ")
 }
 
-/// Says that a host has no GPU, and what was looked for: [`Kind::Nothing`], or
-/// [`Kind::Failed`] where the driver was there and did not answer.
+/// The error for a host without a GPU: [`Kind::Nothing`], or [`Kind::Failed`] if the driver is installed and did not answer.
 pub fn no_gpu(inventory: &Inventory) -> Error {
     let failure = inventory
         .degraded
@@ -162,14 +160,14 @@ pub fn no_gpu(inventory: &Inventory) -> Error {
         None => Error::new(
             Kind::Nothing,
             "host",
-            "no NVIDIA driver: neither a kernel module nor libraries",
+            "no NVIDIA driver found: neither a kernel module nor libraries",
         )
-        .hint("-v shows where they were looked for; --driver-root says where a driver container has them"),
+        .hint("-v shows where tranche searched; for a driver container, give --driver-root DIR"),
         Some(driver) => Error::new(
             Kind::Nothing,
             "host",
-            format!("driver {} is there, but no GPU that answers", driver.version),
+            format!("driver {} is installed, but no GPU answers", driver.version),
         )
-        .hint("-v shows what was looked for"),
+        .hint("-v shows what tranche searched for"),
     }
 }

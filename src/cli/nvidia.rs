@@ -47,13 +47,13 @@ impl GlobalArgs {
         let shown = file.display();
         if file.extension().is_some_and(|extension| extension == "toml") {
             tracing::warn!(
-                "{shown}: NVIDIA's configuration is not read; give --driver-root where it sets nvidia-container-cli.root"
+                "{shown}: NVIDIA's configuration is not read; if it sets nvidia-container-cli.root, give --driver-root"
             );
             return Ok(());
         }
         Err(Error::usage(
             format!("--config {shown}"),
-            "before the command it is NVIDIA's config.toml, which this file is not",
+            "before the command, this option means NVIDIA's config.toml, and this file is not called *.toml",
         )
         .hint("give a policy after the command: tranche cdi generate --config FILE"))
     }

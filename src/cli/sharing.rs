@@ -1,4 +1,4 @@
-//! From the policy on this host to a plan: what every verb about shares begins with.
+//! From the policy to a plan for this host. Every verb about shares begins with it.
 
 use super::look::{self, LookArgs};
 use super::out;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 
-/// Where everything is that a verb about shares needs.
+/// The options of a verb that needs a plan.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SharingArgs {
     // In this order, because options without a heading of their own would get that of the ones before them.
@@ -26,10 +26,10 @@ pub(super) struct SharingArgs {
     pub(super) look: LookArgs,
 }
 
-/// The plan of `inventory`; `None` where no policy splits anything.
+/// The plan for `inventory`; `None` if the policy shares no device.
 ///
 /// # Errors
-/// A policy that cannot be read, or that this host cannot keep.
+/// Returns an error if the policy is invalid, or cannot be applied to this host.
 pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) -> Result<Option<Sharing>> {
     let Some(file) = config.file() else { return Ok(None) };
     let read = read::file(&file, config.config_key.as_deref())?;
@@ -59,7 +59,7 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
 /// The inventory and the plan.
 ///
 /// # Errors
-/// As [`of`]; [`Kind::Nothing`] where there is no GPU, or no policy that splits one.
+/// As [`of`]; [`Kind::Nothing`] if the host has no GPU, or the policy shares none.
 pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
     let inventory = look::inventory(&args.host, &args.look)?;
     if inventory.gpus.is_empty() {
@@ -74,11 +74,11 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
     }
 }
 
-/// Makes the pipe directories that a specification mounts: mounts come before hooks, so whoever writes the
-/// specification makes them.
+/// Makes the pipe directories that a specification mounts. Engines mount before they run hooks, so the program that writes
+/// the specification must make the directories.
 ///
 /// # Errors
-/// A directory that cannot be made.
+/// Returns an error if a directory cannot be made.
 pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
     for split in sharing
         .plan
@@ -87,7 +87,7 @@ pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
         .filter(|d| d.method.strategy() == crate::policy::Strategy::Mps)
     {
         let dir = split.pipe_directory(&sharing.state_dir);
-        // 0755 and its parents: MPS servers run as their clients' user, and must get there.
+        // 0755 for it and its parents: MPS servers run as their clients' user, and must reach it.
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -97,10 +97,10 @@ pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
     Ok(())
 }
 
-/// What comes before the commands of [`share::SplitDevice::needs`].
-pub(super) const NEEDS: &str = "run this as root, which tranche does not do yet";
+/// The text before the commands of [`share::SplitDevice::needs`].
+pub(super) const NEEDS: &str = "run these commands as root, because tranche does not run them yet";
 
-/// Says what must be running or set for the shares of a device, where something must.
+/// Prints the commands that must be run before the shares of a device work, if there are any.
 pub(super) fn note_needs(sharing: &Sharing, split: &share::SplitDevice) {
     let needs = split.needs(&sharing.state_dir);
     if !needs.is_empty() {

@@ -258,7 +258,7 @@ sharing:
     // Equal devices are said once, and how to start the daemon of each.
     let equal = of("gpu 0, 1: ");
     assert!(
-        equal.contains("10 equal shares\n  memory is 1.5 times promised\n"),
+        equal.contains("10 equal shares\n  memory is promised 1.5 times\n"),
         "{equal}"
     );
     assert!(
@@ -276,7 +276,7 @@ sharing:
     assert_eq!(row(equal, "faults"), ["faults", "none", "none"]);
     let unequal = of("gpu 2: ");
     assert!(
-        unequal.contains("memory is 1.5 times promised") && unequal.contains("nvidia.com/gpu=2.big"),
+        unequal.contains("memory is promised 1.5 times") && unequal.contains("nvidia.com/gpu=2.big"),
         "{unequal}"
     );
     let turns = of("gpu 3: ");
@@ -292,7 +292,7 @@ sharing:
     );
     assert_eq!(row(dedicated, "memory"), ["memory", "hard", "hard"]);
     let rest = paragraphs.last().unwrap().replace("\n  ", " ");
-    let not_built = out.matches("Not built yet: ").count();
+    let not_built = out.matches("Not available yet: ").count();
     assert_eq!(not_built, 2, "{out}");
     assert!(
         rest.contains(&format!("Not offered: {}:9:43: device 42", file.display())),

@@ -211,10 +211,7 @@ fn the_command_line_lists_and_saves() {
 
 #[test]
 fn nothing_there_is_an_exit_code_of_its_own() {
-    for (name, what) in [
-        ("no-driver", "no NVIDIA driver"),
-        ("driver-no-gpu", "no GPU that answers"),
-    ] {
+    for (name, what) in [("no-driver", "no NVIDIA driver"), ("driver-no-gpu", "no GPU answers")] {
         let bed = bed(name);
         let root = bed.host.root.to_str().unwrap();
         let (code, out, err) = tranche(&["list", "--root", root]);

@@ -39,13 +39,13 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
     }
     let later: BTreeSet<&String> = guarantees(sharing).flat_map(|g| &g.not_available).collect();
     for line in later {
-        wrapped(&mut text, "", &format!("Not built yet: {line}"), 2);
+        wrapped(&mut text, "", &format!("Not available yet: {line}"), 2);
     }
     wrapped(
         &mut text,
         "",
-        "ROOT: against a container whose user is root on the host, in no user namespace, as engines that run as root start \
-         them by default. OTHERS: against any other container.",
+        "ROOT: what holds against a container whose user is root on the host, in no user namespace, which is the default \
+         of engines that run as root. OTHERS: what holds against any other container.",
         2,
     );
     text
@@ -97,7 +97,7 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     wrapped(text, "", &title, 2);
     for (name, promised) in [("memory", first.memory_promised), ("compute", first.compute_promised)] {
         if let Some(percent) = promised.filter(|percent| *percent > 100) {
-            text.push_str(&format!("  {name} is {} times promised\n", times(percent)));
+            text.push_str(&format!("  {name} is promised {} times\n", times(percent)));
         }
     }
     let rows = rows(first, sharing);
@@ -175,14 +175,14 @@ fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
         }
         (Some(_), [first, .., last]) => {
             let name = format!("{}={base}.{} … {}", split.kind, first.name, last.name);
-            rows.push((name, "the same ones, by number".to_owned()));
+            rows.push((name, "the same shares, by number".to_owned()));
         }
         (Some(_), _) => {}
     }
     let whole = match (split.method, sharing.plan.whole_device) {
         (Method::Dedicated, _) => Some("the whole device"),
         (_, WholeDevice::Claim) => Some("the whole device, while no share is held"),
-        (_, WholeDevice::Open) => Some("the whole device, for as many as ask"),
+        (_, WholeDevice::Open) => Some("the whole device, for every container that requests it"),
         (_, WholeDevice::Hide) => None,
     };
     rows.extend(whole.map(|what| (format!("nvidia.com/gpu={base}"), what.to_owned())));
@@ -200,7 +200,7 @@ fn size(share: &Share) -> String {
     }
 }
 
-/// What the shares of a device are worth. All shares of a device have limits of the same kind, and so the same grades.
+/// What the shares of a device guarantee. All shares of a device have limits of the same kind, and so the same grades.
 fn grades(text: &mut String, guarantees: &Guarantees) {
     text.push_str(&format!("  {:<11}{:<10}{:<10}BECAUSE\n", "", "ROOT", "OTHERS"));
     for (dimension, guarantee) in [
