@@ -11,7 +11,7 @@ mod state;
 mod unreachable;
 
 pub use bundle::{Bundle, Reached};
-pub use config::{Config, Mount};
+pub use config::Config;
 pub use nodes::{Bind, DeviceEntry, Nodes};
 pub use state::State;
 

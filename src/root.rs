@@ -20,9 +20,10 @@ mod mount_table;
 mod own_directory;
 mod own_file;
 mod proc_file;
+mod runtime_mount;
 mod temporary;
 
-pub use container::{ContainerRoot, Origin};
+pub use container::ContainerRoot;
 pub use directory::Directory;
 pub use found::{Found, Kind};
 pub use host_directory::HostDirectory;
@@ -31,3 +32,4 @@ pub use mount_table::{MountTable, Mounted};
 pub use own_directory::{Linked, OwnDirectory};
 pub use own_file::{NotOwn, OwnFile, Permissions};
 pub use proc_file::{ContainerProcFile, HostFile};
+pub use runtime_mount::{MountOrigin, RuntimeMount};

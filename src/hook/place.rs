@@ -56,7 +56,7 @@ impl Current {
     }
 
     fn of(found: Result<OwnFile, NotOwn>, limit: u64) -> Result<Current, NotOwn> {
-        let mut file = match found {
+        let file = match found {
             Err(NotOwn::Absent) => return Ok(Current(None)),
             found => found?,
         };

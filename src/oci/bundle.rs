@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
-use super::{CONFIG_LIMIT, Config, Mount, State, unreachable};
+use super::{CONFIG_LIMIT, Config, State, unreachable};
 use crate::error::{Context, Error, Result};
-use crate::root::{ContainerRoot, HostDirectory, Origin};
+use crate::root::{ContainerRoot, HostDirectory};
 
 /// A container that is being made: what it was configured with, and its root directory, open.
 #[derive(Debug)]
@@ -93,14 +94,7 @@ impl Bundle {
     }
 
     fn new(config: Config, root: ContainerRoot, is_configured: bool) -> Bundle {
-        let mounts = config.mounts.iter().filter_map(|mount| {
-            let origin = match mount {
-                Mount { bind: true, .. } => Origin::Host,
-                Mount { tmpfs: true, .. } => Origin::NewTmpfs,
-                _ => return None,
-            };
-            Some((mount.destination.clone(), origin))
-        });
+        let mounts = Arc::clone(&config.mounts);
         let root = root.with_mounts(mounts).with_label(config.mount_label.clone());
         Bundle {
             config,

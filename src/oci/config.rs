@@ -1,10 +1,14 @@
 //! The part of `config.json` that a hook inside a container needs (runtime-spec, config.md and config-linux.md).
 
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::error::{Context, Error, Result};
+use crate::root::{MountOrigin, RuntimeMount};
 
 /// What a container was configured with, as far as we look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,25 +19,12 @@ pub struct Config {
     pub read_only: bool,
     /// The container paths in `linux.devices`.
     pub devices: Vec<PathBuf>,
-    /// `mounts`, in their order.
-    pub mounts: Vec<Mount>,
+    /// `mounts`, in their order. The container's root shares them.
+    pub mounts: Arc<[RuntimeMount]>,
     /// `process.env`.
     pub environment: Vec<String>,
     /// `linux.mountLabel`: the SELinux context of what is mounted for the container, where the host has SELinux.
     pub mount_label: Option<String>,
-}
-
-/// One entry of `mounts`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    /// Where the container sees it.
-    pub destination: PathBuf,
-    /// What is mounted: for a bind mount a path of the host.
-    pub source: Option<PathBuf>,
-    /// Whether something of the host is bound there, rather than a file system made for it.
-    pub bind: bool,
-    /// Whether it is a tmpfs that the runtime makes for the container.
-    pub tmpfs: bool,
 }
 
 impl Config {
@@ -50,7 +41,12 @@ impl Config {
             root: path.ok_or_else(|| Error::failed("config.json", "has no root.path"))?,
             read_only: root.readonly.unwrap_or(false),
             devices: linux.devices.unwrap_or_default().into_iter().map(|d| d.path).collect(),
-            mounts: raw.mounts.unwrap_or_default().into_iter().map(Mount::from).collect(),
+            mounts: raw
+                .mounts
+                .unwrap_or_default()
+                .into_iter()
+                .map(RuntimeMount::from)
+                .collect(),
             environment: raw.process.unwrap_or_default().env.unwrap_or_default(),
             mount_label: linux.mount_label.filter(|label| !label.is_empty()),
         })
@@ -58,11 +54,8 @@ impl Config {
 
     /// Where the container may get device nodes: devices, and, as a rootless engine gives them, bind mounts.
     pub fn nodes(&self) -> impl Iterator<Item = &Path> {
-        let bound = self
-            .mounts
-            .iter()
-            .filter(|mount| mount.bind)
-            .map(|mount| &mount.destination);
+        let bound = self.mounts.iter().filter(|mount| mount.origin == MountOrigin::Host);
+        let bound = bound.map(|mount| &mount.at);
         self.devices.iter().chain(bound).map(PathBuf::as_path)
     }
 
@@ -73,21 +66,27 @@ impl Config {
 
     /// Whether the directory `path`, or one above it, is the host's own, bound into the container.
     pub fn is_bound_from_host(&self, path: &Path) -> bool {
-        // The last mount that covers a path is the one that is seen.
-        let seen = self
-            .mounts
-            .iter()
-            .rev()
-            .find(|mount| path.starts_with(&mount.destination));
-        seen.is_some_and(|mount| mount.bind)
+        // As bytes, because both are in normal form and there may be a hundred mounts. The last mount that covers a path
+        // is the one that is seen.
+        let path = path.as_os_str().as_bytes();
+        let covers = |mount: &&RuntimeMount| {
+            let at = mount.at.as_os_str().as_bytes();
+            at == b"/"
+                || path
+                    .strip_prefix(at)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let seen = self.mounts.iter().rev().find(covers);
+        seen.is_some_and(|mount| mount.origin == MountOrigin::Host)
     }
 }
 
 // Go writes an empty list as `null`, so every key may be missing or null.
 #[derive(Deserialize)]
-struct Raw {
+struct Raw<'a> {
     root: Option<RawRoot>,
-    mounts: Option<Vec<RawMount>>,
+    #[serde(borrow)]
+    mounts: Option<Vec<RawMount<'a>>>,
     linux: Option<RawLinux>,
     process: Option<RawProcess>,
 }
@@ -116,29 +115,44 @@ struct RawDevice {
 }
 
 #[derive(Deserialize)]
-struct RawMount {
+struct RawMount<'a> {
     destination: PathBuf,
     source: Option<PathBuf>,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    options: Option<Vec<String>>,
+    #[serde(rename = "type", borrow)]
+    kind: Option<Word<'a>>,
+    options: Option<Vec<Word<'a>>>,
 }
 
-impl From<RawMount> for Mount {
-    fn from(raw: RawMount) -> Self {
+/// A string that is looked at and not kept. It is copied only if it has an escape in it.
+#[derive(Deserialize)]
+struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl From<RawMount<'_>> for RuntimeMount {
+    fn from(raw: RawMount<'_>) -> Self {
         // A runtime takes either as the mark of a bind mount; engines write both.
-        let by_option = raw
-            .options
-            .unwrap_or_default()
-            .iter()
-            .any(|o| o == "bind" || o == "rbind");
-        let bind = by_option || raw.kind.as_deref() == Some("bind");
-        Mount {
-            destination: raw.destination,
+        let is_bind = |option: &Word<'_>| matches!(&*option.0, "bind" | "rbind");
+        let kind = raw.kind.as_ref().map(|kind| &*kind.0);
+        let bound = kind == Some("bind") || raw.options.is_some_and(|options| options.iter().any(is_bind));
+        RuntimeMount {
+            at: normal(raw.destination),
             source: raw.source,
-            bind,
-            tmpfs: !bind && raw.kind.as_deref() == Some("tmpfs"),
+            origin: match kind {
+                _ if bound => MountOrigin::Host,
+                Some("tmpfs") => MountOrigin::NewTmpfs,
+                _ => MountOrigin::Other,
+            },
         }
+    }
+}
+
+/// The path without doubled slashes, `.` and a slash at its end. Engines write paths in this form, so they are only copied
+/// where a person wrote another.
+fn normal(path: PathBuf) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let is_odd = |[slash, next]: &[u8; 2]| *slash == b'/' && matches!(next, b'/' | b'.');
+    match bytes.array_windows().any(is_odd) || bytes.ends_with(b"/") {
+        true => path.components().collect(),
+        false => path,
     }
 }
 

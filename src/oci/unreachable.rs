@@ -7,8 +7,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{Config, Mount};
-use crate::root::{ContainerRoot, HostDirectory, MountTable, Mounted};
+use super::Config;
+use crate::root::{ContainerRoot, HostDirectory, MountOrigin, MountTable, Mounted, RuntimeMount};
 
 /// File systems that a runtime makes for a container, or that show the kernel's state.
 const OF_THE_RUNTIME: [&str; 8] = [
@@ -54,12 +54,14 @@ fn config(root: &Mounted, table: &MountTable) -> Config {
     let mounts = table.below(root).filter_map(|mount| {
         let below = mount.at.strip_prefix(&root.at).ok()?;
         let by_runtime = OF_THE_RUNTIME.iter().any(|kind| mount.kind == OsStr::new(kind));
-        Some(Mount {
-            destination: Path::new("/").join(below),
+        Some(RuntimeMount {
+            at: Path::new("/").join(below),
             source: None,
-            bind: mount.is_part() || !by_runtime,
-            // It may as well be one of the host's, so nothing is written there.
-            tmpfs: false,
+            // A tmpfs may be one of the host's too, so nothing is written there.
+            origin: match mount.is_part() || !by_runtime {
+                true => MountOrigin::Host,
+                false => MountOrigin::Other,
+            },
         })
     });
     Config {

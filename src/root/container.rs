@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -16,7 +17,10 @@ use rustix::fs::{OFlags, ResolveFlags, openat2};
 
 use super::mount::MountId;
 use super::proc_file::ContainerProcFile;
-use super::{Directory, Found, HostDirectory, Kind, NotOwn, OwnDirectory, OwnFile, Permissions, file_system};
+use super::{
+    Directory, Found, HostDirectory, Kind, MountOrigin, NotOwn, OwnDirectory, OwnFile, Permissions, RuntimeMount,
+    file_system,
+};
 
 /// How often a look-up is tried again when the kernel gives up on it because something was renamed meanwhile.
 /// pathrs tries 128 times in each; an image that renames without end gets an error, not our time.
@@ -40,19 +44,10 @@ pub struct ContainerRoot {
     mount: Option<MountId>,
     /// Whether that mount's file system may hold an image.
     holds_images: bool,
-    /// What the runtime mounted in the root, by its path in it.
-    mounts: Vec<(PathBuf, Origin)>,
+    /// What the runtime mounted in the root.
+    mounts: Arc<[RuntimeMount]>,
     /// The SELinux context of what is mounted for the container.
     label: Option<String>,
-}
-
-/// Where the content of something comes from that a runtime mounted in a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// From the host: a bind mount, a volume.
-    Host,
-    /// From nowhere: a tmpfs that the runtime made for the container, such as /dev.
-    NewTmpfs,
 }
 
 impl ContainerRoot {
@@ -69,15 +64,15 @@ impl ContainerRoot {
             mount: MountId::of(&directory).ok(),
             holds_images: file_system::holds_images(&directory).unwrap_or(false),
             root: Root::from_fd(directory),
-            mounts: Vec::new(),
+            mounts: Arc::default(),
             label: None,
         }
     }
 
-    /// Sets what the runtime mounted in the root. What is left out is neither written nor read.
+    /// Sets what the runtime mounted in the root. What is not in this list is neither written nor read.
     #[must_use]
-    pub fn with_mounts(mut self, mounts: impl IntoIterator<Item = (PathBuf, Origin)>) -> Self {
-        self.mounts = mounts.into_iter().collect();
+    pub fn with_mounts(mut self, mounts: Arc<[RuntimeMount]>) -> Self {
+        self.mounts = mounts;
         self
     }
 
@@ -137,13 +132,12 @@ impl ContainerRoot {
             let mount = self.resolve(path).and_then(MountId::of);
             mount.is_ok_and(|mount| mount == here)
         };
-        let mut origins = self
-            .mounts
-            .iter()
-            .filter(|(path, _)| at(path))
-            .map(|(_, origin)| *origin);
-        let first = origins.next();
-        Ok(first == Some(Origin::NewTmpfs) && origins.all(|origin| origin == Origin::NewTmpfs))
+        let relevant = self.mounts.iter().filter(|mount| mount.origin != MountOrigin::Other);
+        let mut origins = relevant
+            .filter(|mount| at(&mount.at))
+            .map(|mount| mount.origin)
+            .peekable();
+        Ok(origins.peek().is_some() && origins.all(|origin| origin == MountOrigin::NewTmpfs))
     }
 
     /// Whether `place`, which was found at `path`, is what the runtime mounted there or above: the path leads to it
@@ -152,12 +146,12 @@ impl ContainerRoot {
         let here = MountId::of(place)?;
         // As bytes: there may be a hundred mounts for each of a hundred files, and engines write both in normal form.
         let path = path.as_os_str().as_bytes();
-        let is_at_or_above = |at: &Path| match path.strip_prefix(at.as_os_str().as_bytes()) {
-            Some(rest) => rest.is_empty() || rest.starts_with(b"/"),
-            None => false,
+        let is_at_or_above = |mount: &&RuntimeMount| {
+            let rest = path.strip_prefix(mount.at.as_os_str().as_bytes());
+            mount.origin != MountOrigin::Other && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
-        for (at, _) in self.mounts.iter().filter(|(at, _)| is_at_or_above(at)) {
-            if MountId::of(self.resolve(at)?)? == here {
+        for mount in self.mounts.iter().filter(is_at_or_above) {
+            if MountId::of(self.resolve(&mount.at)?)? == here {
                 return Ok(true);
             }
         }

@@ -1,12 +1,13 @@
 //! Something in a container's root, held by a handle: what it is cannot change any more.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::dir::Type;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat};
+use rustix::buffer::spare_capacity;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,18 @@ pub enum Kind {
     Link,
     /// A device, a FIFO, a socket.
     Other,
+}
+
+impl Kind {
+    /// What a file of this status is.
+    pub fn of(status: &FileStat) -> Kind {
+        match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFREG => Kind::File,
+            SFlag::S_IFDIR => Kind::Directory,
+            SFlag::S_IFLNK => Kind::Link,
+            _ => Kind::Other,
+        }
+    }
 }
 
 impl From<Type> for Kind {
@@ -48,12 +61,7 @@ impl Found {
 
     /// What it is.
     pub fn kind(&self) -> Kind {
-        match SFlag::from_bits_truncate(self.status.st_mode) & SFlag::S_IFMT {
-            SFlag::S_IFREG => Kind::File,
-            SFlag::S_IFDIR => Kind::Directory,
-            SFlag::S_IFLNK => Kind::Link,
-            _ => Kind::Other,
-        }
+        Kind::of(&self.status)
     }
 
     /// Its permissions, including the set-user-id, set-group-id and sticky bits.
@@ -94,7 +102,7 @@ impl Found {
     /// # Errors
     /// `InvalidInput` for anything but a regular file, `FileTooLarge` beyond `limit` bytes.
     pub(super) fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
-        read_file(&mut self.open()?, &self.status, limit)
+        read_file(&self.open()?, &self.status, limit)
     }
 
     /// Opens it for reading, once it is known to be a regular file: the handle is the file, so nothing can be swapped
@@ -127,19 +135,23 @@ impl Found {
 ///
 /// # Errors
 /// `FileTooLarge` beyond `limit` bytes.
-pub(super) fn read_file(file: &mut File, status: &FileStat, limit: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_file(file: &File, status: &FileStat, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"));
     let size = u64::try_from(status.st_size).unwrap_or(0);
     if size > limit {
         return Err(too_large());
     }
-    // The size is a hint only: a file of /proc says 0, and a file that grows says too little.
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large());
+    // The size is a hint only: a file of /proc says 0, and a file that grows says too little. One byte more shows the end
+    // without another piece of memory.
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+    loop {
+        bytes.reserve(1);
+        match rustix::io::retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut bytes)))? {
+            0 => return Ok(bytes),
+            _ if bytes.len() as u64 > limit => return Err(too_large()),
+            _ => {}
+        }
     }
-    Ok(bytes)
 }
 
 /// See [`Found::proc_path`].

@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::directory::single;
 use super::found::proc_path;
 use super::temporary::Temporary;
-use super::{Directory, Permissions};
+use super::{Directory, Kind, Permissions};
 
 /// What [`OwnDirectory::link`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,10 +82,7 @@ impl OwnDirectory {
         let name = single(name)?;
         let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         // Renaming would fail too; this way the directory is not even touched.
-        if now
-            .as_ref()
-            .is_ok_and(|now| SFlag::from_bits_truncate(now.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)
-        {
+        if now.as_ref().is_ok_and(|now| Kind::of(now) == Kind::Directory) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         // A file without a name is gone with this process, even if somebody kills it.

@@ -61,8 +61,8 @@ impl OwnFile {
     ///
     /// # Errors
     /// `FileTooLarge` beyond `limit` bytes.
-    pub fn read(&mut self, limit: u64) -> io::Result<Vec<u8>> {
-        super::found::read_file(&mut self.file, &self.status, limit)
+    pub fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
+        super::found::read_file(&self.file, &self.status, limit)
     }
 
     /// The file, to be read in parts.

@@ -14,7 +14,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tranche::root::{ContainerRoot, HostDirectory, Linked, NotOwn, Origin, Permissions};
+use tranche::root::{ContainerRoot, HostDirectory, Linked, MountOrigin, NotOwn, Permissions, RuntimeMount};
 
 /// A temporary directory with `root/` and, outside of it, `secret`.
 fn scene() -> (tempfile::TempDir, ContainerRoot) {
@@ -76,7 +76,7 @@ fn a_file_is_read_through_links_that_stay_inside() {
     let link = etc.find(OsStr::new("cache")).unwrap();
     assert!(matches!(root.own(link), Err(NotOwn::Absent)));
     let inner = root.directory(Path::new("/etc/alternatives")).unwrap();
-    let mut file = root.own(inner.find(OsStr::new("cache")).unwrap()).unwrap();
+    let file = root.own(inner.find(OsStr::new("cache")).unwrap()).unwrap();
     assert_eq!(file.read(7).unwrap(), b"content");
 }
 
@@ -213,26 +213,31 @@ fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() 
         fs::write(at("volume/lib.so"), "").unwrap();
         symlink("/volume", at("link")).unwrap();
         symlink("/new", at("volume-link")).unwrap();
-        let root = |mounts: &[(&str, Origin)]| {
+        let root = |mounts: &[(&str, MountOrigin)]| {
             let host = HostDirectory::open(top.path()).unwrap();
-            let mounts = mounts.iter().map(|(path, origin)| (path.into(), *origin));
+            let mounts = mounts.iter().map(|(path, origin)| RuntimeMount {
+                at: path.into(),
+                source: None,
+                origin: *origin,
+            });
             ContainerRoot::open(&host, Path::new("root"))
                 .unwrap()
-                .with_mounts(mounts)
+                .with_mounts(mounts.collect())
         };
-        let (new, volume) = (("/new", Origin::NewTmpfs), ("/volume", Origin::Host));
+        let (new, volume) = (("/new", MountOrigin::NewTmpfs), ("/volume", MountOrigin::Host));
 
-        let owns = |mounts: &[(&str, Origin)], path: &str| root(mounts).own_directory(Path::new(path)).is_ok();
+        let owns = |mounts: &[(&str, MountOrigin)], path: &str| root(mounts).own_directory(Path::new(path)).is_ok();
         assert!(owns(&[new, volume], "/plain") && owns(&[new, volume], "/new"));
         assert!(!owns(&[new, volume], "/volume") && !owns(&[new, volume], "/link"));
         assert!(!owns(&[], "/new"), "nobody says that it is new");
         assert!(
-            !owns(&[new, ("/new", Origin::Host)], "/new"),
+            !owns(&[new, ("/new", MountOrigin::Host)], "/new"),
             "one of two says that it is not"
         );
-        assert!(!owns(&[("/new", Origin::Host), new], "/new"));
+        assert!(!owns(&[("/new", MountOrigin::Host), new], "/new"));
 
-        let reads = |mounts: &[(&str, Origin)], path: &str| root(mounts).readable_directory(Path::new(path)).is_ok();
+        let reads =
+            |mounts: &[(&str, MountOrigin)], path: &str| root(mounts).readable_directory(Path::new(path)).is_ok();
         assert!(reads(&[volume], "/plain") && reads(&[volume], "/volume"));
         assert!(!reads(&[volume], "/link"), "a link of the image to a volume");
         assert!(!reads(&[], "/volume"));
@@ -241,7 +246,7 @@ fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() 
             "another path with the same beginning"
         );
 
-        let opens = |mounts: &[(&str, Origin)], path: &str| {
+        let opens = |mounts: &[(&str, MountOrigin)], path: &str| {
             let (root, path) = (root(mounts), Path::new(path));
             root.library(root.find(path).unwrap(), path).is_ok()
         };

@@ -14,7 +14,7 @@ use crate::hook::prepare::Library as KnownLibrary;
 use crate::ldcache::Flags;
 use crate::ldcache::directory::{self, File, Library, is_library_name};
 use crate::oci::Bundle;
-use crate::root::{Found, Kind, Listing};
+use crate::root::{Found, Kind, Listing, MountOrigin};
 
 /// One place while it is looked into.
 pub(super) struct Look<'a> {
@@ -284,13 +284,13 @@ fn names<'a>(place: &Place, work: &Work<'a>, bundle: &'a Bundle) -> BTreeMap<&'a
         let (parent, name) = split(path);
         (place.is(parent) && !name.is_empty()).then_some(name)
     };
-    for mount in &bundle.config.mounts {
-        let path = mount.destination.as_path();
+    for mount in bundle.config.mounts.iter() {
+        let path = mount.at.as_path();
         let Some(name) = name_here(path) else { continue };
         let bound = &mut names.entry(name).or_default().bound;
         if let Some(first) = bound {
             first.has_its_name = false;
-        } else if mount.bind {
+        } else if mount.origin == MountOrigin::Host {
             let source = mount.source.as_deref().map(|source| split(source).1);
             let has_its_name = source == Some(name);
             *bound = Some(Bound { path, has_its_name });
