@@ -3,7 +3,7 @@
 //! A message names the object, says what was wrong and, where we know, what to do:
 //! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
 
-use crate::text::shown;
+use crate::text::{shown, some};
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -67,6 +67,11 @@ impl Error {
     /// [`Kind::Usage`] about `object`.
     pub fn usage(object: impl fmt::Display, what: impl fmt::Display) -> Self {
         Self::new(Kind::Usage, object, what)
+    }
+
+    /// [`Kind::Usage`] about a word that is not one of `known`.
+    pub fn unknown<T: AsRef<str>>(object: impl fmt::Display, known: &[T]) -> Self {
+        Self::usage(object, "unknown").hint(format!("expected one of {}", some(known)))
     }
 
     /// Adds what the reader can do about it.

@@ -60,8 +60,7 @@ pub fn open(name: &str) -> Result<Inventory> {
         Some(sim) => load(&format!("sim:{name}"), sim.text),
         None => {
             let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
-            Err(Error::usage(format!("sim:{name}"), "no such built-in inventory")
-                .hint(format!("there are {}", crate::text::some(&names))))
+            Err(Error::unknown(format!("built-in inventory sim:{name}"), &names))
         }
     }
 }

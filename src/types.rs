@@ -1,6 +1,7 @@
-//! The nouns that must not be mixed up: an index is not a minor, a path on the host is not one in a container.
+//! Types for values that must not be confused: an index is not a minor, and a path on the host is not one in a container.
 //!
-//! Every type reads from text with `FromStr`, writes itself with `Display`, and is that same text in JSON.
+//! Except for [`Device`] and [`Place`], every type is read from text with `FromStr` and written with `Display`. Numbers
+//! are numbers in JSON, and all others are the same text there.
 
 mod device;
 mod device_key;
@@ -30,14 +31,15 @@ pub use share_name::ShareName;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
 
-/// What `--version` shows: the version of the package, with the commit where the builder names it in `TRANCHE_VERSION`, as
-/// the Makefile does in a checkout. Nothing is looked up at build time, so a tarball builds the same everywhere.
+/// What `--version` shows: the value of `TRANCHE_VERSION` at build time, or else the version of the package. In a
+/// checkout, the Makefile sets it to the version and the commit. A build looks nothing up, so that a tarball gives the
+/// same program everywhere.
 pub const PROGRAM_VERSION: &str = match option_env!("TRANCHE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// Gives a type that implements `FromStr` and `Display` its text form in serde.
+/// Implements serde for a type with `FromStr` and `Display`: it is the same text there.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -55,3 +57,38 @@ macro_rules! serde_as_text {
     };
 }
 pub(crate) use serde_as_text;
+
+/// Defines a type for text that passes the check `$is_valid`. `$error` says what any other text is not.
+macro_rules! text_type {
+    ($(#[$meta:meta])* $name:ident, $is_valid:expr, $error:literal) => {
+        $(#[$meta])*
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::error::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match $is_valid(text) {
+                    true => Ok(Self(text.to_owned())),
+                    false => Err(crate::error::Error::usage(format!("\"{text}\""), $error)),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        $crate::types::serde_as_text!($name);
+    };
+}
+pub(crate) use text_type;

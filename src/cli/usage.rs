@@ -13,9 +13,11 @@ pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error 
     let verbs = verbs.join(", ");
     let what = match error.kind() {
         clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("a command is missing; there are {verbs}")
+            format!("a command is missing; expected one of {verbs}")
         }
-        clap::error::ErrorKind::InvalidSubcommand => format!("{}; there are {verbs}", condensed(&error.to_string())),
+        clap::error::ErrorKind::InvalidSubcommand => {
+            format!("{}; expected one of {verbs}", condensed(&error.to_string()))
+        }
         _ => condensed(&error.to_string()),
     };
     // The line itself begins with the program's name.
@@ -79,22 +81,22 @@ mod tests {
             ),
             (
                 &["tranche", "cdi"],
-                "cdi: a command is missing; there are generate, list, validate, inspect, transform; \
+                "cdi: a command is missing; expected one of generate, list, validate, inspect, transform; \
                  see tranche cdi --help",
             ),
             (
                 &["tranche", "cdi", "generate", "--mode", "x"],
-                "cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": does not exist; there are auto, nvml, \
+                "cdi generate: invalid value 'x' for '--mode <MODE>': mode \"x\": unknown; expected one of auto, nvml, \
                  management, gds, mofed, gdrcopy, nvswitch, imex; see tranche cdi generate --help",
             ),
             (
                 &["tranche"],
-                "command line: a command is missing; there are list, inventory, cdi, policy, plan, claim, status; \
+                "command line: a command is missing; expected one of list, inventory, cdi, policy, plan, claim, status; \
                  see tranche --help",
             ),
             (
                 &["tranche", "cdi", "frob"],
-                "cdi: unrecognized subcommand 'frob'; there are generate, list, validate, inspect, transform; \
+                "cdi: unrecognized subcommand 'frob'; expected one of generate, list, validate, inspect, transform; \
                  see tranche cdi --help",
             ),
         ] {

@@ -93,8 +93,7 @@ impl FromStr for HookPart {
             .map(|(part, _)| *part)
             .ok_or_else(|| {
                 let known: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
-                Error::usage(format!("hook \"{text}\""), "does not exist")
-                    .hint(format!("there are {}", crate::text::some(&known)))
+                Error::unknown(format!("hook \"{text}\""), &known)
             })
     }
 }

@@ -82,8 +82,7 @@ impl FromStr for Mode {
                     .filter(|(m, _)| works(*m))
                     .map(|(_, name)| *name)
                     .collect();
-                Error::usage(format!("mode \"{text}\""), "does not exist")
-                    .hint(format!("there are {}", crate::text::some(&known)))
+                Error::unknown(format!("mode \"{text}\""), &known)
             })
     }
 }

@@ -84,10 +84,10 @@ impl FromStr for NameStrategy {
             "index" => Ok(Self::Index),
             "type-index" => Ok(Self::TypeIndex),
             "uuid" => Ok(Self::Uuid),
-            _ => Err(
-                Error::usage(format!("device name strategy \"{text}\""), "does not exist")
-                    .hint("there are index, type-index and uuid"),
-            ),
+            _ => Err(Error::unknown(
+                format!("device name strategy \"{text}\""),
+                &["index", "type-index", "uuid"],
+            )),
         }
     }
 }
@@ -162,9 +162,10 @@ pub fn capabilities_from_text(text: &str) -> Result<BTreeSet<DriverCapability>, 
             continue;
         }
         let known = EVERY_CAPABILITY.iter().find(|(_, n)| *n == name).ok_or_else(|| {
-            let all: Vec<&str> = EVERY_CAPABILITY.iter().map(|(_, n)| *n).collect();
-            Error::usage(format!("driver capability \"{name}\""), "does not exist")
-                .hint(format!("there are all, {}", crate::text::some(&all)))
+            let known: Vec<&str> = std::iter::once("all")
+                .chain(EVERY_CAPABILITY.iter().map(|(_, n)| *n))
+                .collect();
+            Error::unknown(format!("driver capability \"{name}\""), &known)
         })?;
         found.insert(known.0);
     }

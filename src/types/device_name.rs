@@ -1,7 +1,7 @@
 //! Names of CDI devices: `vendor/class=device`.
 //!
-//! The rules are those of the CDI reference parser: vendor and class begin with a letter, a device's name with a letter
-//! or a digit, all end with one of these, and hold letters, digits, `_`, `-`, `.` (and `:` in a device's name).
+//! The rules are those of the CDI reference parser: letters, digits, `_`, `-` and `.` are valid, and `:` in a device's
+//! name. All begin and end with a letter or a digit; vendor and class begin with a letter.
 
 use crate::error::Error;
 use std::fmt;
@@ -14,9 +14,13 @@ pub struct CdiKind {
     class: String,
 }
 
-/// The name of a device within its kind: `0`, `0:1`, `GPU-…`, `all`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceName(String);
+super::text_type!(
+    /// The name of a device within its kind: `0`, `0:1`, `GPU-…`, `all`.
+    #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    DeviceName,
+    is_device,
+    "not a valid CDI device name"
+);
 
 /// The whole name that a user gives to an engine: `nvidia.com/gpu=0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,32 +31,32 @@ pub struct QualifiedName {
     pub device: DeviceName,
 }
 
-fn framed(text: &str, first: impl Fn(u8) -> bool, middle: impl Fn(u8) -> bool) -> bool {
-    let b = text.as_bytes();
-    match (b.first(), b.last()) {
-        (Some(f), Some(l)) => first(*f) && l.is_ascii_alphanumeric() && b.iter().all(|c| middle(*c)),
-        _ => false,
-    }
+/// Whether `text` begins with a letter or digit, ends with one, and otherwise has only these and `others`.
+fn is_name(text: &str, others: &[u8]) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.into_iter()
+        .all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || others.contains(&b))
+}
+
+fn is_device(text: &str) -> bool {
+    is_name(text, b"_-.:")
 }
 
 fn is_vendor_or_class(text: &str) -> bool {
-    framed(
-        text,
-        |b| b.is_ascii_alphabetic(),
-        |b| b.is_ascii_alphanumeric() || b"_-.".contains(&b),
-    )
+    is_name(text, b"_-.") && text.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
 impl CdiKind {
     /// A kind from its two halves.
     ///
     /// # Errors
-    /// A half that CDI does not allow.
+    /// Returns a usage error if a half is not valid in CDI.
     pub fn new(vendor: &str, class: &str) -> Result<Self, Error> {
         for (half, what) in [(vendor, "vendor"), (class, "class")] {
             if !is_vendor_or_class(half) {
-                return Err(Error::usage(format!("\"{half}\""), format!("not a CDI {what}"))
-                    .hint("letters first, then letters, digits, '_', '-' and '.'"));
+                return Err(Error::usage(format!("\"{half}\""), format!("not a valid CDI {what}"))
+                    .hint("use letters, digits, '_', '-' and '.', with a letter first and a letter or digit last"));
             }
         }
         Ok(Self {
@@ -73,13 +77,13 @@ impl CdiKind {
 
     /// Whether engines crash when they read a specification of this kind, although CDI allows it.
     ///
-    /// Their parser looks at what lies between the first and the last letter of each half, and panics where these are one
-    /// letter (container-device-interface, `validateVendorOrClassName`). dockerd then ends at its start.
+    /// Their parser checks the characters between the first and the last one of each half, and panics if a half has only
+    /// one (container-device-interface, `validateVendorOrClassName`). dockerd then does not start.
     pub fn crashes_engines(&self) -> bool {
         self.vendor.len() == 1 || self.class.len() == 1
     }
 
-    /// This kind's device of that name.
+    /// The device of this kind with that name.
     pub fn device(&self, device: DeviceName) -> QualifiedName {
         QualifiedName {
             kind: self.clone(),
@@ -89,12 +93,7 @@ impl CdiKind {
 }
 
 impl DeviceName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether a spec with this name needs CDI 0.5.0: before that a name could not begin with a digit.
+    /// Whether a spec with this name needs CDI 0.5.0. In older versions, a name cannot begin with a digit.
     pub fn begins_with_digit(&self) -> bool {
         self.0.starts_with(|c: char| c.is_ascii_digit())
     }
@@ -110,25 +109,6 @@ impl FromStr for CdiKind {
                 format!("\"{text}\""),
                 "not a CDI kind like nvidia.com/gpu",
             )),
-        }
-    }
-}
-
-impl FromStr for DeviceName {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        if framed(
-            text,
-            |b| b.is_ascii_alphanumeric(),
-            |b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b),
-        ) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(Error::usage(
-                format!("\"{text}\""),
-                "not a name that CDI allows for a device",
-            ))
         }
     }
 }
@@ -153,12 +133,6 @@ impl fmt::Display for CdiKind {
     }
 }
 
-impl fmt::Display for DeviceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
 impl fmt::Display for QualifiedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}={}", self.kind, self.device))
@@ -166,7 +140,6 @@ impl fmt::Display for QualifiedName {
 }
 
 super::serde_as_text!(CdiKind);
-super::serde_as_text!(DeviceName);
 super::serde_as_text!(QualifiedName);
 
 #[cfg(test)]

@@ -1,18 +1,26 @@
 //! Names of shares.
 
-use crate::error::Error;
-use std::fmt;
-use std::str::FromStr;
+super::text_type!(
+    /// The name of a share of a device: `big` of `0.big`, or the number of a replica.
+    ///
+    /// It becomes part of CDI device names and of compose files. A dot separates it from the device, and compose cuts a
+    /// device entry at every colon, so it has neither.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    ShareName,
+    is_valid,
+    "not a valid share name; use at most 40 letters, digits, '-' and '_', with a letter or digit first and last"
+);
 
-/// The name of a share of a device: `big` of `0.big`, or a replica's number.
-///
-/// It becomes part of a CDI device name and of compose files: no dot and no colon, which separate it from the device
-/// (compose cuts a device entry at every colon).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ShareName(String);
+fn is_valid(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.into_iter()
+        .all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))
+        && text.len() <= 40
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+}
 
 impl ShareName {
-    /// What stands in place of a share's name where any free one of equal replicas is meant: `0.any`.
+    /// The word in place of a share's name that means any free one of equal replicas: `0.any`.
     pub const ANY: &str = "any";
 
     /// The name of replica `number`, counted from 0.
@@ -20,44 +28,14 @@ impl ShareName {
         Self(number.to_string())
     }
 
-    /// The name of the one part of a device that stays whole. It is for messages and plans: no device name has it.
+    /// The name of the only part of a device that stays whole. It appears in messages and plans, not in device names.
     pub fn whole() -> Self {
         Self("whole".to_owned())
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// The number of a replica; `None` for a share that a person named.
     pub fn number(&self) -> Option<u32> {
         self.0.parse().ok()
-    }
-}
-
-impl FromStr for ShareName {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let b = text.as_bytes();
-        let ends = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
-        let sound = ends(b.first())
-            && ends(b.last())
-            && b.len() <= 40
-            && b.iter().all(|c| c.is_ascii_alphanumeric() || b"_-".contains(c));
-        if sound {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(Error::usage(format!("\"{text}\""), "not a name for a share")
-                .hint("letters, digits, '-' and '_', at most 40, letters or digits at the ends"))
-        }
-    }
-}
-
-impl fmt::Display for ShareName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 
@@ -78,8 +56,6 @@ impl PartialOrd for ShareName {
         Some(self.cmp(other))
     }
 }
-
-super::serde_as_text!(ShareName);
 
 #[cfg(test)]
 mod tests {

@@ -145,7 +145,7 @@ fn wrong_requests_are_one_line_and_code_two() {
     for (arguments, part) in [
         (&["--device-id=99"][..], "device 99: not found; this host has 0"),
         (&["--device-id=../x"], "\"../x\": not a valid device; expected 0, 0:1, "),
-        (&["--mode=vfio"], "there are auto, nvml"),
+        (&["--mode=vfio"], "expected one of auto, nvml"),
         (&["--mode=csv"], "Tegra is not supported yet"),
         (
             &["--mode=gds", "--device-id=0"],
@@ -154,7 +154,7 @@ fn wrong_requests_are_one_line_and_code_two() {
         (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
         (&["--format=toml"], "use yaml or json"),
         (&["--cdi-version=0.2"], "too old"),
-        (&["--class=a b"], "not a CDI class"),
+        (&["--class=a b"], "not a valid CDI class"),
         (&["--root=/"], "cannot be used with"),
     ] {
         let said = generate(arguments);
