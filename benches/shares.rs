@@ -27,7 +27,7 @@ use support::engines::{Bed, Engine};
 use support::init::Init;
 use support::{fake_host, session};
 use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Bounds, Change, ContainerName, Ledger, Part, State};
+use tranche::ledger::{Ask, Bounds, Change, ContainerName, Holder, Ledger, Part, State};
 use tranche::types::DeviceKey;
 
 fn main() {
@@ -80,7 +80,7 @@ fn in_one_process(rounds: usize) {
             bounds: Bounds::default(),
             asked_as: None,
             name: Some(share.to_string()),
-            container: None,
+            holder: Holder::Person,
             process: Some(machine.process(std::process::id()).unwrap()),
             state: State::Held,
             once: true,
@@ -100,8 +100,11 @@ fn in_one_process(rounds: usize) {
         take(9);
         claims.push(start.elapsed());
         let ledger = Ledger::open(dir.path()).unwrap();
-        let released = ledger.change(&device, |book| Ok((book.release_name("9", 0), Change::Made)));
-        assert_eq!(released.unwrap(), Ok(true));
+        let released = ledger.change(&device, |book| {
+            let released = book.release_by_hand(|claim| claim.name.as_deref() == Some("9"), 0, true, &machine);
+            Ok((released?.len(), Change::Made))
+        });
+        assert_eq!(released.unwrap(), 1);
         both.push(start.elapsed());
     }
     let both = median(both);
@@ -263,7 +266,7 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
                 bounds: Bounds::default(),
                 asked_as: Some(format!("nvidia.com/gpu=0.{share}")),
                 name: None,
-                container: Some(ContainerName {
+                holder: Holder::Container(ContainerName {
                     bundle: format!("/var/lib/containers/storage/overlay-containers/{id}/userdata"),
                     id,
                 }),

@@ -1,153 +1,328 @@
-//! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
+//! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a container
+//! runtime and Kubernetes need no more than this.
+//!
+//! A claim is *reserved* for later ([`LockedClaims::reserve`]), *entered* by the container that uses it
+//! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its holder,
+//! [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold any more.
+//! [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
+//!
+//! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain`] makes text for people of them.
 
-use crate::ledger::{self, Book, Bounds, Claim, Misfit, Part, Promise};
-use crate::share::{Method, Plan, Share, SplitDevice};
-use crate::types::ShareName;
-use std::fmt;
+mod explain;
+mod plan;
+#[cfg(feature = "cli")]
+mod reserve;
 
-/// What a share promises.
-pub fn promise(split: &SplitDevice, share: &Share) -> Promise {
-    match split.method {
-        Method::TimeSlicing { .. } => Promise::Turns {
-            turns: 1,
-            of: u32::try_from(split.shares.len()).unwrap_or(u32::MAX),
-        },
-        Method::Mps { .. } => Promise::Mps {
-            memory_mib: share.memory.map(|memory| memory.mib()),
-            compute: share.compute.map(|compute| compute.get()),
-        },
-        Method::Dedicated => Promise::Whole,
-    }
+pub use explain::explain;
+pub use plan::{Finding, bounds, findings, part, promise};
+#[cfg(feature = "cli")]
+pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
+
+use crate::error::{Context, Error};
+use crate::ledger::process::Machine;
+use crate::ledger::{
+    Ask, Book, Books, Bounds, Change, Claim, Guest, Holder, Ledger, LedgerError, Locked, Part, Promise, Refused, Share,
+    State, World,
+};
+use crate::types::{DeviceKey, ShareName};
+use std::path::Path;
+
+type Result<T, E = LedgerError> = std::result::Result<T, E>;
+
+/// The claims that are recorded in one state directory, as the user who runs this may use them.
+#[derive(Debug)]
+pub struct Claims {
+    ledger: Ledger,
+    machine: Machine,
+    uid: u32,
 }
 
-/// The most that may be promised of a device.
-pub fn bounds(split: &SplitDevice) -> Bounds {
-    Bounds {
-        memory_mib: split.most_memory_mib,
-        compute: split.most_compute,
-    }
+/// The claims while nobody else changes them.
+#[derive(Debug)]
+pub struct LockedClaims<'a> {
+    claims: &'a Claims,
+    locked: Locked<'a>,
 }
 
-/// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
-/// left out.
-pub fn part(split: &SplitDevice, names: &[ShareName]) -> Part {
-    if split.method == Method::Dedicated {
-        return Part::Whole;
-    }
-    let shares = names.iter().filter_map(|name| split.share(name));
-    Part::Shares(shares.map(|share| in_ledger(split, share)).collect())
+/// What a holder takes into use.
+#[derive(Debug)]
+pub struct Entry {
+    /// The device.
+    pub device: DeviceKey,
+    /// What of it.
+    pub wanted: Wanted,
+    /// The most that may be promised of the device to all holders together.
+    pub bounds: Bounds,
+    /// The name under which an engine was asked for it, for people.
+    pub asked_as: Option<String>,
+    /// Whether the holder may hold nothing else of this device.
+    pub alone: bool,
 }
 
-/// A share, as the ledger records it.
-fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::Share {
-    ledger::Share {
-        name: share.name.clone(),
-        promise: promise(split, share),
-    }
-}
-
-/// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
-pub fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
-    let part = part(split, std::slice::from_ref(&share.name));
-    let held = books.iter().flat_map(|book| &book.claims);
-    !held.clone().any(|claim| claim.meets(&split.key, &part))
-        && ledger::fits(&split.key, &part, bounds(split), held).is_ok()
-}
-
-/// Something that is held and that a plan does not provide for. The claim stays valid until it ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding<'a> {
-    /// Shares that the plan does not have, or has under another size or strategy.
-    UnknownShare {
-        /// The claim.
-        claim: &'a Claim,
+/// What of a device a holder takes into use.
+#[derive(Debug)]
+pub enum Wanted {
+    /// This part, which is claimed now.
+    Part(Part),
+    /// The first free one of equal replicas. A holder that has one of them keeps it.
+    AnyReplica {
+        /// How many there are; their names are their numbers.
+        replicas: u32,
+        /// The size of each.
+        promise: Promise,
     },
-    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or other
-    /// containers would get all of it.
-    NotSplit {
-        /// The claim.
-        claim: &'a Claim,
-    },
-    /// Not every share of the plan can be claimed while these claims are held.
-    NoLongerFits {
-        /// The device, as people name it.
-        device: String,
-        /// What does not fit.
-        misfit: Misfit,
-        /// Who holds what.
-        claims: Vec<&'a Claim>,
+    /// A claim that was reserved under this name.
+    Reserved {
+        /// Its name.
+        name: String,
+        /// What the caller expects that it was promised; `None` accepts any promise.
+        promise: Option<Promise>,
     },
 }
 
-impl fmt::Display for Finding<'_> {
-    /// One line: the object, what is wrong, what to do.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let called = |claim: &Claim| match &claim.asked_as {
-            Some(name) => name.clone(),
-            None => format!("{} {}", claim.device, claim.part),
+/// An entry that was refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct NotEntered {
+    /// Why.
+    #[source]
+    pub error: LedgerError,
+    /// The book of the GPU as it is, where it could be read: it says what is free. It has claims to the end only where
+    /// the refusal depends on them.
+    pub book: Option<Box<Book>>,
+}
+
+impl From<LedgerError> for NotEntered {
+    fn from(error: LedgerError) -> Self {
+        Self { error, book: None }
+    }
+}
+
+/// What [`LockedClaims::collect`] did.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// How many claims were given back.
+    pub returned: usize,
+    /// Books that could not be read or written.
+    pub problems: Vec<LedgerError>,
+}
+
+impl Claims {
+    /// The claims in `state_dir`, whose ledger is created if it does not exist.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be created, or if another user could replace or write it.
+    pub fn open(state_dir: &Path) -> Result<Self> {
+        Self::of(Ledger::open(state_dir)?)
+    }
+
+    /// The claims in `state_dir`; `None` if there is no ledger, and so nothing is held.
+    ///
+    /// # Errors
+    /// As [`Claims::open`].
+    pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
+        Ledger::existing(state_dir)?.map(Self::of).transpose()
+    }
+
+    fn of(ledger: Ledger) -> Result<Self> {
+        Ok(Self {
+            ledger,
+            machine: Machine::here()?,
+            uid: nix::unistd::getuid().as_raw(),
+        })
+    }
+
+    /// Seconds since boot: the clock of [`Claim::until`].
+    pub fn uptime(&self) -> u64 {
+        self.machine.uptime()
+    }
+
+    /// Keeps everybody else from changing claims until the result is dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the lock cannot be made, or if another process holds it for too long.
+    pub fn lock(&self) -> Result<LockedClaims<'_>> {
+        Ok(LockedClaims {
+            claims: self,
+            locked: self.ledger.lock()?,
+        })
+    }
+
+    /// What is held. Claims that nothing can hold any more are left out; on disk they stay until somebody needs what they
+    /// hold, or collects them. Waits for no lock.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be listed.
+    pub fn books(&self) -> Result<Books> {
+        let mut all = self.ledger.books()?;
+        all.books.iter_mut().for_each(|book| {
+            book.reconcile(&self.machine);
+        });
+        all.books.retain(|book| !book.claims.is_empty());
+        Ok(all)
+    }
+
+    /// Lets `holder` use what it wants. `pid` is the init of a container, whose end ends the claim.
+    ///
+    /// # Errors
+    /// Returns the refusal, or what is wrong with the ledger.
+    pub fn enter(&self, entry: &Entry, holder: Holder, pid: Option<u32>) -> std::result::Result<(), NotEntered> {
+        let process = pid.map(|pid| self.machine.process(pid)).transpose();
+        let process = process.map_err(LedgerError::from)?;
+        let ask = Ask {
+            device: entry.device.clone(),
+            part: Part::Whole,
+            bounds: entry.bounds,
+            asked_as: entry.asked_as.clone(),
+            spec_file: None,
+            name: None,
+            holder,
+            process,
+            state: State::Held,
+            once: true,
+            alone: entry.alone,
+            uid: self.uid,
+            ttl: None,
         };
-        match self {
-            Finding::UnknownShare { claim } => write!(
-                f,
-                "{}: is held by {}, and the policy does not have it any more; it stays valid until it is given back",
-                called(claim),
-                claim.who()
-            ),
-            Finding::NotSplit { claim } => write!(
-                f,
-                "{}: is held by {}, and the policy no longer shares the device",
-                called(claim),
-                claim.who()
-            ),
-            Finding::NoLongerFits { device, misfit, claims } => {
-                let who: Vec<String> = claims.iter().map(|claim| claim.who()).collect();
-                write!(
-                    f,
-                    "{device}: the shares of the policy do not fit beside what is held: {misfit} by {}; \
-                     some of them are refused until that ends",
-                    crate::text::some(&who)
-                )
+        let mut refused_in = None;
+        let entered = self.ledger.change_scanned(&entry.device, |book| {
+            let entered = self.enter_book(book, &entry.wanted, ask);
+            if entered.is_err() {
+                refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));
+            }
+            Ok((entered?, Change::Made))
+        });
+        entered.map_err(|error| NotEntered {
+            error,
+            book: refused_in.map(Box::new),
+        })
+    }
+
+    fn enter_book(&self, book: &mut Book, wanted: &Wanted, ask: Ask) -> std::result::Result<(), Refused> {
+        match wanted {
+            Wanted::Part(part) => {
+                let part = part.clone();
+                book.take(&Ask { part, ..ask }, &self.machine)
+            }
+            Wanted::AnyReplica { replicas, promise } => {
+                let share = |number| Share {
+                    name: ShareName::replica(number),
+                    promise: *promise,
+                };
+                book.take_any((0..*replicas).map(share), &ask, &self.machine).map(drop)
+            }
+            Wanted::Reserved { name, promise } => {
+                let guest = Guest {
+                    holder: ask.holder,
+                    process: ask.process,
+                    uid: ask.uid,
+                    alone: ask.alone,
+                    promise: *promise,
+                };
+                book.enter(name, guest, &self.machine)
             }
         }
     }
+
+    /// Gives back what `holder` holds of `device`, or of every device. A claim that was reserved for more than one holder
+    /// waits for the next. Returns the books that could not be read or written.
+    ///
+    /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is gone.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be locked or listed, and if the book of `device` cannot be changed.
+    pub fn release(
+        &self,
+        holder: &Holder,
+        device: Option<&DeviceKey>,
+        reserved: Option<(&str, &Path)>,
+    ) -> Result<Vec<LedgerError>> {
+        let locked = self.ledger.lock()?;
+        let release = |book: &mut Book| match book.release_holder(holder, self.uid, &self.machine) {
+            0 => Change::None,
+            _ => Change::Made,
+        };
+        let Some(device) = device else {
+            return locked.change_each(release);
+        };
+        locked.change(device, |book| {
+            let made = release(book);
+            // Under the lock: a claim that is made under this name again writes its file while it holds the lock.
+            if let Some((name, file)) = reserved
+                && book.named(name).is_none()
+            {
+                remove(file)?;
+            }
+            Ok((Vec::new(), made))
+        })
+    }
 }
 
-/// What is held in `books` (without claims that are over) and not provided for by `plan`.
-pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
-    let mut found = Vec::new();
-    for claim in books.iter().flat_map(|book| &book.claims) {
-        match plan.devices.iter().find(|split| split.key == claim.device) {
-            None => found.push(Finding::NotSplit { claim }),
-            Some(split) if is_known(split, claim) => {}
-            Some(_) => found.push(Finding::UnknownShare { claim }),
-        }
+impl LockedClaims<'_> {
+    /// As [`Claims::books`].
+    ///
+    /// # Errors
+    /// As [`Claims::books`].
+    pub fn books(&self) -> Result<Books> {
+        self.claims.books()
     }
-    for split in &plan.devices {
-        let strangers: Vec<&Claim> = books
-            .iter()
-            .flat_map(|book| &book.claims)
-            .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != Part::Whole)
-            .filter(|claim| claim.device != split.key || !is_known(split, claim))
-            .collect();
-        let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
-        let all = part(split, &names);
-        if let Err(misfit) = ledger::fits(&split.key, &all, bounds(split), strangers.iter().copied()) {
-            found.push(Finding::NoLongerFits {
-                device: split.device.to_string(),
-                misfit,
-                claims: strangers,
-            });
-        }
+
+    /// Gives back on disk what nothing can hold any more. The time to live of a claim whose container is gone begins here.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be listed.
+    pub fn collect(&self) -> Result<Collected> {
+        let mut returned = 0;
+        let problems = self.locked.change_each(|book| {
+            let before = book.clone();
+            returned += book.reconcile(&self.claims.machine);
+            if *book == before { Change::None } else { Change::Made }
+        })?;
+        Ok(Collected { returned, problems })
     }
-    found
+
+    /// Removes the half of a book that a killed writer left; the next writer would write over it.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be removed.
+    #[cfg(feature = "cli")]
+    pub fn remove_unfinished(&self) -> Result<()> {
+        self.locked.remove_unfinished()
+    }
+
+    /// Gives back `meant` because a person says so: all of these claims, or none. `force` gives back also what a container
+    /// uses, which then keeps its access to the device until it ends.
+    ///
+    /// # Errors
+    /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not given back, and the errors of
+    /// the ledger.
+    pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> Result<()> {
+        // No two claims hold the same part of one device.
+        let is_meant = |claim: &Claim| meant.iter().any(|m| m.device == claim.device && m.part == claim.part);
+        // Claims on one GPU and on its instances are in one book, and any of their keys names it.
+        let mut devices: Vec<&DeviceKey> = meant.iter().map(|claim| &claim.device).collect();
+        devices.dedup_by_key(|device| device.gpu());
+        for change in [Change::None, Change::Made] {
+            for device in &devices {
+                self.locked.change(device, |book| {
+                    book.release_by_hand(is_meant, self.claims.uid, force, &self.claims.machine)?;
+                    Ok(((), change))
+                })?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Whether a plan has each share of a claim in the size that was promised.
-fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
-    claim.part.shares().iter().all(|held| {
-        let share = split.share(&held.name);
-        share.is_some_and(|share| promise(split, share) == held.promise)
-    })
+/// Removes `file`. A file that does not exist is removed already.
+///
+/// # Errors
+/// Returns an error if it exists and cannot be removed.
+pub fn remove(file: &Path) -> std::result::Result<(), Error> {
+    match std::fs::remove_file(file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.about(file.display(), "cannot be removed"),
+    }
 }
 
 // Policies are written in YAML, which only the command line reads.

@@ -98,6 +98,11 @@ impl Error {
         self
     }
 
+    /// The error that this one comes from.
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.0.source.as_deref()
+    }
+
     /// What became of the command.
     pub fn kind(&self) -> Kind {
         self.0.kind

@@ -17,7 +17,9 @@ pub const STATE_DIR: &str = "/run/tranche";
 mod book;
 mod claim;
 mod directory;
+mod error;
 mod fit;
+mod holder;
 mod identity;
 mod lock;
 pub mod process;
@@ -28,8 +30,10 @@ mod store;
 mod utc;
 
 pub use book::{Ask, Book, Guest, Refused, World};
-pub use claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
+pub use claim::{Cgroup, Claim, Part, Process, Share, State};
+pub use error::LedgerError;
 pub use fit::{Misfit, fits};
+pub use holder::{Holder, KubernetesObject};
 pub use identity::ContainerName;
 pub use promise::{Bounds, Promise, Strategy};
 #[cfg(fuzzing)]

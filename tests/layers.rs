@@ -62,7 +62,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "hook",
         &[
-            "root", "sys", "oci", "ledger", "messages", "ldcache", "elf", "text", "types", "error",
+            "root", "sys", "oci", "ledger", "claims", "messages", "ldcache", "elf", "text", "types", "error",
         ],
     ),
     (

@@ -1,115 +1,247 @@
-//! What a plan does not know of what is held.
+//! What a caller of claims gets: typed refusals, and nothing that stays behind.
 
 use super::*;
-use crate::ledger::{Ask, State, World};
+use crate::ledger::{ContainerName, KubernetesObject};
+use crate::share::{Fit, Plan, Wish};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use std::cell::RefCell;
+use std::path::PathBuf;
 
-struct Still;
-
-impl World for Still {
-    fn is_gone(&self, _: &ledger::Process) -> bool {
-        false
-    }
-    fn lives(&self, _: &ledger::Process) -> bool {
-        true
-    }
-    fn now(&self) -> u64 {
-        0
-    }
-    fn uptime(&self) -> u64 {
-        0
-    }
-    fn boot(&self) -> &'static str {
-        "b"
-    }
-}
-
-fn plan(mps: &str) -> Plan {
-    let yaml =
-        format!("version: v1\nsharing:\n  mps:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [0], {mps}}}\n");
-    let policy = crate::policy::read::parse("c.yaml", &yaml).unwrap().policy;
+fn plan() -> Plan {
+    let yaml = "
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, devices: [0], replicas: 4}
+  dedicated: {devices: [1]}
+";
+    let policy = crate::policy::read::parse("c.yaml", yaml).unwrap().policy;
     crate::share::plan(&policy, &crate::sim::open("t4x2").unwrap()).unwrap()
 }
 
-/// A book in which somebody holds these shares of GPU 0 of a plan.
-fn holding(plan: &Plan, names: &[&str]) -> Result<Book, ledger::Refused> {
-    let split = &plan.devices[0];
-    let mut book = Book::new(split.key.gpu().clone());
-    take(&mut book, split, names)?;
-    Ok(book)
+fn shares(count: usize, gpu: u32) -> Wish {
+    let device = plan()
+        .devices
+        .into_iter()
+        .find(|d| d.device.gpu.to_string() == gpu.to_string());
+    Wish {
+        shares: Some(count),
+        device: Some(device.unwrap().device),
+        ..Wish::default()
+    }
 }
 
-fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledger::Refused> {
-    for name in names {
-        let ask = Ask {
-            device: split.key.clone(),
-            part: part(split, &[name.parse().unwrap()]),
-            bounds: bounds(split),
-            asked_as: Some(format!("nvidia.com/gpu=0.{name}")),
-            name: Some(format!("claim-{}", book.claims.len())),
-            container: None,
-            process: None,
-            state: State::Reserved,
-            once: false,
-            alone: false,
-            uid: 0,
-            ttl: None,
-            spec_file: None,
-        };
-        book.take(&ask, &Still)?;
-    }
-    Ok(())
+fn reserve(claims: &Claims, name: &str, wish: Wish) -> std::result::Result<Claim, ReserveError> {
+    let reserved = claims.reserve(&plan(), &Reservation::of(name, wish), &Unoffered);
+    reserved.map(|(_, claim)| claim)
 }
 
-const HALVES: &str = "replicas: 2";
-const UNEQUAL: &str = "shares: [{name: big, compute: 80%, memory: 10Gi}, {name: small, compute: 20%, memory: 1Gi}]";
-
-#[test]
-fn a_policy_that_changes_promises_nothing_twice() {
-    let (halves, unequal) = (plan(HALVES), plan(UNEQUAL));
-    let mut book = holding(&halves, &["0", "1"]).unwrap();
-    for name in ["big", "small"] {
-        let refused = take(&mut book, &unequal.devices[0], &[name]).unwrap_err().to_string();
-        assert!(
-            refused.contains("compute") && refused.contains("claim claim-0, claim claim-1"),
-            "{refused}"
-        );
-        assert!(!is_free(
-            &[book.clone()],
-            &unequal.devices[0],
-            &unequal.devices[0].shares[0]
-        ));
+fn enters(claim: &Claim) -> Entry {
+    Entry {
+        device: claim.device.clone(),
+        wanted: Wanted::Reserved {
+            name: claim.name.clone().unwrap(),
+            promise: None,
+        },
+        bounds: Bounds::default(),
+        asked_as: None,
+        alone: false,
     }
-    let mut book = holding(&halves, &["0"]).unwrap();
-    assert!(take(&mut book, &unequal.devices[0], &["big"]).is_err());
-    take(&mut book, &unequal.devices[0], &["small"]).unwrap();
-    // The half of the old policy that is left does not fit beside both.
-    assert!(take(&mut book, &halves.devices[0], &["1"]).is_err());
+}
+
+fn pod(name: &str) -> Holder {
+    Holder::Pod(KubernetesObject {
+        namespace: "default".into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}"),
+    })
+}
+
+fn held(claims: &Claims) -> Vec<Claim> {
+    claims
+        .books()
+        .unwrap()
+        .books
+        .into_iter()
+        .flat_map(|book| book.claims)
+        .collect()
 }
 
 #[test]
-fn what_a_plan_does_not_know_is_named() {
-    let (halves, unequal) = (plan(HALVES), plan(UNEQUAL));
-    let books = [holding(&halves, &["0"]).unwrap()];
-    assert_eq!(findings(&halves, &books), []);
-    let lines: Vec<String> = findings(&unequal, &books).iter().map(ToString::to_string).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(
-        lines[0].starts_with("nvidia.com/gpu=0.0: is held by claim claim-0, and the policy does not have it"),
-        "{lines:?}"
-    );
-    assert!(
-        lines[1].starts_with("gpu 0: the shares of the policy do not fit"),
-        "{lines:?}"
-    );
-    // The same name, and another size.
-    let quarters = plan("replicas: 4");
-    let found = findings(&quarters, &books);
-    assert!(matches!(found[0], Finding::UnknownShare { .. }), "{found:?}");
-    // Half of what the new policy has is held by the old one's: two of four fit beside it.
-    let mut book = books[0].clone();
-    take(&mut book, &quarters.devices[0], &["0", "1"]).unwrap();
-    assert!(take(&mut book, &quarters.devices[0], &["2"]).is_err());
-    let none = Plan::default();
-    let found = findings(&none, &books);
-    assert!(matches!(found[..], [Finding::NotSplit { .. }]), "{found:?}");
+fn a_claim_is_reserved_entered_and_released_by_every_kind_of_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::open(dir.path()).unwrap();
+    let KubernetesObject { namespace, name, uid } = match pod("a") {
+        Holder::Pod(pod) => pod,
+        other => panic!("{other:?}"),
+    };
+    let me = Some(std::process::id());
+    let container = Holder::Container(ContainerName {
+        bundle: "/b".into(),
+        id: "c".into(),
+    });
+    for (holder, pid) in [
+        (container, me),
+        (pod("a"), None),
+        (Holder::ResourceClaim(KubernetesObject { namespace, name, uid }), None),
+    ] {
+        let claim = reserve(&claims, "one", shares(3, 0)).unwrap();
+        assert_eq!((claim.part.shares().len(), &claim.holder), (3, &Holder::Person));
+        claims.enter(&enters(&claim), holder.clone(), pid).unwrap();
+        let now = held(&claims);
+        assert_eq!((now.len(), &now[0].holder, now[0].state), (1, &holder, State::Held));
+        // Nobody else enters it, and what it holds is not given twice.
+        let other = claims.enter(&enters(&claim), pod("b"), None).unwrap_err();
+        assert!(matches!(other.error, LedgerError::Refused(Refused::Taken { ref by, .. }) if by.holder == holder));
+        assert!(reserve(&claims, "two", shares(2, 0)).is_err());
+        claims.enter(&enters(&claim), holder.clone(), pid).unwrap();
+        claims.release(&pod("b"), None, None).unwrap();
+        assert_eq!(held(&claims).len(), 1, "another one releases nothing of it");
+        claims.release(&holder, None, None).unwrap();
+        // This process, which stands for the container, still runs, so its claim stays.
+        let stays = usize::from(pid.is_some());
+        assert_eq!(held(&claims).len(), stays);
+        let left = held(&claims);
+        let meant: Vec<&Claim> = left.iter().collect();
+        let by_hand = claims.lock().unwrap().release_by_hand(&meant, false);
+        let in_use = |e: &LedgerError| matches!(e, LedgerError::Refused(Refused::InUse { runs: true, .. }));
+        assert_eq!(by_hand.as_ref().is_err_and(in_use), pid.is_some(), "{by_hand:?}");
+        claims.lock().unwrap().release_by_hand(&meant, true).unwrap();
+        assert_eq!(held(&claims), []);
+    }
+}
+
+#[test]
+fn every_refusal_says_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::open(dir.path()).unwrap();
+    let first = reserve(&claims, "one", shares(3, 0)).unwrap();
+    // A name is taken on every device.
+    let taken = reserve(&claims, "one", shares(1, 1)).unwrap_err();
+    assert!(matches!(taken, ReserveError::Ledger(LedgerError::Refused(Refused::NameTaken(ref n))) if n == "one"));
+    let full = reserve(&claims, "two", shares(2, 0)).unwrap_err();
+    assert!(matches!(full, ReserveError::NothingFits { held, .. } if held == [first.clone()]));
+    let missing = Claim {
+        name: Some("never".into()),
+        ..first.clone()
+    };
+    let missing = claims.enter(&enters(&missing), pod("a"), None).unwrap_err();
+    assert!(matches!(missing.error, LedgerError::Refused(Refused::NoSuchClaim(_))));
+    let any = |replicas| Entry {
+        wanted: Wanted::AnyReplica {
+            replicas,
+            promise: "1/4".parse().unwrap(),
+        },
+        ..enters(&first)
+    };
+    claims.enter(&any(4), pod("a"), None).unwrap();
+    let none = claims.enter(&any(4), pod("b"), None).unwrap_err();
+    assert!(matches!(none.error, LedgerError::Refused(Refused::NoneFree)));
+    assert_eq!(none.book.unwrap().held().count(), 2);
+    let misfit = Entry {
+        wanted: Wanted::Part(Part::share("x".parse().unwrap(), "1/2".parse().unwrap())),
+        ..enters(&first)
+    };
+    let misfit = claims.enter(&misfit, pod("b"), None).unwrap_err();
+    assert!(matches!(misfit.error, LedgerError::Refused(Refused::Misfit { beside, .. }) if beside.len() == 2));
+    let book = dir.path().join(format!("ledger/{}.claims", first.device.gpu()));
+    std::fs::write(book, "damaged").unwrap();
+    let damaged = claims.enter(&any(4), pod("b"), None).unwrap_err();
+    assert!(matches!(damaged.error, LedgerError::Damaged(book) if book.gpu.as_ref() == Some(first.device.gpu())));
+    let damaged = reserve(&claims, "two", shares(1, 1)).unwrap_err();
+    assert!(matches!(damaged, ReserveError::Ledger(LedgerError::Damaged(_))));
+}
+
+/// An offer that fails, or that remembers what was done with it.
+#[derive(Default)]
+struct Remembers {
+    done: RefCell<Vec<&'static str>>,
+    fails: bool,
+    /// A file that is damaged when the offer is published, so that the claim cannot be recorded.
+    damages: Option<PathBuf>,
+}
+
+impl Offer for Remembers {
+    fn sweep(&self, _claims: &[&Claim]) -> std::result::Result<(), Error> {
+        self.done.borrow_mut().push("sweep");
+        Ok(())
+    }
+    fn publish(&self, _fit: &Fit) -> std::result::Result<Option<String>, Error> {
+        self.done.borrow_mut().push("publish");
+        if let Some(file) = &self.damages {
+            std::fs::write(file, "damaged").unwrap();
+        }
+        match self.fails {
+            true => Err(Error::failed("offer", "fails")),
+            false => Ok(Some("/file".into())),
+        }
+    }
+    fn withdraw(&self) -> std::result::Result<(), Error> {
+        self.done.borrow_mut().push("withdraw");
+        Ok(())
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_offered_and_the_reverse() {
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::open(dir.path()).unwrap();
+    let reservation = Reservation::of("one", shares(1, 0));
+    let offer = Remembers::default();
+    let (_, claim) = claims.reserve(&plan(), &reservation, &offer).unwrap();
+    assert_eq!(offer.done.take(), ["sweep", "publish"]);
+    assert_eq!(claim.spec_file.as_deref(), Some("/file"));
+    let second = Reservation::of("two", shares(1, 0));
+    let fails = Remembers {
+        fails: true,
+        ..Remembers::default()
+    };
+    let error = claims.reserve(&plan(), &second, &fails).unwrap_err();
+    assert!(matches!(error, ReserveError::Offer(_)));
+    assert_eq!(held(&claims), [claim.clone()]);
+    let damages = Remembers {
+        damages: Some(dir.path().join(format!("ledger/{}.claims", claim.device.gpu()))),
+        ..Remembers::default()
+    };
+    let error = claims.reserve(&plan(), &second, &damages).unwrap_err();
+    assert!(matches!(error, ReserveError::Ledger(LedgerError::Damaged(_))));
+    assert_eq!(damages.done.take(), ["sweep", "publish", "withdraw"]);
+}
+
+#[test]
+fn a_full_disk_and_one_that_may_only_be_read_are_told_from_other_failures() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("state");
+    std::fs::create_dir(&place).unwrap();
+    // A thread of its own, because it gets mounts of its own.
+    let checked = std::thread::spawn(move || {
+        let none = None::<&str>;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        if unshare(CloneFlags::CLONE_NEWNS).is_err() || mount(none, "/", none, private, none).is_err() {
+            return;
+        }
+        mount(none, &place, Some("tmpfs"), MsFlags::empty(), Some("size=16k")).unwrap();
+        let claims = Claims::open(&place).unwrap();
+        let claim = reserve(&claims, "one", shares(1, 0)).unwrap();
+        let filler = place.join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 512]).is_ok() {}
+        let is_full = |error: &LedgerError| matches!(error, LedgerError::OutOfSpace(_));
+        let error = claims.enter(&enters(&claim), pod("a"), None).unwrap_err().error;
+        assert!(is_full(&error), "{error:?}");
+        assert_eq!(held(&claims), [claim.clone()]);
+        drop(file);
+        std::fs::remove_file(&filler).unwrap();
+        let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(none, &place, none, read_only, none).unwrap();
+        let error = claims.enter(&enters(&claim), pod("a"), None).unwrap_err().error;
+        assert!(is_full(&error), "{error:?}");
+        assert_eq!(held(&claims), [claim], "what is held can be read all the same");
+    });
+    checked.join().unwrap();
 }

@@ -1,9 +1,9 @@
 //! `tranche claim`: shares that are reserved for a container that starts later.
 
-mod books;
 mod create;
 mod gc;
 mod list;
+mod listed;
 mod release;
 mod spec;
 

@@ -50,7 +50,7 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
         }
         return Ok(Earlier::default());
     }
-    let Books { mut books, damaged } = status::books(state)?;
+    let (Books { mut books, damaged }, _) = status::books(state)?;
     books.retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));
     let nothing = Plan::default();
     let found = findings(plan.unwrap_or(&nothing), &books);

@@ -66,11 +66,11 @@ impl Held {
             _ => None,
         };
         let promise = claim.part.promise();
-        let container = claim.holder.container.as_ref().map(|container| Container {
+        let container = claim.holder.container().map(|container| Container {
             id: container.id.clone(),
             name: names.of(container),
             bundle: container.bundle.clone(),
-            pid: claim.holder.process.as_ref().map(|p| p.pid),
+            pid: claim.process.as_ref().map(|p| p.pid),
         });
         Self {
             cdi: specs.name(claim),

@@ -7,9 +7,9 @@ use super::place::{SpecDirArgs, StateArgs};
 use super::root_only;
 use super::specs::{Offered, Specs};
 use super::table::Table;
+use crate::claims::Claims;
 use crate::error::{Error, Result};
-use crate::ledger::process::Machine;
-use crate::ledger::{Book, Books, Claim, DamagedBook, Ledger, Part, Share, World, utc};
+use crate::ledger::{Book, Books, Claim, DamagedBook, Part, Share, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
@@ -72,9 +72,12 @@ struct Said {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.state.state_dir;
     // A user sees what the hooks of his own engine said; the ledger is root's.
-    let (Books { books, damaged }, unseen) = match root_only::check(state_dir) {
-        Ok(()) => (books(&args.state)?, None),
-        Err(error) => (Books::default(), Some(error)),
+    let (Books { books, damaged }, uptime, unseen) = match root_only::check(state_dir) {
+        Ok(()) => {
+            let (books, uptime) = books(&args.state)?;
+            (books, uptime, None)
+        }
+        Err(error) => (Books::default(), 0, Some(error)),
     };
     let kept = messages(&args.state)?;
     let sees_ledger = unseen.is_none();
@@ -82,7 +85,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         true => Specs::read(&args.specs, state_dir),
         false => Specs::default(),
     };
-    let uptime = Machine::here()?.uptime();
     let mut names = Names::default();
     let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
     let devices = devices(&specs, &books, &damaged);
@@ -110,26 +112,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(out::complain_all(&problems))
 }
 
-/// Every book, without the claims that nothing can hold any more: on disk they stay until the next start or `gc`.
-pub(super) fn books(state: &StateArgs) -> Result<Books> {
-    let Some(ledger) = Ledger::existing(&state.state_dir)? else {
-        return Ok(Default::default());
-    };
-    let machine = Machine::here()?;
-    let all = ledger.books()?;
-    Ok(Books {
-        books: current(all.books, &machine),
-        ..all
+/// What is held, and the seconds since boot by which a claim's time to live is counted.
+///
+/// # Errors
+/// Returns an error if this user cannot use the ledger, or if it cannot be listed.
+pub(super) fn books(state: &StateArgs) -> Result<(Books, u64)> {
+    root_only::check(&state.state_dir)?;
+    Ok(match Claims::existing(&state.state_dir)? {
+        Some(claims) => (claims.books()?, claims.uptime()),
+        None => (Books::default(), 0),
     })
-}
-
-/// The books without the claims that nothing can hold any more.
-pub(super) fn current(mut books: Vec<Book>, machine: &Machine) -> Vec<Book> {
-    books.iter_mut().for_each(|book| {
-        book.reconcile(machine);
-    });
-    books.retain(|b| !b.claims.is_empty());
-    books
 }
 
 /// What the hooks of this user's engines said lately.
@@ -143,7 +135,7 @@ fn messages(state: &StateArgs) -> Result<Kept> {
 }
 
 fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Said> {
-    let holders = || claims.iter().filter_map(|c| c.holder.container.as_ref());
+    let holders = || claims.iter().filter_map(|c| c.holder.container());
     let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
     for message in &messages {
         if !known.contains_key(&message.container) {

@@ -33,16 +33,15 @@ mod daemon;
 mod neighbours;
 
 use super::report::Report;
+use crate::claims::{Claims, Entry, NotEntered, Wanted, explain};
 use crate::error::{Error, Result};
-use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, ContainerName, Guest, Ledger, Part, Refused, Share, State as Firmness};
+use crate::ledger::{Book, ContainerName, Holder, LedgerError, Part, Refused, Share};
 use crate::oci::State;
 use crate::types::DeviceKey;
 use arguments::{Request, What};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::Path;
 
 /// Runs `hook claim`.
 pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
@@ -53,21 +52,8 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     report.about(&state);
     let container = name_of(&state)?;
     refuse_rootless()?;
-    let machine = Machine::here()?;
-    let ledger = Ledger::open(&request.state_dir)?;
-    take(&request, what, &state, &container, &machine, &ledger)
-}
-
-fn take(
-    request: &Request,
-    what: &What,
-    state: &State,
-    container: &ContainerName,
-    machine: &Machine,
-    ledger: &Ledger,
-) -> Result<()> {
     if !request.nodes.is_empty() {
-        neighbours::check(state, request)?;
+        neighbours::check(&state, &request)?;
     }
     if let Some(directory) = &request.daemon {
         daemon::check(directory, &request.label)?;
@@ -76,45 +62,26 @@ fn take(
         Error::failed("container state", "has no pid")
             .hint("this is a createRuntime hook: it needs the container's process")
     })?;
-    let process = machine.process(pid)?;
-    let uid = nix::unistd::getuid().as_raw();
-    let device = request.device()?;
-    let ask = |part: Part| Ask {
-        device: device.clone(),
-        part,
+    let entry = Entry {
+        device: request.device()?.clone(),
+        wanted: match what {
+            What::Part(part) => Wanted::Part(part.clone()),
+            What::Any(promise) => Wanted::AnyReplica {
+                replicas: request.siblings.replicas(),
+                promise: *promise,
+            },
+            What::Claim { name, promise } => Wanted::Reserved {
+                name: name.clone(),
+                promise: *promise,
+            },
+        },
         bounds: request.bounds,
         asked_as: request.asked_as.clone(),
-        name: None,
-        container: Some(container.clone()),
-        process: Some(process.clone()),
-        state: Firmness::Held,
-        once: true,
         alone: request.alone,
-        uid,
-        ttl: None,
-        spec_file: None,
     };
-    ledger.change_scanned(device, |book| {
-        let done = match what {
-            What::Claim { name, promise } => {
-                let guest = Guest {
-                    container: container.clone(),
-                    process: process.clone(),
-                    uid,
-                    alone: request.alone,
-                    promise: *promise,
-                };
-                book.enter(name, guest, machine)
-            }
-            What::Any(promise) => {
-                let replicas = any::replicas(request, *promise);
-                book.take_any(replicas, &ask(Part::Whole), machine).map(drop)
-            }
-            What::Part(part) => book.take(&ask(part.clone()), machine),
-        };
-        done.map_err(|refused| refusal(request, device, what, book, &refused))?;
-        Ok(((), Change::Made))
-    })
+    let claims = Claims::open(&request.state_dir)?;
+    let entered = claims.enter(&entry, Holder::Container(container), Some(pid));
+    entered.map_err(|refused| refusal(&request, &entry.device, what, refused))
 }
 
 /// Runs `hook release`. It never fails: an engine that is told of a failure here can do nothing with it but alarm people.
@@ -134,43 +101,16 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Repo
     if !is_root_of_the_machine() {
         return Ok(());
     }
-    let Some(ledger) = Ledger::existing(&request.state_dir)? else {
+    let Some(claims) = Claims::existing(&request.state_dir)? else {
         return Ok(());
     };
-    let uid = nix::unistd::getuid().as_raw();
-    let machine = Machine::here()?;
-    let locked = ledger.lock()?;
-    let release = |book: &mut Book| match book.release_container(&container, uid, &machine) {
-        0 => Change::None,
-        _ => Change::Made,
+    let reserved = match (&request.what, &request.spec_file) {
+        (Some(What::Claim { name, .. }), Some(file)) => Some((name.as_str(), file.as_path())),
+        _ => None,
     };
-    match &request.device {
-        Some(device) => locked.change(device, |book| {
-            let made = release(book);
-            // The spec of a claim goes when the claim is gone, and stays when the claim is kept for the next container.
-            // Under the lock: whoever makes a claim of the same name writes its spec after taking it.
-            if let (Some(What::Claim { name, .. }), Some(file)) = (&request.what, &request.spec_file)
-                && !book.claims.iter().any(|c| c.name.as_ref() == Some(name))
-            {
-                remove(file)?;
-            }
-            Ok(((), made))
-        }),
-        None => {
-            let wrong = locked.change_each(release)?;
-            wrong.iter().for_each(|error| report.failure(error));
-            Ok(())
-        }
-    }
-}
-
-fn remove(file: &Path) -> Result<()> {
-    match std::fs::remove_file(file) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::failed(file.display(), "cannot be removed").from_source(e))
-        }
-        _ => Ok(()),
-    }
+    let wrong = claims.release(&Holder::Container(container), request.device.as_ref(), reserved)?;
+    wrong.into_iter().for_each(|error| report.failure(&error.into()));
+    Ok(())
 }
 
 fn name_of(state: &State) -> Result<ContainerName> {
@@ -206,32 +146,36 @@ fn is_root_of_the_machine() -> bool {
     nix::unistd::geteuid().is_root() && whole
 }
 
-fn refusal(request: &Request, device: &DeviceKey, what: &What, book: &Book, refused: &Refused) -> Error {
+fn refusal(request: &Request, device: &DeviceKey, what: &What, NotEntered { error, book }: NotEntered) -> Error {
     let name = match what {
         What::Claim { name, .. } => format!("claim {name}"),
         What::Part(part) => format!("{} {part}", request.label),
         What::Any(_) => format!("{} any share", request.label),
     };
-    if *refused == Refused::NoneFree {
-        let why = format!("none of its {} shares is free", request.siblings.replicas());
-        return Error::failed(name, why).hint(any::holders(&book.claims));
-    }
-    let error = Error::failed(name, refused);
-    match refused {
-        Refused::Another { .. } if request.daemon.is_some() => error.hint(request.several_as_one()),
-        Refused::Another { part: Part::Whole } => error.hint("give it the whole device or shares of it, and not both"),
-        Refused::Another { .. } if *what == What::Part(Part::Whole) => {
-            error.hint("give it the whole device or shares of it, and not both")
+    let (LedgerError::Refused(refused), Some(book)) = (&error, book) else {
+        return explain(name, error);
+    };
+    let hint = match refused {
+        Refused::NoneFree => {
+            let why = format!("none of its {} shares is free", request.siblings.replicas());
+            return Error::failed(name, why).hint(any::holders(&book.claims));
         }
-        Refused::Another { .. } => error.hint("its policy says failRequestsGreaterThanOne"),
-        Refused::NoSuchClaim(_) => error.hint("tranche claim list shows those that are there"),
-        Refused::OtherPromise(_) => error.hint("release it and create it anew"),
-        Refused::Misfit { .. } => error.hint("it can start when enough of that has ended"),
-        _ => match free(request, device, what, book) {
-            Some(free) if free.is_empty() => error.hint("no share of it is free"),
-            Some(free) => error.hint(format!("free: {}", crate::text::some(&free))),
-            None => error,
-        },
+        Refused::Another { .. } if request.daemon.is_some() => Some(request.several_as_one()),
+        Refused::Another { part } if *part == Part::Whole || *what == What::Part(Part::Whole) => {
+            Some("give it the whole device or shares of it, and not both".to_owned())
+        }
+        Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
+        Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => free(request, device, what, &book)
+            .map(|free| match &free[..] {
+                [] => "no share of it is free".to_owned(),
+                free => format!("free: {}", crate::text::some(free)),
+            }),
+        _ => None,
+    };
+    let error = explain(name, error);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
     }
 }
 

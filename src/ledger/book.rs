@@ -1,9 +1,9 @@
 //! The claims on one GPU and its MIG devices, and the rules by which they change. Pure: what the rules must know of the
 //! disk, clocks and processes comes in through [`World`].
 
-use super::ContainerName;
-use super::claim::{Claim, Holder, Part, Process, Share, State};
+use super::claim::{self, Claim, Part, Process, Share, State};
 use super::fit::{self, Misfit};
+use super::holder::Holder;
 use super::promise::Bounds;
 use super::raw::Unread;
 use super::record;
@@ -34,6 +34,10 @@ pub trait World {
     /// Whether a container certainly runs: its init or another process of its cgroup. One that cannot be seen from here is
     /// neither certainly gone nor certainly running.
     fn lives(&self, process: &Process) -> bool;
+    /// Whether a container that is not certainly gone may run.
+    fn may_live(&self, process: &Process) -> bool {
+        self.lives(process)
+    }
     /// Seconds since 1970.
     fn now(&self) -> u64;
     /// Seconds since boot, without the offset of any time namespace.
@@ -57,9 +61,9 @@ pub struct Ask {
     pub spec_file: Option<String>,
     /// A claim that was made beforehand, by name.
     pub name: Option<String>,
-    /// The container that will use it; `None` for a claim made beforehand.
-    pub container: Option<ContainerName>,
-    /// Its init, whose end ends the claim.
+    /// Who will hold it; a person for a claim that is made beforehand.
+    pub holder: Holder,
+    /// The init of a container, whose end ends the claim.
     pub process: Option<Process>,
     /// How firm it is to be.
     pub state: State,
@@ -76,25 +80,21 @@ pub struct Ask {
 /// Why a claim was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// Somebody holds a part that meets the one asked for.
+    /// Another claim holds a part that cannot be held twice.
     Taken {
-        /// Who.
-        who: String,
-        /// What they hold.
-        part: Part,
-        /// Of which device, where it is not the one asked for: the GPU that a MIG device is on, or the reverse.
-        device: Option<DeviceKey>,
-        /// Since when, in seconds since 1970.
-        since: u64,
+        /// The other claim.
+        by: Box<Claim>,
+        /// Whether it is on another device than the one asked for: on the GPU that a MIG device is on, or the reverse.
+        elsewhere: bool,
     },
     /// It and all held claims together are more than the device has.
     Misfit {
         /// What does not fit.
         misfit: Misfit,
-        /// Who holds the rest.
-        who: Vec<String>,
+        /// The claims that hold the rest.
+        beside: Vec<Claim>,
     },
-    /// The container holds another part of this device, and may hold one.
+    /// The holder holds another part of this device, and may hold one.
     Another {
         /// What it holds.
         part: Part,
@@ -104,33 +104,38 @@ pub enum Refused {
     /// There is no claim of that name.
     NoSuchClaim(String),
     /// It belongs to another user.
-    NotYours(String),
-    /// There is one of that name already.
+    NotYours(Box<Claim>),
+    /// There is a claim of that name already.
     NameTaken(String),
     /// The claim of that name was promised something else than the specification that names it says.
     OtherPromise(String),
     /// A container uses it.
-    InUse(String),
+    InUse {
+        /// The claim.
+        claim: Box<Claim>,
+        /// Whether the container certainly runs. Otherwise it cannot be seen from here, and may run.
+        runs: bool,
+    },
     /// It may be held: the line of the claim that holds it is damaged.
     Unreadable(Part),
 }
 
+impl std::error::Error for Refused {}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Taken {
-                who,
-                part,
-                device,
-                since,
-            } => {
-                write!(f, "{who} holds {part}")?;
-                if let Some(device) = device {
-                    write!(f, " {device}")?;
+            Refused::Taken { by, elsewhere } => {
+                write!(f, "{} holds {}", by.who(), by.part)?;
+                if *elsewhere {
+                    write!(f, " {}", by.device)?;
                 }
-                write!(f, " since {}", super::utc(*since))
+                write!(f, " since {}", super::utc(by.since))
             }
-            Refused::Misfit { misfit, who } => write!(f, "{misfit}: by {}", some(who)),
+            Refused::Misfit { misfit, beside } => {
+                let who: Vec<String> = beside.iter().map(Claim::who).collect();
+                write!(f, "{misfit}: by {}", some(&who))
+            }
             Refused::Another { part } => {
                 write!(
                     f,
@@ -139,12 +144,13 @@ impl fmt::Display for Refused {
             }
             Refused::NoneFree => write!(f, "no share of it is free"),
             Refused::NoSuchClaim(name) => write!(f, "there is no claim {name}"),
-            Refused::NotYours(name) => write!(f, "claim {name} belongs to another user"),
-            Refused::NameTaken(name) => write!(f, "there is a claim {name} already"),
+            Refused::NotYours(claim) => write!(f, "{} belongs to another user", claim.who()),
+            Refused::NameTaken(_) => write!(f, "exists already"),
             Refused::OtherPromise(name) => {
                 write!(f, "claim {name} is not the one that this specification was written for")
             }
-            Refused::InUse(who) => write!(f, "{who} is using it"),
+            Refused::InUse { claim, runs: true } => write!(f, "{} is using it", claim.who()),
+            Refused::InUse { claim, runs: false } => write!(f, "{} may be using it", claim.who()),
             Refused::Unreadable(part) => write!(f, "the ledger's line of the claim that holds {part} is damaged"),
         }
     }
@@ -223,7 +229,7 @@ impl Book {
             if !matters(claim) {
                 return true;
             }
-            let Some(process) = &claim.holder.process else {
+            let Some(process) = &claim.process else {
                 return !is_over(claim, world);
             };
             if !world.is_gone(process) {
@@ -249,34 +255,23 @@ impl Book {
     /// # Errors
     /// Who holds what is asked for, or that it does not fit beside what is held.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
-        let own = |claim: &Claim| ask.container.is_some() && claim.holder.container == ask.container;
-        let same_name = |claim: &Claim| ask.name.is_some() && claim.name == ask.name;
-        if ask.name.is_some() {
-            self.read_all();
-        }
-        self.read_of(ask.container.as_ref(), |device, part| {
-            device.overlaps(&ask.device) && (*device != ask.device || part.meets(&ask.part))
+        let own = |claim: &Claim| claim.holder.is_same_user(&ask.holder);
+        self.read_of(&ask.holder, |device, part| {
+            claim::meet((device, part), (&ask.device, &ask.part))
         })?;
-        self.settle(world, |claim| {
-            own(claim) || same_name(claim) || claim.meets(&ask.device, &ask.part)
-        });
+        self.settle(world, |claim| own(claim) || claim.meets(&ask.device, &ask.part));
         if let Some(same) = self.claims.iter_mut().find(|c| is_same(c, ask)) {
-            if let (Some(old), Some(new)) = (&same.holder.process, &ask.process)
+            if let (Some(old), Some(new)) = (&same.process, &ask.process)
                 && old != new
                 && same.state == State::Held
             {
                 // A second init under the name of one that lives: not the same container, whatever it says.
                 return Err(taken(same, &ask.device));
             }
-            same.holder.process.clone_from(&ask.process);
+            same.process.clone_from(&ask.process);
             same.state = ask.state;
             same.until = None;
             return Ok(());
-        }
-        if let Some(name) = &ask.name
-            && self.claims.iter().any(same_name)
-        {
-            return Err(Refused::NameTaken(name.clone()));
         }
         let another = |claim: &&Claim| own(claim) && claim.device == ask.device;
         if let Some(own) = self.claims.iter().find(another).filter(|_| ask.alone) {
@@ -301,7 +296,7 @@ impl Book {
             let beside = self.claims.iter().filter(|c| c.device.shares_memory_with(&ask.device));
             return Err(Refused::Misfit {
                 misfit,
-                who: beside.map(Claim::who).collect(),
+                beside: beside.cloned().collect(),
             });
         }
         self.claims.push(Claim {
@@ -311,10 +306,8 @@ impl Book {
             asked_as: ask.asked_as.clone(),
             spec_file: ask.spec_file.clone(),
             state: ask.state,
-            holder: Holder {
-                container: ask.container.clone(),
-                process: ask.process.clone(),
-            },
+            holder: ask.holder.clone(),
+            process: ask.process.clone(),
             once: ask.once,
             uid: ask.uid,
             since: world.now(),
@@ -331,13 +324,9 @@ impl Book {
         fit::fits_beside(&ask.device, &ask.part, ask.bounds, self.held()).err()
     }
 
-    /// Reads to the end what a container holds, and what `meets` is true of.
-    fn read_of(
-        &mut self,
-        container: Option<&ContainerName>,
-        meets: impl Fn(&DeviceKey, &Part) -> bool,
-    ) -> Result<(), Refused> {
-        let id = container.map(record::id_field);
+    /// Reads to the end what `holder` holds, and what `meets` is true of.
+    fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &Part) -> bool) -> Result<(), Refused> {
+        let id = record::id_field(holder);
         self.read(|device, part, line| meets(device, part) || id.as_ref().is_some_and(|id| id.is_in(line)))
     }
 
@@ -356,11 +345,10 @@ impl Book {
             part: Part::Shares(vec![share]),
             ..ask.clone()
         };
-        self.read_of(ask.container.as_ref(), |_, _| false)?;
+        self.read_of(&ask.holder, |_, _| false)?;
         let own = self.claims.iter().filter(|claim| {
-            ask.container.is_some() && claim.holder.container == ask.container && claim.device == ask.device
+            claim.holder.is_same_user(&ask.holder) && claim.device == ask.device && claim.name.is_none()
         });
-        let own = own.filter(|claim| claim.name.is_none());
         let own: Vec<&Share> = own.flat_map(|claim| claim.part.shares()).collect();
         let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
         let mut free = kept
@@ -394,8 +382,8 @@ impl Book {
 
     /// Whether `part` of `device` can be claimed now: nobody holds any of it, and it fits beside what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &Part, bounds: Bounds) -> bool {
-        let meets = |(other, held): (&DeviceKey, &Part)| super::claim::meet((other, held), (device, part));
-        !self.held().any(meets) && fit::fits_beside(device, part, bounds, self.held()).is_ok()
+        !self.held().any(|held| claim::meet(held, (device, part)))
+            && fit::fits_beside(device, part, bounds, self.held()).is_ok()
     }
 
     /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
@@ -405,7 +393,12 @@ impl Book {
         beside.any(|(other, part)| *part == Part::Whole || other != device)
     }
 
-    /// Puts a container into a claim that was made beforehand.
+    /// The claim of that name.
+    pub fn named(&self, name: &str) -> Option<&Claim> {
+        self.claims.iter().find(|claim| claim.name.as_deref() == Some(name))
+    }
+
+    /// Lets a container, or another user of devices, hold a claim that was made beforehand.
     ///
     /// `promise` is what the specification that names the claim says it was promised: a specification that was left by an
     /// earlier claim of that name must not set its limits. `alone`: the container may hold nothing else of this device.
@@ -414,18 +407,17 @@ impl Book {
     /// No such claim, another user's, one in which another container runs, or a second one where it may have one.
     pub fn enter(&mut self, name: &str, guest: Guest, world: &impl World) -> Result<(), Refused> {
         let Guest {
-            container,
+            holder,
             process,
             uid,
             alone,
             promise,
         } = guest;
         let named = |claim: &Claim| claim.name.as_deref() == Some(name);
-        let own = |claim: &Claim| claim.holder.container.as_ref() == Some(&container);
+        let own = |claim: &Claim| claim.holder.is_same_user(&holder);
         self.read_all();
         self.settle(world, |claim| named(claim) || own(claim));
-        let claim = self.claims.iter().find(|c| named(c));
-        let claim = claim.ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
+        let claim = self.named(name).ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
         let other = |c: &&Claim| !named(c) && own(c) && c.device == claim.device;
         if let Some(other) = self.claims.iter().find(other).filter(|_| alone) {
             return Err(Refused::Another {
@@ -433,38 +425,37 @@ impl Book {
             });
         }
         if claim.uid != uid && uid != 0 {
-            return Err(Refused::NotYours(name.to_owned()));
+            return Err(Refused::NotYours(Box::new(claim.clone())));
         }
         if promise.is_some() && claim.part.promise() != promise {
             return Err(Refused::OtherPromise(name.to_owned()));
         }
-        if let Some(there) = &claim.holder.process
-            && *there != process
-        {
+        let is_used_by_another = match (&claim.process, &process) {
+            (None, None) => claim.holder != Holder::Person && claim.holder != holder,
+            (there, comes) => there.is_some() && there != comes,
+        };
+        if is_used_by_another {
             return Err(taken(claim, &claim.device));
         }
         if let Some(claim) = self.claims.iter_mut().find(|c| named(c)) {
-            claim.holder = Holder {
-                container: Some(container),
-                process: Some(process),
-            };
+            (claim.holder, claim.process) = (holder, process);
             claim.state = State::Held;
             claim.until = None;
         }
         Ok(())
     }
 
-    /// Gives back what a container holds: its own claims, and those made beforehand that are given back with it. Others
-    /// wait for their next container. Says how many claims that concerned.
+    /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are given
+    /// back with it. Others wait for their next holder. Returns how many claims that concerned.
     ///
     /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
-    pub fn release_container(&mut self, container: &ContainerName, uid: u32, world: &impl World) -> usize {
+    pub fn release_holder(&mut self, holder: &Holder, uid: u32, world: &impl World) -> usize {
         self.read_all();
         self.enter_boot(world);
         let mine = |c: &Claim| {
-            c.holder.container.as_ref() == Some(container)
+            c.holder.is_same_user(holder)
                 && (c.uid == uid || uid == 0)
-                && !c.holder.process.as_ref().is_some_and(|p| world.lives(p))
+                && !c.process.as_ref().is_some_and(|p| world.lives(p))
         };
         let mut released = 0;
         self.claims.retain_mut(|claim| {
@@ -477,42 +468,34 @@ impl Book {
         released
     }
 
-    /// Gives back the claim of that name. Says whether there was one.
+    /// Gives back, because a person says so, all claims that `meant` is true of. That is the only way for a claim without
+    /// a name whose container cannot be seen from anywhere, because its pid namespace is gone. Returns the claims that are
+    /// given back. `force` gives back also what a container uses.
     ///
     /// # Errors
-    /// Another user's.
-    pub fn release_name(&mut self, name: &str, uid: u32) -> Result<bool, Refused> {
-        self.read_all();
-        let Some(at) = self.claims.iter().position(|c| c.name.as_deref() == Some(name)) else {
-            return Ok(false);
-        };
-        if uid != 0 && self.claims[at].uid != uid {
-            return Err(Refused::NotYours(name.to_owned()));
-        }
-        self.claims.remove(at);
-        Ok(true)
-    }
-
-    /// Gives back, because a person says so, all claims that `meant` is true of: by device, share or container. That is
-    /// the only way for a claim without a name whose container cannot be seen from anywhere, because its pid namespace is
-    /// gone. Returns the claims that are given back.
-    ///
-    /// # Errors
-    /// One of them belongs to another user, or its container certainly runs. Then none is given back.
+    /// One of them belongs to another user, or is used by a container that runs or may run. Then none is given back.
     pub fn release_by_hand(
         &mut self,
         meant: impl Fn(&Claim) -> bool,
         uid: u32,
+        force: bool,
         world: &impl World,
     ) -> Result<Vec<Claim>, Refused> {
         self.read_all();
         self.enter_boot(world);
         for claim in self.claims.iter().filter(|claim| meant(claim)) {
             if uid != 0 && claim.uid != uid {
-                return Err(Refused::NotYours(claim.who()));
+                return Err(Refused::NotYours(Box::new(claim.clone())));
             }
-            if claim.holder.process.as_ref().is_some_and(|p| world.lives(p)) {
-                return Err(Refused::InUse(claim.who()));
+            let used = claim
+                .process
+                .as_ref()
+                .filter(|process| !force && world.may_live(process));
+            if let Some(process) = used {
+                return Err(Refused::InUse {
+                    claim: Box::new(claim.clone()),
+                    runs: world.lives(process),
+                });
             }
         }
         Ok(self.claims.extract_if(.., |claim| meant(claim)).collect())
@@ -544,13 +527,13 @@ impl Book {
     }
 }
 
-/// The container that enters a claim made beforehand.
+/// Who enters a claim made beforehand.
 #[derive(Debug, Clone)]
 pub struct Guest {
-    /// Its name.
-    pub container: ContainerName,
-    /// Its init.
-    pub process: Process,
+    /// The container, pod or resource claim.
+    pub holder: Holder,
+    /// The init of a container; `None` for every other holder.
+    pub process: Option<Process>,
     /// Who asks.
     pub uid: u32,
     /// Whether it may hold nothing else of the device.
@@ -568,7 +551,7 @@ fn outlives(claim: &mut Claim, world: &impl World) -> bool {
 /// Whether a claim without a process is over: one that nobody used in time, or one that is nobody's.
 fn is_over(claim: &Claim, world: &impl World) -> bool {
     match claim.name {
-        None => claim.holder.container.is_none(),
+        None => claim.holder == Holder::Person,
         Some(_) => claim.until.is_some_and(|until| world.uptime() >= until),
     }
 }
@@ -578,16 +561,13 @@ fn is_same(claim: &Claim, ask: &Ask) -> bool {
         && claim.device == ask.device
         && claim.part == ask.part
         && claim.name == ask.name
-        && ask.container.is_some()
-        && claim.holder.container == ask.container
+        && claim.holder.is_same_user(&ask.holder)
 }
 
 fn taken(claim: &Claim, asked: &DeviceKey) -> Refused {
     Refused::Taken {
-        who: claim.who(),
-        part: claim.part.clone(),
-        device: (claim.device != *asked).then(|| claim.device.clone()),
-        since: claim.since,
+        by: Box::new(claim.clone()),
+        elsewhere: claim.device != *asked,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the ledger keeps.
 
-use super::ContainerName;
+use super::holder::Holder;
 use super::promise::{Promise, Strategy};
 use crate::types::{DeviceKey, ShareName};
 use serde::Serialize;
@@ -8,12 +8,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 /// A share as it was when it was taken. A later policy may give its name to another one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Its name.
     pub name: ShareName,
     /// How much of the device it is.
-    #[serde(flatten)]
     pub promise: Promise,
 }
 
@@ -25,8 +24,7 @@ impl Hash for Share {
 }
 
 /// What of a device a claim holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// All of it, against every share.
     Whole,
@@ -103,7 +101,7 @@ pub enum State {
 }
 
 /// The init of a container, recorded in such a way that no later process with its number is taken for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     /// Its number in the namespace below.
     pub pid: u32,
@@ -117,7 +115,7 @@ pub struct Process {
 }
 
 /// A cgroup that belongs to one container.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     /// Its directory.
     pub path: String,
@@ -125,17 +123,8 @@ pub struct Cgroup {
     pub inode: u64,
 }
 
-/// Who holds a claim.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Holder {
-    /// The container; `None` while nobody uses a claim that was made beforehand.
-    pub container: Option<ContainerName>,
-    /// Its init; `None` for a claim that waits for its container.
-    pub process: Option<Process>,
-}
-
 /// A hold on a part of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The name that a person gave it; `None` for one that a container's start made.
     pub name: Option<String>,
@@ -149,8 +138,10 @@ pub struct Claim {
     pub spec_file: Option<String>,
     /// How firm it is.
     pub state: State,
-    /// Who holds it.
+    /// Who holds it. A claim with a name was made beforehand, and waits where that is a person.
     pub holder: Holder,
+    /// The init of the container that holds it; `None` for every other holder.
+    pub process: Option<Process>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.
     pub once: bool,
     /// Whose it is.
@@ -170,9 +161,9 @@ pub(super) fn meet(a: (&DeviceKey, &Part), b: (&DeviceKey, &Part)) -> bool {
 }
 
 impl Claim {
-    /// Nobody's for now: it waits for its next container, and its time begins anew at `uptime`.
+    /// Takes it away from its container. It waits for the next one, and its time to live begins anew at `uptime`.
     pub(super) fn wait(&mut self, uptime: u64) {
-        self.holder = Holder::default();
+        (self.holder, self.process) = (Holder::Person, None);
         self.state = State::Reserved;
         self.until = self.ttl.map(|ttl| uptime.saturating_add(ttl));
     }
@@ -184,11 +175,11 @@ impl Claim {
 
     /// Who holds it, for a message.
     pub fn who(&self) -> String {
-        match (&self.name, &self.holder.container) {
-            (Some(name), Some(container)) => format!("claim {name} ({container})"),
-            (Some(name), None) => format!("claim {name}"),
-            (None, Some(container)) => container.to_string(),
-            (None, None) => format!("uid {}", self.uid),
+        match (&self.name, &self.holder) {
+            (Some(name), Holder::Person) => format!("claim {name}"),
+            (Some(name), holder) => format!("claim {name} ({holder})"),
+            (None, Holder::Person) => format!("uid {}", self.uid),
+            (None, holder) => holder.to_string(),
         }
     }
 }

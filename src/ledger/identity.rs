@@ -1,12 +1,11 @@
 //! The name of a container across engines.
 
-use serde::Serialize;
 use std::fmt;
 
 /// A container as every engine on the machine can tell it apart.
 ///
 /// Ids are an engine's own: two engines, or two namespaces of containerd, may use one id. Their bundles differ.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerName {
     /// The directory of its bundle.
     pub bundle: String,

@@ -105,6 +105,23 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes of
+    /// the machine are seen.
+    fn has_processes(&self, namespace: u64) -> bool {
+        let Ok(entries) = fs::read_dir(&self.proc) else {
+            return true;
+        };
+        let is_in_it = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.ok()?;
+            entry.file_name().to_str()?.parse::<u32>().ok()?;
+            let of_process = fs::metadata(entry.path().join("ns/pid")).ok()?.st_ino();
+            (of_process == namespace).then_some(())
+        };
+        entries.filter_map(is_in_it).next().is_some()
+    }
+}
+
 /// State and start time in a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
 /// program chooses: parentheses, spaces and bytes that are no text too. The fields count from the last `)` (proc(5)).
 fn stat(line: &[u8]) -> Option<(char, u64)> {
@@ -129,6 +146,10 @@ impl World for Machine {
         process.namespace == self.namespace
             && (matches!(self.start_of(process.pid), Ok(Some(start)) if time::is_same(start, process.start))
                 || process.cgroup.as_ref().is_some_and(cgroup::has_processes))
+    }
+
+    fn may_live(&self, process: &Process) -> bool {
+        self.lives(process) || (process.namespace != self.namespace && self.has_processes(process.namespace))
     }
 
     fn now(&self) -> u64 {

@@ -4,9 +4,9 @@
 //! pass: a line that names the form, the GPU and the boot, then one line of fields between tabs for each claim, then a line
 //! with their number, by which a file that was cut off is seen.
 
-use super::ContainerName;
 use super::book::Book;
-use super::claim::{Cgroup, Claim, Holder, Part, Process, Share, State};
+use super::claim::{Cgroup, Claim, Part, Process, Share, State};
+use super::holder::Holder;
 use super::promise::Promise;
 use super::raw::{Field, Raw, Unread};
 use crate::types::{DeviceKey, GpuUuid};
@@ -46,11 +46,12 @@ pub(super) fn encode(book: &Book) -> String {
     text
 }
 
-/// A container's id as a field of a line.
-pub(super) fn id_field(container: &ContainerName) -> Field {
+/// The id of a container, pod or resource claim as a field of a line; `None` for a person.
+pub(super) fn id_field(holder: &Holder) -> Option<Field> {
+    let (id, _) = holder.fields()?;
     let mut escaped = String::new();
-    escape(&mut escaped, &container.id);
-    Field::new(&escaped)
+    escape(&mut escaped, id);
+    Some(Field::new(&escaped))
 }
 
 /// The promise that was read or written last, since most claims on a device are of one size.
@@ -117,9 +118,10 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     words(text, claim.name.as_deref());
     words(text, claim.asked_as.as_deref());
     words(text, claim.spec_file.as_deref());
-    words(text, claim.holder.container.as_ref().map(|c| c.id.as_str()));
-    words(text, claim.holder.container.as_ref().map(|c| c.bundle.as_str()));
-    let process = claim.holder.process.as_ref();
+    let holder = claim.holder.fields();
+    words(text, holder.as_ref().map(|(id, _)| *id));
+    words(text, holder.as_ref().map(|(_, place)| place.as_str()));
+    let process = claim.process.as_ref();
     number(text, process.map(|p| u64::from(p.pid)));
     number(text, process.map(|p| p.start));
     number(text, process.map(|p| p.namespace));
@@ -284,9 +286,9 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let name = fields.text()?;
     let asked_as = fields.text()?;
     let spec_file = fields.text()?;
-    let container = match (fields.text()?, fields.text()?) {
-        (Some(id), Some(bundle)) => Some(ContainerName { bundle, id }),
-        (None, None) => None,
+    let holder = match (fields.text()?, fields.text()?) {
+        (Some(id), Some(place)) => Holder::of_fields(id, place),
+        (None, None) => Holder::Person,
         _ => return None,
     };
     let process = (fields.number()?, fields.number()?, fields.number()?);
@@ -315,7 +317,8 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         asked_as,
         spec_file,
         state,
-        holder: Holder { container, process },
+        holder,
+        process,
         once,
         uid,
         since,

@@ -2,13 +2,16 @@
 
 use super::book::Book;
 use super::directory::Directory;
+use super::error::LedgerError;
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
+
+type Result<T, E = LedgerError> = std::result::Result<T, E>;
 
 /// Whether a change changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +83,7 @@ impl Ledger {
     pub fn open(state_dir: &Path) -> Result<Self> {
         match Directory::ledger(state_dir, true)? {
             Some(directory) => Ok(Self::of(directory)),
-            None => Err(Error::failed(state_dir.display(), "was removed while it was created")),
+            None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
         }
     }
 
@@ -147,15 +150,14 @@ impl Ledger {
     pub fn books(&self) -> Result<Books> {
         let mut all = Books::default();
         for name in self.directory.names()? {
-            let Some(read) = self.book_of(&name) else { continue };
-            match read {
-                Ok(book) => all.books.push(book),
-                Err(error) => {
-                    let name = name.to_string_lossy();
-                    let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
-                    let gpu = gpu.and_then(|gpu| gpu.parse().ok());
-                    all.damaged.push(DamagedBook { gpu, error });
-                }
+            match self.book_of(&name) {
+                None => {}
+                Some(Ok(book)) => all.books.push(book),
+                Some(Err(LedgerError::Damaged(book))) => all.damaged.push(book),
+                Some(Err(other)) => all.damaged.push(DamagedBook {
+                    gpu: gpu_of(&name.to_string_lossy()),
+                    error: other.into(),
+                }),
             }
         }
         // Oldest first, for people: a claim that is taken again moves to the end of its book.
@@ -176,7 +178,7 @@ impl Ledger {
         let gpu = text.strip_suffix(SUFFIX)?;
         Some(match gpu.parse() {
             Ok(gpu) => self.read(&gpu),
-            Err(_) => Err(self.damaged(&text, 1)),
+            Err(_) => Err(self.not_valid(&text, "has a name that is not that of a GPU")),
         })
     }
 
@@ -194,24 +196,27 @@ impl Ledger {
         Ok(())
     }
 
-    fn of_another_format(&self, name: &str, format: u32) -> Error {
+    fn of_another_format(&self, name: &str, format: u32) -> LedgerError {
         let error = Error::failed(
             self.directory.path(name).display(),
             format!("has format {format}, and this program writes {FORMAT}"),
         );
-        if format > FORMAT {
-            error.hint("a newer tranche wrote it; use that one")
-        } else {
-            error.hint("an older tranche wrote it; remove it when no container that was started then holds a share")
-        }
+        damaged(
+            name,
+            if format > FORMAT {
+                error.hint("a newer tranche wrote it; use that one")
+            } else {
+                error.hint("an older tranche wrote it; remove it when no container that was started then holds a share")
+            },
+        )
     }
 
-    fn damaged(&self, name: &str, line: usize) -> Error {
-        Error::failed(
-            self.directory.path(name).display(),
-            format!("line {line} is not valid in a ledger"),
+    fn not_valid(&self, name: &str, what: impl std::fmt::Display) -> LedgerError {
+        let error = Error::failed(self.directory.path(name).display(), what);
+        damaged(
+            name,
+            error.hint("remove it when no container holds a share of this GPU"),
         )
-        .hint("remove it when no container holds a share of this GPU")
     }
 
     fn read(&self, gpu: &GpuUuid) -> Result<Book> {
@@ -223,17 +228,14 @@ impl Ledger {
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
             return Ok(Book::new(gpu.clone()));
         };
-        let text = String::from_utf8(bytes).map_err(|_| self.damaged(&name, 1))?;
+        let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
+        let text = String::from_utf8(bytes).map_err(|_| line(1))?;
         let book = read(text).map_err(|wrong| match wrong {
             Unreadable::Format(format) => self.of_another_format(&name, format),
-            Unreadable::Damaged(line) => self.damaged(&name, line),
+            Unreadable::Damaged(at) => line(at),
         })?;
         if book.gpu != *gpu || !book.is_sound() {
-            return Err(Error::failed(
-                self.directory.path(&name).display(),
-                "holds claims that exclude one another or are of another GPU",
-            )
-            .hint("remove it when no container holds a share of this GPU"));
+            return Err(self.not_valid(&name, "holds claims that exclude one another or are of another GPU"));
         }
         Ok(book)
     }
@@ -241,10 +243,25 @@ impl Ledger {
     fn write(&self, book: &Book) -> Result<()> {
         let name = name_of(&book.gpu);
         if book.is_empty() {
-            return self.directory.remove(&name);
+            self.directory.remove(&name)?;
+        } else {
+            self.directory.replace(&name, NEW, &record::encode(book))?;
         }
-        self.directory.replace(&name, NEW, &record::encode(book))
+        Ok(())
     }
+}
+
+fn damaged(name: &str, error: Error) -> LedgerError {
+    LedgerError::Damaged(DamagedBook {
+        gpu: gpu_of(name),
+        error,
+    })
+}
+
+/// The GPU that the name of a book says; `None` where it says none.
+fn gpu_of(name: &str) -> Option<GpuUuid> {
+    let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
+    gpu.and_then(|gpu| gpu.parse().ok())
 }
 
 fn name_of(gpu: &GpuUuid) -> String {
@@ -279,9 +296,9 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// A directory that cannot be listed.
-    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<Error>> {
+    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<LedgerError>> {
         let all = self.ledger.books()?;
-        let mut wrong: Vec<Error> = all.damaged.into_iter().map(|damaged| damaged.error).collect();
+        let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
             if change(&mut book) == Change::Made {
                 wrong.extend(self.ledger.write(&book).err());
@@ -304,7 +321,7 @@ impl Locked<'_> {
     /// Returns an error if it cannot be removed.
     #[cfg(feature = "cli")]
     pub fn remove_unfinished(&self) -> Result<()> {
-        self.ledger.directory.remove(NEW)
+        Ok(self.ledger.directory.remove(NEW)?)
     }
 }
 

@@ -16,6 +16,7 @@ mod bad_input;
 mod build_layout;
 mod cdi_cli;
 mod cdi_validate;
+mod claim_example;
 mod claim_verbs;
 mod drop_in;
 mod list;

@@ -99,7 +99,7 @@ impl Scene {
         let mut held: Vec<(String, String)> = claims
             .map(|c| {
                 let Part::Shares(shares) = c.part else { panic!() };
-                (shares[0].name.to_string(), c.holder.container.unwrap().id)
+                (shares[0].name.to_string(), c.holder.container().unwrap().id.clone())
             })
             .collect();
         held.sort();

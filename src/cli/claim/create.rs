@@ -1,9 +1,9 @@
 //! `tranche claim create`.
 
-use super::{books, spec};
+use super::spec;
 use crate::cdi::encode::{Format, encode};
 use crate::cdi::{build, write};
-use crate::claims;
+use crate::claims::{Claims, Offer, Reservation, ReserveError, explain, remove};
 use crate::cli::cdi::hook_beside_us;
 use crate::cli::containers::Names;
 use crate::cli::held::Held;
@@ -13,9 +13,8 @@ use crate::cli::{out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
-use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Change, Claim, Ledger, Locked, State, World, utc};
-use crate::share::{Fit, Method, Share, SplitDevice, Wish, fit};
+use crate::ledger::{Claim, Holder, utc};
+use crate::share::{Fit, Method, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
 use std::path::{Path, PathBuf};
@@ -94,17 +93,28 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // A hook names this file later, from whatever directory an engine runs in.
     let file = spec::file(&args.dir.spec_dir, &args.name);
     let file = HostPath::new(std::path::absolute(&file).about(file.display(), "cannot be named")?)?;
-    let machine = Machine::here()?;
-    let ledger = Ledger::open(state_dir)?;
-    let locked = ledger.lock()?;
-    let (found, claim) = take(args, &locked, &machine, &inventory, &sharing, wish, &file)?;
-    drop(locked);
+    let claims = Claims::open(state_dir)?;
+    let reservation = Reservation {
+        name: args.name.clone(),
+        wish,
+        holder: Holder::Person,
+        once: args.once,
+        ttl: args.ttl,
+    };
+    let offer = Specification {
+        args,
+        inventory: &inventory,
+        sharing: &sharing,
+        file: &file,
+    };
+    let reserved = claims.reserve(&sharing.plan, &reservation, &offer);
+    let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
     if args.json {
         let held = Held::of(
             &claim,
             &Specs::of_plan(&sharing.plan),
             &mut Names::default(),
-            machine.uptime(),
+            claims.uptime(),
         );
         out::json(&held)?;
     } else {
@@ -117,85 +127,44 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Chooses the shares, writes the claim's specification and then the claim, all under the ledger's lock.
-///
-/// In this order, whoever is killed on the way leaves nothing that is held: at worst a specification without a claim, which
-/// no container can use, and which the next `gc` or `create` in that directory removes.
-fn take(
-    args: &Args,
-    locked: &Locked<'_>,
-    machine: &Machine,
-    inventory: &Inventory,
-    sharing: &Sharing,
-    wish: Wish,
-    file: &HostPath,
-) -> Result<(Fit, Claim)> {
-    // A claim of this name, or what holds the device, may be in a book that cannot be read.
-    if let Some(error) = books::collect(locked, machine)?.1.into_iter().next() {
-        return Err(error);
-    }
-    let books = locked.books()?.books;
-    let held: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
-    if held.iter().any(|c| c.name.as_deref() == Some(&args.name)) {
-        return Err(Error::usage(format!("claim {}", args.name), "exists already")
-            .hint(format!("tranche claim release {}, or choose another name", args.name)));
-    }
-    let state_dir = Path::new(sharing.state_dir.as_str());
-    spec::sweep(&args.dir.spec_dir, &held, state_dir)?;
-    if std::fs::symlink_metadata(file.as_path()).is_ok() {
-        return Err(
-            Error::failed(file, "exists already, and is not of a claim in this ledger")
-                .hint("choose another name, or remove the file if it is not needed"),
-        );
-    }
-    let found = fit(&sharing.plan, wish, |split, share| {
-        claims::is_free(&books, split, share)
-    })
-    .map_err(|error| refusal(error, sharing, wish, &books))?;
-    let split = sharing
-        .plan
-        .split(found.device)
-        .ok_or_else(|| Error::failed(found.device, "is not split"))?;
-    let options = Options {
-        hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
-        sharing: Some(sharing.clone()),
-        ..Options::default()
-    };
-    let derived = derive::claim(inventory, &options, &found, &args.name, file)?;
-    let (spec, _) = build(&derived, args.cdi_version)?;
-    let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
-    let text = encode(&spec, Format::Yaml, &[header])?;
-    let ask = Ask {
-        device: split.key.clone(),
-        part: claims::part(split, &found.shares),
-        bounds: claims::bounds(split),
-        asked_as: Some(format!("nvidia.com/claim={}", args.name)),
-        name: Some(args.name.clone()),
-        container: None,
-        process: None,
-        state: State::Reserved,
-        once: args.once,
-        alone: false,
-        uid: nix::unistd::getuid().as_raw(),
-        ttl: args.ttl,
-        spec_file: Some(file.to_string()),
-    };
-    sharing::make_pipe_directories(sharing)?;
-    write::write(file.as_path(), &text)?;
-    let taken = locked.change(&split.key, |book| match book.take(&ask, machine) {
-        Ok(()) => {
-            let own = book.claims.iter().find(|c| c.name == ask.name).cloned();
-            Ok((own, Change::Made))
+/// The specification by which engines know a claim.
+struct Specification<'a> {
+    args: &'a Args,
+    inventory: &'a Inventory,
+    sharing: &'a Sharing,
+    file: &'a HostPath,
+}
+
+impl Offer for Specification<'_> {
+    fn sweep(&self, claims: &[&Claim]) -> Result<()> {
+        let state_dir = Path::new(self.sharing.state_dir.as_str());
+        spec::sweep(&self.args.dir.spec_dir, claims, state_dir)?;
+        match std::fs::symlink_metadata(self.file.as_path()) {
+            Err(_) => Ok(()),
+            Ok(_) => Err(
+                Error::failed(self.file, "exists already, and is not of a claim in this ledger")
+                    .hint("choose another name, or remove the file if it is not needed"),
+            ),
         }
-        Err(refused) => Err(Error::failed(format!("claim {}", args.name), refused)),
-    });
-    match taken {
-        Ok(Some(claim)) => Ok((found, claim)),
-        Ok(None) => Err(Error::failed(format!("claim {}", args.name), "was not recorded")),
-        Err(error) => {
-            spec::remove(file.as_path())?;
-            Err(error)
-        }
+    }
+
+    fn publish(&self, fit: &Fit) -> Result<Option<String>> {
+        let options = Options {
+            hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
+            sharing: Some(self.sharing.clone()),
+            ..Options::default()
+        };
+        let derived = derive::claim(self.inventory, &options, fit, &self.args.name, self.file)?;
+        let (spec, _) = build(&derived, self.args.cdi_version)?;
+        let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
+        let text = encode(&spec, Format::Yaml, &[header])?;
+        sharing::make_pipe_directories(self.sharing)?;
+        write::write(self.file.as_path(), &text)?;
+        Ok(Some(self.file.to_string()))
+    }
+
+    fn withdraw(&self) -> Result<()> {
+        remove(self.file.as_path())
     }
 }
 
@@ -221,33 +190,28 @@ fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
     .hint("ask for a number of shares with --shares, or split the device under mps"))
 }
 
-/// The refusal of a wish that would fit if less were held: adds who holds what since when.
-fn refusal(error: Error, sharing: &Sharing, wish: Wish, books: &[Book]) -> Error {
-    let is_asked = |claim: &&Claim| {
-        let splits = sharing.plan.devices.iter();
-        splits
-            .filter(|split| wish.device.is_none_or(|device| device == split.device))
-            .any(|split| claim.device.overlaps(&split.key))
+/// The line for a claim that was not made. Where it would fit if less were held, the line says who holds what since when.
+fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
+    let (error, held) = match error {
+        ReserveError::NothingFits { error, held } => (error, held),
+        ReserveError::Offer(error) => return error,
+        ReserveError::Ledger(error) => return explain(format_args!("claim {}", args.name), error),
     };
     let specs = Specs::of_plan(&sharing.plan);
     let mut names = Names::default();
-    let held: Vec<String> = books
-        .iter()
-        .flat_map(|b| &b.claims)
-        .filter(is_asked)
-        .map(|claim| {
-            let held = Held::of(claim, &specs, &mut names, 0);
-            let by = match &held.container {
-                Some(container) => container.shown(),
-                None => "no container yet".to_owned(),
-            };
-            format!("{} by {by} since {}", held.cdi, utc(held.since))
-        })
-        .collect();
-    if held.is_empty() {
-        return error;
+    let shown = held.iter().map(|claim| {
+        let held = Held::of(claim, &specs, &mut names, 0);
+        let by = match &held.container {
+            Some(container) => container.shown(),
+            None => "no container yet".to_owned(),
+        };
+        format!("{} by {by} since {}", held.cdi, utc(held.since))
+    });
+    let shown: Vec<String> = shown.collect();
+    match &shown[..] {
+        [] => error,
+        shown => error.and_hint(format_args!("held: {}", some(shown))),
     }
-    error.and_hint(format_args!("held: {}", some(&held)))
 }
 
 /// The split or dedicated device that `selector` names.

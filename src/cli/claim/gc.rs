@@ -1,11 +1,10 @@
 //! `tranche claim gc`: what nothing can hold any more, and specifications without a claim.
 
-use super::{PlaceArgs, books, spec};
-use crate::cli::out;
-use crate::cli::root_only;
-use crate::error::Result;
-use crate::ledger::process::Machine;
-use crate::ledger::{Claim, Ledger};
+use super::{PlaceArgs, spec};
+use crate::claims::{Claims, Collected};
+use crate::cli::{out, root_only};
+use crate::error::{Error, Result};
+use crate::ledger::Claim;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,12 +18,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
-    let machine = Machine::here()?;
-    let ledger = Ledger::open(state_dir)?;
+    let claims = Claims::open(state_dir)?;
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
-    let locked = ledger.lock()?;
+    let locked = claims.lock()?;
     locked.remove_unfinished()?;
-    let (returned, mut problems) = books::collect(&locked, &machine)?;
+    let Collected { returned, problems } = locked.collect()?;
+    let mut problems: Vec<Error> = problems.into_iter().map(Error::from).collect();
     let mut removed = Vec::new();
     let is_whole = problems.is_empty();
     if is_whole {
@@ -67,12 +66,12 @@ fn directories(args: &Args, claims: &[&Claim]) -> BTreeSet<PathBuf> {
 }
 
 /// Says that a claim's specification is gone: somebody else removed it, and no container can ask for the claim.
-fn without_spec(claim: &Claim) -> Option<crate::error::Error> {
+fn without_spec(claim: &Claim) -> Option<Error> {
     let file = claim.spec_file.as_ref()?;
     let is_gone = matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
     let name = claim.name.as_ref()?;
     is_gone.then(|| {
-        crate::error::Error::failed(
+        Error::failed(
             format!("claim {name}"),
             format!("its specification {file} was removed, so no container can use it"),
         )

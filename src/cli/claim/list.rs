@@ -1,7 +1,7 @@
 //! `tranche claim list` and `tranche claim show`.
 
 use super::PlaceArgs;
-use super::books::Claims;
+use super::listed::ListedClaims;
 use crate::cli::held::{self, Held};
 use crate::cli::out;
 use crate::cli::table::Table;
@@ -26,7 +26,7 @@ pub(super) struct ShowArgs {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<ExitCode> {
-    let mut claims = Claims::read(&args.at)?;
+    let mut claims = ListedClaims::read(&args.at)?;
     let held = claims.shown(|claim| claim.name.is_some());
     if args.at.json {
         out::json(&held)?;
@@ -59,7 +59,7 @@ fn table(held: &[Held]) -> String {
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let mut claims = Claims::read(&args.at)?;
+    let mut claims = ListedClaims::read(&args.at)?;
     let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
     let found = claims.shown(|claim| claim.name.as_deref() == Some(name));
     let Some(held) = found.first() else {
@@ -107,7 +107,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
 }
 
 /// Says that there is no claim `name`, and which there are.
-fn not_found(claims: &Claims, name: &str) -> Error {
+fn not_found(claims: &ListedClaims, name: &str) -> Error {
     // It may be in a book that cannot be read.
     out::complain_all(&claims.damaged);
     let known: Vec<&str> = claims.claims.iter().filter_map(|c| c.name.as_deref()).collect();

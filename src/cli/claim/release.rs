@@ -1,17 +1,15 @@
 //! `tranche claim release`: gives back a claim, a share or what a container holds, by the name that a person knows.
 
 use super::{PlaceArgs, spec};
+use crate::claims::{Claims, LockedClaims, remove};
 use crate::cli::calls::Subject;
 use crate::cli::containers::Names;
 use crate::cli::held::{Container, Held};
 use crate::cli::specs::Specs;
-use crate::cli::{out, root_only, status};
+use crate::cli::{out, root_only};
 use crate::error::{Error, Result};
-use crate::ledger::process::Machine;
-use crate::ledger::{Book, Change, Claim, ContainerName, Ledger, Locked, Part, Process, World, utc};
+use crate::ledger::{Book, Books, Claim, ContainerName, LedgerError, Part, Refused, utc};
 use crate::text::some;
-use std::collections::BTreeMap;
-use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,18 +32,17 @@ const SHORTEST_ID: usize = 4;
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
-    let machine = Machine::here()?;
-    let Some(ledger) = Ledger::existing(state_dir)? else {
+    let Some(claims) = Claims::existing(state_dir)? else {
         return Err(not_found(&args.what, &[], &Specs::default(), &mut Names::default()));
     };
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
-    let locked = ledger.lock()?;
-    let all = locked.books()?;
-    let done = take_back(args, &locked, all.books, &machine);
+    let locked = claims.lock()?;
+    let Books { books, damaged } = locked.books()?;
+    let done = take_back(args, &locked, &books, claims.uptime());
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
-    let damaged: Vec<Error> = all.damaged.into_iter().map(|book| book.error).collect();
+    let damaged: Vec<Error> = damaged.into_iter().map(|book| book.error).collect();
     out::complain_all(&damaged);
     let Released { released, left } = done?;
     let code = out::complain_all(&left);
@@ -68,46 +65,42 @@ struct Released {
 }
 
 /// Gives back what is meant, and removes the specifications of claims. `books` are those of the ledger.
-fn take_back(args: &Args, locked: &Locked<'_>, books: Vec<Book>, machine: &Machine) -> Result<Released> {
+fn take_back(args: &Args, locked: &LockedClaims<'_>, books: &[Book], uptime: u64) -> Result<Released> {
     let state_dir = &args.at.state.state_dir;
-    let books = status::current(books, machine);
     let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
     let specs = Specs::read(&args.at.specs, state_dir);
     let mut names = Names::default();
     let meant = resolve(&args.what, &claims, &specs, &mut names)?;
-    let uid = nix::unistd::getuid().as_raw();
-    for claim in &meant {
-        if uid != 0 && claim.uid != uid {
-            return Err(Error::failed(
-                specs.name(claim),
-                format!("belongs to user {}", claim.uid),
-            ));
-        }
-        if let Some(reason) = in_use(claim, machine).filter(|_| !args.force) {
-            return Err(Error::failed(specs.name(claim), holder(claim, &mut names, &reason))
-                .hint("stop that container, or give --force: it then keeps its access to the device until it ends"));
-        }
-    }
-    let released: Vec<Held> = meant
-        .iter()
-        .map(|claim| Held::of(claim, &specs, &mut names, machine.uptime()))
-        .collect();
-    // Claims on one GPU and its instances are in one book, and the key of each of them names it.
-    let devices: BTreeMap<_, _> = meant.iter().map(|claim| (claim.device.gpu(), &claim.device)).collect();
-    for device in devices.into_values() {
-        locked.change(device, |book| {
-            book.reconcile(machine);
-            book.claims.retain(|claim| !meant.contains(&claim));
-            Ok(((), Change::Made))
-        })?;
-    }
-    // After the ledger: whoever is killed in between leaves a specification without a claim, which no container can use and
-    // `gc` removes.
+    locked
+        .release_by_hand(&meant, args.force)
+        .map_err(|error| refusal(error, &specs, &mut names))?;
+    let released = meant.iter().map(|claim| Held::of(claim, &specs, &mut names, uptime));
+    let released = released.collect();
+    // After the ledger: a process that is killed in between leaves a specification without a claim, which no container can
+    // use and `gc` removes.
     let left = meant.iter().filter_map(|claim| remove_spec(claim, state_dir).err());
     Ok(Released {
         released,
         left: left.collect(),
     })
+}
+
+/// The line for a claim that is not given back.
+fn refusal(error: LedgerError, specs: &Specs, names: &mut Names) -> Error {
+    match error {
+        LedgerError::Refused(Refused::NotYours(claim)) => {
+            Error::failed(specs.name(&claim), format!("belongs to user {}", claim.uid))
+        }
+        LedgerError::Refused(Refused::InUse { claim, runs }) => {
+            let reason = match runs {
+                true => "runs",
+                false => "may run: it is in a pid namespace of its own, in which processes run",
+            };
+            Error::failed(specs.name(&claim), holder(&claim, names, reason))
+                .hint("stop that container, or give --force: it then keeps its access to the device until it ends")
+        }
+        other => other.into(),
+    }
 }
 
 /// Removes the specification of a claim, unless that file is somebody else's by now.
@@ -120,7 +113,7 @@ fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<()> {
         return Ok(());
     }
     match spec::owner(file, state_dir) {
-        spec::Owner::Claim(of) if of == *name => spec::remove(file),
+        spec::Owner::Claim(of) if of == *name => remove(file),
         _ => Err(Error::failed(
             file.display(),
             format!("left alone, because it is not the specification that was written for claim {name}"),
@@ -152,10 +145,7 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Nam
         _ => return Err(ambiguous(typed, &by_device, specs, names)),
     }
     let by_container = of_container(typed, claims, names);
-    let containers: Vec<&ContainerName> = by_container
-        .iter()
-        .filter_map(|c| c.holder.container.as_ref())
-        .collect();
+    let containers: Vec<&ContainerName> = by_container.iter().filter_map(|c| c.holder.container()).collect();
     match &containers[..] {
         [] => Err(not_found(typed, claims, specs, names)),
         [first, others @ ..] if others.iter().all(|other| other == first) => Ok(by_container),
@@ -192,7 +182,7 @@ fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec
     let mut exact = Vec::new();
     let mut begins = Vec::new();
     for claim in claims.iter().copied() {
-        let Some(container) = &claim.holder.container else {
+        let Some(container) = claim.holder.container() else {
             continue;
         };
         if container.id == typed || names.of(container).as_deref() == Some(typed) {
@@ -204,36 +194,9 @@ fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec
     if exact.is_empty() { begins } else { exact }
 }
 
-/// Why a claim is not simply given back: its container runs, or may run.
-fn in_use(claim: &Claim, machine: &Machine) -> Option<String> {
-    let process = claim.holder.process.as_ref()?;
-    if machine.lives(process) {
-        return Some("runs".to_owned());
-    }
-    // What is certainly gone was given back when the books were read. The rest is in a pid namespace that this process
-    // cannot see into; where no process is in that namespace any more, nothing runs there.
-    namespace_has_processes(process)
-        .then(|| "may run: it is in a pid namespace of its own, in which processes run".to_owned())
-}
-
-/// Whether any process that can be seen from here is in the pid namespace of `process`. From the first pid namespace all
-/// processes of the machine are seen.
-fn namespace_has_processes(process: &Process) -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return true;
-    };
-    let in_it = |entry: std::io::Result<std::fs::DirEntry>| {
-        let entry = entry.ok()?;
-        entry.file_name().to_str()?.parse::<u32>().ok()?;
-        let namespace = std::fs::metadata(entry.path().join("ns/pid")).ok()?.st_ino();
-        (namespace == process.namespace).then_some(())
-    };
-    entries.filter_map(in_it).next().is_some()
-}
-
 fn holder(claim: &Claim, names: &mut Names, reason: &str) -> String {
     let since = utc(claim.since);
-    match &claim.holder.container {
+    match claim.holder.container() {
         Some(container) => {
             let shown = container_of(container, names).shown();
             format!("is held since {since} by container {shown}, which {reason}")
@@ -253,7 +216,7 @@ fn container_of(container: &ContainerName, names: &mut Names) -> Container {
 
 /// One claim as a candidate in an error.
 fn candidate(claim: &Claim, specs: &Specs, names: &mut Names) -> String {
-    let container = claim.holder.container.as_ref();
+    let container = claim.holder.container();
     let by = container.map(|c| format!(" of container {}", container_of(c, names).shown()));
     format!("{}{}", specs.name(claim), by.unwrap_or_default())
 }

@@ -2,6 +2,7 @@
 
 use crate::cdi::registry::Registry;
 use crate::cdi::write;
+use crate::claims::remove;
 use crate::cli::calls::{Call, Subject};
 use crate::cli::specs::same_directory;
 use crate::error::{Context, Error, Result};
@@ -133,14 +134,4 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Removes `file`; one that does not exist is removed already.
-pub(super) fn remove(file: &Path) -> Result<()> {
-    match std::fs::remove_file(file) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::failed(file.display(), "cannot be removed").from_source(e))
-        }
-        _ => Ok(()),
-    }
 }

@@ -4,6 +4,7 @@ mod fitting;
 mod scanned;
 
 use super::*;
+use crate::ledger::ContainerName;
 use std::cell::Cell;
 
 struct Toy {
@@ -74,7 +75,7 @@ fn ask(part: Part, id: &str, pid: u32) -> Ask {
         bounds: Bounds::default(),
         asked_as: None,
         name: None,
-        container: Some(container(id)),
+        holder: Holder::Container(container(id)),
         process: Some(process(pid)),
         state: State::Held,
         once: true,
@@ -99,8 +100,8 @@ fn sized(name: &str, promise: &str) -> Part {
 
 fn guest(id: &str, pid: u32) -> Guest {
     Guest {
-        container: container(id),
-        process: process(pid),
+        holder: Holder::Container(container(id)),
+        process: Some(process(pid)),
         uid: 0,
         alone: false,
         promise: None,
@@ -122,12 +123,12 @@ fn a_share_is_held_by_one_and_the_other_is_told_who() {
         .to_string();
     assert_eq!(refused, "container one holds share a since 2026-11-21 02:10:00 UTC");
     assert_eq!(
-        book.release_container(&container("one"), 0, &world),
+        book.release_holder(&Holder::Container(container("one")), 0, &world),
         0,
         "a late release: its init lives"
     );
     world.kill(10);
-    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
     book.take(&ask(share("a"), "three", 12), &world).unwrap();
     assert!(book.is_sound());
 }
@@ -138,7 +139,7 @@ fn the_whole_device_and_its_shares_exclude_one_another() {
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     assert!(book.take(&ask(Part::Whole, "two", 11), &world).is_err());
     world.kill(10);
-    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
     book.take(&ask(Part::Whole, "two", 11), &world).unwrap();
     assert!(book.take(&ask(share("a"), "one", 13), &world).is_err());
 }
@@ -160,7 +161,7 @@ fn a_foreign_pid_namespace_is_not_judged() {
     book.take(&inner, &world).unwrap();
     world.kill(10);
     assert!(book.take(&ask(share("a"), "two", 11), &world).is_err());
-    assert_eq!(book.release_container(&container("one"), 0, &world), 1);
+    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
     assert!(book.take(&ask(share("a"), "two", 11), &world).is_ok());
 }
 
@@ -175,7 +176,7 @@ fn the_same_container_takes_it_twice_and_restarts_with_a_new_init() {
     );
     world.kill(10);
     book.take(&ask(share("a"), "one", 20), &world).unwrap();
-    assert_eq!(book.claims[0].holder.process, Some(process(20)));
+    assert_eq!(book.claims[0].process, Some(process(20)));
     let mut stranger = ask(share("a"), "one", 20);
     stranger.uid = 1000;
     assert!(
@@ -189,9 +190,12 @@ fn equal_ids_of_two_engines_are_two_containers() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     let mut other = ask(share("a"), "one", 10);
-    other.container.as_mut().unwrap().bundle = "/run/other/one".into();
+    other.holder = Holder::Container(ContainerName {
+        bundle: "/run/other/one".into(),
+        ..container("one")
+    });
     assert!(book.take(&other, &world).is_err());
-    assert_eq!(book.release_container(other.container.as_ref().unwrap(), 0, &world), 0);
+    assert_eq!(book.release_holder(&other.holder, 0, &world), 0);
 }
 
 #[test]
@@ -207,17 +211,20 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
         "-",
         0,
     );
-    (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
+    (made.name, made.holder, made.process, made.state) = (Some("train1".into()), Holder::Person, None, State::Reserved);
     made.ttl = Some(60);
     book.take(&made, &world).unwrap();
-    assert_eq!(book.take(&made, &world), Err(Refused::NameTaken("train1".into())));
+    assert!(
+        book.take(&made, &world).is_err(),
+        "nobody takes the same twice for a person"
+    );
     assert!(book.enter("nobody", guest("c", 30), &world).is_err());
     book.enter("train1", guest("c", 30), &world).unwrap();
     assert!(book.enter("train1", guest("d", 31), &world).is_err());
     world.uptime.set(1000);
     assert_eq!(book.reconcile(&world), 0, "in use, time does not end it");
     world.kill(30);
-    assert_eq!(book.release_container(&container("c"), 0, &world), 1);
+    assert_eq!(book.release_holder(&Holder::Container(container("c")), 0, &world), 1);
     assert!(book.claims.is_empty());
 }
 
@@ -225,8 +232,8 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
 fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("1"), "-", 0);
-    (made.name, made.container, made.process, made.state, made.ttl) =
-        (Some("a".into()), None, None, State::Reserved, Some(60));
+    (made.name, made.holder, made.process, made.state, made.ttl) =
+        (Some("a".into()), Holder::Person, None, State::Reserved, Some(60));
     book.take(&made, &world).unwrap();
     (made.name, made.part, made.ttl, made.once) = (Some("b".into()), share("2"), Some(60), false);
     book.take(&made, &world).unwrap();
@@ -235,7 +242,7 @@ fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     world.uptime.set(160);
     assert_eq!(book.reconcile(&world), 1);
     assert_eq!(book.claims[0].name.as_deref(), Some("b"));
-    assert_eq!(book.claims[0].holder.process, None);
+    assert_eq!(book.claims[0].process, None);
     // Its time begins anew when its container is gone.
     world.uptime.set(219);
     assert_eq!(book.reconcile(&world), 0);
@@ -247,7 +254,7 @@ fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
 fn another_user_touches_nothing_of_mine() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("1"), "-", 0);
-    (made.name, made.container, made.process, made.uid) = (Some("a".into()), None, None, 1000);
+    (made.name, made.holder, made.process, made.uid) = (Some("a".into()), Holder::Person, None, 1000);
     book.take(&made, &world).unwrap();
     assert!(
         book.enter(
@@ -260,8 +267,9 @@ fn another_user_touches_nothing_of_mine() {
         )
         .is_err()
     );
-    assert!(book.release_name("a", 1001).is_err());
-    assert_eq!(book.release_name("a", 1000), Ok(true));
+    let named = |claim: &Claim| claim.name.as_deref() == Some("a");
+    assert!(book.release_by_hand(named, 1001, false, &world).is_err());
+    assert_eq!(book.release_by_hand(named, 1000, false, &world).unwrap().len(), 1);
 }
 
 #[test]
@@ -286,7 +294,7 @@ fn a_second_share_for_one_container_is_refused_where_it_may_have_one() {
 fn nor_may_it_enter_a_claim_beside_its_share() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("b"), "-", 0);
-    (made.name, made.container, made.process, made.state) = (Some("train1".into()), None, None, State::Reserved);
+    (made.name, made.holder, made.process, made.state) = (Some("train1".into()), Holder::Person, None, State::Reserved);
     book.take(&made, &world).unwrap();
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     let enter = |book: &mut Book, alone| {
@@ -320,7 +328,7 @@ fn a_share_that_the_policy_no_longer_has_is_held_until_its_container_ends() {
 fn a_clock_that_jumps_ends_nothing() {
     let (mut book, mut world) = (book(), Toy::new());
     let mut made = ask(share("a"), "-", 0);
-    (made.name, made.container, made.process, made.ttl) = (Some("a".into()), None, None, Some(60));
+    (made.name, made.holder, made.process, made.ttl) = (Some("a".into()), Holder::Person, None, Some(60));
     book.take(&made, &world).unwrap();
     world.now = 7;
     assert_eq!(book.reconcile(&world), 0);
@@ -369,7 +377,7 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
         book.reconcile(&world);
         for claim in &book.claims {
             assert_eq!(
-                (claim.state, claim.holder.process.is_some()),
+                (claim.state, claim.process.is_some()),
                 (State::Held, true),
                 "after {after} looks"
             );

@@ -1,6 +1,7 @@
 //! What is written is what is read, and nothing else is read.
 
 use super::*;
+use crate::ledger::{ContainerName, KubernetesObject};
 use proptest::prelude::*;
 
 fn any_claim() -> impl Strategy<Value = Claim> {
@@ -28,11 +29,22 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         namespace,
         cgroup,
     });
-    let container = any::<(String, String)>().prop_map(|(bundle, id)| ContainerName { bundle, id });
-    let holder = (prop::option::of(container), prop::option::of(process));
+    let object = ("[a-z-]{1,9}", any::<String>(), any::<String>());
+    let object = object.prop_map(|(namespace, name, uid)| KubernetesObject { namespace, name, uid });
+    let container = any::<(String, String)>().prop_map(|(path, id)| ContainerName {
+        bundle: format!("/{path}"),
+        id,
+    });
+    let holder = prop_oneof![
+        Just(Holder::Person),
+        container.prop_map(Holder::Container),
+        object.clone().prop_map(Holder::Pod),
+        object.prop_map(Holder::ResourceClaim),
+    ];
+    let holder = (holder, prop::option::of(process));
     let rest = any::<(bool, bool, u32, u64, Option<u64>, Option<u64>)>();
     let names = any::<(Option<String>, Option<String>, Option<String>)>();
-    (device, part, holder, rest, names).prop_map(|(device, part, (container, process), rest, names)| {
+    (device, part, holder, rest, names).prop_map(|(device, part, (holder, process), rest, names)| {
         let (once, held, uid, since, ttl, until) = rest;
         let (name, asked_as, spec_file) = names;
         Claim {
@@ -42,7 +54,8 @@ fn any_claim() -> impl Strategy<Value = Claim> {
             asked_as,
             spec_file,
             state: if held { State::Held } else { State::Reserved },
-            holder: Holder { container, process },
+            holder,
+            process,
             once,
             uid,
             since,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Bounds, ContainerName, Part, Process, State, World};
+use crate::ledger::{Ask, Bounds, ContainerName, Holder, Part, Process, State, World};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
@@ -17,7 +17,7 @@ fn ask(machine: &Machine, share: &str, id: &str) -> Ask {
         bounds: Bounds::default(),
         asked_as: None,
         name: None,
-        container: Some(name(id)),
+        holder: Holder::Container(name(id)),
         process: Some(machine.process(std::process::id()).unwrap()),
         state: State::Held,
         once: true,
@@ -37,17 +37,17 @@ fn name(id: &str) -> ContainerName {
 
 fn take(ledger: &Ledger, machine: &Machine, share: &str, id: &str) -> Result<()> {
     let ask = ask(machine, share, id);
-    ledger.change(&key(), |book| match book.take(&ask, machine) {
-        Ok(()) => Ok(((), Change::Made)),
-        Err(refused) => Err(Error::failed(share, refused)),
-    })
+    ledger.change(&key(), |book| Ok((book.take(&ask, machine)?, Change::Made)))
 }
 
 fn release(ledger: &Ledger, id: &str) -> Result<usize> {
     // As poststop does it, when the container's process is gone.
     let machine = Gone(Machine::here().unwrap());
     ledger.change(&key(), |book| {
-        Ok((book.release_container(&name(id), 0, &machine), Change::Made))
+        Ok((
+            book.release_holder(&Holder::Container(name(id)), 0, &machine),
+            Change::Made,
+        ))
     })
 }
 

@@ -112,7 +112,7 @@ fn a_reboot_a_number_used_again_and_a_clock_that_jumps() {
     scene.edit(boot.trim(), "00000000-0000-0000-0000-000000000000");
     scene.claim("0", "two", &two).expect("nothing of an earlier boot runs");
 
-    let process = scene.books()[0].claims[0].holder.process.clone().unwrap();
+    let process = scene.books()[0].claims[0].process.clone().unwrap();
     let numbers = |start: u64| format!("\t{}\t{start}\t{}\t", process.pid, process.namespace);
     scene.edit(&numbers(process.start), &numbers(1));
     scene

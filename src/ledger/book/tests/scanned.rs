@@ -53,7 +53,7 @@ fn happen(book: &mut Book, event: &Event, world: &Toy) -> String {
         device: key(device),
         alone,
         // Ids that look like other fields of a line, or must be escaped in it.
-        container: Some(container(
+        holder: Holder::Container(container(
             ["0\t", "once", "\\t", "0", "a=1/2"].get(id as usize).unwrap_or(&"c"),
         )),
         ..ask(part, "", 100 + id)
@@ -83,8 +83,8 @@ fn happen(book: &mut Book, event: &Event, world: &Toy) -> String {
             }
         }
         Event::Release(id) => {
-            let name = request(GPU, Part::Whole, *id, false).container.unwrap();
-            book.release_container(&name, 0, world).to_string()
+            let holder = request(GPU, Part::Whole, *id, false).holder;
+            book.release_holder(&holder, 0, world).to_string()
         }
         Event::Die(_) | Event::Reboot => String::new(),
     }

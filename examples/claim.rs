@@ -1,0 +1,65 @@
+//! How a program outside this crate reserves, uses and releases a share: a broker, a device plugin, a container runtime.
+//!
+//! ```text
+//! cargo run --example claim
+//! ```
+
+use std::error::Error;
+use std::path::Path;
+use tranche::claims::{Claims, Entry, Reservation, Unoffered, Wanted};
+use tranche::ledger::{Bounds, Holder, KubernetesObject};
+use tranche::{policy, share, sim};
+
+const POLICY: &str = "
+version: v1
+sharing:
+  mps:
+    resources:
+    - {name: nvidia.com/gpu, devices: [1], replicas: 4}
+";
+
+/// Holds a quarter of GPU 1 of a built-in host for a pod, and gives it back. Returns what was held.
+pub(crate) fn hold_a_quarter(state_dir: &Path) -> Result<String, Box<dyn Error>> {
+    let policy = policy::read::parse("policy.yaml", POLICY)?.policy;
+    let plan = share::plan(&policy, &sim::open("t4x2")?)?;
+    let claims = Claims::open(state_dir)?;
+    let reservation = Reservation::of(
+        "train",
+        share::Wish {
+            shares: Some(1),
+            ..share::Wish::default()
+        },
+    );
+    let (_, claim) = claims.reserve(&plan, &reservation, &Unoffered)?;
+    let pod = Holder::Pod(KubernetesObject {
+        namespace: "research".into(),
+        name: "train-0".into(),
+        uid: "3f0c5d52".into(),
+    });
+    let entry = Entry {
+        device: claim.device.clone(),
+        wanted: Wanted::Reserved {
+            name: "train".into(),
+            promise: claim.part.promise(),
+        },
+        bounds: Bounds::default(),
+        asked_as: claim.asked_as.clone(),
+        alone: true,
+    };
+    claims.enter(&entry, pod.clone(), None)?;
+    let held: Vec<String> = claims
+        .books()?
+        .books
+        .iter()
+        .flat_map(|b| &b.claims)
+        .map(|c| format!("{} holds {}", c.who(), c.part))
+        .collect();
+    claims.release(&pod, Some(&claim.device), None)?;
+    Ok(held.join("\n"))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let state_dir = tempfile::tempdir()?;
+    println!("{}", hold_a_quarter(state_dir.path())?);
+    Ok(())
+}

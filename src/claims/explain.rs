@@ -1,0 +1,42 @@
+//! The text for people of what went wrong with a claim: the only place where it is made, for hooks and the command line.
+
+use crate::error::{Error, Kind};
+use crate::ledger::{LedgerError, Refused};
+use std::fmt::Display;
+
+/// The line about `object` (`claim train1`, `gpu 0 share 3`) for an error of the ledger. What is wrong with the ledger
+/// itself is said about its file.
+pub fn explain(object: impl Display, error: LedgerError) -> Error {
+    let LedgerError::Refused(refused) = error else {
+        return error.into();
+    };
+    let kind = match refused {
+        Refused::NameTaken(_) => Kind::Usage,
+        _ => Kind::Failed,
+    };
+    let error = Error::new(kind, object, &refused);
+    match refused {
+        Refused::NoSuchClaim(_) => error.hint("tranche claim list shows those that exist"),
+        Refused::OtherPromise(_) => error.hint("release it and create it again"),
+        Refused::Misfit { .. } => error.hint("it can start when enough of that has ended"),
+        Refused::NameTaken(name) => error.hint(format!("tranche claim release {name}, or choose another name")),
+        Refused::InUse { .. } => {
+            error.hint("stop that container, or give --force: it then keeps its access to the device until it ends")
+        }
+        Refused::Taken { .. }
+        | Refused::Another { .. }
+        | Refused::NoneFree
+        | Refused::NotYours(_)
+        | Refused::Unreadable(_) => error,
+    }
+}
+
+impl From<LedgerError> for Error {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Refused(refused) => explain("claim", LedgerError::Refused(refused)),
+            LedgerError::Damaged(book) => book.error,
+            LedgerError::OutOfSpace(error) | LedgerError::Failed(error) => error,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
+
+use crate::ledger::{self, Book, Bounds, Claim, Misfit, Part, Promise};
+use crate::share::{Method, Plan, Share, SplitDevice};
+use crate::types::ShareName;
+
+/// What a share promises.
+pub fn promise(split: &SplitDevice, share: &Share) -> Promise {
+    match split.method {
+        Method::TimeSlicing { .. } => Promise::Turns {
+            turns: 1,
+            of: u32::try_from(split.shares.len()).unwrap_or(u32::MAX),
+        },
+        Method::Mps { .. } => Promise::Mps {
+            memory_mib: share.memory.map(|memory| memory.mib()),
+            compute: share.compute.map(|compute| compute.get()),
+        },
+        Method::Dedicated => Promise::Whole,
+    }
+}
+
+/// The most that may be promised of a device.
+pub fn bounds(split: &SplitDevice) -> Bounds {
+    Bounds {
+        memory_mib: split.most_memory_mib,
+        compute: split.most_compute,
+    }
+}
+
+/// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
+/// left out.
+pub fn part(split: &SplitDevice, names: &[ShareName]) -> Part {
+    if split.method == Method::Dedicated {
+        return Part::Whole;
+    }
+    let shares = names.iter().filter_map(|name| split.share(name));
+    Part::Shares(shares.map(|share| in_ledger(split, share)).collect())
+}
+
+/// A share, as the ledger records it.
+fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::Share {
+    ledger::Share {
+        name: share.name.clone(),
+        promise: promise(split, share),
+    }
+}
+
+/// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
+pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
+    let part = part(split, std::slice::from_ref(&share.name));
+    let book = books.iter().find(|book| book.gpu == *split.key.gpu());
+    book.is_none_or(|book| book.is_free(&split.key, &part, bounds(split)))
+}
+
+/// Something that is held and that a plan does not provide for. The claim stays valid until it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding<'a> {
+    /// Shares that the plan does not have, or has under another size or strategy.
+    UnknownShare {
+        /// The claim.
+        claim: &'a Claim,
+    },
+    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or other
+    /// containers would get all of it.
+    NotSplit {
+        /// The claim.
+        claim: &'a Claim,
+    },
+    /// Not every share of the plan can be claimed while these claims are held.
+    NoLongerFits {
+        /// The device, as people name it.
+        device: String,
+        /// What does not fit.
+        misfit: Misfit,
+        /// Who holds what.
+        claims: Vec<&'a Claim>,
+    },
+}
+
+/// What is held in `books` (without claims that are over) and not provided for by `plan`.
+pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
+    let mut found = Vec::new();
+    for claim in books.iter().flat_map(|book| &book.claims) {
+        match plan.devices.iter().find(|split| split.key == claim.device) {
+            None => found.push(Finding::NotSplit { claim }),
+            Some(split) if is_known(split, claim) => {}
+            Some(_) => found.push(Finding::UnknownShare { claim }),
+        }
+    }
+    for split in &plan.devices {
+        let strangers: Vec<&Claim> = books
+            .iter()
+            .flat_map(|book| &book.claims)
+            .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != Part::Whole)
+            .filter(|claim| claim.device != split.key || !is_known(split, claim))
+            .collect();
+        let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
+        let all = part(split, &names);
+        if let Err(misfit) = ledger::fits(&split.key, &all, bounds(split), strangers.iter().copied()) {
+            found.push(Finding::NoLongerFits {
+                device: split.device.to_string(),
+                misfit,
+                claims: strangers,
+            });
+        }
+    }
+    found
+}
+
+/// Whether a plan has each share of a claim in the size that was promised.
+fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
+    claim.part.shares().iter().all(|held| {
+        let share = split.share(&held.name);
+        share.is_some_and(|share| promise(split, share) == held.promise)
+    })
+}
+
+// Policies are written in YAML, which only the command line reads.
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests;

@@ -1,0 +1,35 @@
+//! Why the ledger could not be read or changed.
+
+use super::{DamagedBook, Refused};
+use crate::error::Error;
+use rustix::io::Errno;
+
+/// Why the ledger could not be read or changed. Whatever it is, the disk is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A rule of the ledger: who holds what is asked for, or what does not fit.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A book is damaged or has another format, so it is not known what is held of its GPU.
+    #[error("{}", .0.error)]
+    Damaged(DamagedBook),
+    /// The disk is full, or may only be read.
+    #[error("{0}")]
+    OutOfSpace(Error),
+    /// Anything else: a directory that others can write, a lock that is held for too long, a file that cannot be read.
+    #[error("{0}")]
+    Failed(Error),
+}
+
+impl From<Error> for LedgerError {
+    fn from(error: Error) -> Self {
+        let number = error.cause().and_then(|cause| {
+            let of_io = || cause.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
+            cause.downcast_ref::<Errno>().copied().or_else(of_io)
+        });
+        match number {
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => LedgerError::OutOfSpace(error),
+            _ => LedgerError::Failed(error),
+        }
+    }
+}

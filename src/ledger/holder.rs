@@ -1,0 +1,93 @@
+//! Who holds a claim.
+
+use super::ContainerName;
+use std::fmt;
+
+/// Who holds a claim. A claim of a container ends with its processes; every other one lasts until it is released or its
+/// time to live ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Holder {
+    /// The user whose id the claim has: nobody uses it yet.
+    #[default]
+    Person,
+    /// A container.
+    Container(ContainerName),
+    /// A pod, for which the kubelet's device manager allocated the device.
+    Pod(KubernetesObject),
+    /// A resource claim of Kubernetes, which several pods may use.
+    ResourceClaim(KubernetesObject),
+}
+
+/// An object of a Kubernetes cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesObject {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, which no later object of the same name has.
+    pub uid: String,
+}
+
+impl Holder {
+    /// The container, where it is one.
+    pub fn container(&self) -> Option<&ContainerName> {
+        match self {
+            Holder::Container(container) => Some(container),
+            Holder::Person | Holder::Pod(_) | Holder::ResourceClaim(_) => None,
+        }
+    }
+
+    /// Whether both are one container, pod or resource claim. A person uses nothing, and so has nothing twice.
+    pub fn is_same_user(&self, other: &Holder) -> bool {
+        *self != Holder::Person && self == other
+    }
+
+    /// As a book records it: an id, and where that id is unique. A bundle is an absolute path, so the other kinds begin
+    /// with a word and a colon.
+    pub(super) fn fields(&self) -> Option<(&str, String)> {
+        match self {
+            Holder::Person => None,
+            Holder::Container(container) => Some((&container.id, container.bundle.clone())),
+            Holder::Pod(pod) => Some((&pod.uid, format!("{POD}{}/{}", pod.namespace, pod.name))),
+            Holder::ResourceClaim(claim) => Some((
+                &claim.uid,
+                format!("{RESOURCE_CLAIM}{}/{}", claim.namespace, claim.name),
+            )),
+        }
+    }
+
+    /// The reverse of [`Holder::fields`].
+    pub(super) fn of_fields(id: String, place: String) -> Self {
+        let object = |rest: &str| {
+            let (namespace, name) = rest.split_once('/')?;
+            Some(KubernetesObject {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                uid: id.clone(),
+            })
+        };
+        let pod = || place.strip_prefix(POD).and_then(object).map(Holder::Pod);
+        let resource_claim = || {
+            let rest = place.strip_prefix(RESOURCE_CLAIM)?;
+            object(rest).map(Holder::ResourceClaim)
+        };
+        pod()
+            .or_else(resource_claim)
+            .unwrap_or(Holder::Container(ContainerName { bundle: place, id }))
+    }
+}
+
+const POD: &str = "pod:";
+const RESOURCE_CLAIM: &str = "resource-claim:";
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Person => f.write_str("a user"),
+            Holder::Container(container) => write!(f, "{container}"),
+            Holder::Pod(pod) => write!(f, "pod {}/{}", pod.namespace, pod.name),
+            Holder::ResourceClaim(claim) => write!(f, "resource claim {}/{}", claim.namespace, claim.name),
+        }
+    }
+}
