@@ -14,14 +14,18 @@ use tranche::hook;
 use tranche::personality::Personality;
 
 const HELP: &str = "\
-tranche-oci: the part of tranche that container engines run
+tranche-oci: the hooks of tranche, which container engines run
 
-  tranche-oci hook VERB [OPTION VALUE]...  an OCI hook, with the container's state on standard input
-  tranche-oci --version
-  tranche-oci --help
+  tranche-oci hook VERB [OPTION VALUE]...  run an OCI hook; the container's state is read from standard input
+  tranche-oci --version                    print the version
+  tranche-oci --help                       print this help
 
-Called as nvidia-cdi-hook, it takes the verb first. Called as nvidia-ctk, it takes `hook` and the verb, or `cdi` and what
-`tranche cdi` takes. Specifications that `tranche cdi generate` writes call this program; people need not.
+VERB is prepare, claim, release, or the name of a hook of nvidia-cdi-hook.
+
+Engines call this program because the specifications that `tranche cdi generate` writes name it.
+
+Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidia-ctk, the first argument is `hook`,
+followed by VERB, or `cdi`, followed by the arguments of `tranche cdi`.
 ";
 
 fn main() -> ExitCode {
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes `tranche`, which lies beside this program. Only a person or a script asks for that, never an engine.
+/// Executes `tranche` in the directory of this program. Only a person or a script requests that, never an engine.
 fn command_line(arguments: Vec<OsString>) -> ExitCode {
     let tranche = std::env::current_exe().map(|path| path.with_file_name("tranche"));
     let word = |word: OsString| CString::new(word.into_vec()).map_err(|_| Errno::EINVAL);
@@ -58,14 +62,14 @@ fn command_line(arguments: Vec<OsString>) -> ExitCode {
     )
 }
 
-/// Says why nothing was done. If standard error is closed, the exit code still says it.
+/// Prints why nothing was done, and returns the exit code. If standard error is closed, the exit code still reports it.
 fn fail(what: &str, kind: Kind) -> ExitCode {
     let _ = std::io::stderr().write_all(format!("tranche-oci: {what}\n").as_bytes());
     ExitCode::from(kind.exit_code())
 }
 
-/// Processor time that a hook may take, in seconds: hundreds of times what it needs. An image can make paths that are
-/// long to follow where the kernel does not follow them for us (before Linux 5.6); it then ends its own start.
+/// Processor time that a hook may take, in seconds: hundreds of times what it needs. Before Linux 5.6 the hook follows paths
+/// itself, and an image can contain paths that take long to follow. The limit then ends the start of that container.
 const MOST_SECONDS: u64 = 1;
 
 fn hooks(arguments: Vec<OsString>) -> ExitCode {
@@ -83,8 +87,8 @@ fn hooks(arguments: Vec<OsString>) -> ExitCode {
 
 fn print(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever closed our output has read what he wanted.
         Ok(()) => ExitCode::SUCCESS,
+        // A reader that closed the pipe does not want the rest.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(Kind::Failed.exit_code()),
     }
