@@ -14,7 +14,7 @@ mod plan;
 mod reserve;
 
 pub use explain::explain;
-pub use plan::{Finding, bounds, findings, part, promise};
+pub use plan::{Finding, findings, part};
 #[cfg(feature = "cli")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 

@@ -1,7 +1,6 @@
 //! The command line of `tranche`: one file per verb, each of which says what was typed, does it through the library,
 //! and renders the result. Nothing in the library uses this module.
 
-mod calls;
 mod cdi;
 mod claim;
 mod containers;

@@ -16,7 +16,7 @@ mod select;
 mod share;
 
 pub use device::{gpu_edits, mig_edits};
-pub use hook::{HookOptions, HookPart};
+pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};
 pub use share::{Sharing, claim, claimed_since_held};

@@ -18,20 +18,17 @@ mod limits;
 mod links;
 mod loader;
 mod nvidia;
-mod options;
 mod place;
 mod prepare;
 mod report;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use nix::sys::stat::{Mode, umask};
 
+use crate::call::{self, ClaimCall, NvidiaHook, PrepareCall, ReleaseCall};
 use crate::error::{Error, Result};
-use crate::ledger::STATE_DIR;
 use crate::oci::State;
 use report::Report;
 
@@ -48,19 +45,19 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
     let mut report = Report::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
     let arguments: Vec<OsString> = arguments.collect();
-    let state_dir = state_dir(&arguments);
+    let state_dir = call::state_dir(&arguments);
     let done = match name.as_deref() {
-        Some("prepare") => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
+        Some(PrepareCall::VERB) => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
         // These two work in the engine's namespaces and on our own ledger; no image is near.
-        Some("claim") => limits::lift().and_then(|()| claim::claim(arguments, state, &mut report)),
-        Some("release") => limits::lift().and_then(|()| claim::release(arguments, state, &mut report)),
-        Some(verb) if nvidia::VERBS.contains(&verb) => {
-            confine::enter().and_then(|()| nvidia::run(verb, arguments, state, &mut report))
-        }
-        Some(unknown) => {
-            report.note(unknown, "unknown hook, ignored");
-            Ok(())
-        }
+        Some(ClaimCall::VERB) => limits::lift().and_then(|()| claim::claim(arguments, state, &mut report)),
+        Some(ReleaseCall::VERB) => limits::lift().and_then(|()| claim::release(arguments, state, &mut report)),
+        Some(name) => match name.parse::<NvidiaHook>() {
+            Ok(hook) => confine::enter().and_then(|()| nvidia::run(hook, arguments, state, &mut report)),
+            Err(_) => {
+                report.note(name, "unknown hook, ignored");
+                Ok(())
+            }
+        },
         None => no_verb(),
     };
     let code = match done {
@@ -84,21 +81,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     code
 }
 
-/// The directory that `--state-dir` names, whatever else is wrong with the arguments.
-fn state_dir(arguments: &[OsString]) -> PathBuf {
-    const OPTION: &[u8] = b"--state-dir";
-    let value = |(at, argument): (usize, &OsString)| {
-        let rest = argument.as_bytes().strip_prefix(OPTION)?;
-        match rest.strip_prefix(b"=") {
-            Some(value) => Some(PathBuf::from(OsStr::from_bytes(value))),
-            None if rest.is_empty() => arguments.get(at + 1).map(PathBuf::from),
-            None => None,
-        }
-    };
-    let named = arguments.iter().enumerate().filter_map(value).next_back();
-    named.unwrap_or_else(|| PathBuf::from(STATE_DIR))
-}
-
 /// What [`crate::fuzzing`] looks into.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
@@ -106,11 +88,11 @@ pub(crate) mod fuzzing {
     pub(crate) use super::driver_params::without_modification;
 }
 
-const OWN: [&str; 3] = ["prepare", "claim", "release"];
+const OWN: [&str; 3] = [PrepareCall::VERB, ClaimCall::VERB, ReleaseCall::VERB];
 
 /// Whether a verb is one that we have: only then it may stand at the beginning of a line, for it may be anything else.
 fn is_known(verb: &str) -> bool {
-    OWN.contains(&verb) || nvidia::VERBS.contains(&verb)
+    OWN.contains(&verb) || verb.parse::<NvidiaHook>().is_ok()
 }
 
 fn no_verb() -> Result<()> {

@@ -10,9 +10,10 @@ mod gpu;
 mod load;
 mod node;
 
+pub use crate::types::{ElfClass, Link};
 pub use catalogue::{Catalogue, HostDevice};
 pub use degraded::Degraded;
-pub use driver::{Driver, DriverCapability, DriverFile, ElfClass, FileKind, Link};
+pub use driver::{Driver, DriverCapability, DriverFile, FileKind};
 pub use gpu::{
     AddressingMode, Architecture, ComputeMode, DriKind, DriNode, Gpu, MigDevice, MigInstance, MigMode, MigState,
     VirtualizationMode,

@@ -10,10 +10,6 @@
 //!
 //! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
 
-/// The directory of the ledger and all else that tranche keeps while the machine runs, unless somebody names another. A
-/// specification does not repeat it.
-pub const STATE_DIR: &str = "/run/tranche";
-
 mod book;
 mod claim;
 mod directory;
@@ -23,19 +19,18 @@ mod holder;
 mod identity;
 mod lock;
 pub mod process;
-mod promise;
 mod raw;
 mod record;
 mod store;
 mod utc;
 
+pub use crate::types::{Bounds, Promise, STATE_DIR, Strategy};
 pub use book::{Ask, Book, Guest, Refused, World};
 pub use claim::{Cgroup, Claim, Part, Process, Share, State};
 pub use error::LedgerError;
 pub use fit::{Misfit, fits};
 pub use holder::{Holder, KubernetesObject};
 pub use identity::ContainerName;
-pub use promise::{Bounds, Promise, Strategy};
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};

@@ -12,6 +12,7 @@
 //! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
 //! uses it.
 
+pub mod call;
 pub mod claims;
 pub mod elf;
 pub mod error;

@@ -16,6 +16,7 @@ pub use place::Placed;
 pub use selector::DeviceSet;
 
 use crate::error::Error;
+pub use crate::types::Strategy;
 use crate::types::{CdiKind, MemorySize, MigProfile, Overcommit, Percent, ShareName};
 use serde::{Deserialize, Serialize};
 
@@ -83,28 +84,6 @@ pub struct Split {
     pub fail_requests_greater_than_one: bool,
     /// Where the entry is in the file.
     pub place: Place,
-}
-
-/// How parts of a device are kept apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Strategy {
-    /// The driver lets processes run in turn.
-    TimeSlicing,
-    /// CUDA's multi-process service: processes run at the same time, each with a ceiling.
-    Mps,
-    /// One container has the whole device.
-    Dedicated,
-}
-
-impl std::fmt::Display for Strategy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Strategy::TimeSlicing => "time-slicing",
-            Strategy::Mps => "mps",
-            Strategy::Dedicated => "dedicated",
-        })
-    }
 }
 
 /// What an entry's `name` stands for.

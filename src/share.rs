@@ -19,7 +19,7 @@ use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{
     Interval, MpsComputeMode, MpsUsers, Parts, Policy, Priority, ReplicaNames, Split, Strategy, WholeDevice,
 };
-use crate::types::{CdiKind, Device, DeviceKey, HostPath, MemorySize, Percent, ShareName};
+use crate::types::{Bounds, CdiKind, Device, DeviceKey, HostPath, MemorySize, Percent, Promise, ShareName};
 use serde::{Deserialize, Serialize};
 
 /// Every share that a policy makes of an inventory, by device.
@@ -174,6 +174,37 @@ impl SplitDevice {
     /// One of its shares.
     pub fn share(&self, name: &ShareName) -> Option<&Share> {
         self.shares.iter().find(|s| s.name == *name)
+    }
+
+    /// What a share of it promises.
+    pub fn promise(&self, share: &Share) -> Promise {
+        match self.method {
+            Method::TimeSlicing { .. } => Promise::Turns {
+                turns: 1,
+                of: u32::try_from(self.shares.len()).unwrap_or(u32::MAX),
+            },
+            Method::Mps { .. } => Promise::Mps {
+                memory_mib: share.memory.map(MemorySize::mib),
+                compute: share.compute.map(Percent::get),
+            },
+            Method::Dedicated => Promise::Whole,
+        }
+    }
+
+    /// What the shares with these names promise in sum; `None` where they do not add up, or where it has none of them.
+    pub fn promise_of(&self, names: &[ShareName]) -> Option<Promise> {
+        let shares = names.iter().filter_map(|name| self.share(name));
+        let mut promises = shares.map(|share| self.promise(share));
+        let first = promises.next()?;
+        promises.try_fold(first, Promise::and)
+    }
+
+    /// The most that may be promised of it to all holders together.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            memory_mib: self.most_memory_mib,
+            compute: self.most_compute,
+        }
     }
 
     /// One of its replicas, where it has equal ones: they differ in nothing but their number. `None` where its shares have

@@ -6,6 +6,7 @@
 mod device;
 mod device_key;
 mod device_name;
+mod driver_file;
 mod memory;
 mod mig_profile;
 mod number;
@@ -13,21 +14,26 @@ mod path;
 mod pci;
 mod percent;
 mod place;
+mod promise;
 mod share_name;
+mod strategy;
 mod uuid;
 mod version;
 
 pub use device::{Device, DeviceSelector};
 pub use device_key::DeviceKey;
 pub use device_name::{CdiKind, DeviceName, QualifiedName};
+pub use driver_file::{ElfClass, Link};
 pub use memory::MemorySize;
 pub use mig_profile::MigProfile;
 pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChannelId, MigIndex, Minor};
-pub use path::{ContainerPath, HostPath};
+pub use path::{ContainerPath, HostPath, Side};
 pub use pci::PciAddress;
 pub use percent::{Overcommit, Percent};
 pub use place::Place;
+pub use promise::{Bounds, Promise};
 pub use share_name::ShareName;
+pub use strategy::Strategy;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
 
@@ -38,6 +44,10 @@ pub const PROGRAM_VERSION: &str = match option_env!("TRANCHE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
+
+/// The directory of the ledger, and of all else that tranche keeps while the machine runs, unless another is named. A
+/// specification does not repeat it.
+pub const STATE_DIR: &str = "/run/tranche";
 
 /// Implements serde for a type with `FromStr` and `Display`: it is the same text there.
 macro_rules! serde_as_text {

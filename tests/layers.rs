@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("error", &["text"]),
     ("types", &["error"]),
+    ("call", &["types", "error"]),
     ("yaml", &["types"]),
     ("personality", &[]),
     ("sys", &["types", "error"]),
@@ -43,26 +44,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("policy", &["types", "text", "error"]),
     ("share", &["inventory", "policy", "types", "text", "error"]),
     ("claims", &["ledger", "share", "text", "types", "error"]),
-    // Of the ledger what a claim hook is given: how much of a device is claimed.
     (
         "derive",
         &[
-            "claims",
             "share",
             "policy",
+            "call",
             "edits",
             "inventory",
-            "ledger",
             "text",
             "types",
             "error",
         ],
     ),
-    ("cdi", &["edits", "yaml", "types", "text", "error"]),
+    ("cdi", &["call", "edits", "yaml", "types", "text", "error"]),
     (
         "hook",
         &[
-            "root", "sys", "oci", "ledger", "claims", "messages", "ldcache", "elf", "text", "types", "error",
+            "root", "sys", "oci", "call", "ledger", "claims", "messages", "ldcache", "elf", "text", "types", "error",
         ],
     ),
     (
@@ -105,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "policy",
             "share",
             "derive",
+            "call",
             "cdi",
             "claims",
             "control",

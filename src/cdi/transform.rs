@@ -1,28 +1,8 @@
 //! A specification whose paths begin elsewhere: made in a container with the driver, used on its host.
 
 use super::spec::{ContainerEdits, Spec};
-use crate::error::{Error, Result};
-
-/// Which paths of a specification are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// Paths that the engine follows: of nodes and mounts on the host, and of hooks.
-    Host,
-    /// Paths in the container.
-    Container,
-}
-
-impl std::str::FromStr for Side {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "host" => Ok(Side::Host),
-            "container" => Ok(Side::Container),
-            _ => Err(Error::usage(format!("\"{text}\""), "is neither host nor container")),
-        }
-    }
-}
+use crate::call::with_moved_paths;
+use crate::types::Side;
 
 /// Puts `to` in the place of `from` at the beginning of every path on `side`. Whole parts count: `/run` is no beginning of
 /// `/runtime`. The version is that which the result needs.
@@ -86,56 +66,12 @@ fn edits(edits: &mut ContainerEdits, rule: &Rule<'_>, side: Side) {
         if side == program {
             hook.path = rule.apply(&hook.path);
         }
-        hook.args = arguments(&hook.args, rule, side);
+        let moved = |at: Side, path: &str| match at == side {
+            true => rule.apply(path),
+            false => path.to_owned(),
+        };
+        hook.args = with_moved_paths(&hook.args, moved);
     }
-}
-
-/// Options of hooks whose value is a path of the host: those of our claim hooks, and the ldconfig that NVIDIA's
-/// `update-ldcache` runs. The value of any other option is taken for a path of the container, which is what hooks are
-/// about.
-const OPTIONS_OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
-
-/// The arguments of a hook with the paths of `side` moved. A value is in the argument of its option (`--node=/dev/x`) or in
-/// the next one.
-fn arguments(args: &[String], rule: &Rule<'_>, side: Side) -> Vec<String> {
-    let side_of = |option: &str| match OPTIONS_OF_HOST.contains(&option) {
-        true => Side::Host,
-        false => Side::Container,
-    };
-    // What a value without an option is about: the option before it, if that had no value yet.
-    let mut side_of_value = Side::Container;
-    let mut moved = Vec::new();
-    for arg in args {
-        let option = arg
-            .strip_prefix("--")
-            .map(|option| option.split_once('=').unwrap_or((option, "")));
-        moved.push(match option {
-            Some((option, value)) if arg.contains('=') => {
-                let is_meant = side_of(option) == side;
-                side_of_value = Side::Container;
-                if is_meant {
-                    format!("--{option}={}", value_of(value, rule))
-                } else {
-                    arg.clone()
-                }
-            }
-            Some((option, _)) => {
-                side_of_value = side_of(option);
-                arg.clone()
-            }
-            None => {
-                let is_meant = std::mem::replace(&mut side_of_value, Side::Container) == side;
-                if is_meant { value_of(arg, rule) } else { arg.clone() }
-            }
-        });
-    }
-    moved
-}
-
-/// A value: a path, or several with the mark `::` between them, as in `TARGET::LINK`.
-fn value_of(value: &str, rule: &Rule<'_>) -> String {
-    let parts: Vec<String> = value.split("::").map(|part| rule.apply(part)).collect();
-    parts.join("::")
 }
 
 #[cfg(test)]
@@ -177,62 +113,24 @@ mod tests {
         assert_eq!(container.version, "0.5.0", "a host path needs it");
     }
 
-    /// The arguments of one hook, moved.
-    fn moved(args: &[&str], from: &str, to: &str, side: Side) -> String {
+    #[test]
+    fn paths_in_arguments_of_hooks_are_moved() {
         let mut spec = spec();
+        let claim = "tranche-oci hook claim --device=GPU-1 --node=/dev/nvidia0 --daemon=/run/tranche/mps/0";
         spec.edits.hooks.push(super::super::Hook {
-            hook_name: "createContainer".into(),
-            path: "/usr/bin/hook".into(),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            hook_name: "createRuntime".into(),
+            path: "/usr/bin/tranche-oci".into(),
+            args: claim.split(' ').map(str::to_owned).collect(),
             ..Default::default()
         });
-        root(&mut spec, from, to, side);
-        spec.edits.hooks[0].args.join(" ")
-    }
-
-    #[test]
-    fn arguments_of_hooks_move_with_the_side_that_they_are_about() {
-        let claim = [
-            "tranche-oci",
-            "hook",
-            "claim",
-            "--device=GPU-1",
-            "--node=/dev/nvidia0",
-            "--daemon=/run/tranche/mps/0",
-            "--state-dir=/run/other",
-            "--spec-file=/run/cdi/x.json",
-        ];
+        root(&mut spec, "/", "/host", Side::Host);
         assert_eq!(
-            moved(&claim, "/", "/host", Side::Host),
-            "tranche-oci hook claim --device=GPU-1 --node=/dev/nvidia0 --daemon=/host/run/tranche/mps/0 \
-             --state-dir=/host/run/other --spec-file=/host/run/cdi/x.json"
+            spec.edits.hooks[0].args.join(" "),
+            "tranche-oci hook claim --device=GPU-1 --node=/dev/nvidia0:/host/dev/nvidia0 --daemon=/host/run/tranche/mps/0"
         );
-        assert_eq!(
-            moved(&claim, "/", "/c", Side::Container),
-            "tranche-oci hook claim --device=GPU-1 --node=/c/dev/nvidia0 --daemon=/run/tranche/mps/0 \
-             --state-dir=/run/other --spec-file=/run/cdi/x.json"
-        );
-        let prepare = [
-            "tranche-oci",
-            "--link",
-            "/usr/lib/a::/usr/lib/b",
-            "--ldcache-dir",
-            "/usr/lib",
-            "--library",
-            "64::/usr/lib/a::a.so.1",
-            "--ldconfig-path",
-            "/usr/lib/ldconfig",
-        ];
-        assert_eq!(
-            moved(&prepare, "/usr", "/x", Side::Host),
-            "tranche-oci --link /usr/lib/a::/usr/lib/b --ldcache-dir /usr/lib --library 64::/usr/lib/a::a.so.1 \
-             --ldconfig-path /x/lib/ldconfig"
-        );
-        assert_eq!(
-            moved(&prepare, "/usr", "/x", Side::Container),
-            "tranche-oci --link /x/lib/a::/x/lib/b --ldcache-dir /x/lib --library 64::/x/lib/a::a.so.1 \
-             --ldconfig-path /usr/lib/ldconfig"
-        );
+        assert_eq!(spec.edits.hooks[0].path, "/host/usr/bin/tranche-oci");
+        root(&mut spec, "/dev", "/d", Side::Container);
+        assert_eq!(spec.edits.hooks[0].args[4], "--node=/d/nvidia0:/host/dev/nvidia0");
     }
 
     #[test]

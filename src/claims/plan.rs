@@ -1,31 +1,8 @@
 //! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
 
-use crate::ledger::{self, Book, Bounds, Claim, Misfit, Part, Promise};
+use crate::ledger::{self, Book, Claim, Misfit, Part};
 use crate::share::{Method, Plan, Share, SplitDevice};
 use crate::types::ShareName;
-
-/// What a share promises.
-pub fn promise(split: &SplitDevice, share: &Share) -> Promise {
-    match split.method {
-        Method::TimeSlicing { .. } => Promise::Turns {
-            turns: 1,
-            of: u32::try_from(split.shares.len()).unwrap_or(u32::MAX),
-        },
-        Method::Mps { .. } => Promise::Mps {
-            memory_mib: share.memory.map(|memory| memory.mib()),
-            compute: share.compute.map(|compute| compute.get()),
-        },
-        Method::Dedicated => Promise::Whole,
-    }
-}
-
-/// The most that may be promised of a device.
-pub fn bounds(split: &SplitDevice) -> Bounds {
-    Bounds {
-        memory_mib: split.most_memory_mib,
-        compute: split.most_compute,
-    }
-}
 
 /// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
 /// left out.
@@ -41,7 +18,7 @@ pub fn part(split: &SplitDevice, names: &[ShareName]) -> Part {
 fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::Share {
     ledger::Share {
         name: share.name.clone(),
-        promise: promise(split, share),
+        promise: split.promise(share),
     }
 }
 
@@ -49,7 +26,7 @@ fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::Share {
 pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
     let part = part(split, std::slice::from_ref(&share.name));
     let book = books.iter().find(|book| book.gpu == *split.key.gpu());
-    book.is_none_or(|book| book.is_free(&split.key, &part, bounds(split)))
+    book.is_none_or(|book| book.is_free(&split.key, &part, split.bounds()))
 }
 
 /// Something that is held and that a plan does not provide for. The claim stays valid until it ends.
@@ -96,7 +73,7 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
             .collect();
         let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
         let all = part(split, &names);
-        if let Err(misfit) = ledger::fits(&split.key, &all, bounds(split), strangers.iter().copied()) {
+        if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), strangers.iter().copied()) {
             found.push(Finding::NoLongerFits {
                 device: split.device.to_string(),
                 misfit,
@@ -111,7 +88,7 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
 fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
     claim.part.shares().iter().all(|held| {
         let share = split.share(&held.name);
-        share.is_some_and(|share| promise(split, share) == held.promise)
+        share.is_some_and(|share| split.promise(share) == held.promise)
     })
 }
 

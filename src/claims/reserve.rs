@@ -1,6 +1,6 @@
 //! Reserving shares of a plan for a holder that comes later.
 
-use super::plan::{bounds, is_free, part};
+use super::plan::{is_free, part};
 use super::{Claims, LockedClaims};
 use crate::error::Error;
 use crate::ledger::{Ask, Change, Claim, Holder, LedgerError, Refused, State};
@@ -154,7 +154,7 @@ impl LockedClaims<'_> {
         let ask = Ask {
             device: split.key.clone(),
             part: part(split, &found.shares),
-            bounds: bounds(split),
+            bounds: split.bounds(),
             asked_as: Some(format!("nvidia.com/claim={name}")),
             spec_file,
             name: Some(name.clone()),

@@ -1,8 +1,9 @@
 //! What the specifications on this machine call the devices and shares of the ledger. The ledger knows a device by a key
 //! that does not move; a person knows it by the name that the specification gives it.
 
-use super::calls::{Call, Subject};
 use super::place::SpecDirArgs;
+use crate::call::{ClaimCall, Subject};
+use crate::cdi;
 use crate::cdi::registry::Registry;
 use crate::ledger::{Bounds, Claim, Promise};
 use crate::share::{Plan, SplitDevice};
@@ -48,10 +49,10 @@ impl Specs {
         let mut specs = Self::default();
         let registry = Registry::read(&at.dirs());
         for (name, found) in registry.devices() {
-            let Some(call) = Call::of_device(found.device) else {
+            let Some(call) = claim_of(found.device) else {
                 continue;
             };
-            if same_directory(&call.state_dir, state_dir) {
+            if same_directory(call.state_dir.as_path(), state_dir) {
                 specs.add(&name.to_string(), call);
             }
         }
@@ -72,24 +73,25 @@ impl Specs {
         }
     }
 
-    fn add(&mut self, name: &str, call: Call) {
-        let (Some(device), Some(subject)) = (call.device, call.subject) else {
-            return;
-        };
-        if matches!(subject, Subject::Claim(_)) {
+    fn add(&mut self, name: &str, call: ClaimCall) {
+        /// A specification that another program has written may name more replicas than any device has.
+        const MOST_SIBLINGS: usize = 100_000;
+        let (device, subject) = (call.device, call.subject);
+        if matches!(subject, Subject::Claim(..)) {
             return;
         }
         let offered = self.devices.entry(device.clone()).or_default();
-        match (&subject, call.size) {
-            (Subject::Share(share), Some(size)) => {
-                offered.sizes.insert(share.to_string(), size);
-                offered.bounds = call.bounds;
+        let bounds = call.bounds.unwrap_or_default();
+        match &subject {
+            Subject::Share(share, size) => {
+                offered.sizes.insert(share.to_string(), *size);
+                offered.bounds = bounds;
             }
-            (Subject::Any, size) => (offered.replica, offered.bounds) = (size, call.bounds),
-            _ => {}
+            Subject::Any(size) => (offered.replica, offered.bounds) = (Some(*size), bounds),
+            Subject::Whole | Subject::Claim(..) => {}
         }
         let base = match &subject {
-            Subject::Share(share) => {
+            Subject::Share(share, _) => {
                 let shortest = offered
                     .shares
                     .entry(share.to_string())
@@ -99,7 +101,7 @@ impl Specs {
                 }
                 name.strip_suffix(&format!(".{share}"))
             }
-            Subject::Any => name.strip_suffix(".any"),
+            Subject::Any(_) => name.strip_suffix(".any"),
             _ => Some(name),
         };
         if let Some(base) = base
@@ -108,7 +110,7 @@ impl Specs {
             offered.name = Some(base.to_owned());
         }
         if offered.siblings.is_empty() {
-            offered.siblings = call.siblings;
+            offered.siblings = call.siblings.names().take(MOST_SIBLINGS).collect();
         }
         self.names.insert(name.to_owned(), (device, subject));
     }
@@ -150,6 +152,12 @@ impl Specs {
         let found = self.names.iter().filter(|(name, _)| is_meant(name));
         found.map(|(_, meant)| meant).collect()
     }
+}
+
+/// The claim that a device of a specification makes, if it makes one.
+pub(super) fn claim_of(device: &cdi::Device) -> Option<ClaimCall> {
+    let mut hooks = device.edits.hooks.iter();
+    hooks.find_map(|hook| ClaimCall::of_hook(&hook.args))
 }
 
 /// Whether two paths are one directory, by whatever links they lead there.

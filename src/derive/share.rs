@@ -1,14 +1,13 @@
 //! Shares of a device, as devices of a specification; and claims on shares, as specifications of their own.
 
-use super::{Derived, DerivedDevice, Options, gpu};
-use crate::claims;
+use super::{Derived, DerivedDevice, Options, gpu, hook};
+use crate::call::{ClaimCall, OwnNode, ReleaseCall, Siblings, Subject};
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::{HostDevice, Inventory};
-use crate::ledger::{Promise, STATE_DIR};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{Fit, Method, Plan, SplitDevice};
-use crate::types::{CdiKind, ContainerPath, Device, DeviceKey, DeviceName, HostPath, MemorySize, ShareName};
+use crate::types::{CdiKind, ContainerPath, DeviceKey, DeviceName, HostPath, MemorySize, ShareName};
 use std::collections::BTreeSet;
 
 /// The plan of a specification, and where its hooks find the ledger.
@@ -26,9 +25,6 @@ pub struct Sharing {
 /// Where CUDA looks for the daemon of MPS when nothing says otherwise: a process that an engine starts by `exec` gets
 /// no environment of CDI's, and must find the daemon all the same.
 const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
-
-/// Seconds after which an engine ends a claim hook: as for the hook that prepares the root.
-const TIMEOUT: u32 = 10;
 
 impl Sharing {
     /// Whether somebody holds something of a device, under an earlier policy.
@@ -56,8 +52,12 @@ pub fn claimed_since_held(inventory: &Inventory, sharing: &Sharing) -> Vec<Strin
 /// The hook that claims the whole of a device that is not split and of which something is held. `asked_as` is the
 /// device's name for engines.
 pub(super) fn take_held(asked_as: &str, device: HostDevice<'_>, sharing: &Sharing, hook: &HostPath) -> HookEdit {
-    let claim = vec!["--whole".to_owned(), format!("--as={asked_as}")];
-    take(&device.key(), device.device(), sharing, hook, claim)
+    let call = ClaimCall {
+        asked_as: Some(asked_as.to_owned()),
+        state_dir: sharing.state_dir.clone(),
+        ..ClaimCall::of(device.key(), device.device().to_string(), Subject::Whole)
+    };
+    hook::tranche(hook, Stage::CreateRuntime, call.write())
 }
 
 /// What the whole of a split or dedicated device does to a container, beyond `edits`; `None` where the policy hides it.
@@ -76,11 +76,16 @@ pub(super) fn whole(
         WholeDevice::Open if !dedicated => Some(edits.clone()),
         _ => {
             let mut edits = edits.clone();
-            let mut claim = vec!["--whole".to_owned(), format!("--as={asked_as}")];
+            let mut call = ClaimCall {
+                asked_as: Some(asked_as.to_owned()),
+                ..claim_on(split, sharing, Subject::Whole)
+            };
             if !dedicated {
-                claim.push(format!("--of={}", siblings(split)));
+                call.siblings = siblings(split);
             }
-            edits.hooks.push(take(&split.key, split.device, sharing, hook, claim));
+            edits
+                .hooks
+                .push(hook::tranche(hook, Stage::CreateRuntime, call.write()));
             Some(edits)
         }
     }
@@ -95,12 +100,17 @@ pub(super) fn shares(
     hook: &HostPath,
 ) -> Result<Vec<(CdiKind, DerivedDevice)>> {
     // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free one.
-    let any = split.replica().map(|share| (ShareName::ANY, share));
-    let named = sharing.plan.named_shares(split);
-    let named = named.iter().map(|share| (share.name.as_str(), share));
+    let any = split.replica().map(|share| {
+        let subject = Subject::Any(split.promise(share));
+        (ShareName::ANY, subject, share)
+    });
+    let named = sharing.plan.named_shares(split).iter().map(|share| {
+        let subject = Subject::Share(share.name.clone(), split.promise(share));
+        (share.name.as_str(), subject, share)
+    });
     any.into_iter()
         .chain(named)
-        .map(|(name, share)| {
+        .map(|(name, subject, share)| {
             let mut edits = edits.clone();
             limit(
                 &mut edits,
@@ -111,19 +121,18 @@ pub(super) fn shares(
                 share.priority,
             )?;
             let asked_as: DeviceName = format!("{base}.{name}").parse()?;
-            let promise = claims::promise(split, share);
-            let mut claim = vec![
-                format!("--share={name}"),
-                format!("--size={promise}"),
-                format!("--as={}={asked_as}", split.kind),
-                format!("--of={}", siblings(split)),
-            ];
             // Turns are fractions of a whole that needs no number.
-            if matches!(promise, Promise::Mps { .. }) {
-                claim.push(format!("--capacity={}", claims::bounds(split)));
-            }
-            claim.extend(neighbours(&edits, split, sharing));
-            edits.hooks.push(take(&split.key, split.device, sharing, hook, claim));
+            let is_mps = matches!(split.method, Method::Mps { .. });
+            let mut call = ClaimCall {
+                asked_as: Some(format!("{}={asked_as}", split.kind)),
+                siblings: siblings(split),
+                bounds: is_mps.then(|| split.bounds()),
+                ..claim_on(split, sharing, subject)
+            };
+            neighbours(&mut call, &edits, split, sharing);
+            edits
+                .hooks
+                .push(hook::tranche(hook, Stage::CreateRuntime, call.write()));
             let name = asked_as;
             Ok((split.kind.clone(), DerivedDevice { name, edits }))
         })
@@ -154,22 +163,20 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
         .next()
         .unwrap_or_default();
     limit(&mut edits, split, sharing, fit.memory, fit.compute, priority)?;
-    let own = format!("--claim={name}");
-    let mut claim = vec![own.clone()];
-    // So that the limits above are never those of another claim of this name.
-    claim.extend(
-        claims::part(split, &fit.shares)
-            .promise()
-            .map(|promise| format!("--size={promise}")),
-    );
-    claim.extend(neighbours(&edits, split, sharing));
-    edits.hooks.push(take(&split.key, split.device, sharing, &hook, claim));
-    let release = [
-        format!("--device={}", split.key),
-        own,
-        format!("--spec-file={spec_file}"),
-    ];
-    edits.hooks.push(give_back(sharing, &hook, release.to_vec()));
+    // With the promise, so that the limits above are never those of another claim of this name.
+    let subject = Subject::Claim(name.to_owned(), split.promise_of(&fit.shares));
+    let mut call = claim_on(split, sharing, subject);
+    neighbours(&mut call, &edits, split, sharing);
+    edits
+        .hooks
+        .push(hook::tranche(&hook, Stage::CreateRuntime, call.write()));
+    let release = ReleaseCall {
+        device: Some(split.key.clone()),
+        claim: Some(name.to_owned()),
+        spec_file: Some(spec_file.clone()),
+        state_dir: sharing.state_dir.clone(),
+    };
+    edits.hooks.push(hook::tranche(&hook, Stage::Poststop, release.write()));
     derived.kind = CdiKind::new("nvidia.com", "claim")?;
     derived.devices = vec![DerivedDevice {
         name: name.parse()?,
@@ -178,10 +185,10 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
     Ok(derived)
 }
 
-/// The hook that can claim: ours. NVIDIA's knows no shares.
+/// The program that can claim, where the specification has it.
 pub(super) fn hook_of(options: &Options) -> Option<HostPath> {
-    let path = &options.hook.as_ref()?.path;
-    (!matches!(path.file_name(), "nvidia-cdi-hook" | "nvidia-ctk")).then(|| path.clone())
+    let hook = options.hook.as_ref().filter(|hook| hook.is_tranche())?;
+    Some(hook.path.clone())
 }
 
 /// Sets what MPS reads in a container. Every variable of the family, so that what an image or its user sets is written
@@ -231,65 +238,44 @@ fn limit(
     Ok(())
 }
 
-/// What the claim hook must know of other shares and devices in the container.
-fn neighbours(edits: &Edits, split: &SplitDevice, sharing: &Sharing) -> Vec<String> {
-    let mps = matches!(split.method, Method::Mps { .. });
-    let mut args = Vec::new();
-    if mps || split.one_share_a_claim {
-        args.push("--alone".to_owned());
+/// A claim on `subject` of `split`.
+fn claim_on(split: &SplitDevice, sharing: &Sharing, subject: Subject) -> ClaimCall {
+    ClaimCall {
+        state_dir: sharing.state_dir.clone(),
+        ..ClaimCall::of(split.key.clone(), split.device.to_string(), subject)
     }
+}
+
+/// Adds to `call` what the claim hook must know of other shares and devices in the container.
+fn neighbours(call: &mut ClaimCall, edits: &Edits, split: &SplitDevice, sharing: &Sharing) {
+    let mps = matches!(split.method, Method::Mps { .. });
+    call.alone = mps || split.one_share_a_claim;
     if mps {
         let own = edits
             .nodes
             .iter()
             .filter(|(path, _)| path.as_str().starts_with("/dev/nvidia"));
-        args.extend(own.map(|(path, node)| match node.host.as_str() == path.as_str() {
-            true => format!("--node={path}"),
-            false => format!("--node={path}:{}", node.host),
-        }));
-        args.push(format!("--daemon={}", split.pipe_directory(&sharing.state_dir)));
+        let own = own.map(|(path, node)| OwnNode {
+            container: path.clone(),
+            host: node.host.clone(),
+        });
+        call.nodes = own.collect();
+        call.daemon = Some(split.pipe_directory(&sharing.state_dir));
     }
-    args
 }
 
-/// The shares that a device has, as the hook takes them: a number for replicas, names for others.
-fn siblings(split: &SplitDevice) -> String {
-    if split.replica().is_some() {
-        return split.shares.len().to_string();
+fn siblings(split: &SplitDevice) -> Siblings {
+    match (split.replica(), u32::try_from(split.shares.len())) {
+        (Some(_), Ok(replicas)) => Siblings::Replicas(replicas),
+        _ => Siblings::Named(split.shares.iter().map(|share| share.name.to_string()).collect()),
     }
-    let names: Vec<&str> = split.shares.iter().map(|s| s.name.as_str()).collect();
-    names.join(",")
 }
 
-/// The hook that takes a share. Engines parse as many of these at each start as there are shares, under all their names: so
-/// an option and its value are one argument.
-fn take(key: &DeviceKey, label: Device, sharing: &Sharing, hook: &HostPath, claim: Vec<String>) -> HookEdit {
-    let mut args = vec![format!("--device={key}"), format!("--label={label}")];
-    args.extend(claim);
-    verb("claim", Stage::CreateRuntime, sharing, hook, args)
-}
-
-/// The hook that gives back: what `release` names, or, with nothing named, all that the container holds.
-fn give_back(sharing: &Sharing, hook: &HostPath, release: Vec<String>) -> HookEdit {
-    verb("release", Stage::Poststop, sharing, hook, release)
-}
-
-/// The hook that gives back whatever the container holds: one for a whole specification.
+/// The hook that gives back all that a container holds: one for a whole specification.
 pub(super) fn give_all_back(sharing: &Sharing, hook: &HostPath) -> HookEdit {
-    give_back(sharing, hook, Vec::new())
-}
-
-fn verb(name: &str, stage: Stage, sharing: &Sharing, hook: &HostPath, more: Vec<String>) -> HookEdit {
-    let mut args = ["tranche-oci", "hook", name].map(str::to_owned).to_vec();
-    args.extend(more);
-    if sharing.state_dir.as_str() != STATE_DIR {
-        args.push(format!("--state-dir={}", sharing.state_dir));
-    }
-    HookEdit {
-        stage,
-        path: hook.clone(),
-        args,
-        env: vec![super::hook::ENVIRONMENT.to_owned()],
-        timeout: Some(TIMEOUT),
-    }
+    let release = ReleaseCall {
+        state_dir: sharing.state_dir.clone(),
+        ..ReleaseCall::default()
+    };
+    hook::tranche(hook, Stage::Poststop, release.write())
 }

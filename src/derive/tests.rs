@@ -1,6 +1,7 @@
 //! Tests over small hosts made by hand.
 
 use super::*;
+use crate::call::NvidiaHook;
 use crate::inventory::{
     Arch, ControlNode, ControlRole, DeviceNode, DriKind, DriNode, Driver, DriverCapability, DriverFile, ElfClass,
     FileKind, Gpu, ImexChannel, LibraryDir, Link, MigDevice, MigMode, MigState, Platform,
@@ -284,19 +285,19 @@ fn parts_of_a_hook_can_be_left_out() {
         derive(&host(vec![gpu(0, 0)]), &options).unwrap().common
     };
     let mut hook = HookOptions {
-        disabled: [HookPart::CreateSymlinks, HookPart::UpdateLdcache].into(),
+        disabled: [NvidiaHook::CreateSymlinks, NvidiaHook::UpdateLdcache].into(),
         ..HookOptions::default()
     };
     assert_eq!(
         with(Some(hook.clone())).hooks[0].args[3..],
         ["--driver-version", "550.54.15"]
     );
-    hook.disabled.insert(HookPart::UpdateApplicationProfile);
+    hook.disabled.insert(NvidiaHook::UpdateApplicationProfile);
     assert_eq!(
         with(Some(hook.clone())).hooks[0].args[5..],
         ["--skip", "update-application-profile"]
     );
-    hook.disabled.insert(HookPart::EnableCudaCompat);
+    hook.disabled.insert(NvidiaHook::EnableCudaCompat);
     assert_eq!(with(Some(hook)).hooks, [], "a hook with nothing to do is none");
 
     let bare = with(None);

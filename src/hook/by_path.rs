@@ -1,11 +1,11 @@
 //! `/dev/dri/by-path`: links that name a graphics node by its PCI address, as udev makes them on a host.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use super::prepare::ByPath;
 use super::report::Report;
+use crate::call::ByPath;
 use crate::oci::Bundle;
 
 const DRI: &str = "/dev/dri";
@@ -19,7 +19,10 @@ pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut Report<'_>) {
     if config.is_bound_from_host(Path::new(DRI)) {
         return;
     }
-    let mut here = links.iter().filter(|link| config.has_node(&link.node)).peekable();
+    let mut here = links
+        .iter()
+        .filter(|link| config.has_node(link.node().as_path()))
+        .peekable();
     if here.peek().is_none() {
         return;
     }
@@ -41,10 +44,8 @@ fn make_all<'l>(links: impl Iterator<Item = &'l ByPath>, bundle: &Bundle) -> io:
     }
     let directory = bundle.root.make_directory(Path::new(BY_PATH))?;
     for link in links {
-        let Some(node) = link.node.file_name() else { continue };
-        let mut target = OsString::from("../");
-        target.push(node);
-        directory.link(&link.name, &target)?;
+        let target = format!("../{}", link.node().file_name());
+        directory.link(OsStr::new(link.name()), OsStr::new(&target))?;
     }
     Ok(())
 }

@@ -28,60 +28,66 @@
 //! serves a whole spec, and so runs at the end of containers that hold nothing, too. `--claim` and `--spec-file` go together.
 
 mod any;
-mod arguments;
 mod daemon;
 mod neighbours;
 
 use super::report::Report;
+use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
 use crate::claims::{Claims, Entry, NotEntered, Wanted, explain};
 use crate::error::{Error, Result};
 use crate::ledger::{Book, ContainerName, Holder, LedgerError, Part, Refused, Share};
 use crate::oci::State;
-use crate::types::DeviceKey;
-use arguments::{Request, What};
+use crate::types::HostPath;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
 
 /// Runs `hook claim`.
 pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
-    let request = Request::parse(arguments, report)?;
-    let what = request.what()?;
-    request.device()?;
+    let call = ClaimCall::parse(arguments, &mut |unknown| refuse_options(&unknown, report))?;
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
     refuse_rootless()?;
-    if !request.nodes.is_empty() {
-        neighbours::check(&state, &request)?;
+    if !call.nodes.is_empty() {
+        neighbours::check(&state, &call)?;
     }
-    if let Some(directory) = &request.daemon {
-        daemon::check(directory, &request.label)?;
+    if let Some(directory) = &call.daemon {
+        daemon::check(directory.as_path(), &call.label)?;
     }
     let pid = state.pid.ok_or_else(|| {
         Error::failed("container state", "has no pid")
             .hint("this is a createRuntime hook: it needs the container's process")
     })?;
     let entry = Entry {
-        device: request.device()?.clone(),
-        wanted: match what {
-            What::Part(part) => Wanted::Part(part.clone()),
-            What::Any(promise) => Wanted::AnyReplica {
-                replicas: request.siblings.replicas(),
+        device: call.device.clone(),
+        wanted: match &call.subject {
+            Subject::Share(name, promise) => Wanted::Part(Part::share(name.clone(), *promise)),
+            Subject::Whole => Wanted::Part(Part::Whole),
+            Subject::Any(promise) => Wanted::AnyReplica {
+                replicas: call.siblings.replicas(),
                 promise: *promise,
             },
-            What::Claim { name, promise } => Wanted::Reserved {
+            Subject::Claim(name, promise) => Wanted::Reserved {
                 name: name.clone(),
                 promise: *promise,
             },
         },
-        bounds: request.bounds,
-        asked_as: request.asked_as.clone(),
-        alone: request.alone,
+        bounds: call.bounds.unwrap_or_default(),
+        asked_as: call.asked_as.clone(),
+        alone: call.alone,
     };
-    let claims = Claims::open(&request.state_dir)?;
+    let claims = Claims::open(call.state_dir.as_path())?;
     let entered = claims.enter(&entry, Holder::Container(container), Some(pid));
-    entered.map_err(|refused| refusal(&request, &entry.device, what, refused))
+    entered.map_err(|refused| refusal(&call, refused))
+}
+
+/// A claim hook that ignored an option which it does not know would promise what it cannot keep.
+fn refuse_options(unknown: &Unknown, report: &mut Report<'_>) -> Result<()> {
+    match unknown {
+        Unknown::Word(_) => report.ignored(unknown),
+        Unknown::Option(_) | Unknown::Value(_) => Err(Error::usage(unknown.argument(), "unknown option of a claim")),
+    }
 }
 
 /// Runs `hook release`. It never fails: an engine that is told of a failure here can do nothing with it but alarm people.
@@ -93,7 +99,7 @@ pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &m
 }
 
 fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
-    let request = Request::parse(arguments, report)?;
+    let call = ReleaseCall::parse(arguments, &mut |unknown| refuse_options(&unknown, report))?;
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
@@ -101,14 +107,12 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Repo
     if !is_root_of_the_machine() {
         return Ok(());
     }
-    let Some(claims) = Claims::existing(&request.state_dir)? else {
+    let Some(claims) = Claims::existing(call.state_dir.as_path())? else {
         return Ok(());
     };
-    let reserved = match (&request.what, &request.spec_file) {
-        (Some(What::Claim { name, .. }), Some(file)) => Some((name.as_str(), file.as_path())),
-        _ => None,
-    };
-    let wrong = claims.release(&Holder::Container(container), request.device.as_ref(), reserved)?;
+    let claim = call.claim.as_deref();
+    let reserved = claim.zip(call.spec_file.as_ref().map(HostPath::as_path));
+    let wrong = claims.release(&Holder::Container(container), call.device.as_ref(), reserved)?;
     wrong.into_iter().for_each(|error| report.failure(&error.into()));
     Ok(())
 }
@@ -146,30 +150,36 @@ fn is_root_of_the_machine() -> bool {
     nix::unistd::geteuid().is_root() && whole
 }
 
-fn refusal(request: &Request, device: &DeviceKey, what: &What, NotEntered { error, book }: NotEntered) -> Error {
-    let name = match what {
-        What::Claim { name, .. } => format!("claim {name}"),
-        What::Part(part) => format!("{} {part}", request.label),
-        What::Any(_) => format!("{} any share", request.label),
+fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
+    let name = match &call.subject {
+        Subject::Claim(name, _) => format!("claim {name}"),
+        Subject::Share(name, _) => format!("{} share {name}", call.label),
+        Subject::Whole => format!("{} {}", call.label, Part::Whole),
+        Subject::Any(_) => format!("{} any share", call.label),
     };
     let (LedgerError::Refused(refused), Some(book)) = (&error, book) else {
         return explain(name, error);
     };
     let hint = match refused {
         Refused::NoneFree => {
-            let why = format!("none of its {} shares is free", request.siblings.replicas());
+            let why = format!("none of its {} shares is free", call.siblings.replicas());
             return Error::failed(name, why).hint(any::holders(&book.claims));
         }
-        Refused::Another { .. } if request.daemon.is_some() => Some(request.several_as_one()),
-        Refused::Another { part } if *part == Part::Whole || *what == What::Part(Part::Whole) => {
+        Refused::Another { .. } if call.daemon.is_some() => {
+            let device = call.label.trim_start_matches("gpu ");
+            let command = format!("tranche claim create --name NAME --shares 2 --of {device}");
+            Some(format!("{command} gives several as one"))
+        }
+        Refused::Another { part } if *part == Part::Whole || call.subject == Subject::Whole => {
             Some("give it the whole device or shares of it, and not both".to_owned())
         }
         Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
-        Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => free(request, device, what, &book)
-            .map(|free| match &free[..] {
+        Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => {
+            free(call, &book).map(|free| match &free[..] {
                 [] => "no share of it is free".to_owned(),
                 free => format!("free: {}", crate::text::some(free)),
-            }),
+            })
+        }
         _ => None,
     };
     let error = explain(name, error);
@@ -181,30 +191,32 @@ fn refusal(request: &Request, device: &DeviceKey, what: &What, NotEntered { erro
 
 /// The names of shares that nobody holds; at most a handful, for a line that is read.
 ///
-/// A share is told by its name and, among equal replicas, by its size: the size of a named one is known to its own hook.
-fn free(request: &Request, device: &DeviceKey, what: &What, book: &Book) -> Option<Vec<String>> {
+/// Equal replicas are compared by name and size. The hook of a share with a name of its own knows the size of that share
+/// alone, so that those are compared by name.
+fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
     const MOST: usize = 6;
-    if request.siblings.is_empty() {
+    let names: Vec<String> = call.siblings.names().collect();
+    if names.is_empty() {
         return None;
     }
-    let promise = match what {
-        What::Part(part) if request.siblings.replicas() > 0 => part.shares().first().map(|share| share.promise),
+    let promise = match (&call.subject, &call.siblings) {
+        (Subject::Share(_, promise), Siblings::Replicas(_)) => Some(*promise),
         _ => None,
     };
-    let beside = || book.held().filter(|(other, _)| other.overlaps(device));
-    if beside().any(|(other, part)| *part == Part::Whole || other != device) {
+    let beside = || book.held().filter(|(other, _)| other.overlaps(&call.device));
+    if beside().any(|(other, part)| *part == Part::Whole || *other != call.device) {
         return Some(Vec::new());
     }
     let shares = || beside().flat_map(|(_, part)| part.shares());
-    let siblings: HashSet<String> = request.siblings.names().collect();
+    let siblings: HashSet<&str> = names.iter().map(String::as_str).collect();
     if shares().any(|share| !siblings.contains(share.name.as_str())) {
         // A share of an earlier policy: what fits beside it does not follow from names.
         return None;
     }
     let same_size = |share: &&Share| promise.is_none_or(|promise| promise == share.promise);
     let held: HashSet<&str> = shares().filter(same_size).map(|share| share.name.as_str()).collect();
-    let free = request.siblings.names().filter(|name| !held.contains(name.as_str()));
-    let mut free: Vec<String> = free.take(MOST).collect();
+    let free = names.iter().filter(|name| !held.contains(name.as_str()));
+    let mut free: Vec<String> = free.take(MOST).cloned().collect();
     if free.len() == MOST {
         free[MOST - 1] = "…".to_owned();
     }

@@ -9,15 +9,16 @@ mod conf;
 mod gather;
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::loader;
 use super::place::Current;
-use super::prepare::{Library as KnownLibrary, Link};
 use super::report::Report;
+use crate::call::KnownLibrary;
 use crate::error::{Context, Error, Result};
 use crate::ldcache::{self, Cache, Endian, Entry, directory, musl};
 use crate::oci::Bundle;
+use crate::types::{ContainerPath, Link};
 
 pub(super) use conf::{record_compat, recorded_compat};
 use gather::{Gathered, Place};
@@ -29,9 +30,9 @@ const MAX_PATH_FILE: u64 = 64 << 10;
 /// What is to be found by name.
 pub(super) struct Work<'a> {
     /// CUDA's own compatibility directory in the image, where it goes before the host's libraries.
-    pub(super) compat: Option<PathBuf>,
+    pub(super) compat: Option<&'a Path>,
     /// The container's directories with the driver's libraries.
-    pub(super) directories: &'a [PathBuf],
+    pub(super) directories: &'a [ContainerPath],
     /// The links that were asked for. Where they could not be made the cache serves their names.
     pub(super) links: &'a [Link],
     /// For each of the links, whether it was made or found in its place.

@@ -1,13 +1,14 @@
 //! The symbolic links that a spec asks for, such as `libcuda.so` beside `libcuda.so.1`.
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::prepare::Link;
 use super::report::Report;
 use crate::error::{Context, Result};
 use crate::oci::Bundle;
 use crate::root::{ContainerRoot, Linked, OwnDirectory};
+use crate::types::Link;
 
 /// What became of the links that were asked for.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => read_only += 1,
             Err(e) => {
                 undo(&made.new, bundle);
-                return Err(e).about(link.at.display(), "cannot make the link");
+                return Err(e).about(&link.path, "cannot make the link");
             }
         }
     }
@@ -58,12 +59,12 @@ pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'
 /// something else in a link's place since, that stays.
 pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
     for link in links.iter().rev() {
-        let (Some(parent), Some(name)) = (link.at.parent(), link.at.file_name()) else {
+        let (Some(parent), Some(name)) = (link.path.as_path().parent(), link.path.as_path().file_name()) else {
             continue;
         };
         // The start fails with the error that led here; that a link could not be taken away is less than that.
         let _ = bundle.root.own_directory(parent).and_then(|directory| {
-            if directory.read_link(name)? == link.target {
+            if directory.read_link(name)? == OsStr::new(&link.target) {
                 directory.remove(name)?;
             }
             Ok(())
@@ -79,14 +80,14 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn link(&mut self, link: &'a Link) -> io::Result<Linked> {
-        let (Some(parent), Some(name)) = (link.at.parent(), link.at.file_name()) else {
+        let (Some(parent), Some(name)) = (link.path.as_path().parent(), link.path.as_path().file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
         };
         let (at, directory) = match self.last.take() {
             Some((at, directory)) if at == parent => (at, directory),
             _ => (parent, self.root.make_directory(parent)?),
         };
-        let linked = directory.link(name, &link.target)?;
+        let linked = directory.link(name, OsStr::new(&link.target))?;
         self.last = Some((at, directory));
         Ok(linked)
     }

@@ -15,76 +15,54 @@
 //! All take `--container-spec FILE`, a state in a file instead of on standard input, and our own `--state-dir DIR`, where
 //! messages are kept for `tranche status`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::str::FromStr;
 
 use super::cuda_compat::{self, Host};
-use super::prepare::Request;
 use super::report::Report;
-use super::{application_profile, chmod, container, driver_params, ldcache, links, options};
+use super::{application_profile, chmod, container, driver_params, ldcache, links};
+use crate::call::{NvidiaCall, NvidiaHook};
 use crate::error::{Context, Error, Result};
 use crate::oci::{Bundle, State};
-
-/// The verbs.
-pub(super) const VERBS: [&str; 9] = [
-    "create-symlinks",
-    "update-ldcache",
-    "enable-cuda-compat",
-    "disable-device-node-modification",
-    "update-application-profile",
-    "chmod",
-    "apply-cuda-memory-limits",
-    "create-soname-symlinks",
-    "noop",
-];
-
-const OPTIONS: [&str; 10] = [
-    "container-spec",
-    "link",
-    "folder",
-    "ldconfig-path",
-    "host-driver-version",
-    "host-cuda-version",
-    "cuda-compat-container-root",
-    "path",
-    "mode",
-    "state-dir",
-];
+use crate::types::ContainerPath;
 
 /// What the tenant of a limit says, in its environment.
 const LIMITS: [&str; 2] = ["NVIDIA_GPU_MEMORY_LIMIT=", "NVIDIA_GPU_MEMORY_REQUEST="];
 
-/// Runs `verb`, one of [`VERBS`].
-pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
-    if matches!(verb, "noop" | "create-soname-symlinks") {
-        return Ok(());
-    }
-    // Options of a verb that does nothing with them yet need not be known.
-    let arguments = if verb == "apply-cuda-memory-limits" {
-        Vec::new()
-    } else {
-        arguments
+/// Runs `hook`.
+pub(super) fn run(
+    hook: NvidiaHook,
+    arguments: Vec<OsString>,
+    state: &mut dyn Read,
+    report: &mut Report<'_>,
+) -> Result<()> {
+    let call = match hook {
+        NvidiaHook::Noop | NvidiaHook::CreateSonameSymlinks => return Ok(()),
+        // This hook does nothing with its options yet, so that they need not be known.
+        NvidiaHook::ApplyCudaMemoryLimits => NvidiaCall::of(hook),
+        _ => NvidiaCall::parse(hook, arguments, &mut |unknown| report.ignored(&unknown))?,
     };
-    let options = Options(options::parse(arguments, &OPTIONS, report)?);
-    let request = options.request()?;
     let host = Host {
-        driver: options.version("host-driver-version", report),
-        cuda: options.version("host-cuda-version", report),
+        driver: version("host-driver-version", call.driver_version.as_deref(), report),
+        cuda: version("host-cuda-version", call.cuda_version.as_deref(), report),
     };
-    let mode = options.last("mode").map(chmod::mode).transpose()?;
-    let state = options.state(state)?;
+    let state = match &call.state_file {
+        None => State::read(state)?,
+        Some(path) => State::read(File::open(path).about(path, "cannot open")?)?,
+    };
     report.about(&state);
     let Some(bundle) = container::open(&state, report)? else {
         return Ok(());
     };
-    match verb {
-        "create-symlinks" => links::make(&request.links, &bundle, report).map(drop),
-        "update-ldcache" => ldcache::update(
+    match hook {
+        NvidiaHook::CreateSymlinks => links::make(&call.links, &bundle, report).map(drop),
+        NvidiaHook::UpdateLdcache => ldcache::update(
             &ldcache::Work {
-                compat: ldcache::recorded_compat(&bundle, report),
-                directories: &request.ldcache_dirs,
+                compat: ldcache::recorded_compat(&bundle, report).as_deref(),
+                directories: &call.folders,
                 links: &[],
                 in_place: &[],
                 libraries: &[],
@@ -92,32 +70,43 @@ pub(super) fn run(verb: &str, arguments: Vec<OsString>, state: &mut dyn Read, re
             &bundle,
             report,
         ),
-        "enable-cuda-compat" => {
-            let directory = options.last("cuda-compat-container-root");
-            let directory = directory.map_or(Path::new(cuda_compat::DIRECTORY), Path::new);
+        NvidiaHook::EnableCudaCompat => {
+            let directory = call.compat.as_ref().map(ContainerPath::as_path);
+            let directory = directory.unwrap_or(Path::new(cuda_compat::DIRECTORY));
             let used = cuda_compat::find(directory, &host, &bundle, report);
             ldcache::record_compat(used.then_some(directory), &bundle, report);
             Ok(())
         }
-        "disable-device-node-modification" => {
+        NvidiaHook::DisableDeviceNodeModification => {
             driver_params::turn_off(&bundle, report);
             Ok(())
         }
-        "update-application-profile" => {
+        NvidiaHook::UpdateApplicationProfile => {
             application_profile::write(&bundle, report);
             Ok(())
         }
-        "chmod" => {
-            let mode = mode.ok_or_else(|| Error::usage("chmod", "--mode is missing"))?;
-            chmod::change(options.all("path").map(Path::new), mode, &bundle, report);
+        NvidiaHook::Chmod => {
+            let mode = call.mode.ok_or_else(|| Error::usage("chmod", "--mode is missing"))?;
+            chmod::change(&call.paths, mode, &bundle, report);
             Ok(())
         }
-        _ if !bundle.is_configured => {
-            report.note(verb, "a limit in the container's environment is not looked for");
+        NvidiaHook::ApplyCudaMemoryLimits if !bundle.is_configured => {
+            report.note(hook, "a limit in the container's environment is not looked for");
             Ok(())
         }
-        _ => no_limits(&bundle),
+        NvidiaHook::ApplyCudaMemoryLimits => no_limits(&bundle),
+        NvidiaHook::CreateSonameSymlinks | NvidiaHook::Noop => Ok(()),
     }
+}
+
+/// A version of the host. One that is not valid counts as unknown.
+fn version<T: FromStr>(option: &str, text: Option<&str>, report: &mut Report<'_>) -> Option<T> {
+    let text = text?;
+    let version = text.parse().ok();
+    if version.is_none() {
+        report.note(format!("--{option} {text}"), "not a version, ignored");
+    }
+    version
 }
 
 /// A container whose limit is not kept takes memory that another was promised: it does not start.
@@ -132,56 +121,5 @@ fn no_limits(bundle: &Bundle) -> Result<()> {
             Error::failed(entry, "limits of GPU memory by cgroup are not supported yet")
                 .hint("take it out of the container's environment"),
         ),
-    }
-}
-
-struct Options(Vec<(&'static str, OsString)>);
-
-impl Options {
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OsStr> {
-        self.0
-            .iter()
-            .filter(move |(option, _)| *option == name)
-            .map(|(_, value)| value.as_os_str())
-    }
-
-    fn last<'a>(&'a self, name: &'a str) -> Option<&'a OsStr> {
-        self.all(name).last()
-    }
-
-    /// Links and directories under the names that `prepare` has for them.
-    fn request(&self) -> Result<Request> {
-        let mut request = Request::default();
-        for (option, value) in &self.0 {
-            match *option {
-                "link" => request.take("link", value.clone())?,
-                "folder" => request.take("ldcache-dir", value.clone())?,
-                _ => {}
-            }
-        }
-        request.with_each_link_once()
-    }
-
-    /// A version, or nothing for none; one that is no version is as none, as the rules have it for an unknown host.
-    fn version<T: std::str::FromStr>(&self, name: &str, report: &mut Report<'_>) -> Option<T> {
-        let text = self.last(name).filter(|text| !text.is_empty())?.to_string_lossy();
-        let version = text.parse().ok();
-        if version.is_none() {
-            report.note(format!("--{name} {text}"), "not a version, ignored");
-        }
-        version
-    }
-
-    fn state(&self, standard_input: &mut dyn Read) -> Result<State> {
-        match self
-            .last("container-spec")
-            .filter(|path| !path.is_empty() && *path != "-")
-        {
-            None => State::read(standard_input),
-            Some(path) => {
-                let path = PathBuf::from(path);
-                State::read(File::open(&path).about(path.display(), "cannot open")?)
-            }
-        }
     }
 }

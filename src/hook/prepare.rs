@@ -39,8 +39,6 @@
 //! the start goes on. So is what a read-only root or mount does not allow: there nothing of the image changes, and what
 //! the loader needs is laid over its files by a mount.
 
-mod arguments;
-
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -48,44 +46,39 @@ use std::path::Path;
 use super::cuda_compat::{self, Host};
 use super::report::Report;
 use super::{application_profile, by_path, container, driver_params, ldcache, links};
+use crate::call::{NvidiaHook, PrepareCall};
 use crate::error::Result;
 use crate::oci::State;
 
-use arguments::Part;
-pub(super) use arguments::{ByPath, Library, Link, Request};
-
 /// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
 pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
-    let request = Request::parse(arguments, report)?;
+    let call = PrepareCall::parse(arguments, &mut |unknown| report.ignored(&unknown))?;
     let state = State::read(state)?;
     report.about(&state);
     let Some(bundle) = container::open(&state, report)? else {
         return Ok(());
     };
     // In the order in which one step needs another: a cache is made of what links have put in place.
-    let made = links::make(&request.links, &bundle, report)?;
+    let made = links::make(&call.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);
     let host = Host {
-        driver: request
-            .driver_version
-            .as_deref()
-            .and_then(|version| version.parse().ok()),
+        driver: call.driver_version.as_deref().and_then(|version| version.parse().ok()),
         cuda: None,
     };
     let used = cuda_compat::find(compat, &host, &bundle, report);
     let work = ldcache::Work {
-        compat: used.then(|| compat.to_path_buf()),
-        directories: &request.ldcache_dirs,
-        links: &request.links,
+        compat: used.then_some(compat),
+        directories: &call.ldcache_dirs,
+        links: &call.links,
         in_place: &made.in_place,
-        libraries: &request.libraries,
+        libraries: &call.libraries,
     };
     ldcache::update(&work, &bundle, report).inspect_err(|_| links::undo(&made.new, &bundle))?;
-    by_path::make(&request.by_path, &bundle, report);
-    if !request.skips(Part::DeviceNodeModification) {
+    by_path::make(&call.by_path, &bundle, report);
+    if !call.skip.contains(&NvidiaHook::DisableDeviceNodeModification) {
         driver_params::turn_off(&bundle, report);
     }
-    if !request.skips(Part::ApplicationProfile) {
+    if !call.skip.contains(&NvidiaHook::UpdateApplicationProfile) {
         application_profile::write(&bundle, report);
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::call::Unknown;
 use crate::error::{Error, Result};
 use crate::messages::{LINES, Message, Messages, Severity};
 use crate::oci::State;
@@ -54,6 +55,15 @@ impl<'w> Report<'w> {
     /// Something that was left undone, though the container can start.
     pub(crate) fn note(&mut self, object: impl Display, what: impl Display) {
         self.line(Severity::Remark, &Error::failed(object, what));
+    }
+
+    /// An argument that is unknown, and ignored.
+    ///
+    /// # Errors
+    /// Never; callers that refuse unknown arguments return an error instead.
+    pub(crate) fn ignored(&mut self, unknown: &Unknown) -> Result<()> {
+        self.note(unknown.argument(), format_args!("{unknown}, ignored"));
+        Ok(())
     }
 
     /// Something that did not work: the error that the command ends with, or one that its caller can do nothing about.

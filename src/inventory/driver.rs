@@ -1,7 +1,7 @@
 //! The driver's files.
 
 use super::LibraryDir;
-use crate::types::{ContainerPath, CudaVersion, DriverVersion, HostPath};
+use crate::types::{ContainerPath, CudaVersion, DriverVersion, ElfClass, HostPath, Link};
 use serde::{Deserialize, Serialize};
 
 /// The driver.
@@ -55,27 +55,6 @@ pub enum FileKind {
     Firmware,
     /// A socket of a daemon.
     Socket,
-}
-
-/// Word size of an ELF file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ElfClass {
-    /// 32-bit.
-    #[serde(rename = "32")]
-    Elf32,
-    /// 64-bit.
-    #[serde(rename = "64")]
-    Elf64,
-}
-
-/// A symbolic link that belongs to a file: `libcuda.so.1` beside `libcuda.so.550.54.15`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// Where the link is, in a container.
-    pub path: ContainerPath,
-    /// What it says, relative to its directory or absolute.
-    pub target: String,
 }
 
 /// What an image may ask for in `NVIDIA_DRIVER_CAPABILITIES`.

@@ -4,11 +4,10 @@
 use super::claim::{self, Claim, Part, Process, Share, State};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
-use super::promise::Bounds;
 use super::raw::Unread;
 use super::record;
 use crate::text::some;
-use crate::types::{DeviceKey, GpuUuid};
+use crate::types::{Bounds, DeviceKey, GpuUuid};
 use std::collections::HashSet;
 use std::fmt;
 

@@ -1,8 +1,7 @@
 //! What the ledger keeps.
 
 use super::holder::Holder;
-use super::promise::{Promise, Strategy};
-use crate::types::{DeviceKey, ShareName};
+use crate::types::{DeviceKey, Promise, ShareName, Strategy};
 use serde::Serialize;
 use std::fmt;
 use std::hash::{Hash, Hasher};

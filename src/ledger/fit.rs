@@ -1,8 +1,7 @@
 //! Whether a part of a device fits beside what is held.
 
 use super::claim::{Claim, Part};
-use super::promise::{Bounds, Promise, Strategy};
-use crate::types::{DeviceKey, MemorySize};
+use crate::types::{Bounds, DeviceKey, MemorySize, Promise, Strategy};
 use std::fmt;
 
 /// Why a part does not fit beside what is held.

@@ -7,9 +7,8 @@
 use super::book::Book;
 use super::claim::{Cgroup, Claim, Part, Process, Share, State};
 use super::holder::Holder;
-use super::promise::Promise;
 use super::raw::{Field, Raw, Unread};
-use crate::types::{DeviceKey, GpuUuid};
+use crate::types::{DeviceKey, GpuUuid, Promise};
 use memchr::{memchr, memchr_iter, memchr3};
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -67,7 +67,12 @@ fn every_hook_keeps_what_it_says() {
             "c2",
             &["prepare", "--link", "x"],
             2,
-            ["c2", "prepare", "failure", "--link x: not of the form A::B"],
+            [
+                "c2",
+                "prepare",
+                "failure",
+                "--link x: is not TARGET::PATH with an absolute path in normal form",
+            ],
         ),
         (
             "c3",
@@ -119,7 +124,7 @@ fn every_hook_keeps_what_it_says() {
     assert_eq!(shown(scene.state_dir()).len(), cases.len());
     let text = status(scene.state_dir(), &[]);
     assert!(
-        text.contains("container c2\n") && text.contains("failure of prepare: --link x: not"),
+        text.contains("container c2\n") && text.contains("failure of prepare: --link x: is not TARGET::PATH"),
         "{text}"
     );
 }

@@ -43,7 +43,7 @@ fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledg
         let ask = Ask {
             device: split.key.clone(),
             part: part(split, &[name.parse().unwrap()]),
-            bounds: bounds(split),
+            bounds: split.bounds(),
             asked_as: Some(format!("nvidia.com/gpu=0.{name}")),
             name: Some(format!("claim-{}", book.claims.len())),
             holder: Holder::Person,

@@ -1,7 +1,7 @@
 //! The files that an earlier `cdi generate` wrote beside its output and this one does not write: a policy whose `rename` was
 //! removed leaves the file of the other kind, and engines would go on starting its shares.
 
-use super::super::calls::Call;
+use super::super::specs::claim_of;
 use crate::cdi::Spec;
 use crate::cdi::directory::entries;
 use crate::cdi::registry::Registry;
@@ -60,6 +60,6 @@ fn is_own(path: &Path, output: &Path, name: &impl Fn(&Spec) -> Option<PathBuf>) 
     let mark = mark(output);
     let made = file.comments.first().is_some_and(|l| l.starts_with("Made by tranche "));
     let is_json = path.extension().is_some_and(|e| e == "json");
-    let shares_alone = || file.spec.devices.iter().all(|d| Call::of_device(d).is_some());
+    let shares_alone = || file.spec.devices.iter().all(|d| claim_of(d).is_some());
     (made && file.comments.contains(&mark)) || (is_json && !file.spec.devices.is_empty() && shares_alone())
 }

@@ -2,9 +2,10 @@
 
 use super::super::out;
 use crate::cdi::encode::{Format, comments_of, encode, file_of};
-use crate::cdi::transform::{Side, root};
+use crate::cdi::transform::root;
 use crate::cdi::{parse, write};
 use crate::error::{Error, Result};
+use crate::types::Side;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `tranche claim release`: gives back a claim, a share or what a container holds, by the name that a person knows.
 
 use super::{PlaceArgs, spec};
+use crate::call::Subject;
 use crate::claims::{Claims, LockedClaims, remove};
-use crate::cli::calls::Subject;
 use crate::cli::containers::Names;
 use crate::cli::held::{Container, Held};
 use crate::cli::specs::Specs;
@@ -162,8 +162,8 @@ fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Cl
             claim.device == *key
                 && match subject {
                     Subject::Whole => claim.part == Part::Whole,
-                    Subject::Share(name) => claim.part.shares().iter().any(|share| share.name == *name),
-                    Subject::Any | Subject::Claim(_) => false,
+                    Subject::Share(name, _) => claim.part.shares().iter().any(|share| share.name == *name),
+                    Subject::Any(_) | Subject::Claim(..) => false,
                 }
         });
         // The specification may have changed since; the claim still knows what its container asked for.

@@ -1,10 +1,10 @@
 //! The specifications of claims: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI names a transient specification.
 
+use crate::call::{ClaimCall, Subject};
 use crate::cdi::registry::Registry;
 use crate::cdi::write;
 use crate::claims::remove;
-use crate::cli::calls::{Call, Subject};
-use crate::cli::specs::same_directory;
+use crate::cli::specs::{claim_of, same_directory};
 use crate::error::{Context, Error, Result};
 use crate::ledger::Claim;
 use std::path::{Path, PathBuf};
@@ -42,18 +42,18 @@ pub(super) fn owner(path: &Path, state_dir: &Path) -> Owner {
     if !header.is_some_and(|line| line.starts_with("Made by tranche ")) {
         return Owner::Unknown("its header does not say that tranche wrote it");
     }
-    let calls: Vec<Call> = loaded.spec.devices.iter().filter_map(Call::of_device).collect();
+    let calls: Vec<ClaimCall> = loaded.spec.devices.iter().filter_map(claim_of).collect();
     let [call] = &calls[..] else {
         return Owner::Unknown("it is not of one claim");
     };
-    let Some(Subject::Claim(name)) = &call.subject else {
+    let Subject::Claim(name, _) = &call.subject else {
         return Owner::Unknown("it is not of a claim");
     };
     if path.file_name() != file(Path::new(""), name).file_name() {
         return Owner::Unknown("its name is not that of its claim");
     }
-    if !same_directory(&call.state_dir, state_dir) {
-        return Owner::Ledger(call.state_dir.clone());
+    if !same_directory(call.state_dir.as_path(), state_dir) {
+        return Owner::Ledger(call.state_dir.as_path().to_owned());
     }
     Owner::Claim(name.clone())
 }

@@ -6,7 +6,7 @@
 //! Devices are compared by their numbers, because a node has any name that somebody gives it. What the container gets is
 //! read from its config.json: device entries, and bind mounts of nodes and of directories that hold nodes.
 
-use super::arguments::{OwnNode, Request};
+use crate::call::{ClaimCall, OwnNode};
 use crate::error::{Context, Error, Result};
 use crate::oci::{Bind, CONFIG_LIMIT, Nodes, State};
 use rustix::fs::{FileType, Mode, OFlags, major, minor, open};
@@ -26,15 +26,15 @@ const GPU_MINORS: u32 = 248;
 const MOST_ENTRIES: usize = 10_000;
 
 /// Refuses a container that gets the node of another GPU or MIG device than the share's own.
-pub(super) fn check(state: &State, request: &Request) -> Result<()> {
+pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
     let nodes = Nodes::parse(&config(&state.bundle)?)?;
-    let own = own(&request.nodes, &nodes)?;
+    let own = own(&call.nodes, &nodes)?;
     for device in &nodes.devices {
-        refuse(&own, device.number, &device.path, request)?;
+        refuse(&own, device.number, &device.path, call)?;
     }
     for bind in &nodes.binds {
-        for (path, number) in bound(&state.bundle, bind, &request.nodes) {
-            refuse(&own, number, &path, request)?;
+        for (path, number) in bound(&state.bundle, bind, &call.nodes) {
+            refuse(&own, number, &path, call)?;
         }
     }
     Ok(())
@@ -75,15 +75,20 @@ fn own(nodes: &[OwnNode], container: &Nodes) -> Result<Own> {
         capabilities: BTreeSet::new(),
     };
     for node in nodes {
-        let on_host = number_of(&node.host);
-        let in_container = || container.devices.iter().find(|device| device.path == node.container);
+        let on_host = number_of(node.host.as_path());
+        let in_container = || {
+            container
+                .devices
+                .iter()
+                .find(|device| device.path == node.container.as_path())
+        };
         let number = on_host.or_else(|| in_container().map(|device| device.number));
         let number = number.ok_or_else(|| {
-            Error::failed(node.host.display(), "is not a device node")
+            Error::failed(&node.host, "is not a device node")
                 .hint("load the driver, or write the specification anew: tranche cdi generate")
         })?;
         own.numbers.insert(number);
-        if node.container.starts_with("/dev/nvidia-caps") {
+        if node.container.below("/dev/nvidia-caps").is_some() {
             own.capabilities.insert(number.0);
         } else {
             own.gpus.insert(number.0);
@@ -100,13 +105,13 @@ impl Own {
     }
 }
 
-fn refuse(own: &Own, number: Number, path: &Path, request: &Request) -> Result<()> {
+fn refuse(own: &Own, number: Number, path: &Path, call: &ClaimCall) -> Result<()> {
     if !own.is_of_another(number) {
         return Ok(());
     }
     let (major, minor) = number;
     Err(Error::failed(
-        format!("{} {}", request.label, path.display()),
+        format!("{} {}", call.label, path.display()),
         format!(
             "is another device ({major}:{minor}), and a container with an MPS share can have no other, since a process sees \
              one MPS daemon"
@@ -138,7 +143,7 @@ fn bound(bundle: &Path, bind: &Bind, own: &[OwnNode]) -> Vec<(PathBuf, Number)> 
     let mut directories: BTreeSet<PathBuf> = [source.clone(), source.join("nvidia-caps")].into();
     let homes = own
         .iter()
-        .filter_map(|node| std::fs::canonicalize(node.host.parent()?).ok());
+        .filter_map(|node| std::fs::canonicalize(node.host.parent().as_path()).ok());
     for home in homes.filter(|home| home.starts_with(&source)) {
         let same_mount = || {
             let device = |path: &Path| std::fs::metadata(path).map(|status| status.st_dev());

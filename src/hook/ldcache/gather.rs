@@ -64,19 +64,20 @@ pub(super) struct Gathered<'e, 'a> {
 
 /// Opens the directories of `work` that the container has.
 pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Vec<Place> {
-    let compat = work.compat.iter().map(|path| (path, true));
+    let compat = work.compat.iter().map(|path| (*path, true));
     let driver = work.directories.iter().map(|path| {
+        let path = path.as_path();
         let whole = bundle.config.is_bound_from_host(path);
         (path, whole)
     });
     let mut places: Vec<Place> = Vec::new();
     for (path, whole) in compat.chain(driver) {
-        if places.iter().any(|place| place.path == *path) {
+        if places.iter().any(|place| place.path == path) {
             continue;
         }
         match bundle.root.readable_directory(path) {
             Ok(directory) => places.push(Place {
-                path: path.clone(),
+                path: path.to_path_buf(),
                 whole,
                 directory,
                 known: false,

@@ -1,7 +1,8 @@
 //! Which program an engine runs, and which parts of its work it does.
 
 use super::arguments::HookArgs;
-use crate::derive::{HookOptions, HookPart};
+use crate::call::NvidiaHook;
+use crate::derive::HookOptions;
 use crate::error::{Error, Result};
 use crate::types::HostPath;
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
         None => hook_beside_us().map_or_else(HookOptions::default, HookOptions::at),
     };
     if args.disable_hooks.iter().any(|name| name == "all") {
-        hook.disabled.extend(HookPart::ALL.iter().map(|(part, _)| *part));
+        hook.disabled.extend(NvidiaHook::WRITTEN);
     }
     let disabled = args.disable_hooks.iter().filter(|name| *name != "all");
     hook.disabled.extend(known("--disable-hook", disabled));
@@ -54,10 +55,10 @@ pub(super) fn warn_if_missing(hook: &HookOptions) {
 
 /// The parts that `names` name. A name that nobody knows is a warning, as it is for NVIDIA's generator: it may be of a
 /// newer version, and the same script must work with both.
-fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<HookPart> {
+fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<NvidiaHook> {
     let mut parts = BTreeSet::new();
     for name in names {
-        match name.parse::<HookPart>() {
+        match HookOptions::part(name) {
             Ok(part) => {
                 parts.insert(part);
             }

@@ -9,12 +9,13 @@ use std::path::Path;
 use nix::sys::stat::SFlag;
 
 use super::{Gathered, Place, Work, split};
+use crate::call::KnownLibrary;
 use crate::elf;
-use crate::hook::prepare::Library as KnownLibrary;
 use crate::ldcache::Flags;
 use crate::ldcache::directory::{self, File, Library, is_library_name};
 use crate::oci::Bundle;
 use crate::root::{Found, Kind, Listing, MountOrigin};
+use crate::types::ElfClass;
 
 /// One place while it is looked into.
 pub(super) struct Look<'a> {
@@ -150,13 +151,15 @@ impl<'a> Look<'a> {
     fn known_library(&self, called: &OsStr) -> Option<Seen<'a>> {
         let name = self.names.get(called)?;
         let (known, bound) = (name.known?, name.bound.as_ref()?);
+        // Without an ABI of this machine, the hook looks into the file.
+        let flags = Flags::of_this_machine(known.class() == ElfClass::Elf64)?;
         let is_there = self.is_uncovered && bound.has_its_name || {
             let status = self.place.directory.status(called).ok()??;
             SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG && status.st_size > 0
         };
         is_there.then(|| Seen {
-            soname: known.soname.as_deref().map(Cow::Borrowed),
-            flags: known.flags,
+            soname: known.soname().map(|soname| Cow::Borrowed(OsStr::new(soname))),
+            flags,
             is_link: false,
             driver: true,
         })
@@ -298,13 +301,13 @@ fn names<'a>(place: &Place, work: &Work<'a>, bundle: &'a Bundle) -> BTreeMap<&'a
     }
     let in_place = work.in_place.iter().copied().chain(std::iter::repeat(false));
     for (link, in_place) in work.links.iter().zip(in_place) {
-        if let Some(name) = name_here(&link.at) {
-            let target = link.target.as_os_str();
+        if let Some(name) = name_here(link.path.as_path()) {
+            let target = OsStr::new(&link.target);
             names.entry(name).or_default().asked = Some(Asked { target, in_place });
         }
     }
     for library in work.libraries {
-        if let Some(name) = name_here(&library.at) {
+        if let Some(name) = name_here(library.path().as_path()) {
             names.entry(name).or_default().known = Some(library);
         }
     }

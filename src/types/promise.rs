@@ -1,32 +1,10 @@
 //! How much of a device was promised, and whether promises fit a device together.
 
+use super::{MemorySize, Strategy};
 use crate::error::Error;
-use crate::types::MemorySize;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
-
-/// How the holders of one device are kept apart. A device is used under one strategy at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Strategy {
-    /// One container has the whole device.
-    Dedicated,
-    /// The driver lets the processes of several containers run in turn.
-    TimeSlicing,
-    /// One MPS daemon serves the processes of several containers.
-    Mps,
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Strategy::Dedicated => "dedicated",
-            Strategy::TimeSlicing => "time-slicing",
-            Strategy::Mps => "mps",
-        })
-    }
-}
 
 /// How much of a device somebody was promised. It is recorded with each claim, so that no later policy changes it.
 ///
@@ -249,7 +227,6 @@ mod tests {
         assert_eq!(memory("mps:7000:30"), Some(MemorySize::from_mib(7000)));
         assert_eq!(memory("mps:-:30"), None);
         assert_eq!(memory("whole"), None);
-        assert_eq!(Strategy::TimeSlicing.to_string(), "time-slicing");
     }
 
     #[test]

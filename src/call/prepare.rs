@@ -1,0 +1,236 @@
+//! `tranche-oci hook prepare`: what each container of a specification needs.
+
+use super::link::{self, container_path};
+use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read, wrong};
+use super::{NvidiaHook, Program};
+use crate::error::Result;
+use crate::types::{ContainerPath, ElfClass, HostPath, Link};
+use std::ffi::OsString;
+
+/// A call of `hook prepare`. The table of options is in the documentation of `hook::prepare`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrepareCall {
+    /// Links to make, each path once.
+    pub links: Vec<Link>,
+    /// Links below `/dev/dri/by-path`, for those nodes that the container has.
+    pub by_path: Vec<ByPath>,
+    /// Directories whose libraries belong into ld.so.cache.
+    pub ldcache_dirs: Vec<ContainerPath>,
+    /// What is known of the driver's libraries.
+    pub libraries: Vec<KnownLibrary>,
+    /// The version of the host's driver.
+    pub driver_version: Option<String>,
+    /// The parts of the work that are left out: members of [`PrepareCall::CAN_SKIP`].
+    pub skip: Vec<NvidiaHook>,
+    /// Where messages are kept.
+    pub state_dir: HostPath,
+}
+
+/// One link below `/dev/dri/by-path`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByPath {
+    name: String,
+    node: ContainerPath,
+}
+
+impl ByPath {
+    /// The link `name` to `node`. `None` if the node is not directly below `/dev/dri`, or if an argument cannot carry the
+    /// two: `name` must be a file name without the mark `::`.
+    pub fn new(name: &str, node: ContainerPath) -> Option<Self> {
+        let is_valid = node.parent().as_str() == "/dev/dri"
+            && !node.as_str().contains("::")
+            && is_file_name(name)
+            && !name.ends_with(':');
+        let name = name.to_owned();
+        is_valid.then_some(Self { name, node })
+    }
+
+    /// The link's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The node, directly below `/dev/dri`.
+    pub fn node(&self) -> &ContainerPath {
+        &self.node
+    }
+}
+
+/// What the loader's cache has to say of one library of the driver.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KnownLibrary {
+    class: ElfClass,
+    path: ContainerPath,
+    soname: Option<String>,
+}
+
+impl KnownLibrary {
+    /// A library. `None` if an argument cannot carry it, because its path or SONAME has the mark `::` in it.
+    pub fn new(class: ElfClass, path: ContainerPath, soname: Option<&str>) -> Option<Self> {
+        let text = path.as_str();
+        let is_valid = !text.contains("::") && !text.ends_with(':') && soname.is_none_or(is_file_name);
+        let soname = soname.map(str::to_owned);
+        is_valid.then_some(Self { class, path, soname })
+    }
+
+    /// Its word size.
+    pub fn class(&self) -> ElfClass {
+        self.class
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &ContainerPath {
+        &self.path
+    }
+
+    /// The name that programs ask for. A library without one is found by the name of its file.
+    pub fn soname(&self) -> Option<&str> {
+        self.soname.as_deref()
+    }
+
+    fn write(&self) -> String {
+        let bits = match self.class {
+            ElfClass::Elf32 => "32",
+            ElfClass::Elf64 => "64",
+        };
+        match &self.soname {
+            Some(soname) => format!("{bits}::{}::{soname}", self.path),
+            None => format!("{bits}::{}", self.path),
+        }
+    }
+
+    /// Reads `BITS::PATH` or `BITS::PATH::SONAME`. `Some(None)` for a word size that is not known: the hook then looks into
+    /// the file.
+    fn parse(value: &str) -> Option<Option<Self>> {
+        let (bits, rest) = value.split_once("::")?;
+        let (path, soname) = match rest.split_once("::") {
+            Some((path, soname)) => (path, Some(soname)),
+            None => (rest, None),
+        };
+        let library = |class| Self::new(class, container_path(path)?, soname);
+        match bits {
+            "32" => library(ElfClass::Elf32).map(Some),
+            "64" => library(ElfClass::Elf64).map(Some),
+            _ => library(ElfClass::Elf64).map(|_| None),
+        }
+    }
+}
+
+/// Whether `name` is one part of a path, and an argument can carry it.
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains("::")
+}
+
+impl Default for PrepareCall {
+    fn default() -> Self {
+        Self {
+            links: Vec::new(),
+            by_path: Vec::new(),
+            ldcache_dirs: Vec::new(),
+            libraries: Vec::new(),
+            driver_version: None,
+            skip: Vec::new(),
+            state_dir: default_state_dir(),
+        }
+    }
+}
+
+impl PrepareCall {
+    /// The hook's name.
+    pub const VERB: &str = "prepare";
+
+    /// The parts of the work that `--skip` can leave out. What else is done depends on the other options.
+    pub const CAN_SKIP: [NvidiaHook; 2] = [
+        NvidiaHook::DisableDeviceNodeModification,
+        NvidiaHook::UpdateApplicationProfile,
+    ];
+
+    pub(super) const OPTIONS: &[(&str, Value)] = &[
+        ("link", Value::Container),
+        ("by-path", Value::Container),
+        ("ldcache-dir", Value::Container),
+        ("library", Value::Container),
+        ("driver-version", Value::Text),
+        ("skip", Value::Text),
+        ("state-dir", Value::Host),
+    ];
+
+    /// The whole command line.
+    pub fn write(&self) -> Vec<String> {
+        let mut options: Vec<String> = link::write(&self.links).collect();
+        let mut push = |name: &str, value: String| options.extend([format!("--{name}"), value]);
+        for ByPath { name, node } in &self.by_path {
+            push("by-path", format!("{name}::{node}"));
+        }
+        for directory in &self.ldcache_dirs {
+            push("ldcache-dir", directory.to_string());
+        }
+        for library in &self.libraries {
+            push("library", library.write());
+        }
+        if let Some(version) = &self.driver_version {
+            push("driver-version", version.clone());
+        }
+        for hook in &self.skip {
+            push("skip", hook.to_string());
+        }
+        push_state_dir(&mut options, &self.state_dir);
+        Program::Tranche.command(Self::VERB, options)
+    }
+
+    /// Parses the arguments after the verb. Every option may be given several times; the same value twice is the same as
+    /// once.
+    ///
+    /// # Errors
+    /// Returns a usage error for a known option without a value or with an invalid one, and the errors of `unknown`.
+    pub fn parse(arguments: Vec<OsString>, unknown: OnUnknown<'_>) -> Result<Self> {
+        let mut call = Self::default();
+        read(arguments, Self::OPTIONS, unknown, |name, value, unknown| {
+            call.take(name, value, unknown)
+        })?;
+        call.links = link::unique(call.links)?;
+        Ok(call)
+    }
+
+    fn take(&mut self, name: &str, value: String, unknown: OnUnknown<'_>) -> Result<()> {
+        let bad = |what| wrong(name, &value, what);
+        match name {
+            "link" => link::take(&mut self.links, &value)?,
+            "by-path" => {
+                let link = value
+                    .split_once("::")
+                    .and_then(|(name, node)| ByPath::new(name, container_path(node)?));
+                let link = link.ok_or_else(|| bad("is not NAME::/dev/dri/NODE"))?;
+                push_new(&mut self.by_path, link);
+            }
+            "ldcache-dir" => {
+                let directory = container_path(&value);
+                let directory = directory.ok_or_else(|| bad("is not an absolute path in normal form"))?;
+                push_new(&mut self.ldcache_dirs, directory);
+            }
+            "library" => {
+                let library = KnownLibrary::parse(&value);
+                let what = "is not 32::PATH or 64::PATH::SONAME with an absolute path in normal form";
+                self.libraries.extend(library.ok_or_else(|| bad(what))?);
+            }
+            "driver-version" => match &self.driver_version {
+                _ if value.is_empty() => return Err(bad("is not a version")),
+                Some(other) if *other != value => return Err(bad("is not the version that was given before")),
+                _ => self.driver_version = Some(value),
+            },
+            // A newer version may have more parts.
+            "skip" => match value.parse().ok().filter(|hook| Self::CAN_SKIP.contains(hook)) {
+                Some(hook) => push_new(&mut self.skip, hook),
+                None => unknown(super::Unknown::Value(format!("--skip {value}")))?,
+            },
+            _ => self.state_dir = host_path(name, &value)?,
+        }
+        Ok(())
+    }
+}
+
+fn push_new<T: PartialEq>(list: &mut Vec<T>, new: T) {
+    if !list.contains(&new) {
+        list.push(new);
+    }
+}

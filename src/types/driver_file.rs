@@ -1,0 +1,25 @@
+//! What is known of a file of the driver: its word size, and the links that belong to it.
+
+use super::ContainerPath;
+use serde::{Deserialize, Serialize};
+
+/// Word size of an ELF file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ElfClass {
+    /// 32-bit.
+    #[serde(rename = "32")]
+    Elf32,
+    /// 64-bit.
+    #[serde(rename = "64")]
+    Elf64,
+}
+
+/// A symbolic link that belongs to a file: `libcuda.so.1` beside `libcuda.so.550.54.15`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Where the link is, in a container.
+    pub path: ContainerPath,
+    /// What it says, relative to its directory or absolute.
+    pub target: String,
+}
