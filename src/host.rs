@@ -1,13 +1,14 @@
-//! Discovery: a machine, or a picture of one, becomes an [`Inventory`].
+//! Discovery: reads a machine, or a copy of one, into an [`Inventory`].
 //!
-//! What is read: the driver's library NVML (in a process of its own, see [`nvml`]), `/proc/driver/nvidia`,
-//! `/proc/devices`, sysfs, the device nodes, the loader's cache and the directories of libraries. Nothing is written
-//! and nothing but the driver's library is executed.
+//! It reads the driver's library NVML (in a process of its own, see [`nvml`]), `/proc/driver/nvidia`, `/proc/devices`,
+//! sysfs, the device nodes, the loader's cache and the directories of libraries. It writes nothing, and it executes
+//! nothing but the driver's library.
 //!
-//! Whatever is missing or broken costs itself: it ends in [`Inventory::warnings`] or [`Inventory::absent`], and the
-//! rest is described.
+//! A missing or broken part of the host does not affect the discovery of the others: it is noted in
+//! [`Inventory::warnings`], [`Inventory::absent`] or [`Inventory::degraded`].
 
 mod driver;
+mod findings;
 mod gpus;
 mod mig;
 mod node;
@@ -18,53 +19,53 @@ mod pci;
 mod platform;
 pub(crate) mod proc;
 mod roots;
+mod scan;
 mod sign;
 mod tree;
 
 pub use roots::{RootPaths, Roots};
 
-use crate::error::Result;
-use crate::inventory::{Degraded, Inventory, PlatformKind};
-use crate::types::{DriverVersion, HostPath, Minor};
-use proc::{Majors, MigMinors};
+use crate::inventory::{Degraded, Inventory};
+use crate::types::{HostPath, Minor};
+use scan::Scan;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long NVML may be silent. Without persistence mode, `nvmlInit` starts every GPU of the machine in one call, which takes
-/// tens of seconds where there are eight large ones; and a library that hangs is rare.
+/// How long NVML may be silent. Without persistence mode, `nvmlInit` starts every GPU of the machine in one call, which
+/// takes tens of seconds for eight large GPUs. A library that hangs is rare.
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// How to look.
+/// How to discover a host.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Whether to ask NVML. It runs code of the tree that is looked at.
+pub struct DiscoveryOptions {
+    /// Whether to ask NVML, which runs code from the tree that is examined.
     pub nvml: bool,
-    /// How long NVML may be silent before it is ended. Each answer of it begins this anew.
+    /// How long NVML may be silent before its process is killed. Each of its answers restarts this time.
     pub deadline: Duration,
-    /// Gets what we wait for once NVML has taken two seconds, and again every second; `None` when that is over.
+    /// Called with the step that NVML works on after two seconds and then each second; with `None` when that is over.
     pub waiting: fn(Option<nvml::Waiting>),
     /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
     pub program: PathBuf,
-    /// Directories of the host to search for libraries, instead of those in the driver's tree that are known or in the
-    /// loader's cache. One below the driver root is a directory of the driver's tree.
+    /// Directories of the host to search for libraries, instead of the known ones in the driver's tree and those in the
+    /// loader's cache. A directory below the driver root is in the driver's tree.
     pub library_search_paths: Vec<HostPath>,
     /// Directories of the host to search for configuration files, instead of the known ones in the driver's tree.
     pub config_search_paths: Vec<HostPath>,
-    /// Directories in the driver's tree that are searched for programs after the known ones: those of the caller's `PATH`.
+    /// Directories of the driver's tree to search for programs after the known ones: those of the caller's `PATH`.
     pub more_program_dirs: Vec<HostPath>,
-    /// Directories in the driver's tree that are searched for configuration files after the known ones: those of the
-    /// caller's `XDG_DATA_DIRS`.
+    /// Directories of the driver's tree to search for configuration files after the known ones: those of the caller's
+    /// `XDG_DATA_DIRS`.
     pub more_config_dirs: Vec<HostPath>,
-    /// Whether to take the libraries of other projects that a driver's installer brings as well: GLVND and OpenCL's loader.
+    /// Whether to take the libraries of other projects that a driver's installer brings: GLVND and OpenCL's loader.
     pub explicit_libraries: bool,
     /// Whether to take 32-bit libraries too.
     pub compat32: bool,
 }
 
-impl Default for Options {
-    /// NVML with [`SILENCE`], this program, the known directories, 64 bits.
+impl Default for DiscoveryOptions {
+    /// NVML with [`SILENCE`], this program, the known directories, 64-bit libraries.
     fn default() -> Self {
         Self {
             nvml: true,
@@ -81,123 +82,78 @@ impl Default for Options {
     }
 }
 
-/// Describes the host at `roots`.
-///
-/// # Errors
-/// None so far: what goes wrong is in the inventory. A host without a driver gives one that says so.
-pub fn discover(roots: &Roots, options: &Options) -> Result<Inventory> {
-    // A copy knows nothing from the last time.
+/// Describes the host at `roots`. What goes wrong is in the inventory; a host without a driver gives one that says so.
+pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
+    // The copy remembers nothing from an earlier discovery.
     let roots = &roots.clone();
-    let mut inventory = Inventory::empty(platform::read(roots));
-    if let Some(dev) = &roots.dev_root_note {
-        inventory.absent("device nodes in the driver root", [dev.clone()]);
-    }
-    let module = module_version(roots, &mut inventory);
-    let found = driver::search(roots, options, module.as_ref(), &mut inventory);
+    let scan = Scan::begin(roots, options);
+    let found = driver::search(&scan);
 
-    // The child loads and asks while we read files.
-    let sign = sign::of_driver(roots, module.as_ref(), &found);
-    let mut asked = start_nvml(roots, options, &found, module.is_some(), &mut inventory);
-    inventory.driver = driver::collect(roots, options, &found, module.as_ref(), &mut inventory);
-    let majors = majors(roots, &mut inventory);
-    let minors = mig_minors(roots, &mut inventory);
-    let in_proc = gpus::in_proc(roots, &mut inventory);
-    let report = asked.as_mut().map(nvml::Asked::finish);
+    // The child loads the library and asks it while this process reads files.
+    let sign = sign::of_driver(&scan, &found);
+    let mut child = start_nvml(&scan, &found);
+    let mut inventory = Inventory::empty(scan.platform.clone());
+    inventory.driver = driver::collect(&scan, &found);
+    let in_proc = gpus::in_proc(&scan);
+    let report = child.as_mut().map(nvml::NvmlChild::finish);
 
     if let Some(report) = &report {
-        inventory.warnings.extend(report.warnings.iter().cloned());
+        for warning in &report.warnings {
+            scan.findings.warn(&warning.object, &warning.text);
+        }
         if let Some(why) = &report.failure {
-            inventory.degrade(Degraded::Nvml { why: why.clone() });
+            scan.findings.degrade(Degraded::Nvml { why: why.clone() });
         }
         for name in &report.missing {
-            inventory.absent(format!("{name}()"), ["libnvidia-ml.so.1".to_owned()]);
+            scan.findings.absent(format!("{name}()"), [NVML]);
         }
-        gpus::driver_facts(&report.facts, &mut inventory);
-    }
-    inventory.gpus = gpus::collect(roots, report.as_ref(), &in_proc, &majors, &minors, &mut inventory);
-    let taken: BTreeSet<Minor> = inventory.gpus.iter().map(|g| g.minor).collect();
-    inventory.nodes = nodes::collect(roots, &majors, &minors, &taken, &mut inventory);
-    inventory.platform.kind = platform::kind(roots, &inventory);
-    sign::note_missing(sign.as_deref(), &found, &mut inventory);
-    Ok(inventory)
-}
-
-/// The version of the kernel module that is loaded.
-fn module_version(roots: &Roots, inventory: &mut Inventory) -> Option<DriverVersion> {
-    let files = ["/driver/nvidia/version", "/module/nvidia/version"];
-    let of_proc = roots.proc.text(files[0]).ok().and_then(|t| proc::module_version(&t));
-    let found = of_proc.or_else(|| roots.sys.text(files[1]).ok()?.trim().parse().ok());
-    if found.is_none() {
-        let looked_in = [roots.proc.host(files[0]), roots.sys.host(files[1])];
-        inventory.absent("version of the kernel module", looked_in.map(|p| p.as_str().to_owned()));
-    }
-    found
-}
-
-fn majors(roots: &Roots, inventory: &mut Inventory) -> Majors {
-    match roots.proc.text("/devices") {
-        Ok(text) => Majors::parse(&text),
-        Err(e) => {
-            inventory.warn(
-                roots.proc.host("/devices"),
-                format!("cannot be read: {e}; nodes are taken as they are"),
-            );
-            Majors::default()
+        if let Some(driver) = &mut inventory.driver {
+            driver.cuda = gpus::driver_facts(&scan, report, &driver.version);
         }
     }
+    inventory.source = gpus::source(report.as_ref());
+    inventory.gpus = gpus::collect(&scan, report.as_ref(), &in_proc);
+    let minors: BTreeSet<Minor> = inventory.gpus.iter().map(|g| g.minor).collect();
+    inventory.nodes = nodes::collect(&scan, &minors);
+    inventory.platform.kind = platform::kind(roots, &inventory.gpus);
+    sign::note_missing(&scan, sign, &found, &inventory);
+    scan.findings.store(&mut inventory);
+    inventory
 }
 
-fn mig_minors(roots: &Roots, inventory: &mut Inventory) -> MigMinors {
-    const FILE: &str = "/driver/nvidia-caps/mig-minors";
-    roots.proc.text(FILE).map(MigMinors::new).unwrap_or_else(|_| {
-        inventory.absent("mig-minors", [roots.proc.host(FILE).as_str().to_owned()]);
-        MigMinors::default()
-    })
-}
+const NVML: &str = "libnvidia-ml.so.1";
 
-fn start_nvml(
-    roots: &Roots,
-    options: &Options,
-    found: &driver::Found<'_>,
-    has_module: bool,
-    inventory: &mut Inventory,
-) -> Option<nvml::Asked> {
-    const NAME: &str = "libnvidia-ml.so.1";
+fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>) -> Option<nvml::NvmlChild> {
+    let options = scan.options;
     if !options.nvml {
         return None;
     }
     let (library, shown) = match driver::nvml(found) {
-        Some((tree, path)) => {
-            let shown = tree.host(&path).as_str().to_owned();
-            (tree.path(&path).into_os_string(), shown)
-        }
+        Some(path) => (path.to_open().into_os_string(), path.host().as_str().to_owned()),
         None => {
-            inventory.absent(NAME, found.looked_in.iter().cloned());
-            // Without any library, that is what is said, and NVML is one of them.
+            scan.findings.absent(NVML, &found.looked_in);
+            // If no library is found at all, NVML is one of them, and the inventory says that already.
             if found.version.is_some() {
-                let why = format!("cannot be asked: {NAME} was not found");
-                inventory.degrade(Degraded::Nvml { why });
+                let why = format!("cannot be asked: {NVML} was not found");
+                scan.findings.degrade(Degraded::Nvml { why });
             }
-            // A loader may know more directories than we do, but it is the loader of this machine.
-            if !(roots.live && has_module) {
-                if has_module {
-                    inventory.warn(
-                        NAME,
-                        "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries",
-                    );
-                }
+            // The loader of this machine may know more directories, but only for this machine.
+            if scan.module.is_none() {
                 return None;
             }
-            (OsString::from(NAME), NAME.to_owned())
+            if !scan.roots.live {
+                let text = "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries";
+                scan.findings.warn(NVML, text);
+                return None;
+            }
+            (OsString::from(NVML), NVML.to_owned())
         }
     };
-    match nvml::start(&options.program, &library, &shown, options.deadline, options.waiting) {
-        Ok(asked) => Some(asked),
-        Err(e) => {
+    nvml::start(&options.program, &library, &shown, options.deadline, options.waiting)
+        .map_err(|e| {
             let why = format!("cannot be asked: its process cannot be started: {e}");
-            inventory.warn("NVML", &why);
-            inventory.degrade(Degraded::Nvml { why });
-            None
-        }
-    }
+            scan.findings.warn("NVML", &why);
+            scan.findings.degrade(Degraded::Nvml { why });
+        })
+        .ok()
 }

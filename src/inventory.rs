@@ -45,7 +45,7 @@ pub struct Inventory {
     pub nodes: Nodes,
     /// What went wrong on the way; each is worth a line to a person.
     pub warnings: Vec<Warning>,
-    /// What was looked for and is not there; shown with `-v`.
+    /// What was looked for and not found; shown with `-v`.
     pub absent: Vec<Absent>,
     /// What this host has and this inventory lacks; empty for a complete one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,13 +108,13 @@ pub struct Warning {
     pub text: String,
 }
 
-/// Something that was looked for and is not there, which may be quite right.
+/// Names that were looked for in the same places and not found. This need not be a fault: few hosts have everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Absent {
-    /// A file name or a pattern.
-    pub what: String,
-    /// Where it was looked for: directories, caches, library calls.
+    /// File names or patterns.
+    pub what: Vec<String>,
+    /// The places: directories, caches, library calls.
     pub looked_in: Vec<String>,
 }
 
@@ -132,40 +132,6 @@ impl Inventory {
             absent: Vec::new(),
             degraded: Vec::new(),
         }
-    }
-
-    /// Records something that went wrong. The same warning twice is one: several parts may look at one node.
-    pub fn warn(&mut self, object: impl std::fmt::Display, text: impl std::fmt::Display) {
-        let warning = Warning {
-            object: object.to_string(),
-            text: text.to_string(),
-        };
-        if !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
-        }
-    }
-
-    /// Records something that this inventory lacks and the host has.
-    pub fn degrade(&mut self, degraded: Degraded) {
-        if !self.degraded.contains(&degraded) {
-            self.degraded.push(degraded);
-        }
-    }
-
-    /// Records a device that is there and cannot be given to a container.
-    pub fn degrade_device(&mut self, device: impl std::fmt::Display, why: impl std::fmt::Display) {
-        self.degrade(Degraded::Device {
-            device: device.to_string(),
-            why: why.to_string(),
-        });
-    }
-
-    /// Records something that is not there.
-    pub fn absent(&mut self, what: impl std::fmt::Display, looked_in: impl IntoIterator<Item = String>) {
-        self.absent.push(Absent {
-            what: what.to_string(),
-            looked_in: looked_in.into_iter().collect(),
-        });
     }
 
     /// Every MIG device with its GPU, by index.

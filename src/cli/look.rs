@@ -3,7 +3,7 @@
 use super::out;
 use super::place::HostArgs;
 use crate::error::{Error, Kind, Result};
-use crate::host::{self, Options, RootPaths, Roots};
+use crate::host::{self, DiscoveryOptions, RootPaths, Roots};
 use crate::inventory::{Degraded, Inventory};
 use crate::sources;
 use crate::types::HostPath;
@@ -57,8 +57,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl LookArgs {
     /// The options of a discovery. `is_here` says whether the host is the machine that we run on: only then the caller's
     /// environment says something about it.
-    fn options(&self, is_here: bool) -> Options {
-        Options {
+    fn options(&self, is_here: bool) -> DiscoveryOptions {
+        DiscoveryOptions {
             nvml: !self.no_nvml,
             deadline: self.nvml_deadline,
             waiting: super::progress::waiting,
@@ -68,7 +68,7 @@ impl LookArgs {
             more_config_dirs: if is_here { dirs_of("XDG_DATA_DIRS") } else { Vec::new() },
             explicit_libraries: self.explicit_libraries,
             compat32: self.compat32,
-            ..Options::default()
+            ..DiscoveryOptions::default()
         }
     }
 }
@@ -96,7 +96,7 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
                 proc_root: at.proc_root.clone(),
                 sys_root: at.sys_root.clone(),
             };
-            host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none()))?
+            host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none()))
         }
     };
     for warning in &inventory.warnings {
@@ -106,24 +106,20 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// Logs one line for each thing that was not found. Many things are searched for in the same list of places; such a list is
-/// logged once, in a line of its own.
+/// Logs one line for each name that was not found. A list of several places is logged once, after the names.
 fn say_absent(inventory: &Inventory) {
-    let mut lists: Vec<&[String]> = Vec::new();
     for absent in &inventory.absent {
-        match absent.looked_in.as_slice() {
-            [] => tracing::info!("{}: not found", absent.what),
-            [one] if *one == absent.what => tracing::info!("{one}: not found"),
-            [one] => tracing::info!("{}: not found in {one}", absent.what),
-            many => {
-                tracing::info!("{}: not found in {} places", absent.what, many.len());
-                if !lists.contains(&many) {
-                    lists.push(many);
-                }
+        for what in &absent.what {
+            match absent.looked_in.as_slice() {
+                [] => tracing::info!("{what}: not found"),
+                [one] if one == what => tracing::info!("{what}: not found"),
+                [one] => tracing::info!("{what}: not found in {one}"),
+                many => tracing::info!("{what}: not found in {} places", many.len()),
             }
         }
     }
-    for list in lists {
+    let lists = inventory.absent.iter().map(|absent| &absent.looked_in);
+    for list in lists.filter(|list| list.len() > 1) {
         tracing::info!("the {} places are {}", list.len(), list.join(", "));
     }
 }

@@ -1,26 +1,19 @@
-//! The driver's files: which there are, where they belong in a container, what each is needed for.
+//! The driver's files: which files the host has, where they belong in a container, and what each is needed for.
 
 mod libraries;
 mod lists;
+mod locate;
 mod others;
 mod search;
 
-use super::{Options, Roots};
-use crate::inventory::{Driver, DriverFile, Inventory};
-use crate::types::DriverVersion;
-pub(crate) use search::{Found, nvml, search};
+use super::scan::Scan;
+use crate::inventory::{Driver, DriverFile};
+pub(crate) use search::{FoundLibraries, nvml, search};
 use std::collections::BTreeMap;
 
-/// Everything of the driver; `None` where the host has neither module nor libraries. What only NVML tells is left
-/// open.
-pub(crate) fn collect(
-    roots: &Roots,
-    options: &Options,
-    found: &Found<'_>,
-    module: Option<&DriverVersion>,
-    inventory: &mut Inventory,
-) -> Option<Driver> {
-    let version = module.or(found.version.as_ref())?.clone();
+/// The driver without what only NVML knows; `None` if the host has neither its module nor its libraries.
+pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Driver> {
+    let version = scan.module.as_ref().or(found.version.as_ref())?;
     let mut driver = Driver {
         version: version.clone(),
         cuda: None,
@@ -28,40 +21,35 @@ pub(crate) fn collect(
         files: Vec::new(),
     };
     let Some(of_libraries) = &found.version else {
-        inventory.warn(
-            "driver",
-            format!(
-                "the kernel module is {version}, but there are no libraries of it in {} directories; install them, or \
-                 say where they are with --driver-root or --library-search-path",
-                found.looked_in.len()
-            ),
+        let text = format!(
+            "the kernel module is {version}, but no libraries of it were found in {} directories; install them, or \
+             name their directory with --driver-root or --library-search-path",
+            found.looked_in.len()
         );
-        inventory.absent(format!("lib*.so.{version}"), found.looked_in.iter().cloned());
+        scan.findings.warn("driver", text);
+        scan.findings.absent(format!("lib*.so.{version}"), &found.looked_in);
         return Some(driver);
     };
-    if *of_libraries != version {
-        inventory.warn(
-            "driver",
-            format!(
-                "the kernel module is {version}, the libraries are {of_libraries}: programs will fail; reboot, or \
-                 unload and load the module"
-            ),
+    if of_libraries != version {
+        let text = format!(
+            "the kernel module is {version}, the libraries are {of_libraries}: programs will fail; reboot, or unload \
+             and load the module"
         );
+        scan.findings.warn("driver", text);
     }
-    let tree = &roots.driver;
-    let libraries = libraries::collect(roots, options, found, of_libraries, inventory);
+    let libraries = libraries::collect(scan, found, of_libraries);
     driver.library_dirs = libraries.dirs;
     let others = [
-        others::binaries(tree, options, inventory),
-        others::configs(roots, options, inventory),
-        others::firmware(roots, of_libraries, inventory),
-        others::sockets(tree, inventory),
+        others::binaries(scan),
+        others::configs(scan),
+        others::firmware(scan, of_libraries),
+        others::sockets(scan),
     ];
-    // One file per place in a container; sorted.
-    let mut by_place: BTreeMap<_, DriverFile> = BTreeMap::new();
+    // One file per path in a container, sorted by it.
+    let mut by_path: BTreeMap<_, DriverFile> = BTreeMap::new();
     for file in libraries.files.into_values().chain(others.into_iter().flatten()) {
-        by_place.entry(file.container.clone()).or_insert(file);
+        by_path.entry(file.container.clone()).or_insert(file);
     }
-    driver.files = by_place.into_values().collect();
+    driver.files = by_path.into_values().collect();
     Some(driver)
 }

@@ -1,195 +1,178 @@
-//! GPUs: what NVML told, what `/proc` tells, put together and checked.
+//! GPUs: what NVML and `/proc` report, merged and checked.
 
 use super::mig;
 use super::node::{Expected, look};
-use super::nvml::{Facts, GpuFacts, Report};
+use super::nvml::{GpuFacts, NvmlReport};
 use super::order;
 use super::pci;
-use super::proc::{self, Information, Majors, MigMinors};
-use super::roots::Roots;
+use super::proc::{self, Information};
+use super::scan::Scan;
 use super::tree::is_absence;
-use crate::inventory::{Gpu, Inventory, Source};
-use crate::types::{ComputeCapability, GpuIndex, GpuUuid, MemorySize, Minor, PciAddress};
+use crate::inventory::{Gpu, Source};
+use crate::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
 use std::collections::BTreeSet;
 
-/// What `/proc/driver/nvidia/gpus` says, in the order of PCI addresses.
-pub(crate) fn in_proc(roots: &Roots, inventory: &mut Inventory) -> Vec<Information> {
+/// The GPUs in `/proc/driver/nvidia/gpus`, in the order of their PCI addresses.
+pub(crate) fn in_proc(scan: &Scan<'_>) -> Vec<Information> {
     const DIR: &str = "/driver/nvidia/gpus";
-    let entries = match roots.proc.list(DIR) {
+    let proc = &scan.roots.proc;
+    let entries = match proc.list(DIR) {
         Ok(entries) => entries,
         Err(e) if is_absence(&e) => {
-            inventory.absent("GPUs of the kernel module", [roots.proc.host(DIR).as_str().to_owned()]);
+            scan.findings.absent("GPUs of the kernel module", [proc.host(DIR)]);
             return Vec::new();
         }
         Err(e) => {
-            inventory.warn(roots.proc.host(DIR), format!("cannot be listed: {e}"));
+            scan.findings.warn(proc.host(DIR), format!("cannot be listed: {e}"));
             return Vec::new();
         }
     };
     let mut found = Vec::new();
     for entry in entries {
         let path = format!("{DIR}/{}/information", entry.name);
-        match roots.proc.text(&path) {
-            Ok(text) => {
-                let mut information = proc::information(&text);
-                information.pci = information.pci.or_else(|| entry.name.parse().ok());
-                found.push(information);
-            }
-            // A GPU that goes away takes its file with it. That it was there matters for the order of the others.
-            Err(e) => {
-                inventory.warn(roots.proc.host(&path), format!("cannot be read: {e}"));
-                found.push(Information {
-                    pci: entry.name.parse().ok(),
-                    ..Information::default()
-                });
-            }
-        }
+        // A GPU that goes away takes its file with it, but the order of the others depends on it.
+        let mut information = proc
+            .text(&path)
+            .map(|text| proc::information(&text))
+            .unwrap_or_else(|e| {
+                scan.findings.warn(proc.host(&path), format!("cannot be read: {e}"));
+                Information::default()
+            });
+        information.pci = information.pci.or_else(|| entry.name.parse().ok());
+        found.push(information);
     }
     found.sort_by_key(|i| i.pci);
     found
 }
 
-/// All GPUs, by index; sets the inventory's source.
-pub(crate) fn collect(
-    roots: &Roots,
-    report: Option<&Report>,
-    in_proc: &[Information],
-    majors: &Majors,
-    minors: &MigMinors,
-    inventory: &mut Inventory,
-) -> Vec<Gpu> {
-    let mut gpus = Vec::new();
-    let told = report.filter(|r| r.facts.driver.is_some());
-    inventory.source = match told {
-        Some(report) if report.complete || !report.facts.gpus.is_empty() => Source::Nvml,
+/// Where the facts about GPUs come from.
+pub(crate) fn source(report: Option<&NvmlReport>) -> Source {
+    match report {
+        Some(r) if r.facts.driver.is_some() && (r.complete || !r.facts.gpus.is_empty()) => Source::Nvml,
         _ => Source::Proc,
-    };
-    if let Some(report) = told {
-        for facts in &report.facts.gpus {
-            gpus.extend(from_nvml(facts, in_proc, inventory));
-        }
     }
-    let untold = untold(told, in_proc, inventory);
-    gpus.extend(untold);
+}
+
+/// All GPUs, by index.
+pub(crate) fn collect(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Information]) -> Vec<Gpu> {
+    let report = report.filter(|r| r.facts.driver.is_some());
+    let asked = report.iter().flat_map(|report| &report.facts.gpus);
+    let mut gpus: Vec<Gpu> = asked.filter_map(|facts| from_nvml(scan, facts, in_proc)).collect();
+    gpus.extend(not_asked(scan, report, in_proc));
     gpus.sort_by_key(|g| g.index);
-    drop_doubles(&mut gpus, inventory);
+    drop_doubles(scan, &mut gpus);
     for gpu in &mut gpus {
         let expected = Expected {
-            majors: majors.gpu(),
+            majors: scan.majors.gpu(),
             minor: Some(gpu.minor.0),
         };
-        gpu.node = look(roots, &format!("/dev/nvidia{}", gpu.minor), expected, inventory);
+        gpu.node = look(scan, &format!("/dev/nvidia{}", gpu.minor), expected);
         if gpu.node.is_none() {
-            inventory.degrade_device(gpu.label(), format!("has no device node /dev/nvidia{}", gpu.minor));
+            let why = format!("has no device node /dev/nvidia{}", gpu.minor);
+            scan.findings.degrade_device(gpu.label(), why);
         }
-        gpu.numa_node = pci::numa_node(roots, gpu.pci);
-        gpu.dri = pci::dri(roots, gpu.pci, inventory);
-        let facts = told.and_then(|r| r.facts.gpus.iter().find(|f| f.index == gpu.index.0));
+        gpu.numa_node = pci::numa_node(scan.roots, gpu.pci);
+        gpu.dri = pci::dri(scan, gpu.pci);
+        let facts = report.and_then(|r| r.facts.gpus.iter().find(|f| f.index == gpu.index.0));
         match facts {
-            Some(facts) => gpu.mig_devices = mig::from_nvml(gpu, facts, inventory),
+            Some(facts) => gpu.mig_devices = mig::from_nvml(scan, gpu, facts),
             None => {
-                gpu.unnamed_instances = mig::in_proc(roots, gpu.minor, inventory);
-                say_unnamed(gpu, inventory);
+                gpu.unnamed_instances = mig::in_proc(scan, gpu.minor);
+                warn_unnamed(scan, gpu);
             }
         }
-        mig::add_nodes(roots, majors, minors, gpu, inventory);
+        mig::add_nodes(scan, gpu);
     }
-    if let Some(report) = told {
-        say_lost(report, in_proc, inventory);
+    if let Some(report) = report {
+        note_lost(scan, report, in_proc);
     }
     gpus
 }
 
-/// One line for the MIG devices of a GPU that have no name, and so are left out.
-fn say_unnamed(gpu: &Gpu, inventory: &mut Inventory) {
+/// One warning for the MIG devices of a GPU that have no name and are left out.
+fn warn_unnamed(scan: &Scan<'_>, gpu: &Gpu) {
     if gpu.unnamed_instances.is_empty() {
         return;
     }
     let names: Vec<String> = gpu.unnamed_instances.iter().map(ToString::to_string).collect();
     let text = format!(
-        "is divided by MIG, and NVML alone can name its MIG devices: instances {} are left out, and so is the GPU as a whole",
+        "is divided by MIG, and only NVML knows the names of its MIG devices: instances {} are left out, and so is the \
+         GPU as a whole",
         crate::text::some(&names)
     );
-    inventory.warn(gpu.label(), text);
+    scan.findings.warn(gpu.label(), text);
 }
 
-/// Notes the GPUs that do not answer: those that NVML says so of, and those that the kernel module lists and NVML does
+/// Notes the GPUs that do not answer: those for which NVML says so, and those that the kernel module lists and NVML does
 /// not count. A GPU that is excluded on purpose is not missing.
-fn say_lost(report: &Report, in_proc: &[Information], inventory: &mut Inventory) {
+fn note_lost(scan: &Scan<'_>, report: &NvmlReport, in_proc: &[Information]) {
     for index in &report.facts.lost {
-        inventory.degrade_device(format!("gpu {index}"), "does not answer");
+        scan.findings.degrade_device(format!("gpu {index}"), "does not answer");
     }
-    // Where some are lost by index, which of the others they are is not known; and the number is what matters.
+    // If NVML reports GPUs as lost, only by index, it is not known which entries in /proc they are.
     if !report.complete || !report.facts.lost.is_empty() {
         return;
     }
-    let is_told = |information: &&Information| {
+    let is_counted = |information: &Information| {
         report.facts.gpus.iter().any(|facts| {
-            let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
-            let minor = facts.minor.map(Minor);
+            let (pci, minor) = (facts.pci_address(), facts.minor.map(Minor));
             (pci.is_some() && pci == information.pci) || (minor.is_some() && minor == information.minor)
         })
     };
-    for information in in_proc.iter().filter(|i| !i.excluded && !is_told(i)) {
-        let name = information
-            .pci
-            .map_or_else(|| "of unknown address".to_owned(), |p| p.to_string());
+    for information in in_proc.iter().filter(|i| !i.excluded && !is_counted(i)) {
         let text = "is known to the kernel module, and NVML does not count it: left out";
-        inventory.warn(format!("gpu {name}"), text);
-        inventory.degrade_device(format!("gpu {name}"), "does not answer");
+        scan.findings.warn(information.label(), text);
+        scan.findings.degrade_device(information.label(), "does not answer");
     }
 }
 
-/// GPUs that NVML was not asked about, from `/proc`. All of them where it told nothing; those after the one at which it
-/// got stuck, where the places in both orders agree. Not the one at which it got stuck.
-fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Inventory) -> Vec<Gpu> {
-    for information in in_proc.iter().filter(|i| i.excluded) {
-        if told.is_none_or(|report| !report.complete) {
-            let name = information
-                .pci
-                .map_or_else(|| "of unknown address".to_owned(), |p| p.to_string());
-            let text = "is excluded by a parameter of the kernel module and is left out";
-            inventory.warn(format!("gpu {name}"), text);
-        }
+/// The GPUs that NVML was not asked about, from `/proc`. Without NVML these are all GPUs. If NVML stopped answering at a
+/// GPU, they are the GPUs after that one, provided that both list GPUs in the same order.
+fn not_asked(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Information]) -> Vec<Gpu> {
+    if report.is_some_and(|report| report.complete) {
+        return Vec::new();
     }
-    let present: Vec<&Information> = in_proc.iter().filter(|i| !i.excluded).collect();
-    let first = match told {
+    let (excluded, present): (Vec<&Information>, Vec<&Information>) = in_proc.iter().partition(|i| i.excluded);
+    for information in excluded {
+        let text = "is excluded by a parameter of the kernel module and is left out";
+        scan.findings.warn(information.label(), text);
+    }
+    let first = match report {
         None => 0,
-        Some(report) if report.complete => return Vec::new(),
         Some(report) => {
             let Some(stuck) = report.stuck_at else {
                 return Vec::new();
             };
-            inventory.warn(format!("gpu {stuck}"), "does not answer and is left out");
+            let next = stuck.saturating_add(1);
+            scan.findings
+                .warn(format!("gpu {stuck}"), "does not answer and is left out");
             if !agrees(report, &present) {
-                inventory.warn(
-                    format!("gpu {} and later", stuck.saturating_add(1)),
-                    "NVML was not asked, and which they are is not certain: left out",
-                );
+                let text = "NVML was not asked, and which they are is not certain: left out";
+                scan.findings.warn(format!("gpu {next} and later"), text);
                 return Vec::new();
             }
-            stuck.saturating_add(1)
+            next
         }
     };
     let unknown = order::why_unknown(in_proc);
     if let Some(why) = unknown.as_ref().filter(|_| present.len() > first as usize) {
-        let text = format!("have no index without NVML, because {why}: they are named by their UUIDs alone");
-        inventory.warn("GPUs", text);
+        let text = format!("have no index without NVML, because {why}: only their UUIDs name them");
+        scan.findings.warn("GPUs", text);
     }
     let mut gpus = Vec::new();
     for (index, information) in (0..).zip(present).filter(|(index, _)| *index >= first) {
-        if told.is_some() {
-            let name = information.pci.map_or_else(|| index.to_string(), |p| p.to_string());
-            inventory.warn(
-                format!("gpu {name}"),
-                "NVML was not asked; memory, modes and MIG UUIDs are unknown",
-            );
+        if report.is_some() {
+            let text = "NVML was not asked; memory, modes and MIG UUIDs are unknown";
+            let name = information
+                .pci
+                .map_or_else(|| format!("gpu {index}"), |p| format!("gpu {p}"));
+            scan.findings.warn(name, text);
         }
         let facts = GpuFacts {
             index,
             ..GpuFacts::default()
         };
-        if let Some(mut gpu) = build(&facts, Some(information), inventory) {
+        if let Some(mut gpu) = merge(scan, &facts, Some(information)) {
             gpu.index_is_known = unknown.is_none();
             gpus.push(gpu);
         }
@@ -197,49 +180,53 @@ fn untold(told: Option<&Report>, in_proc: &[Information], inventory: &mut Invent
     gpus
 }
 
-/// Whether the GPUs that NVML told before it got stuck are at the same places in `/proc`, and both count as many.
-fn agrees(report: &Report, present: &[&Information]) -> bool {
+/// Whether the GPUs that NVML reported before it stopped are at the same places in `/proc`, and both have as many.
+fn agrees(report: &NvmlReport, present: &[&Information]) -> bool {
     let count = report.facts.driver.as_ref().map_or(0, |d| d.count);
     let same_place = |facts: &GpuFacts| {
-        let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
+        let pci = facts.pci_address();
         let there = usize::try_from(facts.index).ok().and_then(|at| present.get(at));
         pci.is_some() && there.is_some_and(|i| i.pci == pci)
     };
     usize::try_from(count) == Ok(present.len()) && report.facts.gpus.iter().all(same_place)
 }
 
-fn from_nvml(facts: &GpuFacts, in_proc: &[Information], inventory: &mut Inventory) -> Option<Gpu> {
-    let pci: Option<PciAddress> = facts.pci.as_deref().and_then(|p| p.parse().ok());
+fn from_nvml(scan: &Scan<'_>, facts: &GpuFacts, in_proc: &[Information]) -> Option<Gpu> {
+    let pci = facts.pci_address();
     let uuid: Option<GpuUuid> = facts.uuid.as_deref().and_then(|u| u.parse().ok());
     let information = in_proc
         .iter()
         .find(|i| (pci.is_some() && i.pci == pci) || (uuid.is_some() && i.uuid == uuid));
-    build(facts, information, inventory)
+    merge(scan, facts, information)
 }
 
-/// One GPU from both sources. Without a UUID, an address or a minor nobody could be given this GPU and no other.
-fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut Inventory) -> Option<Gpu> {
+/// Merges what both sources report about one GPU. A GPU without a UUID, a PCI address or a minor is left out: a container
+/// could get another GPU instead.
+fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -> Option<Gpu> {
     let empty = Information::default();
     let information = information.unwrap_or(&empty);
-    // Where NVML told nothing, the place in a list is no name.
+    // Without NVML, the place in a list does not name a GPU.
     let object = match information.pci.filter(|_| facts.pci.is_none()) {
-        Some(pci) => format!("gpu {pci}"),
+        Some(_) => information.label(),
         None => format!("gpu {}", facts.index),
     };
-    let uuid = checked(&object, "UUID", facts.uuid.as_deref(), inventory).or_else(|| information.uuid.clone());
-    let pci = checked(&object, "PCI address", facts.pci.as_deref(), inventory).or(information.pci);
+    let uuid = scan.findings.parsed(&object, "UUID", facts.uuid.as_deref());
+    let uuid = uuid.or_else(|| information.uuid.clone());
+    let pci = scan.findings.parsed(&object, "PCI address", facts.pci.as_deref());
+    let pci = pci.or(information.pci);
     let minor = facts.minor.map(Minor).or(information.minor);
     let missing = match (&uuid, pci, minor) {
         (Some(_), Some(_), Some(_)) => None,
         (None, _, _) => {
-            Some("UUID (the driver knows it once the GPU was opened: run nvidia-smi, or nvidia-persistenced)")
+            Some("UUID not found (the driver knows it once the GPU was opened: run nvidia-smi, or nvidia-persistenced)")
         }
-        (_, None, _) => Some("PCI address"),
-        (_, _, None) => Some("minor number"),
+        (_, None, _) => Some("PCI address not found"),
+        (_, _, None) => Some("minor number not found"),
     };
     if let Some(missing) = missing {
-        inventory.warn(&object, format!("is left out: nothing tells its {missing}"));
-        inventory.degrade_device(&object, "has no UUID, PCI address or minor number that anything tells");
+        scan.findings.warn(&object, format!("is left out: {missing}"));
+        let why = "has no UUID, PCI address or minor number that NVML or /proc reports";
+        scan.findings.degrade_device(&object, why);
     }
     let name = facts.name.as_deref().and_then(proc::printable);
     Some(Gpu {
@@ -272,27 +259,12 @@ fn build(facts: &GpuFacts, information: Option<&Information>, inventory: &mut In
     })
 }
 
-/// A text of NVML's as what it should be; a warning where it is something else.
-pub(super) fn checked<T: std::str::FromStr>(
-    object: &str,
-    what: &str,
-    text: Option<&str>,
-    inventory: &mut Inventory,
-) -> Option<T> {
-    let text = text?;
-    let value = text.parse().ok();
-    if value.is_none() {
-        inventory.warn(object, format!("NVML gives {text:?} as its {what}, which is none"));
-    }
-    value
-}
-
-/// Two entries for one GPU would put one node into two devices.
-fn drop_doubles(gpus: &mut Vec<Gpu>, inventory: &mut Inventory) {
+/// Leaves out a GPU that has the identity of an earlier one: two devices would have the same node.
+fn drop_doubles(scan: &Scan<'_>, gpus: &mut Vec<Gpu>) {
     let (mut indices, mut uuids, mut minors, mut addresses) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     gpus.retain(|gpu| {
-        // All four sets must learn it: no short cut.
+        // An array, because `&&` would skip the later sets, and all four must have the values of this GPU.
         let is_new = [
             indices.insert(gpu.index),
             uuids.insert(gpu.uuid.clone()),
@@ -301,32 +273,29 @@ fn drop_doubles(gpus: &mut Vec<Gpu>, inventory: &mut Inventory) {
         ];
         let keep = is_new == [true; 4];
         if !keep {
-            inventory.warn(
-                format!("gpu {}", gpu.index),
-                "has a UUID, minor or PCI address of another GPU and is left out",
-            );
-            inventory.degrade_device(gpu.label(), "has a UUID, minor or PCI address of another GPU");
+            let why = "has a UUID, minor or PCI address of another GPU";
+            scan.findings
+                .warn(format!("gpu {}", gpu.index), format!("{why} and is left out"));
+            scan.findings.degrade_device(gpu.label(), why);
         }
         keep
     });
 }
 
-/// Warnings about versions, and what NVML adds to the driver.
-pub(crate) fn driver_facts(facts: &Facts, inventory: &mut Inventory) {
-    let Some(told) = &facts.driver else { return };
-    let version: Option<crate::types::DriverVersion> =
-        checked("NVML", "driver version", told.version.as_deref(), inventory);
-    let cuda = told.cuda.and_then(|c| u32::try_from(c).ok()).filter(|c| *c >= 1000);
-    let Some(driver) = &mut inventory.driver else { return };
-    driver.cuda = cuda.map(|c| crate::types::CudaVersion {
-        major: c / 1000,
-        minor: c % 1000 / 10,
-    });
-    let module = driver.version.clone();
-    if let Some(version) = version.filter(|v| *v != module) {
-        inventory.warn(
-            "NVML",
-            format!("says that the driver is {version}, the kernel module says {module}; reboot, or unload and load the module"),
+/// The CUDA version of the driver, which only NVML reports. Warns if NVML and the kernel module disagree on the driver's
+/// version.
+pub(crate) fn driver_facts(scan: &Scan<'_>, report: &NvmlReport, module: &DriverVersion) -> Option<CudaVersion> {
+    let facts = report.facts.driver.as_ref()?;
+    let version: Option<DriverVersion> = scan.findings.parsed("NVML", "driver version", facts.version.as_deref());
+    if let Some(version) = version.filter(|v| v != module) {
+        let text = format!(
+            "says that the driver is {version}, the kernel module says {module}; reboot, or unload and load the module"
         );
+        scan.findings.warn("NVML", text);
     }
+    let cuda = facts.cuda.and_then(|c| u32::try_from(c).ok()).filter(|c| *c >= 1000)?;
+    Some(CudaVersion {
+        major: cuda / 1000,
+        minor: cuda % 1000 / 10,
+    })
 }

@@ -1,40 +1,38 @@
 //! MIG devices.
 //!
-//! In `/proc` and in `mig-minors` a GPU is named by its minor, and an instance by the ids that NVML gives too.
+//! In `/proc` and in `mig-minors`, a GPU is named by its minor, and an instance by the ids that NVML reports too.
 
-use super::gpus::checked;
 use super::nodes::{cap_minors, cap_node};
 use super::nvml::{GpuFacts, MigFacts};
-use super::proc::{Majors, MigCapability, MigMinors, numbered};
-use super::roots::Roots;
-use crate::inventory::{Gpu, Inventory, MigDevice, MigInstance};
+use super::proc::{MigCapability, numbered};
+use super::scan::Scan;
+use crate::inventory::{Gpu, MigDevice, MigInstance};
 use crate::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The MIG devices that NVML told of.
-pub(crate) fn from_nvml(gpu: &Gpu, facts: &GpuFacts, inventory: &mut Inventory) -> Vec<MigDevice> {
+/// The MIG devices that NVML reports, without their nodes.
+pub(crate) fn from_nvml(scan: &Scan<'_>, gpu: &Gpu, facts: &GpuFacts) -> Vec<MigDevice> {
     let mut devices: Vec<MigDevice> = Vec::new();
     for facts in &facts.mig_devices {
         let object = format!("gpu {}:{}", gpu.index, facts.index);
         let ids = facts.gpu_instance.zip(facts.compute_instance);
         let Some((gi, ci)) = ids else {
-            inventory.warn(
-                &object,
-                "is left out: NVML does not tell its instances, which name its capabilities",
-            );
-            inventory.degrade_device(&object, "has no instances that NVML tells");
+            let text = "is left out: NVML does not report its instances, which name its capabilities";
+            scan.findings.warn(&object, text);
+            scan.findings
+                .degrade_device(&object, "has no instances that NVML reports");
             continue;
         };
-        let uuid = checked(&object, "UUID", facts.uuid.as_deref(), inventory);
+        let uuid = scan.findings.parsed(&object, "UUID", facts.uuid.as_deref());
         if uuid.is_none() {
-            inventory.degrade_device(&object, "has no UUID that NVML tells");
+            scan.findings.degrade_device(&object, "has no UUID that NVML reports");
         }
         devices.push(MigDevice {
             index: MigIndex(facts.index),
             uuid,
             gpu_instance: GpuInstanceId(gi),
             compute_instance: ComputeInstanceId(ci),
-            profile: profile(&object, facts, inventory),
+            profile: profile(scan, &object, facts),
             memory: facts.memory_mib.filter(|m| *m > 0).map(MemorySize::from_mib),
             gpu_slices: facts.gpu_slices.filter(|s| *s > 0),
             compute_slices: facts.compute_slices.filter(|s| *s > 0),
@@ -46,29 +44,31 @@ pub(crate) fn from_nvml(gpu: &Gpu, facts: &GpuFacts, inventory: &mut Inventory) 
 }
 
 /// `NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb`: the profile is the last word.
-fn profile(object: &str, facts: &MigFacts, inventory: &mut Inventory) -> Option<MigProfile> {
+fn profile(scan: &Scan<'_>, object: &str, facts: &MigFacts) -> Option<MigProfile> {
     let name = facts.name.as_deref()?;
     let (_, profile) = name.rsplit_once(" MIG ").unwrap_or(("", name));
-    checked(object, "profile", Some(profile.trim()), inventory)
+    scan.findings.parsed(object, "profile", Some(profile.trim()))
 }
 
-/// The instances that the driver has files for, by GPU instance and compute instance. They have no names: NVML numbers
-/// MIG devices in an order of its own, and it alone knows their UUIDs.
+/// The instances that the driver has files for, by GPU instance and compute instance. They have no names, because NVML
+/// numbers MIG devices in an order of its own, and only NVML knows their UUIDs.
 ///
-/// The directory itself is there for every GPU, in MIG mode or not (`osRmCapRegisterGpu` in NVIDIA's open kernel modules
-/// makes `gpuN/mig` when a GPU is attached), so only instances in it show that the GPU is in MIG mode.
-pub(crate) fn in_proc(roots: &Roots, gpu: Minor, inventory: &mut Inventory) -> Vec<MigInstance> {
+/// Every GPU has the directory, in MIG mode or not (`osRmCapRegisterGpu` in NVIDIA's open kernel modules makes
+/// `gpuN/mig` when a GPU is attached), so only the instances in it show that the GPU is in MIG mode.
+pub(crate) fn in_proc(scan: &Scan<'_>, gpu: Minor) -> Vec<MigInstance> {
     let dir = format!("/driver/nvidia/capabilities/gpu{gpu}/mig");
     let mut found = BTreeSet::new();
     // A driver without MIG has no such directory.
-    for entry in roots.proc.list(&dir).unwrap_or_default() {
+    let proc = &scan.roots.proc;
+    for entry in proc.list(&dir).unwrap_or_default() {
         let Some(gi) = numbered(&entry.name, "gi") else {
             continue;
         };
         let gpu_instance = GpuInstanceId(gi);
-        let entries = roots.proc.list(&format!("{dir}/gi{gi}"));
+        let entries = proc.list(&format!("{dir}/gi{gi}"));
         let entries = entries.unwrap_or_else(|e| {
-            inventory.warn(roots.proc.host(&dir), format!("instance {gi} cannot be listed: {e}"));
+            scan.findings
+                .warn(proc.host(&dir), format!("instance {gi} cannot be listed: {e}"));
             Vec::new()
         });
         let mut compute: Vec<Option<ComputeInstanceId>> = entries
@@ -88,7 +88,7 @@ pub(crate) fn in_proc(roots: &Roots, gpu: Minor, inventory: &mut Inventory) -> V
 }
 
 /// Finds the capability nodes of a GPU's MIG devices.
-pub(crate) fn add_nodes(roots: &Roots, majors: &Majors, minors: &MigMinors, gpu: &mut Gpu, inventory: &mut Inventory) {
+pub(crate) fn add_nodes(scan: &Scan<'_>, gpu: &mut Gpu) {
     let minor = gpu.minor;
     let capabilities = |mig: &MigDevice| {
         [
@@ -98,17 +98,15 @@ pub(crate) fn add_nodes(roots: &Roots, majors: &Majors, minors: &MigMinors, gpu:
     };
     let wanted: BTreeSet<MigCapability> = gpu.mig_devices.iter().flat_map(capabilities).collect();
     let wanted: Vec<MigCapability> = wanted.into_iter().collect();
-    let known = cap_minors(roots, minors, &wanted);
-    // Compute instances of one GPU instance share its node: each is looked at once.
+    let known = cap_minors(scan, &wanted);
+    // Compute instances of one GPU instance share its node, so each node is examined once.
     let mut nodes = BTreeMap::new();
     for capability in wanted {
-        let node = known
-            .get(&capability)
-            .and_then(|m| cap_node(roots, majors, *m, inventory));
+        let node = known.get(&capability).and_then(|m| cap_node(scan, *m));
         if node.is_none() {
             let text = format!("has no node for {}: no container can use it", capability.file());
-            inventory.warn(gpu.label(), &text);
-            inventory.degrade_device(gpu.label(), text);
+            scan.findings.warn(gpu.label(), &text);
+            scan.findings.degrade_device(gpu.label(), text);
         }
         nodes.insert(capability, node);
     }

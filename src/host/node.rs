@@ -1,77 +1,69 @@
-//! Device nodes: what a node must be to be believed.
+//! One device node, and the checks that it is what the driver says.
 
 use super::proc::Majors;
-use super::roots::Roots;
+use super::scan::Scan;
 use super::tree::is_absence;
-use crate::inventory::{DeviceNode, Inventory};
+use crate::inventory::DeviceNode;
 use crate::types::ContainerPath;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// What the driver says that a node must be. An empty list of majors says nothing.
+/// The numbers that a node must have according to the driver. Without majors, any major is accepted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     /// Majors that the driver registered for it.
     pub majors: &'a [u32],
-    /// Its minor, where that is known beforehand.
+    /// Its minor, if it is known beforehand.
     pub minor: Option<u32>,
 }
 
 impl Expected<'_> {
-    /// Nothing is known.
+    /// Any numbers.
     pub(crate) const ANYTHING: Self = Expected {
         majors: &[],
         minor: None,
     };
 }
 
-/// Looks at the node `path` (as a container names it).
+/// Looks at the node `path`, as a container names it.
 ///
-/// A missing node whose numbers are known is there all the same: the driver makes some only when asked, and an engine
-/// can make it. A link, a regular file or a node of another driver is refused with a warning: handing that to a
-/// container would give it something else than a GPU.
-pub(crate) fn look(roots: &Roots, path: &str, expected: Expected<'_>, inventory: &mut Inventory) -> Option<DeviceNode> {
-    let host = roots.dev.host(path);
-    let data = match roots.dev.lstat(path) {
-        Ok(data) => data,
-        Err(e) if is_absence(&e) => {
-            let numbers = expected.majors.first().copied().zip(expected.minor);
-            let Some((major, minor)) = numbers else {
-                inventory.absent(path, [host.as_str().to_owned()]);
-                return None;
-            };
-            return Some(DeviceNode {
-                host,
-                container: ContainerPath::new(path).ok()?,
-                major,
-                minor,
-                mode: None,
-                uid: 0,
-                gid: 0,
-                present: false,
-            });
-        }
+/// A missing node whose numbers are known is in the result: the driver makes some nodes only on request, and an engine
+/// can make them. A link, a regular file or a node of another driver is refused with a warning, because a container would
+/// get something that is not a GPU.
+pub(crate) fn look(scan: &Scan<'_>, path: &str, expected: Expected<'_>) -> Option<DeviceNode> {
+    let host = scan.roots.dev.host(path);
+    let container = ContainerPath::new(path).ok()?;
+    let data = match scan.roots.dev.lstat(path) {
+        Ok(data) => Some(data),
+        Err(e) if is_absence(&e) => None,
         Err(e) => {
-            inventory.warn(host, format!("cannot be looked at and is left out: {e}"));
+            scan.findings
+                .warn(host, format!("cannot be examined and is left out: {e}"));
             return None;
         }
     };
-    match numbers(&data, expected) {
-        Ok((major, minor)) => Some(DeviceNode {
-            host,
-            container: ContainerPath::new(path).ok()?,
-            major,
-            minor,
-            mode: Some(data.mode() & 0o7777),
-            uid: data.uid(),
-            gid: data.gid(),
-            present: true,
-        }),
-        Err(why) => {
-            inventory.warn(host, why);
-            None
+    let (major, minor) = match &data {
+        Some(data) => numbers(data, expected)
+            .map_err(|why| scan.findings.warn(&host, why))
+            .ok()?,
+        None => {
+            let numbers = expected.majors.first().copied().zip(expected.minor);
+            if numbers.is_none() {
+                scan.findings.absent(path, [&host]);
+            }
+            numbers?
         }
-    }
+    };
+    Some(DeviceNode {
+        host,
+        container,
+        major,
+        minor,
+        mode: data.as_ref().map(|data| data.mode() & 0o7777),
+        uid: data.as_ref().map_or(0, MetadataExt::uid),
+        gid: data.as_ref().map_or(0, MetadataExt::gid),
+        present: data.is_some(),
+    })
 }
 
 fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String> {
@@ -87,7 +79,7 @@ fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String
             "is {what} where the driver has a device node, and is left out; remove it and run nvidia-modprobe"
         ));
     }
-    // A Linux device number has 12 bits of major and 20 of minor: both fit.
+    // A Linux device number has 12 bits of major and 20 bits of minor, so both fit.
     let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let major = number(nix::sys::stat::major(data.rdev()));
     let minor = number(nix::sys::stat::minor(data.rdev()));
@@ -106,7 +98,7 @@ fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String
     Ok((major, minor))
 }
 
-/// Majors by what the driver calls them. Older drivers register everything but UVM as `nvidia-frontend`.
+/// The names under which the driver registers majors. Older drivers register all but UVM as `nvidia-frontend`.
 impl Majors {
     /// `/dev/nvidiaN`
     pub(crate) fn gpu(&self) -> &[u32] {

@@ -1,78 +1,58 @@
 //! Device nodes that belong to no single GPU.
 
 use super::node::{Expected, look};
-use super::proc::{Majors, MigCapability, MigMinors, capability_minor, numbered};
-use super::roots::Roots;
-use super::tree::{Tree, is_absence};
-use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Inventory, Nodes};
+use super::proc::{MigCapability, capability_minor, numbered};
+use super::scan::Scan;
+use super::tree::is_absence;
+use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
 use crate::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Channel numbers are below 2^20 (the module's limit on `imex_channel_count` is lower, and has grown before).
+/// Channel numbers are below 2^20: the module's limit on `imex_channel_count` is lower, but it has grown before.
 const MAX_CHANNEL: u32 = 1 << 20;
 
-/// Everything but the nodes of GPUs; `gpus` are the minors of those that have an entry of their own.
-pub(crate) fn collect(
-    roots: &Roots,
-    majors: &Majors,
-    mig: &MigMinors,
-    gpus: &BTreeSet<Minor>,
-    inventory: &mut Inventory,
-) -> Nodes {
+/// All nodes but those of GPUs; `gpus` are the minors of the GPUs that answer.
+pub(crate) fn collect(scan: &Scan<'_>, gpus: &BTreeSet<Minor>) -> Nodes {
+    let majors = &scan.majors;
+    let minors = cap_minors(scan, &[MigCapability::Config, MigCapability::Monitor]);
     let mut nodes = Nodes {
-        control: control(roots, majors, inventory),
-        caps: caps(roots, majors, inventory),
+        control: control(scan),
+        caps: numbered_nodes(scan, "/dev/nvidia-caps", "nvidia-cap", "nvidia-caps"),
+        mig_config: minors.get(&MigCapability::Config).and_then(|m| cap_node(scan, *m)),
+        mig_monitor: minors.get(&MigCapability::Monitor).and_then(|m| cap_node(scan, *m)),
+        mofed: mofed(scan),
+        imex_channels: imex(scan),
         ..Nodes::default()
     };
-    let minors = cap_minors(roots, mig, &[MigCapability::Config, MigCapability::Monitor]);
-    let mut cap = |capability| {
-        let minor = minors.get(&capability)?;
-        cap_node(roots, majors, *minor, inventory)
-    };
-    nodes.mig_config = cap(MigCapability::Config);
-    nodes.mig_monitor = cap(MigCapability::Monitor);
     if !gpus.is_empty() {
-        say_missing(&nodes, inventory);
+        warn_missing(scan, &nodes);
     }
-    let names = names(&roots.dev, "/dev", inventory);
-    let mut numbered_nodes = |prefix: &str, majors: &[u32], minor_is_number: bool| -> Vec<DeviceNode> {
-        let mut found = Vec::new();
-        for name in &names {
-            let Some(rest) = name.strip_prefix(prefix) else {
-                continue;
-            };
-            let number = numbered(name, prefix);
-            if number.is_none() && !rest.is_empty() {
-                continue;
-            }
-            let expected = Expected {
-                majors,
-                minor: number.filter(|_| minor_is_number),
-            };
-            found.extend(look(roots, &format!("/dev/{name}"), expected, inventory));
-        }
-        found
-    };
-    nodes.nvswitch = numbered_nodes("nvidia-nvswitch", majors.of(&["nvidia-nvswitch"]), true);
-    nodes.gds = numbered_nodes("nvidia-fs", majors.of(&["nvidia-fs"]), false);
-    nodes.gdrcopy = numbered_nodes("gdrdrv", majors.of(&["gdrdrv"]), false);
-    let all = numbered_nodes("nvidia", majors.gpu(), true);
-    nodes.orphans = all.into_iter().filter(|n| !gpus.contains(&Minor(n.minor))).collect();
-    if names.iter().any(|n| n == "nvidia-nvswitchctl") {
-        let expected = Expected {
-            majors: majors.of(&["nvidia-nvswitch"]),
-            minor: None,
+    for name in names(scan, "/dev") {
+        // The number after `prefix`; `Some(None)` without one.
+        let number = |prefix: &str| match name.strip_prefix(prefix)? {
+            "" => Some(None),
+            _ => numbered(&name, prefix).map(Some),
         };
-        nodes
-            .nvswitch
-            .extend(look(roots, "/dev/nvidia-nvswitchctl", expected, inventory));
+        let node = |majors, minor| look(scan, &format!("/dev/{name}"), Expected { majors, minor });
+        let switch = majors.of(&["nvidia-nvswitch"]);
+        if let Some(minor) = number("nvidia-nvswitch") {
+            nodes.nvswitch.extend(node(switch, minor));
+        } else if name == "nvidia-nvswitchctl" {
+            nodes.nvswitch.extend(node(switch, None));
+        } else if number("nvidia-fs").is_some() {
+            nodes.gds.extend(node(majors.of(&["nvidia-fs"]), None));
+        } else if number("gdrdrv").is_some() {
+            nodes.gdrcopy.extend(node(majors.of(&["gdrdrv"]), None));
+        } else if let Some(minor) = number("nvidia") {
+            let gpu = node(majors.gpu(), minor);
+            nodes.orphans.extend(gpu.filter(|n| !gpus.contains(&Minor(n.minor))));
+        }
     }
-    nodes.mofed = mofed(roots, inventory);
-    nodes.imex_channels = imex(roots, majors, inventory);
     if !nodes.gds.is_empty() {
-        nodes.gds_mounts = gds_mounts(&roots.driver, inventory);
+        nodes.gds_mounts = gds_mounts(scan);
     }
     for list in [
+        &mut nodes.caps,
         &mut nodes.nvswitch,
         &mut nodes.gds,
         &mut nodes.gdrcopy,
@@ -84,26 +64,33 @@ pub(crate) fn collect(
     nodes
 }
 
-/// The names in a directory of the device tree; none where it is not there.
-fn names(tree: &Tree, dir: &str, inventory: &mut Inventory) -> Vec<String> {
+/// The names in a directory of device nodes; empty if the directory does not exist.
+fn names(scan: &Scan<'_>, dir: &str) -> Vec<String> {
+    let tree = &scan.roots.dev;
     match tree.list(dir) {
-        Ok(entries) => entries.into_iter().map(|e| e.name).collect(),
-        Err(e) if is_absence(&e) => {
-            inventory.absent(format!("{dir}/*"), [tree.host(dir).as_str().to_owned()]);
-            Vec::new()
-        }
-        Err(e) => {
-            inventory.warn(tree.host(dir), format!("cannot be listed: {e}"));
-            Vec::new()
-        }
+        Ok(entries) => return entries.into_iter().map(|e| e.name).collect(),
+        Err(e) if is_absence(&e) => scan.findings.absent(format!("{dir}/*"), [tree.host(dir)]),
+        Err(e) => scan.findings.warn(tree.host(dir), format!("cannot be listed: {e}")),
     }
+    Vec::new()
 }
 
-/// Minors of the control nodes are fixed by the driver (`nv.h`: 255 and 254; the UVM module: 0 and 1).
-fn control(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<ControlNode> {
-    // A driver that registers one name for all does so whether or not the module for mode setting is loaded.
+/// The nodes in `dir` whose names are `prefix` and their minor.
+fn numbered_nodes(scan: &Scan<'_>, dir: &str, prefix: &str, driver: &str) -> Vec<DeviceNode> {
+    let node = |name: &String| {
+        let majors = scan.majors.of(&[driver]);
+        let minor = Some(numbered(name, prefix)?);
+        look(scan, &format!("{dir}/{name}"), Expected { majors, minor })
+    };
+    names(scan, dir).iter().filter_map(node).collect()
+}
+
+/// The driver fixes the minors of the control nodes (`nv.h`: 255 and 254; the UVM module: 0 and 1).
+fn control(scan: &Scan<'_>) -> Vec<ControlNode> {
+    let majors = &scan.majors;
+    // A driver that registers one name for all nodes does so even if the module for mode setting is not loaded.
     let mut modeset = majors.of(&["nvidia-modeset"]);
-    if modeset.is_empty() && roots.sys.exists("/module/nvidia_modeset") {
+    if modeset.is_empty() && scan.roots.sys.exists("/module/nvidia_modeset") {
         modeset = majors.gpu();
     }
     let uvm = majors.of(&["nvidia-uvm"]);
@@ -116,15 +103,15 @@ fn control(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<Con
     .into_iter()
     .filter_map(|(role, path, majors, minor)| {
         let minor = Some(minor);
-        let node = look(roots, path, Expected { majors, minor }, inventory)?;
+        let node = look(scan, path, Expected { majors, minor })?;
         Some(ControlNode { role, node })
     })
     .collect()
 }
 
-/// Says which nodes are missing that every program with a GPU opens. The driver does not make them by itself: somebody
-/// must have asked for them since the machine started.
-fn say_missing(nodes: &Nodes, inventory: &mut Inventory) {
+/// Warns about missing nodes that every program with a GPU opens. The driver makes them only on request, and nothing has
+/// requested them since the machine started.
+fn warn_missing(scan: &Scan<'_>, nodes: &Nodes) {
     for (role, path, remedy) in [
         (ControlRole::Ctl, "/dev/nvidiactl", "nvidia-modprobe"),
         (
@@ -133,113 +120,82 @@ fn say_missing(nodes: &Nodes, inventory: &mut Inventory) {
             "modprobe nvidia-uvm, then nvidia-modprobe -u -c 0",
         ),
     ] {
-        let is_there = |c: &ControlNode| c.role == role && c.node.present;
-        if !nodes.control.iter().any(is_there) {
-            inventory.warn(path, format!("is missing, and no GPU works without it; run {remedy}"));
+        let is_present = |c: &ControlNode| c.role == role && c.node.present;
+        if !nodes.control.iter().any(is_present) {
+            let text = format!("is missing, and no GPU works without it; run {remedy}");
+            scan.findings.warn(path, text);
         }
     }
 }
 
-fn caps(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<DeviceNode> {
-    let majors = majors.of(&["nvidia-caps"]);
-    let mut found: Vec<DeviceNode> = names(&roots.dev, "/dev/nvidia-caps", inventory)
-        .iter()
-        .filter_map(|name| {
-            let minor = Some(numbered(name, "nvidia-cap")?);
-            look(
-                roots,
-                &format!("/dev/nvidia-caps/{name}"),
-                Expected { majors, minor },
-                inventory,
-            )
-        })
-        .collect();
-    found.sort();
-    found
-}
-
-/// The node of a capability, whether or not it was made already.
-pub(crate) fn cap_node(
-    roots: &Roots,
-    majors: &Majors,
-    minor: CapMinor,
-    inventory: &mut Inventory,
-) -> Option<DeviceNode> {
+/// The node of a capability, which need not exist yet.
+pub(crate) fn cap_node(scan: &Scan<'_>, minor: CapMinor) -> Option<DeviceNode> {
     let expected = Expected {
-        majors: majors.of(&["nvidia-caps"]),
+        majors: scan.majors.of(&["nvidia-caps"]),
         minor: Some(minor.0),
     };
-    look(
-        roots,
-        &format!("/dev/nvidia-caps/nvidia-cap{minor}"),
-        expected,
-        inventory,
-    )
+    look(scan, &format!("/dev/nvidia-caps/nvidia-cap{minor}"), expected)
 }
 
-/// The minors of these capabilities: each from its own file, which is there while the instance is, else from the table.
-pub(crate) fn cap_minors(
-    roots: &Roots,
-    mig: &MigMinors,
-    capabilities: &[MigCapability],
-) -> BTreeMap<MigCapability, CapMinor> {
+/// The minors of these capabilities. Each comes from its own file, which exists as long as the instance does, else from
+/// the table of all capabilities.
+pub(crate) fn cap_minors(scan: &Scan<'_>, capabilities: &[MigCapability]) -> BTreeMap<MigCapability, CapMinor> {
     let mut found = BTreeMap::new();
     let mut rest = Vec::new();
     for capability in capabilities {
         let file = format!("/driver/nvidia/capabilities/{}", capability.file());
-        match roots.proc.text(&file).ok().and_then(|text| capability_minor(&text)) {
+        match scan.roots.proc.text(&file).ok().and_then(|t| capability_minor(&t)) {
             Some(minor) => {
                 found.insert(*capability, minor);
             }
             None => rest.push(*capability),
         }
     }
-    found.extend(mig.find(&rest));
+    found.extend(scan.mig_minors().find(&rest));
     found
 }
 
-fn mofed(roots: &Roots, inventory: &mut Inventory) -> Vec<DeviceNode> {
+fn mofed(scan: &Scan<'_>) -> Vec<DeviceNode> {
     const DIR: &str = "/dev/infiniband";
-    names(&roots.dev, DIR, inventory)
+    names(scan, DIR)
         .iter()
         .filter(|name| name.as_str() == "rdma_cm" || numbered(name, "uverbs").is_some())
-        // Their numbers are the kernel's business, and no driver of ours tells them.
-        .filter_map(|name| look(roots, &format!("{DIR}/{name}"), Expected::ANYTHING, inventory))
+        // The kernel numbers them, and NVIDIA's driver does not report their numbers.
+        .filter_map(|name| look(scan, &format!("{DIR}/{name}"), Expected::ANYTHING))
         .collect()
 }
 
-fn imex(roots: &Roots, majors: &Majors, inventory: &mut Inventory) -> Vec<ImexChannel> {
-    const DIR: &str = "/dev/nvidia-caps-imex-channels";
-    let majors = majors.of(&["nvidia-caps-imex-channels"]);
-    let mut found: Vec<ImexChannel> = names(&roots.dev, DIR, inventory)
-        .iter()
-        .filter_map(|name| {
-            let id = numbered(name, "channel").filter(|id| *id < MAX_CHANNEL)?;
-            let minor = Some(id);
-            let node = look(roots, &format!("{DIR}/{name}"), Expected { majors, minor }, inventory)?;
-            let id = ImexChannelId(id);
-            Some(ImexChannel { id, node })
+fn imex(scan: &Scan<'_>) -> Vec<ImexChannel> {
+    const NAME: &str = "nvidia-caps-imex-channels";
+    let mut found: Vec<ImexChannel> = numbered_nodes(scan, &format!("/dev/{NAME}"), "channel", NAME)
+        .into_iter()
+        .filter(|node| node.minor < MAX_CHANNEL)
+        .map(|node| ImexChannel {
+            id: ImexChannelId(node.minor),
+            node,
         })
         .collect();
     found.sort_by_key(|c| c.id);
     found
 }
 
-fn gds_mounts(tree: &Tree, inventory: &mut Inventory) -> Vec<HostMount> {
+fn gds_mounts(scan: &Scan<'_>) -> Vec<HostMount> {
+    let tree = &scan.roots.driver;
     let mut found = Vec::new();
     for (path, is_dir) in [("/etc/cufile.json", false), ("/run/udev", true)] {
         match tree.resolve(path) {
-            Ok(real) if tree.is_dir(&real) == is_dir => {
+            Ok(real) if real.is_dir() == is_dir => {
                 if let Ok(container) = ContainerPath::new(path) {
-                    let host = tree.host(&real);
+                    let host = real.host();
                     found.push(HostMount { host, container });
                 }
             }
-            Ok(_) => inventory.warn(
-                tree.host(path),
-                "is not what GPUDirect Storage has there, and is left out",
-            ),
-            Err(_) => inventory.absent(path, [tree.host(path).as_str().to_owned()]),
+            Ok(_) => {
+                let kind = if is_dir { "a directory" } else { "a file" };
+                let text = format!("is not {kind}, which GPUDirect Storage needs, and is left out");
+                scan.findings.warn(tree.host(path), text);
+            }
+            Err(_) => scan.findings.absent(path, [tree.host(path)]),
         }
     }
     found

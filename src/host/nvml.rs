@@ -14,11 +14,11 @@ mod parent;
 mod process;
 mod waiting;
 
-pub(crate) use answer::{Facts, GpuFacts, MigFacts};
+pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
 #[cfg(fuzzing)]
 pub(crate) use parent::read_pieces;
-pub(crate) use parent::{Asked, Report, start};
+pub(crate) use parent::{NvmlChild, NvmlReport, start};
 pub use waiting::{Waiting, in_silence};
 
 /// First argument of the child. Nothing that a person would type.

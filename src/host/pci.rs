@@ -1,21 +1,23 @@
-//! What sysfs says about a PCI device: its DRI nodes and its NUMA node.
+//! The DRI nodes and the NUMA node of a PCI device, from sysfs.
 
 use super::node::{Expected, look};
 use super::proc::numbered;
 use super::roots::Roots;
-use crate::inventory::{DriKind, DriNode, Inventory};
+use super::scan::Scan;
+use crate::inventory::{DriKind, DriNode};
 use crate::types::PciAddress;
 
-/// The NUMA node of a device; `None` where it has none (the kernel writes -1) or sysfs does not tell.
+/// The NUMA node of a device; `None` if it has none (the kernel writes -1) or if sysfs does not have it.
 pub(crate) fn numa_node(roots: &Roots, pci: PciAddress) -> Option<u32> {
     let text = roots.sys.text(&format!("/bus/pci/devices/{pci}/numa_node")).ok()?;
     text.trim().parse().ok()
 }
 
 /// The DRI nodes of a device, by path.
-pub(crate) fn dri(roots: &Roots, pci: PciAddress, inventory: &mut Inventory) -> Vec<DriNode> {
+pub(crate) fn dri(scan: &Scan<'_>, pci: PciAddress) -> Vec<DriNode> {
+    let roots = scan.roots;
     let dir = format!("/bus/pci/devices/{pci}/drm");
-    // Without the DRM module there is no such directory, and nothing to say.
+    // Without the DRM module there is no such directory.
     let Ok(entries) = roots.sys.list(&dir) else {
         return Vec::new();
     };
@@ -29,7 +31,7 @@ pub(crate) fn dri(roots: &Roots, pci: PciAddress, inventory: &mut Inventory) -> 
             majors: &majors,
             minor: numbers.map(|(_, minor)| minor),
         };
-        let Some(node) = look(roots, &format!("/dev/dri/{}", entry.name), expected, inventory) else {
+        let Some(node) = look(scan, &format!("/dev/dri/{}", entry.name), expected) else {
             continue;
         };
         found.push(DriNode {
@@ -43,7 +45,7 @@ pub(crate) fn dri(roots: &Roots, pci: PciAddress, inventory: &mut Inventory) -> 
 }
 
 fn kind(name: &str) -> Option<DriKind> {
-    // controlD is tried before card: no name begins with both, but `card0-HDMI-A-1` must match neither.
+    // The whole rest of the name must be a number: `card0-HDMI-A-1` is not a card.
     [
         ("controlD", DriKind::Control),
         ("renderD", DriKind::Render),

@@ -1,9 +1,9 @@
-//! The machine itself.
+//! The machine: its processor, its kernel, and the kind of platform.
 
 use super::roots::Roots;
-use crate::inventory::{Arch, Inventory, Platform, PlatformKind};
+use crate::inventory::{Arch, Gpu, Platform, PlatformKind};
 
-/// What can be said before anything else was looked at.
+/// The platform as far as it is known before the GPUs are. [`kind`] completes it.
 pub(crate) fn read(roots: &Roots) -> Platform {
     Platform {
         arch: arch_of_module(roots).unwrap_or(if cfg!(target_arch = "aarch64") {
@@ -16,14 +16,14 @@ pub(crate) fn read(roots: &Roots) -> Platform {
             .proc
             .text("/sys/kernel/osrelease")
             .map(|t| t.trim().to_owned())
-            // It becomes part of a path.
+            // It becomes a part of a path.
             .ok()
             .filter(|t| !t.contains('/') && t != "..")
             .unwrap_or_default(),
     }
 }
 
-/// A picture of another machine may be one of another processor: the module names its own.
+/// A copy of another machine may be of another processor, and the kernel module names its own.
 fn arch_of_module(roots: &Roots) -> Option<Arch> {
     arch_in(&roots.proc.text("/driver/nvidia/version").ok()?)
 }
@@ -39,21 +39,20 @@ fn arch_in(text: &str) -> Option<Arch> {
 
 /// What the driver runs on, once the GPUs are known.
 ///
-/// WSL has a node of its own and none of the driver's. Tegra has a release file or a family in sysfs; where it also has
-/// a GPU that NVML knows, that is told by the name of an integrated GPU: `(nvgpu)`, or Thor, whose driver is the
-/// ordinary one with the exception of what must be mounted.
-pub(crate) fn kind(roots: &Roots, inventory: &Inventory) -> PlatformKind {
+/// WSL has a node of its own and none of the driver's. Tegra has a release file, or a family in sysfs. If NVML knows
+/// its GPU, the GPU's name shows that it is integrated: `(nvgpu)`, or Thor, which has the ordinary driver but needs other
+/// mounts.
+pub(crate) fn kind(roots: &Roots, gpus: &[Gpu]) -> PlatformKind {
     let has_ordinary_node = roots.dev.exists("/dev/nvidiactl");
     if !has_ordinary_node && (roots.dev.exists("/dev/dxg") || roots.driver.exists("/usr/lib/wsl/lib/libdxcore.so")) {
         return PlatformKind::Wsl;
     }
-    let integrated = inventory
-        .gpus
+    let integrated = gpus
         .iter()
         .any(|g| g.name.contains("(nvgpu)") || g.name.starts_with("NVIDIA Thor"));
     let family = roots.sys.text("/devices/soc0/family").unwrap_or_default();
     let tegra = roots.driver.exists("/etc/nv_tegra_release") || family.trim().to_ascii_lowercase().starts_with("tegra");
-    match integrated || (tegra && inventory.gpus.is_empty()) {
+    match integrated || (tegra && gpus.is_empty()) {
         true => PlatformKind::Tegra,
         false => PlatformKind::Linux,
     }

@@ -1,4 +1,4 @@
-//! The texts that the kernel and the driver write under `/proc`. Parsers only; no input makes them panic.
+//! Parsers of the files that the kernel and the driver provide under `/proc`. No input makes them panic.
 
 use crate::types::{CapMinor, ComputeInstanceId, DriverVersion, GpuInstanceId, GpuUuid, Minor, PciAddress};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (root@host)  Tue …
 /// ```
 ///
-/// The words differ between modules and over the years; the first word of that line that is a version is it.
+/// The words differ between modules and over the years. The version is the first word of the line that has its form.
 pub(crate) fn module_version(text: &str) -> Option<DriverVersion> {
     let line = text.lines().find_map(|l| l.strip_prefix("NVRM version:"))?;
     line.split_whitespace().find_map(|word| word.parse().ok())
@@ -27,11 +27,21 @@ pub(crate) struct Information {
     pub pci: Option<PciAddress>,
     /// `Device Minor`
     pub minor: Option<Minor>,
-    /// `GPU Excluded: Yes`: kept away from use by a parameter of the module.
+    /// `GPU Excluded: Yes`: a parameter of the module keeps it from being used.
     pub excluded: bool,
 }
 
-/// Reads an `information` file: `Name: <blanks> value` lines, of which we know some.
+impl Information {
+    /// What messages call this GPU.
+    pub(crate) fn label(&self) -> String {
+        match self.pci {
+            Some(pci) => format!("gpu {pci}"),
+            None => "gpu of unknown address".to_owned(),
+        }
+    }
+}
+
+/// Reads an `information` file, which has lines of the form `Name: <blanks> value`. Unknown names are ignored.
 pub(crate) fn information(text: &str) -> Information {
     let mut found = Information::default();
     for (name, value) in text.lines().filter_map(|l| l.split_once(':')) {
@@ -48,7 +58,7 @@ pub(crate) fn information(text: &str) -> Information {
     found
 }
 
-/// A product name goes into tables and messages: no control characters, and not nothing.
+/// A product name for tables and messages: without control characters; `None` if nothing or too much is left.
 pub(crate) fn printable(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let text = text.trim();
@@ -61,7 +71,7 @@ pub(crate) fn printable(text: &str) -> Option<String> {
 pub(crate) struct Majors(BTreeMap<String, Vec<u32>>);
 
 impl Majors {
-    /// Reads the part `Character devices:`; `Block devices:` after it has numbers of its own.
+    /// Reads the part `Character devices:`. The part `Block devices:` has numbers of its own.
     pub(crate) fn parse(text: &str) -> Self {
         let mut majors = BTreeMap::<String, Vec<u32>>::new();
         let mut in_part = false;
@@ -78,7 +88,7 @@ impl Majors {
         Self(majors)
     }
 
-    /// The majors of the first of these names that is registered; empty where none is.
+    /// The majors of the first of these names that is registered; empty if no name is.
     pub(crate) fn of(&self, names: &[&str]) -> &[u32] {
         names
             .iter()
@@ -93,7 +103,7 @@ pub(crate) fn capability_minor(text: &str) -> Option<CapMinor> {
     value.parse().ok().filter(|_| !value.is_empty())
 }
 
-/// What a MIG capability is for. The GPU is named by its *minor*, not by its index.
+/// A MIG capability. The GPU is named by its *minor*, not by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MigCapability {
     /// To make and remove instances.
@@ -106,18 +116,18 @@ pub(crate) enum MigCapability {
     ComputeInstance(Minor, GpuInstanceId, ComputeInstanceId),
 }
 
-/// `/proc/driver/nvidia-caps/mig-minors`: every capability that there could be (tens of thousands of lines, most of
-/// them of instances that do not exist), with its minor.
+/// `/proc/driver/nvidia-caps/mig-minors`: every possible capability with its minor. These are tens of thousands of lines,
+/// most of them for instances that do not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MigMinors(String);
 
 impl MigMinors {
-    /// Keeps the text; it is read when somebody asks, since a handful of lines is wanted of very many.
+    /// Keeps the text. It is parsed on request, because a few of very many lines are needed.
     pub(crate) fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The minors of `wanted`, in one pass over the text. What the text does not tell is not in the answer.
+    /// The minors of `wanted`, in one pass over the text. Capabilities that the text lacks are not in the result.
     pub(crate) fn find(&self, wanted: &[MigCapability]) -> BTreeMap<MigCapability, CapMinor> {
         let mut names: BTreeMap<String, MigCapability> = wanted.iter().map(|c| (c.name(), *c)).collect();
         let mut found = BTreeMap::new();
@@ -147,7 +157,7 @@ impl MigCapability {
         }
     }
 
-    /// Its file below `/proc/driver/nvidia/capabilities`, which is there while the instance is.
+    /// Its file below `/proc/driver/nvidia/capabilities`, which exists as long as the instance does.
     pub(crate) fn file(self) -> String {
         match self {
             Self::Config => "mig/config".to_owned(),
@@ -158,10 +168,10 @@ impl MigCapability {
     }
 }
 
-/// The N of a name like `gi3`; nothing for any other.
+/// The N of a name like `gi3`; `None` for other names.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    // `u32::from_str` takes a sign; and `gi03` is no name that the driver gives.
+    // `u32::from_str` accepts a sign, and the driver uses no names such as `gi03`.
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     plain.then(|| digits.parse().ok())?
 }

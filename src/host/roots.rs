@@ -1,27 +1,27 @@
-//! Where things are on the host that is described.
+//! Where the parts of the described host are.
 
-use super::tree::{Tree, absolute_dir};
+use super::tree::{Tree, TreePath, absolute_dir};
 use crate::error::{Error, Result};
 use crate::types::HostPath;
 use std::io;
 use std::path::PathBuf;
 
-/// Where things are, as a person says it. All `None` is the machine that we run on.
+/// Where the parts of a host are, as a person writes it. The default is the machine that this program runs on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootPaths {
-    /// A directory to take for the host's `/`: a picture of another machine. Paths in the result are without it.
+    /// A directory to use as the host's `/`: a copy of another machine. Paths in the result do not contain it.
     ///
-    /// The driver's library *in that tree* is asked, in a process of its own but with the rights of the caller: a tree
-    /// from a stranger wants [`super::Options::nvml`] off.
+    /// The driver's library *in that tree* runs, in a process of its own but with the rights of the caller. For a tree
+    /// from somebody else, turn [`super::DiscoveryOptions::nvml`] off.
     pub root: Option<PathBuf>,
-    /// Where the driver's files are, as the host names it: a driver container's root. It stays in the host's paths of
-    /// the result and is cut off in those of the container.
+    /// The directory with the driver's files, as the host names it: the root of a driver container. Host paths in the
+    /// result contain it, container paths do not.
     pub driver_root: Option<PathBuf>,
-    /// The directory whose `dev` holds the device nodes; the driver root where that has nodes, else `/`.
+    /// The directory whose `dev` has the device nodes. The default is the driver root if it has nodes, else `/`.
     pub dev_root: Option<PathBuf>,
-    /// What to read for `/proc`.
+    /// The directory to read as `/proc`.
     pub proc_root: Option<PathBuf>,
-    /// What to read for `/sys`.
+    /// The directory to read as `/sys`.
     pub sys_root: Option<PathBuf>,
 }
 
@@ -34,17 +34,17 @@ pub struct Roots {
     pub(crate) dev: Tree,
     pub(crate) proc: Tree,
     pub(crate) sys: Tree,
-    /// Whether the driver's files are those of the machine that we run on, so that its loader finds them too.
+    /// Whether the driver's files are those of this machine, so that its loader finds them too.
     pub(crate) live: bool,
-    /// Said where the driver root was not taken for device nodes.
-    pub(crate) dev_root_note: Option<String>,
+    /// The `/dev` of the driver root, if it was not used because it has no device nodes.
+    pub(crate) dev_root_note: Option<HostPath>,
 }
 
 impl Roots {
-    /// The machine that we run on.
+    /// The machine that this program runs on.
     ///
     /// # Errors
-    /// None in practice: `/` is there.
+    /// Returns an error if `/` cannot be opened.
     pub fn live() -> Result<Self> {
         Self::new(&RootPaths::default())
     }
@@ -52,25 +52,24 @@ impl Roots {
     /// The trees at `paths`.
     ///
     /// # Errors
-    /// A path that is not absolute (all but `root`), or no directory.
+    /// Returns an error for a path that is not a directory. All but `root` must be absolute.
     pub fn new(paths: &RootPaths) -> Result<Self> {
-        let slash = || HostPath::new("/");
         let open = match &paths.root {
             Some(dir) => absolute_dir(dir)
                 .map_err(|e| Error::usage(dir.display(), "not a directory to take for /").from_source(e))?,
             None => PathBuf::from("/"),
         };
-        let whole = Tree::new(open, slash()?);
+        let whole = Tree::new(open.clone(), HostPath::root());
         let part = |given: &Option<PathBuf>, option: &str| -> Result<Option<Tree>> {
             let Some(given) = given else { return Ok(None) };
             let host = HostPath::new(given)?;
-            let inner = whole
+            let dir = whole
                 .resolve(host.as_str())
-                .map_err(|e| Error::usage(&host, format!("no such {option}")).from_source(e))?;
-            if !whole.is_dir(&inner) {
+                .map_err(|e| Error::usage(&host, format!("{option} not found")).from_source(e))?;
+            if !dir.is_dir() {
                 return Err(Error::usage(&host, format!("the {option} is not a directory")));
             }
-            Ok(Some(Tree::new(whole.path(&inner), host)))
+            Ok(Some(Tree::new(dir.to_open(), host)))
         };
 
         let driver = part(&paths.driver_root, "driver root")?;
@@ -79,40 +78,38 @@ impl Roots {
             (Some(given), _) => given,
             (None, Some(driver)) if has_nodes(driver) => driver.clone(),
             (None, Some(driver)) => {
-                dev_root_note = Some(driver.host("/dev").as_str().to_owned());
+                dev_root_note = Some(driver.host("/dev"));
                 whole.clone()
             }
             (None, None) => whole.clone(),
         };
-        let below = |name: &str| Tree::new(whole.path(name), whole.host(name));
+        // Links are followed when a file is read: /proc and /sys themselves are not links.
+        let below = |name: &str| Tree::new(open.join(name), whole.host(name));
         Ok(Self {
             live: paths.root.is_none() && driver.as_ref().is_none_or(|d| d.host("/").as_str() == "/"),
             driver: driver.unwrap_or_else(|| whole.clone()),
             dev,
-            proc: part(&paths.proc_root, "proc root")?.unwrap_or_else(|| below("/proc")),
-            sys: part(&paths.sys_root, "sys root")?.unwrap_or_else(|| below("/sys")),
+            proc: part(&paths.proc_root, "proc root")?.unwrap_or_else(|| below("proc")),
+            sys: part(&paths.sys_root, "sys root")?.unwrap_or_else(|| below("sys")),
             whole,
             dev_root_note,
         })
     }
 
-    /// The tree that has the directory `path` of the host, and the directory's path in that tree. What lies below the driver
-    /// root belongs to the driver's tree, whose files keep their paths without that root in a container; links are
-    /// followed first, because a link may lead there.
+    /// Finds a directory that a person names as the host does. If it is below the driver root, it is found in the
+    /// driver's tree, whose files keep their paths without that root in a container. Links are followed first, because a
+    /// link may lead there.
     ///
     /// # Errors
-    /// A directory that does not exist, or that cannot be reached.
-    pub(crate) fn of_host(&self, path: &HostPath) -> io::Result<(&Tree, String)> {
+    /// Returns an error if the directory does not exist or cannot be reached.
+    pub(crate) fn of_host(&self, path: &HostPath) -> io::Result<TreePath<'_>> {
         let root = self.driver.host("/");
-        if let Some(inner) = path.below(root.as_str()) {
-            return Ok((&self.driver, self.driver.resolve(inner)?));
+        let in_driver = |path: &HostPath| path.below(root.as_str()).map(|inner| self.driver.resolve(inner));
+        if let Some(found) = in_driver(path) {
+            return found;
         }
-        let resolved = self.whole.resolve(path.as_str())?;
-        let real = HostPath::root().join(&resolved);
-        match real.below(root.as_str()) {
-            Some(inner) => Ok((&self.driver, self.driver.resolve(inner)?)),
-            None => Ok((&self.whole, resolved)),
-        }
+        let found = self.whole.resolve(path.as_str())?;
+        in_driver(&found.host()).unwrap_or(Ok(found))
     }
 }
 
@@ -141,14 +138,17 @@ mod tests {
         let roots = Roots::new(&paths).unwrap();
         assert_eq!(roots.driver.host("/usr").as_str(), "/run/nvidia/driver/usr");
         assert_eq!(
-            roots.driver.path("/usr"),
+            roots.driver.resolve("/usr").unwrap().to_open(),
             dir.path().canonicalize().unwrap().join("run/nvidia/driver/usr")
         );
         assert_eq!(roots.proc.host("/devices").as_str(), "/host/proc/devices");
         assert_eq!(roots.sys.host("/module").as_str(), "/sys/module");
         // No nodes in the driver root: the host's /dev, and a note.
         assert_eq!(roots.dev.host("/dev").as_str(), "/dev");
-        assert_eq!(roots.dev_root_note.as_deref(), Some("/run/nvidia/driver/dev"));
+        assert_eq!(
+            roots.dev_root_note.as_ref().map(HostPath::as_str),
+            Some("/run/nvidia/driver/dev")
+        );
         assert!(!roots.live);
 
         fs::create_dir_all(dir.path().join("run/nvidia/driver/dev")).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused() {
         let missing = RootPaths {
-            root: Some("/nonexistent".into()),
+            root: Some(tempfile::tempdir().unwrap().path().join("missing")),
             ..RootPaths::default()
         };
         assert!(Roots::new(&missing).is_err());

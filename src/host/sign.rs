@@ -1,52 +1,54 @@
 //! Whether anything shows that this host has NVIDIA's driver.
 
-use super::driver::Found;
-use super::{PlatformKind, Roots};
-use crate::inventory::{Degraded, Inventory};
-use crate::types::DriverVersion;
+use super::driver::FoundLibraries;
+use super::scan::Scan;
+use crate::inventory::{Degraded, Inventory, PlatformKind};
+use crate::types::HostPath;
 
-/// The first thing that shows a driver, as the host names it: the kernel module, a device node, a library.
-pub(crate) fn of_driver(roots: &Roots, module: Option<&DriverVersion>, found: &Found) -> Option<String> {
+/// The first thing that shows a driver: a path as the host names it, or the version of a library.
+pub(crate) fn of_driver(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<String> {
+    match path_of_driver(scan, found) {
+        Some(path) => Some(path.as_str().to_owned()),
+        None => Some(format!("a library of driver {}", found.version.as_ref()?)),
+    }
+}
+
+fn path_of_driver(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<HostPath> {
     const VERSION: &str = "/driver/nvidia/version";
-    let shown = |path: crate::types::HostPath| Some(path.as_str().to_owned());
-    if module.is_some() && roots.proc.exists(VERSION) {
-        return shown(roots.proc.host(VERSION));
+    let roots = scan.roots;
+    if scan.module.is_some() && roots.proc.exists(VERSION) {
+        return Some(roots.proc.host(VERSION));
     }
     if roots.sys.exists("/module/nvidia") {
-        return shown(roots.sys.host("/module/nvidia"));
+        return Some(roots.sys.host("/module/nvidia"));
     }
     let modules = roots.proc.text("/modules").unwrap_or_default();
     if modules.lines().any(|line| line.split(' ').next() == Some("nvidia")) {
-        return shown(roots.proc.host("/modules"));
+        return Some(roots.proc.host("/modules"));
     }
-    for node in ["/dev/nvidiactl", "/dev/nvidia0"] {
-        if roots.dev.exists(node) {
-            return shown(roots.dev.host(node));
-        }
+    if let Some(node) = ["/dev/nvidiactl", "/dev/nvidia0"]
+        .iter()
+        .find(|node| roots.dev.exists(node))
+    {
+        return Some(roots.dev.host(node));
     }
-    for name in ["libcuda.so.1", "libnvidia-ml.so.1"] {
-        if let Some(listing) = found.listings.iter().find(|l| l.has(name)) {
-            return shown(roots.driver.host(&format!("{}/{name}", listing.dir)));
-        }
-    }
-    found
-        .version
-        .as_ref()
-        .map(|version| format!("a library of driver {version}"))
+    ["libcuda.so.1", "libnvidia-ml.so.1"].iter().find_map(|name| {
+        let listing = found.listings.iter().find(|l| l.has(name))?;
+        Some(listing.dir.host().join(name))
+    })
 }
 
-/// Notes what a host with a driver must have and does not. On the other platforms other things are missing by design.
-pub(crate) fn note_missing(sign: Option<&str>, found: &Found, inventory: &mut Inventory) {
-    let Some(sign) = sign.filter(|_| inventory.platform.kind == PlatformKind::Linux) else {
+/// Notes what a host with a driver must have and this one lacks. On other platforms, other things are missing by design.
+pub(crate) fn note_missing(scan: &Scan<'_>, sign: Option<String>, found: &FoundLibraries<'_>, inventory: &Inventory) {
+    let Some(shown_by) = sign.filter(|_| inventory.platform.kind == PlatformKind::Linux) else {
         return;
     };
-    let shown_by = sign.to_owned();
     if found.version.is_none() {
-        inventory.degrade(Degraded::NoLibraries {
+        scan.findings.degrade(Degraded::NoLibraries {
             shown_by: shown_by.clone(),
         });
     }
     if inventory.gpus.is_empty() {
-        inventory.degrade(Degraded::NoGpu { shown_by });
+        scan.findings.degrade(Degraded::NoGpu { shown_by });
     }
 }

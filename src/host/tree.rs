@@ -1,9 +1,13 @@
-//! One tree of files, which may be a whole machine's, and the only place where a path in it becomes a path to open.
+//! One tree of files, which may be that of a whole machine. Only this module turns a path in it into a path to open.
 //!
-//! A tree may be a picture of another machine or the root of a driver container: an absolute link in it means a place
-//! in *it*, and `..` does not leave it. So links are followed here, part by part, and what is opened afterwards has
-//! none left. This keeps the names right, not an enemy out: a tree that somebody changes while we read it is not
-//! defended against. For the roots of containers there is [`crate::root`].
+//! A tree may be a copy of another machine or the root of a driver container. An absolute link in it leads to a place in
+//! the tree, and `..` does not leave it. So links are followed here, part by part, and the path that is opened afterwards
+//! has no links left. This keeps names right; it does not protect against somebody who changes the tree while it is
+//! read. For the roots of containers, which are hostile, there is [`crate::root`].
+//!
+//! Three kinds of path meet here, and each has its type: `&str` is a path as something in the tree writes it, with links;
+//! [`TreePath`] is a path of one tree with every link followed; [`HostPath`] is the name of a file on the described host,
+//! for an engine or a person.
 
 use crate::types::HostPath;
 use std::cell::RefCell;
@@ -13,43 +17,50 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// As many links as the kernel follows in one path.
+/// The number of links that the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// A tree: where it is, and how the host names it.
+/// A tree: where it is on this machine, and how the described host names it.
 #[derive(Debug)]
 pub(crate) struct Tree {
     host: HostPath,
     open: PathBuf,
-    /// What the directories on the way to the paths that were asked for are. A discovery asks for hundreds of paths in
-    /// some twenty directories, and each part of each costs a system call.
-    known: RefCell<HashMap<String, Part>>,
+    /// What is known about the directories of paths that were resolved. A discovery resolves hundreds of paths in some
+    /// twenty directories, and each part of each path costs a system call.
+    known: RefCell<HashMap<String, Component>>,
 }
 
-/// What a part of a path is.
+/// What one part of a path is.
 #[derive(Debug, Clone)]
-enum Part {
+enum Component {
     Plain,
     Link(String),
     Missing,
 }
 
 impl Clone for Tree {
-    /// The same tree with nothing known of it: who looks again wants what is there now.
+    /// The same tree without what is known about it, so that the copy sees the tree as it is now.
     fn clone(&self) -> Self {
         Self::new(self.open.clone(), self.host.clone())
     }
 }
 
-/// One entry of a directory. Names that are not UTF-8 are no names of the driver's and are not listed.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub(crate) struct TreeEntry {
     /// Its name.
     pub name: String,
     /// Whether it is a symbolic link.
     pub is_link: bool,
-    /// Whether it is a directory itself.
+    /// Whether it is itself a directory.
     pub is_dir: bool,
+}
+
+/// A path of a tree with every link followed. [`Tree::resolve`] makes it, so it existed then.
+#[derive(Debug, Clone)]
+pub(crate) struct TreePath<'t> {
+    tree: &'t Tree,
+    path: String,
 }
 
 impl Tree {
@@ -67,16 +78,11 @@ impl Tree {
         self.host.join(inner)
     }
 
-    /// What to open for `inner`, whose links are resolved already.
-    pub(crate) fn path(&self, inner: &str) -> PathBuf {
-        self.open.join(inner.trim_start_matches('/'))
-    }
-
-    /// Follows every link of `inner` inside the tree. The result is absolute in the tree and exists.
+    /// Follows every link of `inner` inside the tree.
     ///
     /// # Errors
-    /// As the kernel's: not found, too many links, no permission; and a link that is not UTF-8.
-    pub(crate) fn resolve(&self, inner: &str) -> io::Result<String> {
+    /// Returns the kernel's error (not found, too many links, no permission), or an error for a link that is not UTF-8.
+    pub(crate) fn resolve(&self, inner: &str) -> io::Result<TreePath<'_>> {
         let mut todo: VecDeque<String> = parts(inner).map(str::to_owned).collect();
         let mut done = String::new();
         let mut links = 0;
@@ -88,10 +94,10 @@ impl Tree {
             let before = done.len();
             done.push('/');
             done.push_str(&part);
-            match self.part(&done, !todo.is_empty())? {
-                Part::Plain => {}
-                Part::Missing => return Err(io::ErrorKind::NotFound.into()),
-                Part::Link(target) => {
+            match self.component(&done, !todo.is_empty())? {
+                Component::Plain => {}
+                Component::Missing => return Err(io::ErrorKind::NotFound.into()),
+                Component::Link(target) => {
                     links += 1;
                     if links > MAX_LINKS {
                         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many symbolic links"));
@@ -103,38 +109,144 @@ impl Tree {
                 }
             }
         }
-        Ok(if done.is_empty() { "/".to_owned() } else { done })
+        let path = if done.is_empty() { "/".to_owned() } else { done };
+        Ok(TreePath { tree: self, path })
     }
 
-    /// What `path` is, whose links before its last part are resolved. `keep` is for what will be asked again.
-    fn part(&self, path: &str, keep: bool) -> io::Result<Part> {
-        if let Some(part) = self.known.borrow().get(path) {
-            return Ok(part.clone());
+    /// What is at `path`, whose links before the last part are followed. With `keep`, the answer is remembered.
+    fn component(&self, path: &str, keep: bool) -> io::Result<Component> {
+        if let Some(component) = self.known.borrow().get(path) {
+            return Ok(component.clone());
         }
-        let part = match fs::read_link(self.path(path)) {
+        let component = match fs::read_link(self.at(path)) {
             Ok(target) => match target.into_os_string().into_string() {
-                Ok(target) => Part::Link(target),
+                Ok(target) => Component::Link(target),
                 Err(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "link is not UTF-8")),
             },
-            // EINVAL: it is there and no link.
-            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Part::Plain,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Part::Missing,
+            // EINVAL: the file exists and is not a link.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Component::Plain,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Component::Missing,
             Err(e) => return Err(e),
         };
         if keep {
-            self.known.borrow_mut().insert(path.to_owned(), part.clone());
+            self.known.borrow_mut().insert(path.to_owned(), component.clone());
         }
-        Ok(part)
+        Ok(component)
     }
 
-    /// What a directory holds, sorted by name.
-    pub(crate) fn list(&self, inner: &str) -> io::Result<Vec<Entry>> {
+    /// The path on this machine of `inner`, whose links are followed already.
+    fn at(&self, inner: &str) -> PathBuf {
+        self.open.join(inner.trim_start_matches('/'))
+    }
+
+    /// The path on this machine of `inner`, with links followed before its last part but not there.
+    fn at_unfollowed(&self, inner: &str) -> io::Result<PathBuf> {
+        let (dir, name) = inner.rsplit_once('/').unwrap_or(("", inner));
+        Ok(self.resolve(dir)?.to_open().join(name))
+    }
+
+    /// The entries of a directory, sorted by name.
+    pub(crate) fn list(&self, inner: &str) -> io::Result<Vec<TreeEntry>> {
+        self.resolve(inner)?.list()
+    }
+
+    /// Reads a regular file of at most `limit` bytes.
+    pub(crate) fn read(&self, inner: &str, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.resolve(inner)?.open()?.take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            let what = format!("larger than {limit} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a small text file of the kernel or the driver. Invalid UTF-8 is replaced; the parsers refuse the result.
+    pub(crate) fn text(&self, inner: &str) -> io::Result<String> {
+        const LIMIT: u64 = 1 << 20;
+        Ok(String::from_utf8_lossy(&self.read(inner, LIMIT)?).into_owned())
+    }
+
+    /// The metadata of `inner` itself: a link at its end is not followed, links before it are.
+    pub(crate) fn lstat(&self, inner: &str) -> io::Result<Metadata> {
+        fs::symlink_metadata(self.at_unfollowed(inner)?)
+    }
+
+    /// The target of a link; links before it are followed.
+    pub(crate) fn read_link(&self, inner: &str) -> io::Result<PathBuf> {
+        fs::read_link(self.at_unfollowed(inner)?)
+    }
+
+    /// Whether `inner` exists, links followed.
+    pub(crate) fn exists(&self, inner: &str) -> bool {
+        self.resolve(inner).is_ok()
+    }
+}
+
+impl<'t> TreePath<'t> {
+    /// The path as the tree itself names it. For a driver container, this is also the path in a container.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.path
+    }
+
+    /// How the host names it.
+    pub(crate) fn host(&self) -> HostPath {
+        self.tree.host(&self.path)
+    }
+
+    /// Where it is on this machine.
+    pub(crate) fn to_open(&self) -> PathBuf {
+        self.tree.at(&self.path)
+    }
+
+    /// The path `name` below this directory, links followed.
+    pub(crate) fn below(&self, name: &str) -> io::Result<TreePath<'t>> {
+        self.tree.resolve(&format!("{}/{name}", self.path))
+    }
+
+    /// The path of an entry of this directory. Only a link has to be resolved: the directory's own path has none left.
+    pub(crate) fn entry(&self, entry: &TreeEntry) -> io::Result<TreePath<'t>> {
+        if entry.is_link {
+            return self.below(&entry.name);
+        }
+        let path = format!("{}/{}", self.path.trim_end_matches('/'), entry.name);
+        Ok(TreePath { tree: self.tree, path })
+    }
+
+    /// Whether there is something at `name` below this directory, which may be a link that leads nowhere.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tree.lstat(&format!("{}/{name}", self.path)).is_ok()
+    }
+
+    /// Whether there is something of this name beside it.
+    pub(crate) fn has_sibling(&self, name: &str) -> bool {
+        let (dir, _) = self.path.rsplit_once('/').unwrap_or_default();
+        self.tree.lstat(&format!("{dir}/{name}")).is_ok()
+    }
+
+    /// Its metadata.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        fs::symlink_metadata(self.to_open())
+    }
+
+    /// Whether it is a directory.
+    pub(crate) fn is_dir(&self) -> bool {
+        self.metadata().is_ok_and(|data| data.is_dir())
+    }
+
+    /// Whether it is a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.metadata().is_ok_and(|data| data.is_file())
+    }
+
+    /// The entries of a directory, sorted by name. Skips names that are not UTF-8: the driver installs no such files.
+    pub(crate) fn list(&self) -> io::Result<Vec<TreeEntry>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(self.path(&self.resolve(inner)?))? {
+        for entry in fs::read_dir(self.to_open())? {
             let entry = entry?;
             let kind = entry.file_type()?;
             if let Ok(name) = entry.file_name().into_string() {
-                found.push(Entry {
+                found.push(TreeEntry {
                     name,
                     is_link: kind.is_symlink(),
                     is_dir: kind.is_dir(),
@@ -145,67 +257,23 @@ impl Tree {
         Ok(found)
     }
 
-    /// Opens a regular file. Anything else is refused before it can block or act: a FIFO waits, a device may do
-    /// something when it is opened.
-    pub(crate) fn open(&self, inner: &str) -> io::Result<File> {
-        self.open_resolved(&self.resolve(inner)?)
-    }
-
-    /// As [`Tree::open`], for a path that came out of [`Tree::resolve`]: libraries are many, and each part of a path
-    /// costs a system call.
-    pub(crate) fn open_resolved(&self, inner: &str) -> io::Result<File> {
-        let path = self.path(inner);
+    /// Opens a regular file. Other files are refused before they are opened: a FIFO would block, and opening a device
+    /// may have an effect.
+    pub(crate) fn open(&self) -> io::Result<File> {
         let refuse = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-        if !fs::symlink_metadata(&path)?.is_file() {
+        if !self.metadata()?.is_file() {
             return Err(refuse());
         }
         let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOFOLLOW;
-        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(self.to_open())?;
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
             Err(refuse())
         }
-    }
-
-    /// Reads a regular file of at most `limit` bytes.
-    pub(crate) fn read(&self, inner: &str, limit: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.open(inner)?.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit {
-            let what = format!("larger than {limit} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-        }
-        Ok(bytes)
-    }
-
-    /// Reads a small text file, as the kernel's and the driver's are. What is not UTF-8 in it is replaced: the parsers
-    /// refuse it by themselves.
-    pub(crate) fn text(&self, inner: &str) -> io::Result<String> {
-        const LIMIT: u64 = 1 << 20;
-        Ok(String::from_utf8_lossy(&self.read(inner, LIMIT)?).into_owned())
-    }
-
-    /// What is at `inner` itself: a link at its end is not followed, links before it are.
-    pub(crate) fn lstat(&self, inner: &str) -> io::Result<Metadata> {
-        let (dir, name) = inner.rsplit_once('/').unwrap_or(("", inner));
-        fs::symlink_metadata(self.path(&self.resolve(dir)?).join(name))
-    }
-
-    /// What a link says; links before it are followed.
-    pub(crate) fn read_link(&self, inner: &str) -> io::Result<PathBuf> {
-        let (dir, name) = inner.rsplit_once('/').unwrap_or(("", inner));
-        fs::read_link(self.path(&self.resolve(dir)?).join(name))
-    }
-
-    /// Whether `inner` is there, links followed.
-    pub(crate) fn exists(&self, inner: &str) -> bool {
-        self.resolve(inner).is_ok()
-    }
-
-    /// Whether `inner` is a directory, links followed.
-    pub(crate) fn is_dir(&self, inner: &str) -> bool {
-        self.resolve(inner).is_ok_and(|p| self.path(&p).is_dir())
     }
 }
 
@@ -213,12 +281,12 @@ fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|p| !p.is_empty() && *p != ".")
 }
 
-/// Whether an error means no more than that something is not there.
+/// Whether an error only means that a file does not exist.
 pub(crate) fn is_absence(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// A directory that must be there, as the caller of the program names it, made absolute.
+/// Makes the path of an existing directory, as the caller of the program names it, absolute.
 pub(crate) fn absolute_dir(path: &Path) -> io::Result<PathBuf> {
     let path = fs::canonicalize(path)?;
     if path.is_dir() {
@@ -246,9 +314,9 @@ mod tests {
         fs::write(dir.path().join("usr/lib/a"), "x").unwrap();
         symlink("/usr/lib", dir.path().join("lib")).unwrap();
         symlink("../../../../../usr/lib/a", dir.path().join("usr/lib/up")).unwrap();
-        assert_eq!(tree.resolve("/lib/a").unwrap(), "/usr/lib/a");
-        assert_eq!(tree.resolve("/lib/up").unwrap(), "/usr/lib/a");
-        assert_eq!(tree.resolve("/lib/../../..").unwrap(), "/");
+        assert_eq!(tree.resolve("/lib/a").unwrap().as_str(), "/usr/lib/a");
+        assert_eq!(tree.resolve("/lib/up").unwrap().as_str(), "/usr/lib/a");
+        assert_eq!(tree.resolve("/lib/../../..").unwrap().as_str(), "/");
         assert_eq!(tree.text("/lib/up").unwrap(), "x");
         assert!(tree.lstat("/lib/up").unwrap().file_type().is_symlink());
     }

@@ -7,7 +7,7 @@ fn a_library_that_hangs_costs_the_time_that_it_may_be_silent() {
     let bed = bed(SMALL);
     bed.faults(serde_json::json!({"init": "hang"}));
     let begin = Instant::now();
-    let inventory = bed.look_with(&Options {
+    let inventory = bed.look_with(&DiscoveryOptions {
         deadline: Duration::from_millis(700),
         ..options()
     });
@@ -144,7 +144,7 @@ fn functions_that_are_missing_cost_their_answer() {
     let absent: Vec<&str> = inventory
         .absent
         .iter()
-        .map(|a| a.what.as_str())
+        .flat_map(|a| a.what.iter().map(String::as_str))
         .filter(|w| w.ends_with("()"))
         .collect();
     assert!(absent.contains(&"nvmlDeviceGetComputeMode()"), "{absent:?}");

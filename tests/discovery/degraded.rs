@@ -94,7 +94,7 @@ fn each_way_to_lack_something_is_noted() {
     for (what, host, break_it, line) in cases {
         let bed = bed(host);
         break_it(&bed);
-        let inventory = bed.look_with(&Options {
+        let inventory = bed.look_with(&DiscoveryOptions {
             deadline: Duration::from_millis(700),
             ..options()
         });

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{fake_host, skip};
-use tranche::host::{Options, RootPaths, Roots, discover};
+use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
 use tranche::inventory::{
     AddressingMode, Architecture, ControlRole, DriverCapability, FileKind, Inventory, MigMode, PlatformKind, Source,
     VirtualizationMode, load,
@@ -47,12 +47,12 @@ fn bed(name: &str) -> Bed {
     Bed { _dir: dir, host }
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> DiscoveryOptions {
+    DiscoveryOptions {
         program: env!("CARGO_BIN_EXE_tranche").into(),
         // These machines may be slow and busy; no test here waits for it but those that say so.
         deadline: Duration::from_secs(60),
-        ..Options::default()
+        ..DiscoveryOptions::default()
     }
 }
 
@@ -64,8 +64,8 @@ impl Bed {
         }
     }
 
-    fn look_with(&self, options: &Options) -> Inventory {
-        discover(&Roots::new(&self.paths()).unwrap(), options).unwrap()
+    fn look_with(&self, options: &DiscoveryOptions) -> Inventory {
+        discover(&Roots::new(&self.paths()).unwrap(), options)
     }
 
     fn look(&self) -> Inventory {
@@ -140,6 +140,7 @@ fn every_host_is_described_the_same_way_twice() {
 
 #[test]
 fn built_in_inventories_are_what_discovery_finds() {
+    let mut wrong = Vec::new();
     for sim in tranche::sim::ALL {
         let bed = bed(sim.host);
         if !bed.host.not_made.is_empty() {
@@ -149,19 +150,39 @@ fn built_in_inventories_are_what_discovery_finds() {
             );
             return;
         }
-        let found = serde_json::to_string(&bed.look()).unwrap();
-        let built_in = serde_json::to_string(&tranche::sim::open(sim.name).unwrap()).unwrap();
-        if support::bless::is_on() {
-            let path = format!("{}/src/sim/{}.json", env!("CARGO_MANIFEST_DIR"), sim.name);
-            fs::write(path, format!("{found}\n")).unwrap();
-        } else {
-            assert!(
-                found == built_in,
-                "sim:{} is out of date: `make bless` writes it anew",
-                sim.name
-            );
+        let inventory = bed.look();
+        let found = serde_json::to_string_pretty(&inventory).unwrap() + "\n";
+        let file = format!("{}/src/sim/{}.json", env!("CARGO_MANIFEST_DIR"), sim.name);
+        let is_expected = support::bless::is_expected(Path::new(&file), &found);
+        // A bless does not change what is built into this program.
+        let is_built_in = support::bless::is_on() || tranche::sim::open(sim.name).unwrap() == inventory;
+        if !is_expected || !is_built_in {
+            wrong.push(sim.name);
         }
     }
+    assert_eq!(wrong, [""; 0], "out of date: `make bless` writes them anew");
+}
+
+/// The places where something was looked for are listed once, and a name that was not found is one line of the file: a
+/// name that is added to the lists of the driver's files adds one line to an inventory.
+#[test]
+fn an_absent_name_is_one_line_of_an_inventory() {
+    let inventory = bed(SMALL).look();
+    let text = serde_json::to_string_pretty(&inventory).unwrap();
+    let names: Vec<&String> = inventory.absent.iter().flat_map(|a| &a.what).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        let lines = text
+            .lines()
+            .filter(|line| line.trim().trim_end_matches(',') == format!("{name:?}"));
+        assert!(lines.count() >= 1, "{name} is not a line of its own");
+    }
+    let mut places: Vec<&Vec<String>> = inventory.absent.iter().map(|a| &a.looked_in).collect();
+    let all = places.len();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), all, "the same places are listed twice");
+    assert_eq!(text.matches("/usr/lib64/nvidia\"").count(), 1);
 }
 
 #[test]

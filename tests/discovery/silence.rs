@@ -27,7 +27,7 @@ fn forking(init: Option<&str>) -> (Bed, PathBuf) {
 fn a_slow_library_is_not_a_silent_one() {
     let bed = bed(SMALL);
     bed.faults(serde_json::json!({"delay_ms": 100}));
-    let inventory = bed.look_with(&Options {
+    let inventory = bed.look_with(&DiscoveryOptions {
         deadline: Duration::from_millis(1000),
         ..options()
     });
@@ -40,7 +40,7 @@ fn a_slow_library_is_not_a_silent_one() {
 fn what_the_library_forks_ends_with_it() {
     for init in [None, Some("hang"), Some("crash"), Some("999")] {
         let (bed, lock) = forking(init);
-        bed.look_with(&Options {
+        bed.look_with(&DiscoveryOptions {
             deadline: Duration::from_millis(700),
             ..options()
         });

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn without(bed: &Bed) -> Inventory {
-    bed.look_with(&Options {
+    bed.look_with(&DiscoveryOptions {
         nvml: false,
         ..options()
     })

@@ -1,40 +1,41 @@
-//! What belongs to a driver, by name, and what each thing is needed for.
+//! The names of the driver's files, and what each file is needed for.
 //!
-//! Compute, utility, video, graphics and ngx are told apart as NVIDIA's container library does for
-//! `NVIDIA_DRIVER_CAPABILITIES`; where that has no opinion, by the table of contents in the driver's README ("Installed
-//! Components"). What is not in these lists and carries the driver's version is taken all the same: a new driver must
-//! not wait for a new list.
+//! The capabilities are those that NVIDIA's container library assigns for `NVIDIA_DRIVER_CAPABILITIES`, else those that
+//! the driver's README suggests ("Installed Components"). A library that is not in these lists is taken too if its name
+//! ends in the driver's version, so a new driver works with an old list.
+//!
+//! After a change here, `make bless` updates the built-in inventories.
 
 use crate::inventory::DriverCapability::{self, Compute, Display, Graphics, Ngx, Utility, Video};
 
 /// A library `STEM.so.VERSION`.
-pub(super) struct Library {
+pub(super) struct KnownLibrary {
     /// The file name before `.so`.
     pub stem: &'static str,
     /// What it is for.
     pub capability: DriverCapability,
-    /// Whether its version is its own and not the driver's.
+    /// Whether it has a version of its own, not the driver's.
     pub own_version: bool,
 }
 
-const fn driver(stem: &'static str, capability: DriverCapability) -> Library {
-    Library {
+const fn driver(stem: &'static str, capability: DriverCapability) -> KnownLibrary {
+    KnownLibrary {
         stem,
         capability,
         own_version: false,
     }
 }
 
-const fn own(stem: &'static str, capability: DriverCapability) -> Library {
-    Library {
+const fn own(stem: &'static str, capability: DriverCapability) -> KnownLibrary {
+    KnownLibrary {
         stem,
         capability,
         own_version: true,
     }
 }
 
-/// Libraries that we know. A host has some of them.
-pub(super) const LIBRARIES: &[Library] = &[
+/// The known libraries. A host has some of them.
+pub(super) const LIBRARIES: &[KnownLibrary] = &[
     driver("libnvidia-ml", Utility),
     driver("libnvidia-cfg", Utility),
     driver("libnvidia-nscq", Utility),
@@ -85,9 +86,9 @@ pub(super) const LIBRARIES: &[Library] = &[
     driver("libnvidia-ngx", Ngx),
 ];
 
-/// Libraries that a driver's installer brings and that are not the driver's: GLVND, OpenCL's loader, and others of NVIDIA
-/// with versions of their own. Images bring them, so a container gets them only where somebody asks with the feature flag
-/// `enable-explicit-driver-libraries` of NVIDIA's generator, which names these.
+/// Libraries that a driver's installer brings although they are not part of the driver: GLVND, OpenCL's loader, and
+/// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature flag
+/// `enable-explicit-driver-libraries` of NVIDIA's generator, which has this list.
 pub(super) const EXPLICIT: &[(&str, DriverCapability)] = &[
     ("libEGL", Graphics),
     ("libGL", Graphics),
@@ -102,14 +103,13 @@ pub(super) const EXPLICIT: &[(&str, DriverCapability)] = &[
     ("libnvidia-egl-xlib", Graphics),
 ];
 
-/// For a library of this driver that we do not know: every container that computes gets it, as with a driver that
-/// knows no capabilities.
+/// The capability of a library that is not in the list: every container that computes gets it.
 pub(super) const UNKNOWN: DriverCapability = Compute;
 
-/// Directories with libraries, the 64-bit ones of every distribution that we know. `{arch}` is the processor's name.
+/// Directories with 64-bit libraries, of all known distributions. `{arch}` is the processor's name.
 ///
-/// Debian puts each driver into a directory of its own and links to the chosen one; NixOS links the driver of the
-/// running system from a fixed place.
+/// Debian has a directory for each driver and a link to the chosen one. NixOS has a fixed link to the driver of the
+/// running system.
 pub(super) const LIBRARY_DIRS: &[&str] = &[
     "/usr/lib64",
     "/usr/lib64/nvidia",
@@ -134,11 +134,11 @@ pub(super) const LIBRARY_DIRS_32: &[&str] = &[
     "/run/opengl-driver-32/lib",
 ];
 
-/// Links that a program expects whether the host has them or not: a library's stem, the link, what it says. Paths are
-/// relative to the library's directory; `{version}` is the driver's.
+/// Links that programs expect even if the host lacks them: the library's stem, the link, its target. Paths are relative
+/// to the library's directory; `{version}` is the driver's version.
 ///
-/// `libcuda.so` and `libnvidia-opticalflow.so` are opened by that name; `libGLX_indirect.so.0` is GLVND's answer to a
-/// program without a vendor; GBM and Vulkan look for their back ends by a fixed name.
+/// Programs open `libcuda.so` and `libnvidia-opticalflow.so` by these names, GLVND uses `libGLX_indirect.so.0` for
+/// programs without a vendor, and GBM and Vulkan look for their back ends by fixed names.
 pub(super) const LINKS: &[(&str, &str, &str)] = &[
     ("libcuda", "libcuda.so", "libcuda.so.1"),
     (
@@ -164,7 +164,7 @@ pub(super) const LINKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Modules of the X server, in the first directory of [`XORG_DIRS`] that has them.
+/// Modules of the X server. Each is taken from the first directory of [`XORG_DIRS`] that has it.
 pub(super) const XORG_MODULES: &[(&str, DriverCapability)] = &[
     ("nvidia_drv.so", Display),
     ("libglxserver_nvidia.so.{version}", Display),
@@ -179,7 +179,7 @@ pub(super) const XORG_DIRS: &[&str] = &[
     "xorg/modules/updates/extensions",
 ];
 
-/// Where X servers were installed over the years.
+/// Directories where X servers were installed over the years.
 pub(super) const XORG_BASES: &[&str] = &["/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64"];
 
 /// Programs.
@@ -194,8 +194,8 @@ pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
     ("nvidia-xconfig", Display),
 ];
 
-/// Where programs are. The caller's `PATH` comes after these, so that one host looks the same to everybody as long as the
-/// programs are where packages put them.
+/// Directories with programs. The caller's `PATH` comes after these, so that the result does not depend on the caller if
+/// the programs are where packages install them.
 pub(super) const BINARY_DIRS: &[&str] = &[
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -205,11 +205,11 @@ pub(super) const BINARY_DIRS: &[&str] = &[
     "/bin",
 ];
 
-/// Where NixOS has programs; a container finds nothing there, so they go to `/usr/bin`.
+/// Directories of NixOS with programs. A container does not search them, so there the programs go to `/usr/bin`.
 pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin"];
 
-/// A configuration file: the name below a directory of [`CONFIG_DIRS`], the directory that it has in a container (the
-/// one in which the loaders of EGL, Vulkan and so on look everywhere), and what it is for.
+/// Configuration files: the name below a directory of [`CONFIG_DIRS`]; the directory in a container, which is the one that
+/// the loaders of EGL, Vulkan and so on search on every distribution; the capability.
 pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share", Graphics),
     ("egl/egl_external_platform.d/15_nvidia_gbm.json", "/usr/share", Graphics),
@@ -240,8 +240,8 @@ pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
     ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc", Graphics),
 ];
 
-/// Where configuration files are. `/` for Google's container OS, which has `vulkan` directly below the driver's root;
-/// the last two are NixOS. The caller's `XDG_DATA_DIRS` comes after these.
+/// Directories with configuration files. Google's container OS has `vulkan` directly below the driver's root, `/`; the
+/// last two are for NixOS. The caller's `XDG_DATA_DIRS` comes after these.
 pub(super) const CONFIG_DIRS: &[&str] = &[
     "/etc",
     "/usr/local/share",
@@ -251,8 +251,8 @@ pub(super) const CONFIG_DIRS: &[&str] = &[
     "/run/opengl-driver/etc",
 ];
 
-/// Where the kernel looks for firmware (`drivers/base/firmware_loader`), after the directory in its parameter. The
-/// driver's lies in `nvidia/VERSION` below.
+/// Directories that the kernel searches for firmware (`drivers/base/firmware_loader`), after the directory in its
+/// parameter. The driver's firmware is in `nvidia/VERSION` below them.
 pub(super) const FIRMWARE_DIRS: &[&str] = &[
     "/lib/firmware/updates/{kernel}",
     "/lib/firmware/updates",
@@ -260,12 +260,15 @@ pub(super) const FIRMWARE_DIRS: &[&str] = &[
     "/lib/firmware",
 ];
 
-/// Sockets of the driver's daemons, below the first of `/run` and `/var/run` that has them. `/tmp/nvidia-mps`, which is
-/// a directory and not a socket, is left out: who may talk to which MPS daemon is decided by a share.
+/// Sockets of the driver's daemons, below the first of [`SOCKET_DIRS`] that has them. `/tmp/nvidia-mps` is not in the
+/// list: a share decides which containers may use which MPS daemon.
 pub(super) const SOCKETS: &[(&str, DriverCapability)] = &[
     ("nvidia-persistenced/socket", Utility),
     ("nvidia-fabricmanager/socket", Compute),
 ];
+
+/// Directories with sockets.
+pub(super) const SOCKET_DIRS: &[&str] = &["/run", "/var/run"];
 
 #[cfg(test)]
 mod tests {

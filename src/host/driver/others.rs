@@ -1,17 +1,19 @@
-//! The driver's files that are no libraries: programs, configuration, firmware, sockets.
+//! The driver's files that are not libraries: programs, configuration, firmware, sockets.
 
 use super::lists;
-use crate::host::tree::{Tree, is_absence};
-use crate::host::{Options, Roots};
-use crate::inventory::{DriverCapability, DriverFile, FileKind, Inventory};
+use super::locate::{SearchDir, locate};
+use crate::host::scan::Scan;
+use crate::host::tree::{Tree, TreePath, is_absence};
+use crate::inventory::{DriverCapability, DriverFile, FileKind};
 use crate::types::{ContainerPath, DriverVersion, HostPath};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-fn file(tree: &Tree, path: &str, container: &str, kind: FileKind, capability: DriverCapability) -> Option<DriverFile> {
+fn file(path: &TreePath<'_>, container: &str, kind: FileKind, capability: DriverCapability) -> Option<DriverFile> {
     Some(DriverFile {
-        host: tree.host(path),
-        // A name that came through the tree is UTF-8 and absolute.
+        host: path.host(),
+        // A path of a tree is UTF-8 and absolute.
         container: ContainerPath::new(container).ok()?,
         kind,
         capability,
@@ -19,13 +21,13 @@ fn file(tree: &Tree, path: &str, container: &str, kind: FileKind, capability: Dr
     })
 }
 
-fn shown(tree: &Tree, dirs: &[&str]) -> Vec<String> {
-    dirs.iter().map(|d| tree.host(d).as_str().to_owned()).collect()
+fn hosts<'d>(dirs: impl IntoIterator<Item = &'d SearchDir<'d>>) -> impl Iterator<Item = &'d HostPath> {
+    dirs.into_iter().map(|dir| &dir.host)
 }
 
-/// Whether programs and configuration may be taken from a directory that the caller's environment names. What lies there is
-/// mounted into containers, where root runs or reads it: nobody but root and the caller may be able to change the directory
-/// or one that it is in.
+/// Whether programs and configuration may be taken from a directory that the caller's environment names. They are mounted
+/// into containers, where root runs or reads them, so only root and the caller may be able to change the directory or one
+/// of its parents.
 fn is_trusted(tree: &Tree, dir: &str) -> bool {
     let caller = nix::unistd::geteuid().as_raw();
     let is_closed = |dir: &Path| {
@@ -33,172 +35,141 @@ fn is_trusted(tree: &Tree, dir: &str) -> bool {
         matches!(data, Some(Ok(data)) if data.is_dir() && [0, caller].contains(&data.uid()) && data.mode() & 0o022 == 0)
     };
     tree.resolve(dir)
-        .is_ok_and(|dir| Path::new(&dir).ancestors().all(is_closed))
+        .is_ok_and(|dir| Path::new(dir.as_str()).ancestors().all(is_closed))
 }
 
-/// A directory that may have programs.
-struct ProgramDir {
-    /// In the driver's tree, links resolved.
-    path: String,
-    /// Whether a container gets its programs in `/usr/bin`, because it does not search this directory.
-    moved: bool,
+/// The directories `known`, and those of `more` that are trusted.
+fn search_dirs<'t>(tree: &'t Tree, known: &[&str], more: &[HostPath]) -> Vec<SearchDir<'t>> {
+    let more = more.iter().map(HostPath::as_str).filter(|dir| is_trusted(tree, dir));
+    let all = known.iter().copied().chain(more);
+    all.map(|dir| SearchDir::new(tree, dir)).collect()
 }
 
-pub(super) fn binaries(tree: &Tree, options: &Options, inventory: &mut Inventory) -> Vec<DriverFile> {
-    let more = options.more_program_dirs.iter().map(HostPath::as_str);
-    let more: Vec<&str> = more.filter(|dir| is_trusted(tree, dir)).collect();
-    let known = lists::BINARY_DIRS.iter().map(|dir| (*dir, false));
-    let moved = lists::BINARY_DIRS_MOVED.iter().map(|dir| (*dir, true));
-    let named: Vec<(&str, bool)> = known.chain(moved).chain(more.iter().map(|dir| (*dir, false))).collect();
-    let dirs: Vec<ProgramDir> = named
+pub(super) fn binaries(scan: &Scan<'_>) -> Vec<DriverFile> {
+    let known = [lists::BINARY_DIRS, lists::BINARY_DIRS_MOVED].concat();
+    let moved: Vec<HostPath> = lists::BINARY_DIRS_MOVED
         .iter()
-        .filter_map(|(dir, moved)| {
-            let (path, moved) = (tree.resolve(dir).ok()?, *moved);
-            Some(ProgramDir { path, moved })
-        })
+        .map(|dir| scan.roots.driver.host(dir))
         .collect();
+    let dirs = search_dirs(&scan.roots.driver, &known, &scan.options.more_program_dirs);
     let mut files = Vec::new();
     for (name, capability) in lists::BINARIES {
-        let hit = dirs.iter().find_map(|ProgramDir { path: dir, moved }| {
-            let path = tree.resolve(&format!("{dir}/{name}")).ok()?;
-            let data = tree.lstat(&path).ok()?;
+        let hit = locate(&dirs, name, |dir, path| {
+            let path = path.ok()?;
+            let data = path.metadata().ok()?;
             let is_program = data.is_file() && data.permissions().mode() & 0o111 != 0;
-            let container = if *moved {
-                format!("/usr/bin/{name}")
-            } else {
-                format!("{dir}/{name}")
+            let in_container = match moved.contains(&dir.host) {
+                true => "/usr/bin",
+                false => dir.path.as_ref()?.as_str(),
             };
-            is_program.then_some((path, container))
+            is_program.then(|| (path, format!("{in_container}/{name}")))
         });
         match hit {
-            Some((path, container)) => files.extend(file(tree, &path, &container, FileKind::Binary, *capability)),
-            None => {
-                let dirs: Vec<&str> = named.iter().map(|(dir, _)| *dir).collect();
-                inventory.absent(name, shown(tree, &dirs));
-            }
+            Some((path, container)) => files.extend(file(&path, &container, FileKind::Binary, *capability)),
+            None => scan.findings.absent(name, hosts(&dirs)),
         }
     }
     files
 }
 
-pub(super) fn configs(roots: &Roots, options: &Options, inventory: &mut Inventory) -> Vec<DriverFile> {
-    let given: Vec<(&Tree, String)> = match options.config_search_paths.as_slice() {
-        [] => {
-            let tree = &roots.driver;
-            let more = options.more_config_dirs.iter().map(HostPath::as_str);
-            let more = more.filter(|dir| is_trusted(tree, dir));
-            let known = lists::CONFIG_DIRS.iter().copied();
-            known.chain(more).map(|dir| (tree, dir.to_owned())).collect()
+pub(super) fn configs(scan: &Scan<'_>) -> Vec<DriverFile> {
+    let (roots, options) = (scan.roots, scan.options);
+    let all = match options.config_search_paths.as_slice() {
+        [] => search_dirs(&roots.driver, lists::CONFIG_DIRS, &options.more_config_dirs),
+        given => {
+            let dir = |host: &HostPath| SearchDir {
+                host: host.clone(),
+                path: roots.of_host(host).ok(),
+            };
+            given.iter().map(dir).collect()
         }
-        given => given.iter().filter_map(|dir| roots.of_host(dir).ok()).collect(),
     };
+    let is_root = |dir: &&SearchDir<'_>| dir.path.as_ref().is_some_and(|path| path.as_str() == "/");
     let mut files = Vec::new();
     for (name, target, capability) in lists::CONFIGS {
-        // Only Vulkan's files lie directly below a root.
-        let dirs = given
-            .iter()
-            .filter(|(_, dir)| dir != "/" || name.starts_with("vulkan/"));
-        let hit = dirs
-            .clone()
-            .find_map(|(tree, dir)| Some((*tree, file_in(tree, dir, name, inventory)?)));
-        match hit {
-            Some((tree, path)) => {
+        // Only Vulkan's files may be directly below a root.
+        let dirs = all.iter().filter(|dir| name.starts_with("vulkan/") || !is_root(dir));
+        match locate(dirs.clone(), name, |dir, path| config(scan, dir, name, path)) {
+            Some(path) => {
                 let container = format!("{target}/{name}");
-                files.extend(file(tree, &path, &container, FileKind::Config, *capability));
+                files.extend(file(&path, &container, FileKind::Config, *capability));
             }
-            None => {
-                let searched = dirs.map(|(tree, dir)| tree.host(dir).as_str().to_owned());
-                // A directory that does not exist was looked for all the same.
-                let named = options.config_search_paths.iter().map(|dir| dir.as_str().to_owned());
-                let looked_in: Vec<String> = if options.config_search_paths.is_empty() {
-                    searched.collect()
-                } else {
-                    named.collect()
-                };
-                inventory.absent(name, looked_in);
-            }
+            None => scan.findings.absent(name, hosts(dirs)),
         }
     }
     files
 }
 
-/// The regular file of that name in `dir`, links resolved.
-fn file_in(tree: &Tree, dir: &str, name: &str, inventory: &mut Inventory) -> Option<String> {
-    let path = format!("{}/{name}", dir.trim_end_matches('/'));
-    let resolved = match tree.resolve(&path) {
-        Ok(resolved) => resolved,
-        Err(e) if is_absence(&e) => {
-            if tree.lstat(&path).is_ok() {
-                inventory.warn(tree.host(&path), "is a link that leads nowhere and is left out");
-            }
-            return None;
+/// Takes a regular file. Warns about anything else, and about a link that leads nowhere.
+fn config<'t>(
+    scan: &Scan<'_>,
+    dir: &SearchDir<'t>,
+    name: &str,
+    path: io::Result<TreePath<'t>>,
+) -> Option<TreePath<'t>> {
+    let why = match path {
+        Ok(path) if path.is_file() => return Some(path),
+        Ok(_) => "is not a regular file and is left out".to_owned(),
+        Err(e) if !is_absence(&e) => format!("cannot be read and is left out: {e}"),
+        Err(_) if dir.path.as_ref().is_some_and(|dir| dir.has(name)) => {
+            "is a link that leads nowhere and is left out".to_owned()
         }
-        Err(e) => {
-            inventory.warn(tree.host(&path), format!("cannot be read and is left out: {e}"));
-            return None;
-        }
+        Err(_) => return None,
     };
-    if tree.lstat(&resolved).is_ok_and(|d| d.is_file()) {
-        return Some(resolved);
-    }
-    inventory.warn(tree.host(&path), "is no regular file and is left out");
+    scan.findings.warn(dir.host.join(name), why);
     None
 }
 
-/// The firmware of the GPU's system processor, from every directory that the kernel searches: a container that loads it
-/// must find it wherever the kernel of the host does. This is what NVIDIA's generator does as well.
-pub(super) fn firmware(roots: &Roots, version: &DriverVersion, inventory: &mut Inventory) -> Vec<DriverFile> {
-    let tree = &roots.driver;
-    let kernel = inventory.platform.kernel.clone();
-    let own = roots
-        .sys
-        .text("/module/firmware_class/parameters/path")
-        .unwrap_or_default();
-    let own = own.trim();
-    let mut dirs: Vec<String> = lists::FIRMWARE_DIRS
+/// The firmware of the GPU's system processor, from every directory that the kernel searches. A container that loads it
+/// must find it where the host's kernel does. NVIDIA's generator does the same.
+pub(super) fn firmware(scan: &Scan<'_>, version: &DriverVersion) -> Vec<DriverFile> {
+    let tree = &scan.roots.driver;
+    let kernel = &scan.platform.kernel;
+    let own = scan.roots.sys.text("/module/firmware_class/parameters/path");
+    let own = own.unwrap_or_default();
+    let own = Some(own.trim()).filter(|dir| dir.starts_with('/'));
+    let known = lists::FIRMWARE_DIRS
         .iter()
-        // Without the kernel's version a directory would stand for all of them.
+        // Without the kernel's version, the path would name the parent of all versions.
         .filter(|d| !d.contains("{kernel}") || !kernel.is_empty())
-        .map(|d| d.replace("{kernel}", &kernel))
-        .collect();
-    if own.starts_with('/') {
-        dirs.insert(0, own.to_owned());
-    }
-    let mut looked_in = Vec::new();
+        .map(|d| d.replace("{kernel}", kernel));
+    let dirs = own.map(str::to_owned).into_iter().chain(known);
+    let dirs: Vec<String> = dirs.map(|dir| format!("{dir}/nvidia/{version}")).collect();
     let mut files = Vec::new();
-    for dir in dirs {
-        let dir = format!("{dir}/nvidia/{version}");
-        looked_in.push(tree.host(&dir).as_str().to_owned());
-        let Ok(entries) = tree.list(&dir) else { continue };
-        let found = entries
-            .iter()
-            .filter(|e| e.name.starts_with("gsp") && e.name.ends_with(".bin"))
-            .filter_map(|e| {
-                let named = format!("{dir}/{}", e.name);
-                let path = tree.resolve(&named).ok()?;
-                tree.lstat(&path).ok().filter(|d| d.is_file())?;
-                file(tree, &path, &named, FileKind::Firmware, DriverCapability::Utility)
-            });
-        files.extend(found);
+    for dir in &dirs {
+        for entry in tree.list(dir).unwrap_or_default() {
+            if !(entry.name.starts_with("gsp") && entry.name.ends_with(".bin")) {
+                continue;
+            }
+            let named = format!("{dir}/{}", entry.name);
+            let path = tree.resolve(&named).ok().filter(TreePath::is_file);
+            files.extend(path.and_then(|p| file(&p, &named, FileKind::Firmware, DriverCapability::Utility)));
+        }
     }
     if files.is_empty() {
-        inventory.absent("gsp*.bin", looked_in);
+        scan.findings.absent("gsp*.bin", dirs.iter().map(|dir| tree.host(dir)));
     }
     files
 }
 
-pub(super) fn sockets(tree: &Tree, inventory: &mut Inventory) -> Vec<DriverFile> {
+pub(super) fn sockets(scan: &Scan<'_>) -> Vec<DriverFile> {
+    let tree = &scan.roots.driver;
+    let dirs = search_dirs(tree, lists::SOCKET_DIRS, &[]);
     let mut files = Vec::new();
     for (name, capability) in lists::SOCKETS {
-        let places = ["/run", "/var/run"].map(|dir| format!("{dir}/{name}"));
-        let hit = places.iter().find_map(|place| {
-            let path = tree.resolve(place).ok()?;
-            let is_socket = tree.lstat(&path).is_ok_and(|d| d.file_type().is_socket());
-            is_socket.then_some((path, place))
+        let hit = locate(&dirs, name, |dir, path| {
+            let path = path.ok()?;
+            let is_socket = path.metadata().is_ok_and(|d| d.file_type().is_socket());
+            is_socket.then_some((path, dir))
         });
         match hit {
-            Some((path, place)) => files.extend(file(tree, &path, place, FileKind::Socket, *capability)),
-            None => inventory.absent(name, places.iter().map(|p| tree.host(p).as_str().to_owned())),
+            Some((path, dir)) => {
+                // Programs know the socket by this path, whatever the links in it are.
+                let named = dir.host.join(name);
+                let container = named.below(tree.host("/").as_str()).unwrap_or(path.as_str());
+                files.extend(file(&path, container, FileKind::Socket, *capability));
+            }
+            None => scan.findings.absent(name, hosts(&dirs)),
         }
     }
     files

@@ -1,71 +1,59 @@
 //! Which directories have the driver's libraries, and of which version they are.
 
 use super::lists;
-use crate::host::tree::{Entry, Tree, is_absence};
-use crate::host::{Options, Roots};
-use crate::inventory::Inventory;
+use crate::host::scan::Scan;
+use crate::host::tree::{Tree, TreeEntry, TreePath, is_absence};
 use crate::types::{DriverVersion, HostPath};
 use crate::{elf, ldcache};
 
-/// A directory with names that may be libraries.
+/// A directory that may have libraries, in the driver's tree or, for a search path outside the driver root, the host's.
 #[derive(Debug)]
-pub(crate) struct Listing<'a> {
-    /// The tree that the directory is in: the driver's, or the host's for a search path outside the driver root.
-    pub tree: &'a Tree,
-    /// Its path in the tree, links resolved.
-    pub dir: String,
-    /// What is in it: names with `.so` in them, and directories.
-    pub entries: Vec<Entry>,
+pub(crate) struct LibraryListing<'t> {
+    pub dir: TreePath<'t>,
+    /// Its entries that are directories or have `.so` in their names, sorted.
+    pub entries: Vec<TreeEntry>,
 }
 
-impl Listing<'_> {
-    /// Whether the directory has something of this name.
+impl LibraryListing<'_> {
+    /// Whether the directory has an entry of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.binary_search_by(|e| e.name.as_str().cmp(name)).is_ok()
     }
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundLibraries<'t> {
     /// Directories, in the order of the search.
-    pub listings: Vec<Listing<'a>>,
-    /// Every place that was looked at, for the record.
-    pub looked_in: Vec<String>,
+    pub listings: Vec<LibraryListing<'t>>,
+    /// Every directory that was searched, whether it exists or not.
+    pub looked_in: Vec<HostPath>,
     /// The version of the libraries to take.
     pub version: Option<DriverVersion>,
 }
 
-/// Looks through the directories that the options name, or else through the known ones and those of the loader's cache.
-pub(crate) fn search<'a>(
-    roots: &'a Roots,
-    options: &Options,
-    module: Option<&DriverVersion>,
-    inventory: &mut Inventory,
-) -> Found<'a> {
-    let mut found = match options.library_search_paths.as_slice() {
-        [] => known(roots, options, inventory),
-        given => named(roots, given, inventory),
-    };
-    found.version = version(&found.listings, module);
-    found
-}
-
-/// The directories that somebody named, as the host names them.
-fn named<'a>(roots: &'a Roots, given: &[HostPath], inventory: &mut Inventory) -> Found<'a> {
-    let mut found = Found::default();
-    for dir in given {
-        found.looked_in.push(dir.as_str().to_owned());
-        if let Ok((tree, dir)) = roots.of_host(dir) {
-            found.add(tree, dir, inventory);
+/// Searches the directories in the options, or else the known ones and those of the loader's cache.
+pub(crate) fn search<'t>(scan: &Scan<'t>) -> FoundLibraries<'t> {
+    let roots = scan.roots;
+    let mut found = FoundLibraries::default();
+    match scan.options.library_search_paths.as_slice() {
+        [] => {
+            for dir in known_dirs(scan) {
+                found.add(scan, roots.driver.host(&dir), roots.driver.resolve(&dir).ok());
+            }
+        }
+        given => {
+            for dir in given {
+                found.add(scan, dir.clone(), roots.of_host(dir).ok());
+            }
         }
     }
+    found.version = version(&found.listings, scan.module.as_ref());
     found
 }
 
-/// The known directories of the driver's tree, and those of the loader's cache in it.
-fn known<'a>(roots: &'a Roots, options: &Options, inventory: &mut Inventory) -> Found<'a> {
-    let tree = &roots.driver;
+/// The known directories of the driver's tree, and those of its loader's cache.
+fn known_dirs(scan: &Scan<'_>) -> Vec<String> {
     let mut dirs: Vec<String> = Vec::new();
     for dir in lists::LIBRARY_DIRS {
         match dir.contains("{arch}") {
@@ -73,44 +61,40 @@ fn known<'a>(roots: &'a Roots, options: &Options, inventory: &mut Inventory) -> 
             false => dirs.push((*dir).to_owned()),
         }
     }
-    dirs.extend(cache_dirs(tree, inventory));
-    if options.compat32 {
+    dirs.extend(cache_dirs(scan));
+    if scan.options.compat32 {
         dirs.extend(lists::LIBRARY_DIRS_32.iter().map(|d| (*d).to_owned()));
     }
-    let mut found = Found::default();
-    for dir in dirs {
-        let shown = tree.host(&dir).as_str().to_owned();
-        if !found.looked_in.contains(&shown) {
-            found.looked_in.push(shown);
-        }
-        if let Ok(dir) = tree.resolve(&dir) {
-            found.add(tree, dir, inventory);
-        }
-    }
-    found
+    dirs
 }
 
-impl<'a> Found<'a> {
-    /// Lists the directory `dir` of `tree`, whose links are resolved, unless it was listed before.
-    fn add(&mut self, tree: &'a Tree, dir: String, inventory: &mut Inventory) {
-        let host = tree.host(&dir);
-        if self.listings.iter().any(|l| l.tree.host(&l.dir) == host) {
+impl<'t> FoundLibraries<'t> {
+    /// Adds the directory that the host calls `named`, and its entries if it exists and was not added before.
+    fn add(&mut self, scan: &Scan<'t>, named: HostPath, dir: Option<TreePath<'t>>) {
+        if !self.looked_in.contains(&named) {
+            self.looked_in.push(named);
+        }
+        let Some(dir) = dir else { return };
+        let host = dir.host();
+        if self.listings.iter().any(|l| l.dir.host() == host) {
             return;
         }
-        match tree.list(&dir) {
+        match dir.list() {
             Ok(mut entries) => {
                 entries.retain(|e| e.is_dir || e.name.contains(".so"));
-                self.listings.push(Listing { tree, dir, entries });
+                self.listings.push(LibraryListing { dir, entries });
             }
             Err(e) if is_absence(&e) => {}
-            Err(e) => inventory.warn(host, format!("cannot be searched for libraries: {e}")),
+            Err(e) => scan
+                .findings
+                .warn(host, format!("cannot be searched for libraries: {e}")),
         }
     }
 }
 
-/// The version of the libraries: the kernel module's where there are such, else the newest one that CUDA's or NVML's
-/// library is named after.
-fn version(listings: &[Listing<'_>], module: Option<&DriverVersion>) -> Option<DriverVersion> {
+/// The version of the libraries: that of the kernel module if there are such libraries, else the newest version in the
+/// names of CUDA's or NVML's library.
+fn version(listings: &[LibraryListing<'_>], module: Option<&DriverVersion>) -> Option<DriverVersion> {
     let names = || {
         listings
             .iter()
@@ -130,101 +114,81 @@ fn version(listings: &[Listing<'_>], module: Option<&DriverVersion>) -> Option<D
 }
 
 /// Directories of the driver's libraries in the loader's cache.
-fn cache_dirs(tree: &Tree, inventory: &mut Inventory) -> Vec<String> {
+fn cache_dirs(scan: &Scan<'_>) -> Vec<String> {
     const CACHE: &str = "/etc/ld.so.cache";
-    let mut dirs: Vec<String> = Vec::new();
+    const INSTEAD: &str = "only the usual directories are searched for libraries";
+    let tree: &Tree = &scan.roots.driver;
+    let host = tree.host(CACHE);
     let bytes = match tree.read(CACHE, ldcache::MAX_BYTES) {
         Ok(bytes) => bytes,
-        Err(e) if is_absence(&e) => {
-            inventory.absent(CACHE, [tree.host(CACHE).as_str().to_owned()]);
-            return dirs;
-        }
         Err(e) => {
-            inventory.warn(
-                tree.host(CACHE),
-                format!("cannot be read: {e}; libraries are looked for in the usual directories alone"),
-            );
-            return dirs;
+            match is_absence(&e) {
+                true => scan.findings.absent(CACHE, [&host]),
+                false => scan.findings.warn(&host, format!("cannot be read: {e}; {INSTEAD}")),
+            }
+            return Vec::new();
         }
     };
-    match ldcache::read(&bytes) {
-        Ok(cache) => {
-            for entry in &cache.entries {
-                let is_driver = entry.soname.to_str().is_some_and(|s| {
-                    s.starts_with("libcuda.so.") || s.starts_with("libnvidia-") || s.contains("_nvidia.so.")
-                });
-                let dir = entry.path.parent().and_then(|p| p.to_str());
-                if is_driver
-                    && let Some(dir) = dir
-                    && dir.starts_with('/')
-                    && !dirs.iter().any(|d| d == dir)
-                {
-                    dirs.push(dir.to_owned());
-                }
-            }
-            if cache.skipped.count > 0 {
-                let first = cache.skipped.first.as_deref().unwrap_or("unknown");
-                inventory.warn(
-                    tree.host(CACHE),
-                    format!(
-                        "{} entries make no sense and were left out ({first}); run ldconfig",
-                        cache.skipped.count
-                    ),
-                );
-            }
+    let cache = match ldcache::read(&bytes) {
+        Ok(cache) => cache,
+        Err(e) => {
+            scan.findings.warn(&host, format!("is not valid: {e}; {INSTEAD}"));
+            return Vec::new();
         }
-        Err(e) => inventory.warn(
-            tree.host(CACHE),
-            format!("makes no sense: {e}; libraries are looked for in the usual directories alone"),
-        ),
+    };
+    if cache.skipped.count > 0 {
+        let first = cache.skipped.first.as_deref().unwrap_or("unknown");
+        let text = format!(
+            "{} entries are not valid and were left out ({first}); run ldconfig",
+            cache.skipped.count
+        );
+        scan.findings.warn(&host, text);
     }
-    // Far more than any real host has: a hostile cache must not make us search the whole disk.
+    let mut dirs: Vec<String> = Vec::new();
+    for entry in &cache.entries {
+        let is_driver = entry
+            .soname
+            .to_str()
+            .is_some_and(|s| s.starts_with("libcuda.so.") || s.starts_with("libnvidia-") || s.contains("_nvidia.so."));
+        let dir = entry.path.parent().and_then(|p| p.to_str());
+        if let Some(dir) = dir.filter(|dir| is_driver && dir.starts_with('/'))
+            && !dirs.iter().any(|d| d == dir)
+        {
+            dirs.push(dir.to_owned());
+        }
+    }
+    // Far more than a real host has. A hostile cache must not make a discovery search the whole disk.
     dirs.truncate(64);
     dirs
 }
 
-/// The library of NVML, as a path in the tree that has it: of the chosen version where that is known, and for programs of
-/// 64 bits.
-pub(crate) fn nvml<'a>(found: &Found<'a>) -> Option<(&'a Tree, String)> {
+/// The library of NVML: of the chosen version if there is one, and for 64-bit programs.
+pub(crate) fn nvml<'t>(found: &FoundLibraries<'t>) -> Option<TreePath<'t>> {
     let versioned = found.version.as_ref().map(|v| format!("libnvidia-ml.so.{v}"));
     let names = versioned.iter().map(String::as_str).chain(["libnvidia-ml.so.1"]);
+    let is_64 = |path: &TreePath<'_>| path.open().is_ok_and(|file| elf::read(file).is_ok_and(|l| l.is_64));
     names
-        .flat_map(|name| {
-            found
-                .listings
-                .iter()
-                .filter(move |l| l.has(name))
-                .map(move |l| (l, name))
-        })
-        .filter_map(|(listing, name)| {
-            let path = listing.tree.resolve(&format!("{}/{name}", listing.dir)).ok()?;
-            Some((listing.tree, path))
-        })
-        .find(|(tree, path)| {
-            tree.open_resolved(path)
-                .is_ok_and(|file| elf::read(file).is_ok_and(|l| l.is_64))
-        })
+        .flat_map(|name| found.listings.iter().map(move |listing| (listing, name)))
+        .filter(|(listing, name)| listing.has(name))
+        .find_map(|(listing, name)| listing.dir.below(name).ok().filter(is_64))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn listing<'a>(tree: &'a Tree, names: &[&str]) -> Vec<Listing<'a>> {
-        let mut entries: Vec<Entry> = names
+    fn listing<'t>(tree: &'t Tree, names: &[&str]) -> Vec<LibraryListing<'t>> {
+        let mut entries: Vec<TreeEntry> = names
             .iter()
-            .map(|n| Entry {
+            .map(|n| TreeEntry {
                 name: (*n).to_owned(),
                 is_link: false,
                 is_dir: false,
             })
             .collect();
         entries.sort();
-        vec![Listing {
-            tree,
-            dir: "/usr/lib64".to_owned(),
-            entries,
-        }]
+        let dir = tree.resolve("/").unwrap();
+        vec![LibraryListing { dir, entries }]
     }
 
     #[test]

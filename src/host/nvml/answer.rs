@@ -1,6 +1,7 @@
 //! The child's answer: one JSON value per line, so that everything before a hang or a crash can be read.
 
 use crate::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
+use crate::types::PciAddress;
 use serde::{Deserialize, Serialize};
 
 /// The driver's minors end at 255, so a host cannot have more GPUs. A library that reports more is not used.
@@ -13,7 +14,7 @@ pub(crate) const MAX_MIG_DEVICES: u32 = 64;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
     /// The step that begins now. If nothing follows, this step hung or crashed.
-    At(Step),
+    At(NvmlStep),
     /// A call returned: the library is slow, but not stuck.
     Alive,
     /// Why the library cannot be used at all.
@@ -35,7 +36,7 @@ pub(crate) enum Line {
 /// A step of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Step {
+pub(crate) enum NvmlStep {
     /// Loading the library.
     Load,
     /// `nvmlInit`
@@ -46,13 +47,13 @@ pub(crate) enum Step {
     Gpu(u32),
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for NvmlStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Step::Load => f.write_str("while it was loaded"),
-            Step::Init => f.write_str("in nvmlInit"),
-            Step::Driver => f.write_str("when asked about the driver"),
-            Step::Gpu(index) => write!(f, "when asked about gpu {index}"),
+            NvmlStep::Load => f.write_str("while it was loaded"),
+            NvmlStep::Init => f.write_str("in nvmlInit"),
+            NvmlStep::Driver => f.write_str("when asked about the driver"),
+            NvmlStep::Gpu(index) => write!(f, "when asked about gpu {index}"),
         }
     }
 }
@@ -91,6 +92,13 @@ pub(crate) struct GpuFacts {
     pub mig_devices: Vec<MigFacts>,
 }
 
+impl GpuFacts {
+    /// The PCI address, if it is valid.
+    pub(crate) fn pci_address(&self) -> Option<PciAddress> {
+        self.pci.as_deref()?.parse().ok()
+    }
+}
+
 /// A MIG device, as NVML reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -108,7 +116,7 @@ pub(crate) struct MigFacts {
 
 /// Everything that the child reported.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Facts {
+pub(crate) struct NvmlFacts {
     /// The driver; `None` if the child did not get that far.
     pub driver: Option<DriverFacts>,
     /// GPUs that answered, by index.

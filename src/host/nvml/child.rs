@@ -1,7 +1,7 @@
 //! The process that asks NVML.
 
 use super::CHILD_ARGUMENT;
-use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, Step};
+use super::answer::{DriverFacts, GpuFacts, Line, MAX_GPUS, MAX_MIG_DEVICES, MigFacts, NvmlStep};
 use super::convert::{
     addressing_mode, architecture, bounded, compute_mode, is_lost, known, meaning, mig_state, missing_function,
     virtualization_mode,
@@ -123,9 +123,9 @@ impl Pipe {
 }
 
 fn ask(library: &OsStr, out: &mut Pipe) -> io::Result<()> {
-    out.say(&Line::At(Step::Load))?;
+    out.say(&Line::At(NvmlStep::Load))?;
     nvml::preload(library);
-    out.say(&Line::At(Step::Init))?;
+    out.say(&Line::At(NvmlStep::Init))?;
     let nvml = match Nvml::builder().lib_path(library).init() {
         Ok(nvml) => nvml,
         Err(NvmlError::LibloadingError(e)) => return out.say(&Line::Useless(format!("cannot be loaded: {e}"))),
@@ -141,7 +141,7 @@ fn ask(library: &OsStr, out: &mut Pipe) -> io::Result<()> {
 }
 
 fn ask_everything(nvml: &Nvml, out: &mut Pipe) -> io::Result<()> {
-    out.say(&Line::At(Step::Driver))?;
+    out.say(&Line::At(NvmlStep::Driver))?;
     let version = bounded(nvml.sys_driver_version(), ffi::NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
     let version = out.value_of("NVML", "driver version", version)?;
     let cuda = out.value_of("NVML", "CUDA version", nvml.sys_cuda_driver_version())?;
@@ -161,7 +161,7 @@ fn ask_everything(nvml: &Nvml, out: &mut Pipe) -> io::Result<()> {
     };
     out.say(&Line::Driver(DriverFacts { version, cuda, count }))?;
     for index in 0..count {
-        out.say(&Line::At(Step::Gpu(index)))?;
+        out.say(&Line::At(NvmlStep::Gpu(index)))?;
         let line = match nvml.device_by_index(index) {
             Ok(device) => ask_gpu(index, &device, out)?,
             Err(e) => lost(index, &e),

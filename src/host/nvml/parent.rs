@@ -1,7 +1,7 @@
 //! Starts the child, and reads what it says until it is silent for too long.
 
-use super::answer::{Facts, Line, Step};
-use super::process::Process;
+use super::answer::{Line, NvmlFacts, NvmlStep};
+use super::process::NvmlProcess;
 use super::waiting::{FIRST, Waiting};
 use crate::inventory::Warning;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// A child at work.
-pub(crate) struct Asked {
-    process: Process,
+pub(crate) struct NvmlChild {
+    process: NvmlProcess,
     pipe: ChildStdout,
     library: String,
     started: Instant,
@@ -42,9 +42,9 @@ pub(crate) struct Asked {
 
 /// What came of asking.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct NvmlReport {
     /// What the child told.
-    pub facts: Facts,
+    pub facts: NvmlFacts,
     /// What went wrong.
     pub warnings: Vec<Warning>,
     /// Functions that the library lacks: normal for an old driver.
@@ -68,10 +68,10 @@ pub(crate) fn start(
     shown: &str,
     silence: Duration,
     tell: fn(Option<Waiting>),
-) -> io::Result<Asked> {
+) -> io::Result<NvmlChild> {
     let started = Instant::now();
-    let (process, pipe) = Process::start(program, library)?;
-    Ok(Asked {
+    let (process, pipe) = NvmlProcess::start(program, library)?;
+    Ok(NvmlChild {
         process,
         pipe,
         library: shown.to_owned(),
@@ -92,10 +92,10 @@ enum End {
     Failed(io::Error),
 }
 
-impl Asked {
+impl NvmlChild {
     /// Reads until the child has told all, ends, or is silent for too long. A child that is stuck is ended here; one that
     /// told all may use the time until it is dropped for its shutdown.
-    pub(crate) fn finish(&mut self) -> Report {
+    pub(crate) fn finish(&mut self) -> NvmlReport {
         let mut lines = Lines::default();
         let end = self.read(&mut lines);
         if self.tell_at > FIRST {
@@ -126,7 +126,7 @@ impl Asked {
                 text: format!("NVML {text}"),
             });
             report.failure = Some(text);
-            if let Some(Step::Gpu(index)) = step {
+            if let Some(NvmlStep::Gpu(index)) = step {
                 report.stuck_at = Some(index);
             }
         }
@@ -176,7 +176,7 @@ impl Asked {
         End::Closed
     }
 
-    fn tell_if_long(&mut self, step: Option<Step>) {
+    fn tell_if_long(&mut self, step: Option<NvmlStep>) {
         let elapsed = self.started.elapsed();
         if elapsed >= self.tell_at {
             (self.tell)(Some(Waiting {
@@ -190,7 +190,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for NvmlChild {
     fn drop(&mut self) {
         // One that is done may end by itself. How it ends is of no interest any more.
         let _ = self.process.end(if self.done { PATIENCE } else { Duration::ZERO });
@@ -201,10 +201,10 @@ impl Drop for Asked {
 #[derive(Default)]
 struct Lines {
     rest: Vec<u8>,
-    step: Option<Step>,
+    step: Option<NvmlStep>,
     done: bool,
     garbage: usize,
-    report: Report,
+    report: NvmlReport,
 }
 
 impl Lines {
@@ -286,7 +286,7 @@ mod tests {
             text.chunks(size).for_each(|c| lines.push(c));
             assert!(lines.done && lines.report.complete);
             assert_eq!(lines.garbage, 1);
-            assert_eq!(lines.step, Some(Step::Gpu(0)));
+            assert_eq!(lines.step, Some(NvmlStep::Gpu(0)));
             assert_eq!(lines.report.facts.lost, [0]);
             assert_eq!(lines.report.facts.driver.as_ref().unwrap().count, 1);
         }
@@ -309,14 +309,14 @@ mod tests {
         file.into_temp_path()
     }
 
-    fn report(text: &str, silence: Duration) -> Report {
+    fn report(text: &str, silence: Duration) -> NvmlReport {
         let program = script(text);
         start(&program, OsStr::new("x"), "libx", silence, in_silence)
             .unwrap()
             .finish()
     }
 
-    fn only_warning(report: &Report) -> &str {
+    fn only_warning(report: &NvmlReport) -> &str {
         assert_eq!(report.warnings.len(), 1, "{report:?}");
         assert!(!report.complete);
         &report.warnings[0].text

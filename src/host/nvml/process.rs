@@ -27,7 +27,7 @@ const MARK: &str = "TRANCHE_NVML_CHILD";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process, until it is dropped.
-pub(super) struct Process {
+pub(super) struct NvmlProcess {
     child: Child,
     group: Pid,
     mark: String,
@@ -42,7 +42,7 @@ pub(super) struct Process {
 /// What the thread that starts the child gives back.
 type Started = io::Result<(Child, bool)>;
 
-impl Process {
+impl NvmlProcess {
     /// Starts `program` as NVML's child, which asks the library at `library`. Gives the process and what it says.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for NvmlProcess {
     fn drop(&mut self) {
         // A second time after `end`, this changes nothing. What it gives is of no interest.
         let _ = self.end(Duration::ZERO);

@@ -1,6 +1,6 @@
 //! The message that people get while NVML takes its time.
 
-use super::answer::Step;
+use super::answer::NvmlStep;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) const FIRST: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting {
     /// For what; `None` before the process that asks has said anything.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<NvmlStep>,
     /// How long we have waited in all.
     pub(super) elapsed: Duration,
     /// How long NVML may be silent before it is ended.
@@ -25,11 +25,11 @@ impl fmt::Display for Waiting {
         // Fewer than 80 characters: this is written over itself on a terminal.
         f.write_str("waiting for NVML")?;
         match self.step {
-            None | Some(Step::Load) => f.write_str(" to be loaded")?,
+            None | Some(NvmlStep::Load) => f.write_str(" to be loaded")?,
             // Without persistence mode the driver starts every GPU now, which takes seconds for each.
-            Some(Step::Init) => f.write_str(" to start the GPUs")?,
-            Some(Step::Driver) => f.write_str(" to describe the driver")?,
-            Some(Step::Gpu(index)) => write!(f, " to describe gpu {index}")?,
+            Some(NvmlStep::Init) => f.write_str(" to start the GPUs")?,
+            Some(NvmlStep::Driver) => f.write_str(" to describe the driver")?,
+            Some(NvmlStep::Gpu(index)) => write!(f, " to describe gpu {index}")?,
         }
         let (elapsed, limit) = (self.elapsed.as_secs(), self.limit.as_secs_f32());
         write!(f, ": {elapsed} s (gives up after {limit} s of silence)")
