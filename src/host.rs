@@ -95,21 +95,10 @@ pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
     let mut inventory = Inventory::empty(scan.platform.clone());
     inventory.driver = driver::collect(&scan, &found);
     let in_proc = gpus::in_proc(&scan);
-    let report = child.as_mut().map(nvml::NvmlChild::finish);
+    let report = child.as_mut().map(|child| child.finish(&scan.findings));
 
-    if let Some(report) = &report {
-        for warning in &report.warnings {
-            scan.findings.warn(&warning.object, &warning.text);
-        }
-        if let Some(why) = &report.failure {
-            scan.findings.degrade(Degraded::Nvml { why: why.clone() });
-        }
-        for name in &report.missing {
-            scan.findings.absent(format!("{name}()"), [NVML]);
-        }
-        if let Some(driver) = &mut inventory.driver {
-            driver.cuda = gpus::driver_facts(&scan, report, &driver.version);
-        }
+    if let (Some(report), Some(driver)) = (&report, &mut inventory.driver) {
+        driver.cuda = gpus::driver_facts(&scan, report, &driver.version);
     }
     inventory.source = gpus::source(report.as_ref());
     inventory.gpus = gpus::collect(&scan, report.as_ref(), &in_proc);
@@ -149,7 +138,7 @@ fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>) -> Option<nvm
             (OsString::from(NVML), NVML.to_owned())
         }
     };
-    nvml::start(&options.program, &library, &shown, options.deadline, options.waiting)
+    nvml::start(options, &library, &shown)
         .map_err(|e| {
             let why = format!("cannot be asked: its process cannot be started: {e}");
             scan.findings.warn("NVML", &why);

@@ -1,6 +1,7 @@
-//! Inventories of machines that we do not have: anyone can see what tranche makes of them, up to the device nodes.
+//! Built-in inventories. With them, everybody can see what tranche does on such machines, without a GPU.
 //!
-//! Each is what discovery finds on the test host of the same machine; a test holds the two together.
+//! Each is the inventory of a test host in `tests/hosts`. A test compares the two, and `make bless` writes the inventories
+//! anew.
 
 use crate::error::{Error, Result};
 use crate::inventory::{Inventory, load};
@@ -10,14 +11,14 @@ use crate::inventory::{Inventory, load};
 pub struct Sim {
     /// The name after `sim:`.
     pub name: &'static str,
-    /// What the machine is.
+    /// A description of the machine.
     pub about: &'static str,
     /// The test host that it was made from.
     pub host: &'static str,
     text: &'static str,
 }
 
-/// All of them.
+/// All built-in inventories.
 pub const ALL: &[Sim] = &[
     Sim {
         name: "rtx4090",
@@ -51,10 +52,10 @@ pub const ALL: &[Sim] = &[
     },
 ];
 
-/// The inventory of that name.
+/// Opens the inventory of that name.
 ///
 /// # Errors
-/// A name that is none; the error lists those that are.
+/// Returns an error that lists the valid names if there is no such inventory.
 pub fn open(name: &str) -> Result<Inventory> {
     match ALL.iter().find(|s| s.name == name) {
         Some(sim) => load(&format!("sim:{name}"), sim.text),
@@ -65,7 +66,7 @@ pub fn open(name: &str) -> Result<Inventory> {
     }
 }
 
-/// What there is, a line each.
+/// The text for `sim:help`: one line for each inventory.
 pub fn help() -> String {
     ALL.iter().map(|s| format!("sim:{:13} {}\n", s.name, s.about)).collect()
 }

@@ -1,4 +1,4 @@
-//! The only `unsafe`: foreign libraries and system calls that no kept crate wraps.
+//! The only `unsafe` code: foreign libraries, and system calls that no maintained crate wraps.
 
 #[cfg(feature = "cli")]
 pub mod nursery;

@@ -69,6 +69,12 @@ impl Findings {
         value
     }
 
+    /// The texts of the warnings.
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.warnings.borrow().iter().map(|w| w.text.clone()).collect()
+    }
+
     /// Moves everything into the inventory.
     pub(crate) fn store(self, inventory: &mut Inventory) {
         inventory.warnings = self.warnings.into_inner();

@@ -4,22 +4,26 @@
 //! process, a library that hangs costs the time for which it may be silent, and one that crashes costs a warning. What
 //! the child reported before stays.
 //!
-//! `child` is the process that asks, `convert` maps what nvml-wrapper returns, `answer` is what goes through the pipe,
-//! `process` starts the child and ends it with everything that the library started, `parent` reads the answer.
+//! In the child: `child` asks, `convert` maps what nvml-wrapper returns, `pipe` writes the answer. In the parent: `process`
+//! starts the child and ends it with everything that the library started, `parent` and `report` read the answer. `answer`
+//! is its form.
 
 mod answer;
 mod child;
 mod convert;
 mod parent;
+mod pipe;
 mod process;
+mod report;
 mod waiting;
 
 pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
+pub(crate) use parent::{NvmlChild, start};
+pub(crate) use report::NvmlReport;
 #[cfg(fuzzing)]
-pub(crate) use parent::read_pieces;
-pub(crate) use parent::{NvmlChild, NvmlReport, start};
+pub(crate) use report::read_pieces;
 pub use waiting::{Waiting, in_silence};
 
-/// First argument of the child. Nothing that a person would type.
+/// The first argument of the child. No person would type it.
 const CHILD_ARGUMENT: &str = "--nvml-child";

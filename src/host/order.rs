@@ -1,26 +1,26 @@
 //! Whether the order of GPUs is certain without NVML.
 //!
-//! NVML promises no order (nvml.h, `nvmlDeviceGetIndex`: "no guarantees of consistency between reboots"). What it does is
-//! to count in bus order (`nvmlDeviceDiscoverGpus`: the enumeration depends on "where they are inserted in bus order"), and
-//! to leave out what is excluded (`nvmlGetExcludedDeviceCount` counts those apart) and what it cannot start. The kernel
-//! module numbers GPUs on its own, in the order in which it probed them: these are the minors. So an index is taken for
-//! known only where nothing is left out and both orders, that of addresses and that of minors, are the same: then every
-//! rule that NVML could follow gives the same number.
+//! NVML does not guarantee an order (nvml.h, `nvmlDeviceGetIndex`: "no guarantees of consistency between reboots"). In fact
+//! it counts in bus order (`nvmlDeviceDiscoverGpus`: the enumeration depends on "where they are inserted in bus order"),
+//! and skips GPUs that are excluded (`nvmlGetExcludedDeviceCount` counts them separately) or that it cannot start. The
+//! kernel module numbers GPUs in the order in which it probed them: these numbers are the minors. So an index counts as
+//! known only if no GPU may be skipped and the orders of addresses and of minors are the same. Then every rule that NVML
+//! could follow gives the same number.
 
 use super::proc::Information;
 
-/// Why the indices of these GPUs are not certain; `None` where they are their places in this list, which is sorted by
-/// PCI address and has every GPU of the kernel module in it.
+/// Why the indices of these GPUs are not certain. `None` if each index is the place in this list, which has every GPU of
+/// the kernel module, sorted by PCI address.
 pub(crate) fn why_unknown(gpus: &[Information]) -> Option<String> {
     for (place, gpu) in (0..).zip(gpus) {
         let Some(pci) = gpu.pci else {
-            return Some("the address of one is not known".to_owned());
+            return Some("the address of one GPU is not known".to_owned());
         };
         if gpu.excluded {
             return Some(format!("{pci} is excluded"));
         }
         if gpu.uuid.is_none() {
-            return Some(format!("{pci} tells no UUID, so it may not work"));
+            return Some(format!("{pci} has no UUID yet, so it may not work"));
         }
         if gpu.minor.is_none_or(|minor| minor.0 != place) {
             return Some(format!(
@@ -50,7 +50,7 @@ mod tests {
     fn an_index_is_known_where_both_orders_agree_and_nothing_is_left_out() {
         assert_eq!(why_unknown(&[]), None);
         assert_eq!(why_unknown(&gpus(&[0, 1, 2])), None);
-        // A gap is a GPU that went away; another order is that of another probe.
+        // A gap shows that a GPU went away; another order, that the GPUs were probed in it.
         for minors in [&[1][..], &[0, 2], &[1, 0], &[0, 1, 3]] {
             let why = why_unknown(&gpus(minors)).unwrap();
             assert!(why.contains("minor number"), "{why}");

@@ -1,8 +1,7 @@
-//! Processes that end together, whatever they fork.
+//! A group of processes that end together, including everything that they fork.
 //!
-//! A process that forks, calls `setsid` and lets its parent die is in nobody's process group and is nobody's child. The one
-//! thing that it cannot leave is its pid namespace, and the kernel kills everything in a namespace when the namespace's
-//! first process dies (pid_namespaces(7)).
+//! A process that forks, calls `setsid` and lets its parent die leaves its process group and its parent. It cannot leave
+//! its pid namespace, and the kernel kills all processes of a namespace when the first one dies (pid_namespaces(7)).
 
 #![allow(unsafe_code)]
 
@@ -17,27 +16,27 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to end the processes: one that is stuck in the driver does not die before the driver lets
-/// it go, and we do not wait for that.
+/// How long the kernel may take to end the processes. A process that is stuck in the driver ends when the driver returns,
+/// which is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A pid namespace whose first process does nothing but be there. When this is dropped, everything in the namespace ends;
-/// also when the thread that made this ends, so when our own process is killed.
+/// A pid namespace whose first process only waits. All processes of the namespace end when this is dropped, and also when
+/// the thread that made it ends, for example because the whole program is killed.
 pub struct Nursery {
     first: Pid,
-    /// The end of a pipe from which the first process reads, for the end of our own process alone.
+    /// The writing end of a pipe. The first process reads from the other end, and so notices that this program ended.
     _alive: OwnedFd,
 }
 
 impl Nursery {
-    /// Makes the namespace. What this thread starts from now on is in it; once this is dropped, this thread can start no
-    /// process any more. So it wants a thread of its own, which lives as long as the nursery is needed.
+    /// Makes the namespace. All processes that this thread starts from now on are in it, and after the drop the thread can
+    /// start no more. So it needs a thread of its own, which lives as long as the nursery does.
     ///
     /// # Errors
-    /// `EPERM` for who is not root (`CAP_SYS_ADMIN`); limits on processes or namespaces.
+    /// Returns `EPERM` without `CAP_SYS_ADMIN`, or the kernel's error about limits on processes or namespaces.
     pub fn of_this_thread() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWPID)?;
-        // No program that is started from here on has either end.
+        // Programs that are started from now on inherit neither end.
         let (ours, alive) = pipe2(OFlag::O_CLOEXEC)?;
         // SAFETY: the child of a process with threads may only use functions that are safe in a signal handler. `be_there`
         // uses system calls alone and does not return.
@@ -51,17 +50,16 @@ impl Nursery {
     }
 }
 
-/// The life of the first process: no file stays open in it but the pipe `alive`, and it ends with the thread that made it.
+/// What the first process does: it keeps only the pipe `alive` open, and ends with the thread that made it.
 ///
-/// A process that was killed before the child asked for a signal at its end sends none, and in a pid namespace of its own
-/// the child cannot see whether its parent is still there. So it also waits for the end of the pipe.
+/// The signal alone is not enough. If the parent is killed before the child has asked for the signal, none is sent, and in
+/// a pid namespace of its own the child cannot see whether its parent lives. So it also waits for the end of the pipe.
 fn be_there(alive: RawFd) -> ! {
-    // SAFETY: system calls on plain numbers, and on a byte of this function's own; nothing of the parent's memory is
-    // touched.
+    // SAFETY: system calls on plain numbers and on a local byte. The parent's memory is not touched.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::dup2(alive, 0);
-        // Our copy of the other end goes too.
+        // This also closes the copy of the writing end.
         if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) != 0 {
             // Before Linux 5.9.
             for fd in 1..1024 {
@@ -69,7 +67,7 @@ fn be_there(alive: RawFd) -> ! {
             }
         }
         let mut byte = 0u8;
-        // It inherits orphans; they stay zombies, and go with the namespace.
+        // Orphans become its children. They stay zombies until the namespace ends.
         while libc::read(0, (&raw mut byte).cast(), 1) < 0 && Errno::last() == Errno::EINTR {}
         libc::_exit(0)
     }
@@ -77,7 +75,7 @@ fn be_there(alive: RawFd) -> ! {
 
 impl Drop for Nursery {
     fn drop(&mut self) {
-        // It is our child and was not waited for, so the number is still its own.
+        // It is a child that was not waited for, so no other process can have its number.
         if kill(self.first, Signal::SIGKILL).is_err() {
             return;
         }
@@ -97,7 +95,7 @@ impl Drop for Nursery {
 mod tests {
     use super::*;
 
-    /// As for a process that is killed before the first process of the namespace has asked for a signal.
+    /// This is the case of a program that is killed before the first process has asked for the signal.
     #[test]
     fn the_first_process_ends_with_the_pipe_though_the_thread_lives() {
         if !nix::unistd::Uid::effective().is_root() {
@@ -109,9 +107,9 @@ mod tests {
             let first = nursery.first;
             let still = waitpid(first, Some(WaitPidFlag::WNOHANG)).unwrap();
             assert_eq!(still, WaitStatus::StillAlive);
-            // Without what `drop` does, which kills it.
+            // `drop` would kill it.
             let nursery = std::mem::ManuallyDrop::new(nursery);
-            // SAFETY: nobody closes it a second time, since the nursery is not dropped.
+            // SAFETY: the nursery is not dropped, so it is not closed a second time.
             assert_eq!(unsafe { libc::close(nursery._alive.as_raw_fd()) }, 0);
             assert_eq!(waitpid(first, None).unwrap(), WaitStatus::Exited(first, 0));
         });

@@ -23,7 +23,7 @@ pub(super) fn bounded(text: Result<String, NvmlError>, room: u32) -> Result<Stri
 
 /// Returns `None` for a value that nvml-wrapper does not know: the driver is newer than this program, which is not an
 /// error. nvml-wrapper uses the same variant for NVML's newer error codes, which stay errors.
-pub(super) fn known<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
+pub(super) fn or_unknown<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
     match answer {
         // The last error code that nvml-wrapper has a name for.
         Err(NvmlError::UnexpectedVariant(value)) if value <= ffi::nvmlReturn_enum_NVML_ERROR_VGPU_ECC_NOT_SUPPORTED => {
@@ -106,16 +106,16 @@ pub(super) fn mig_state(mode: structs::MigMode) -> Option<MigState> {
     })
 }
 
-pub(super) fn compute_mode(mode: wrapper::ComputeMode) -> ComputeMode {
-    match mode {
+pub(super) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
+    Some(match mode {
         wrapper::ComputeMode::Default => ComputeMode::Default,
         wrapper::ComputeMode::ExclusiveThread => ComputeMode::ExclusiveThread,
         wrapper::ComputeMode::Prohibited => ComputeMode::Prohibited,
         wrapper::ComputeMode::ExclusiveProcess => ComputeMode::ExclusiveProcess,
-    }
+    })
 }
 
-pub(super) fn addressing_mode(code: u32) -> Option<AddressingMode> {
+pub(super) fn addressing(code: u32) -> Option<AddressingMode> {
     Some(match code {
         ffi::nvmlDeviceAddressingModeType_t_NVML_DEVICE_ADDRESSING_MODE_NONE => AddressingMode::None,
         ffi::nvmlDeviceAddressingModeType_t_NVML_DEVICE_ADDRESSING_MODE_HMM => AddressingMode::Hmm,
@@ -124,14 +124,14 @@ pub(super) fn addressing_mode(code: u32) -> Option<AddressingMode> {
     })
 }
 
-pub(super) fn virtualization_mode(mode: wrapper::GpuVirtualizationMode) -> VirtualizationMode {
-    match mode {
+pub(super) fn virtualization(mode: wrapper::GpuVirtualizationMode) -> Option<VirtualizationMode> {
+    Some(match mode {
         wrapper::GpuVirtualizationMode::Bare => VirtualizationMode::None,
         wrapper::GpuVirtualizationMode::PassThrough => VirtualizationMode::Passthrough,
         wrapper::GpuVirtualizationMode::Vgpu => VirtualizationMode::Vgpu,
         wrapper::GpuVirtualizationMode::HostVgpu => VirtualizationMode::HostVgpu,
         wrapper::GpuVirtualizationMode::HostVsga => VirtualizationMode::HostVsga,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -154,10 +154,14 @@ mod tests {
 
     #[test]
     fn a_value_of_a_newer_driver_is_unknown_and_a_newer_error_is_an_error() {
-        assert_eq!(known(Ok(1)).unwrap(), Some(1));
-        assert!(known::<u32>(Err(NvmlError::UnexpectedVariant(11))).unwrap().is_none());
+        assert_eq!(or_unknown(Ok(1)).unwrap(), Some(1));
+        assert!(
+            or_unknown::<u32>(Err(NvmlError::UnexpectedVariant(11)))
+                .unwrap()
+                .is_none()
+        );
         for error in [27, 28, 999] {
-            assert!(known::<u32>(Err(NvmlError::from(error))).is_err(), "{error}");
+            assert!(or_unknown::<u32>(Err(NvmlError::from(error))).is_err(), "{error}");
         }
     }
 

@@ -1,9 +1,10 @@
-//! The process that asks NVML, and whatever the library starts in it: all of it ends when we no longer need it.
+//! Starts the process that asks NVML, and ends it together with everything that the library started.
 //!
-//! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]), which nothing in it can leave, and
-//! which ends with us even if we are killed. Who is not root may not make such a namespace. Then the process gets a group
-//! and a mark in its environment: both are inherited, and everything that has one of them is ended. A process that leaves
-//! the group and clears its environment is missed there, and so is one whose starter was killed together with us.
+//! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]). No process can leave it, and it
+//! ends with the parent even if the parent is killed. Only root may make such a namespace. For other users, the process
+//! gets a process group and a mark in its environment. Both are inherited, and every process that has one of them is
+//! killed. A process that leaves the group and clears its environment is missed then, and so is one whose starter was
+//! killed together with the parent.
 
 use super::CHILD_ARGUMENT;
 use crate::sys::nursery::Nursery;
@@ -20,10 +21,10 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The variable that marks what the library starts.
+/// The environment variable that marks the processes that the library starts.
 const MARK: &str = "TRANCHE_NVML_CHILD";
 
-/// How long a killed process may take to end. One that is stuck in the driver does not die before the driver lets it go.
+/// How long a killed process may take to end. A process that is stuck in the driver ends when the driver returns.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process, until it is dropped.
@@ -32,21 +33,21 @@ pub(super) struct NvmlProcess {
     group: Pid,
     mark: String,
     is_reaped: bool,
-    /// Whether the child has a pid namespace, whose end is the end of all in it.
+    /// Whether the child has a pid namespace, so that all its processes end with it.
     in_nursery: bool,
-    /// Dropped, it ends the thread that started the child, and the namespace with it.
+    /// When this is dropped, the thread that started the child ends, and the namespace with it.
     hold: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread that starts the child gives back.
+/// What the thread that starts the child returns: the child, and whether it has a namespace.
 type Started = io::Result<(Child, bool)>;
 
 impl NvmlProcess {
-    /// Starts `program` as NVML's child, which asks the library at `library`. Gives the process and what it says.
+    /// Starts `program` as NVML's child, which asks the library at `library`. Returns the process and its output.
     ///
     /// # Errors
-    /// The program cannot be started.
+    /// Returns an error if the program cannot be started.
     pub(super) fn start(program: &Path, library: &OsStr) -> io::Result<(Self, ChildStdout)> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("{}-{}", std::process::id(), since.as_nanos());
@@ -54,12 +55,12 @@ impl NvmlProcess {
         let (to_us, from_thread) = mpsc::channel::<Started>();
         let (hold, held) = mpsc::channel::<()>();
         let of_thread = mark.clone();
-        // A thread of its own: the namespace is the thread's, and PR_SET_PDEATHSIG kills the child when the thread ends.
+        // The namespace belongs to a thread, and PR_SET_PDEATHSIG kills the child when that thread ends.
         let thread = thread::Builder::new().name("nvml".to_owned()).spawn(move || {
             let nursery = Nursery::of_this_thread().ok();
             let child = spawn(&program, &library, &of_thread);
             let _ = to_us.send(child.map(|child| (child, nursery.is_some())));
-            // Until `hold` is dropped: nothing is ever sent.
+            // Nothing is ever sent, so this waits until `hold` is dropped.
             let _ = held.recv();
         })?;
         let (mut child, in_nursery) = from_thread.recv().map_err(|_| io::Error::other("its thread ended"))??;
@@ -77,35 +78,37 @@ impl NvmlProcess {
         Ok((process, pipe))
     }
 
-    /// Whether the process has ended. It is not waited for yet, so its number is still its own.
+    /// Whether the process has ended. It is not reaped yet, so no other process can have its number.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         self.is_reaped || !matches!(waitid(Id::Pid(self.group), flags), Ok(WaitStatus::StillAlive))
     }
 
-    /// Ends the process, once `patience` is over or it has ended by itself. One that died by itself keeps its own status,
-    /// since a signal to a dead process changes nothing.
+    /// Waits for `patience`, then kills the process. A process that ended by itself keeps its status, because a signal to a
+    /// dead process has no effect.
     ///
     /// # Errors
-    /// A process that does not die: it is stuck in the driver.
+    /// Returns an error if the process does not die because it is stuck in the driver.
     pub(super) fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         wait_until(patience, || self.has_ended());
         if !self.is_reaped {
-            // Before it is waited for: afterwards the number may be somebody else's.
+            // Before the process is reaped: afterwards another process may have the number.
             let _ = killpg(self.group, Signal::SIGKILL);
             self.child.kill()?;
             self.is_reaped = wait_until(PATIENCE, || self.has_ended());
         }
         match self.is_reaped {
             true => self.child.wait(),
-            false => Err(io::Error::other("it does not die; the driver holds it")),
+            false => Err(io::Error::other(
+                "it does not end after SIGKILL; it is stuck in the driver",
+            )),
         }
     }
 }
 
 impl Drop for NvmlProcess {
     fn drop(&mut self) {
-        // A second time after `end`, this changes nothing. What it gives is of no interest.
+        // After an earlier `end`, this has no effect. A process that does not die is not waited for any longer.
         let _ = self.end(Duration::ZERO);
         drop(self.hold.take());
         if let Some(thread) = self.thread.take() {
@@ -122,7 +125,7 @@ fn spawn(program: &Path, library: &OsStr, mark: &str) -> io::Result<Child> {
     Command::new(program)
         .arg(CHILD_ARGUMENT)
         .arg(library)
-        // Nothing of the caller's environment is the library's business: a preloaded library, a trace to a file.
+        // The caller's environment must not affect the library: it may preload a library or write a trace to a file.
         .env_clear()
         .env(MARK, mark)
         .current_dir("/")
@@ -133,7 +136,7 @@ fn spawn(program: &Path, library: &OsStr, mark: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until `is_so`, at most for `limit`. Gives whether it is so.
+/// Waits until `is_so`, at most for `limit`. Returns whether it is so.
 fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     let until = Instant::now() + limit;
     loop {
@@ -147,8 +150,8 @@ fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Kills every process of ours that has `mark` in its environment, until there is none left: one that forks while we look
-/// is found in the next round.
+/// Kills every process of this user that has `mark` in its environment. Repeats this until no process has it: a process
+/// that is forked meanwhile is found in the next round.
 fn end_marked(mark: &str) {
     const ROUNDS: usize = 20;
     let wanted = format!("{MARK}={mark}");
@@ -179,7 +182,8 @@ fn pids() -> Vec<(Pid, PathBuf)> {
         .collect()
 }
 
-/// Whether an environment has this entry. That of another user, and of a process that is gone, has nothing for us.
+/// Whether an environment has this entry. The environments of other users and of ended processes cannot be read and do not
+/// have it.
 fn has(environ: &Path, wanted: &str) -> bool {
     fs::read(environ).is_ok_and(|bytes| bytes.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()))
 }

@@ -1,32 +1,32 @@
-//! The message that people get while NVML takes its time.
+//! The message for people while NVML does not answer.
 
 use super::answer::NvmlStep;
 use std::fmt;
 use std::time::Duration;
 
-/// From here on it is told that we wait, and again after each further second.
+/// When the first message appears. The others follow each second.
 pub(super) const FIRST: Duration = Duration::from_secs(2);
 
-/// That we wait for NVML, and for what.
+/// What NVML is being waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting {
-    /// For what; `None` before the process that asks has said anything.
+    /// The step; `None` before the child has written anything.
     pub(super) step: Option<NvmlStep>,
-    /// How long we have waited in all.
+    /// How long the discovery has waited in total.
     pub(super) elapsed: Duration,
-    /// How long NVML may be silent before it is ended.
+    /// How long NVML may be silent before its process is killed.
     pub(super) limit: Duration,
-    /// Whether this is told for the first time.
+    /// Whether this is the first message.
     pub is_first: bool,
 }
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Fewer than 80 characters: this is written over itself on a terminal.
+        // Shorter than 80 characters, because each message overwrites the last one on a terminal.
         f.write_str("waiting for NVML")?;
         match self.step {
             None | Some(NvmlStep::Load) => f.write_str(" to be loaded")?,
-            // Without persistence mode the driver starts every GPU now, which takes seconds for each.
+            // Without persistence mode, the driver starts every GPU now, which takes seconds for each.
             Some(NvmlStep::Init) => f.write_str(" to start the GPUs")?,
             Some(NvmlStep::Driver) => f.write_str(" to describe the driver")?,
             Some(NvmlStep::Gpu(index)) => write!(f, " to describe gpu {index}")?,
@@ -36,5 +36,5 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Tells nobody.
+/// Shows no message.
 pub fn in_silence(_: Option<Waiting>) {}
