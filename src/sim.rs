@@ -18,38 +18,26 @@ pub struct Sim {
     text: &'static str,
 }
 
+/// The inventory in `sim/NAME.json`.
+macro_rules! sim {
+    ($name:literal, $host:literal, $about:literal) => {
+        Sim {
+            name: $name,
+            about: $about,
+            host: $host,
+            text: include_str!(concat!("sim/", $name, ".json")),
+        }
+    };
+}
+
 /// All built-in inventories.
+#[rustfmt::skip]
 pub const ALL: &[Sim] = &[
-    Sim {
-        name: "rtx4090",
-        about: "a workstation with one RTX 4090, graphics, 32-bit libraries left out",
-        host: "workstation-rtx4090",
-        text: include_str!("sim/rtx4090.json"),
-    },
-    Sim {
-        name: "dgx-a100-mig",
-        about: "a DGX A100, eight GPUs, MIG in every layout and in none",
-        host: "dgx-a100-mig",
-        text: include_str!("sim/dgx-a100-mig.json"),
-    },
-    Sim {
-        name: "hgx-h200",
-        about: "an HGX H200, eight GPUs, NVSwitch, IMEX channels, GPUDirect storage and RDMA",
-        host: "hgx-h200",
-        text: include_str!("sim/hgx-h200.json"),
-    },
-    Sim {
-        name: "gb200",
-        about: "a GB200 node on aarch64, four GPUs with coherent memory, IMEX channels",
-        host: "gb200",
-        text: include_str!("sim/gb200.json"),
-    },
-    Sim {
-        name: "t4x2",
-        about: "a server with two T4 and driver 450",
-        host: "t4x2-old-driver",
-        text: include_str!("sim/t4x2.json"),
-    },
+    sim!("rtx4090", "workstation-rtx4090", "a workstation with one RTX 4090, graphics, 32-bit libraries left out"),
+    sim!("dgx-a100-mig", "dgx-a100-mig", "a DGX A100, eight GPUs, MIG in every layout and in none"),
+    sim!("hgx-h200", "hgx-h200", "an HGX H200, eight GPUs, NVSwitch, IMEX channels, GPUDirect storage and RDMA"),
+    sim!("gb200", "gb200", "a GB200 node on aarch64, four GPUs with coherent memory, IMEX channels"),
+    sim!("t4x2", "t4x2-old-driver", "a server with two T4 and driver 450"),
 ];
 
 /// Opens the inventory of that name.

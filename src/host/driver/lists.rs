@@ -139,29 +139,14 @@ pub(super) const LIBRARY_DIRS_32: &[&str] = &[
 ///
 /// Programs open `libcuda.so` and `libnvidia-opticalflow.so` by these names, GLVND uses `libGLX_indirect.so.0` for
 /// programs without a vendor, and GBM and Vulkan look for their back ends by fixed names.
+#[rustfmt::skip]
 pub(super) const LINKS: &[(&str, &str, &str)] = &[
     ("libcuda", "libcuda.so", "libcuda.so.1"),
-    (
-        "libnvidia-opticalflow",
-        "libnvidia-opticalflow.so",
-        "libnvidia-opticalflow.so.1",
-    ),
+    ("libnvidia-opticalflow", "libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"),
     ("libGLX_nvidia", "libGLX_indirect.so.0", "libGLX_nvidia.so.{version}"),
-    (
-        "libnvidia-allocator",
-        "gbm/nvidia-drm_gbm.so",
-        "../libnvidia-allocator.so.1",
-    ),
-    (
-        "libnvidia-vulkan-producer",
-        "libnvidia-vulkan-producer.so",
-        "libnvidia-vulkan-producer.so.{version}",
-    ),
-    (
-        "libglxserver_nvidia",
-        "libglxserver_nvidia.so",
-        "libglxserver_nvidia.so.{version}",
-    ),
+    ("libnvidia-allocator", "gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1"),
+    ("libnvidia-vulkan-producer", "libnvidia-vulkan-producer.so", "libnvidia-vulkan-producer.so.{version}"),
+    ("libglxserver_nvidia", "libglxserver_nvidia.so", "libglxserver_nvidia.so.{version}"),
 ];
 
 /// Modules of the X server. Each is taken from the first directory of [`XORG_DIRS`] that has it.
@@ -210,25 +195,14 @@ pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin"];
 
 /// Configuration files: the name below a directory of [`CONFIG_DIRS`]; the directory in a container, which is the one that
 /// the loaders of EGL, Vulkan and so on search on every distribution; the capability.
+#[rustfmt::skip]
 pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share", Graphics),
     ("egl/egl_external_platform.d/15_nvidia_gbm.json", "/usr/share", Graphics),
-    (
-        "egl/egl_external_platform.d/10_nvidia_wayland.json",
-        "/usr/share",
-        Graphics,
-    ),
-    (
-        "egl/egl_external_platform.d/09_nvidia_wayland2.json",
-        "/usr/share",
-        Graphics,
-    ),
+    ("egl/egl_external_platform.d/10_nvidia_wayland.json", "/usr/share", Graphics),
+    ("egl/egl_external_platform.d/09_nvidia_wayland2.json", "/usr/share", Graphics),
     ("egl/egl_external_platform.d/20_nvidia_xcb.json", "/usr/share", Graphics),
-    (
-        "egl/egl_external_platform.d/20_nvidia_xlib.json",
-        "/usr/share",
-        Graphics,
-    ),
+    ("egl/egl_external_platform.d/20_nvidia_xlib.json", "/usr/share", Graphics),
     ("nvidia/nvoptix.bin", "/usr/share", Graphics),
     ("X11/xorg.conf.d/10-nvidia.conf", "/usr/share", Display),
     ("X11/xorg.conf.d/nvidia-drm-outputclass.conf", "/usr/share", Display),
