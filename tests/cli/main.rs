@@ -18,6 +18,7 @@ mod cdi_cli;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
+mod documents;
 mod drop_in;
 mod list;
 mod messages;

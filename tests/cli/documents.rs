@@ -1,0 +1,138 @@
+//! The documents: every command in them is one that `tranche` accepts, and every link leads somewhere.
+
+use clap::{Command, CommandFactory};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tranche::cli::{self, Arguments};
+use walkdir::WalkDir;
+
+/// Every Markdown file of the repository with its text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_ours = |path: &Path| !path.starts_with(root.join("target")) && !path.starts_with(root.join(".git"));
+    let files = WalkDir::new(root)
+        .into_iter()
+        .filter_entry(|entry| is_ours(entry.path()))
+        .map(|entry| entry.unwrap().into_path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"));
+    files
+        .map(|path| (path.clone(), fs::read_to_string(&path).unwrap()))
+        .collect()
+}
+
+/// The documents about this version. The changelog also names options that do not exist any more.
+fn guides() -> Vec<(PathBuf, String)> {
+    let mut documents = documents();
+    documents.retain(|(path, _)| !path.ends_with("CHANGELOG.md"));
+    documents
+}
+
+/// The commands after a prompt: `# tranche list   # a comment`.
+fn typed(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim_start);
+    let commands = lines.filter_map(|line| line.strip_prefix("# ").or_else(|| line.strip_prefix("$ ")));
+    let commands = commands.filter(|command| command.starts_with("tranche "));
+    commands
+        .map(|command| command.split("  #").next().unwrap().trim())
+        .collect()
+}
+
+#[test]
+fn commands_after_a_prompt_are_accepted() {
+    let mut commands = 0;
+    for (path, text) in guides() {
+        for command in typed(&text) {
+            let words = command.split_whitespace().map(Into::into);
+            assert!(cli::parse(words).is_ok(), "{}: {command}", path.display());
+            commands += 1;
+        }
+    }
+    assert!(commands > 15, "{commands}");
+    assert!(cli::parse(["tranche", "list", "--nosuch"].map(Into::into)).is_err());
+}
+
+/// What is unknown in a command that a sentence names, which may lack what is required: a verb or an option.
+fn unknown(command: &str, tranche: &Command) -> Option<String> {
+    let mut at = tranche;
+    for word in command.split_whitespace().skip(1) {
+        if let Some(option) = word.strip_prefix("--") {
+            let option = option.split_once('=').map_or(option, |(name, _)| name);
+            let names = |arg: &clap::Arg| {
+                let mut names = arg.get_long_and_visible_aliases().unwrap_or_default();
+                names.extend(arg.get_all_aliases().unwrap_or_default());
+                names.contains(&option)
+            };
+            let is_known = at.get_arguments().chain(tranche.get_arguments()).any(names);
+            if !is_known && !["help", "version"].contains(&option) {
+                return Some(word.to_owned());
+            }
+        } else if at.has_subcommands() && word.bytes().all(|b| b.is_ascii_lowercase()) {
+            match at.find_subcommand(word) {
+                Some(verb) => at = verb,
+                None => return Some(word.to_owned()),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn verbs_and_options_in_sentences_exist() {
+    let tranche = Arguments::command();
+    let mut commands = 0;
+    for (path, text) in guides() {
+        let text = text.replace('\n', " ");
+        for command in text.split('`').filter(|code| code.starts_with("tranche ")) {
+            assert_eq!(unknown(command, &tranche), None, "{}: {command}", path.display());
+            commands += 1;
+        }
+    }
+    assert!(commands > 30, "{commands}");
+    assert_eq!(unknown("tranche clam list", &tranche), Some("clam".into()));
+    assert_eq!(
+        unknown("tranche claim list --nosuch", &tranche),
+        Some("--nosuch".into())
+    );
+}
+
+/// The anchors of a document: those of its headings, as GitHub makes them, and those that it sets itself.
+fn anchors(text: &str) -> Vec<String> {
+    let of_heading = |heading: &str| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+            .collect()
+    };
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let headings = headings.map(|line| of_heading(line.trim_start_matches('#').trim()));
+    let set = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    headings.chain(set.map(str::to_owned)).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings_that_exist() {
+    let mut links = 0;
+    for (path, text) in documents() {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() {
+                path.clone()
+            } else {
+                path.with_file_name("").join(file)
+            };
+            assert!(file.exists(), "{}: {target}", path.display());
+            if !anchor.is_empty() {
+                let known = anchors(&fs::read_to_string(&file).unwrap());
+                assert!(
+                    known.iter().any(|known| known == anchor),
+                    "{}: {target}: {known:?}",
+                    path.display()
+                );
+            }
+        }
+    }
+    assert!(links > 20, "{links}");
+}
