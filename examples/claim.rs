@@ -4,6 +4,8 @@
 //! cargo run --example claim
 //! ```
 
+#![allow(clippy::print_stdout, reason = "an example shows what it did")]
+
 use std::error::Error;
 use std::path::Path;
 use tranche::claims::{Claims, Entry, Reservation, Unoffered, Wanted};

@@ -9,11 +9,13 @@
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain`] makes text for people of them.
 
 mod explain;
+#[cfg(feature = "cli")]
 mod plan;
 #[cfg(feature = "cli")]
 mod reserve;
 
 pub use explain::explain;
+#[cfg(feature = "cli")]
 pub use plan::{Finding, findings, part};
 #[cfg(feature = "cli")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};

@@ -200,7 +200,7 @@ fn what_cannot_be_recorded_is_not_offered_and_the_reverse() {
     };
     let error = claims.reserve(&plan(), &second, &fails).unwrap_err();
     assert!(matches!(error, ReserveError::Offer(_)));
-    assert_eq!(held(&claims), [claim.clone()]);
+    assert_eq!(held(&claims), std::slice::from_ref(&claim));
     let damages = Remembers {
         damages: Some(dir.path().join(format!("ledger/{}.claims", claim.device.gpu()))),
         ..Remembers::default()
@@ -234,7 +234,7 @@ fn a_full_disk_and_one_that_may_only_be_read_are_told_from_other_failures() {
         let is_full = |error: &LedgerError| matches!(error, LedgerError::OutOfSpace(_));
         let error = claims.enter(&enters(&claim), pod("a"), None).unwrap_err().error;
         assert!(is_full(&error), "{error:?}");
-        assert_eq!(held(&claims), [claim.clone()]);
+        assert_eq!(held(&claims), std::slice::from_ref(&claim));
         drop(file);
         std::fs::remove_file(&filler).unwrap();
         let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
