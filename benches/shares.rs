@@ -90,7 +90,10 @@ fn in_one_process(rounds: usize) {
             spec_file: None,
         };
         let ledger = Ledger::open(dir.path()).unwrap();
-        let taken = ledger.change(&device, |book| Ok((book.take(&ask, &machine), Change::Made)));
+        let taken = ledger
+            .lock()
+            .unwrap()
+            .change(&device, |book| Ok((book.take(&ask, &machine), Change::Made)));
         taken.unwrap().unwrap();
     };
     (0..9).for_each(take);
@@ -100,7 +103,7 @@ fn in_one_process(rounds: usize) {
         take(9);
         claims.push(start.elapsed());
         let ledger = Ledger::open(dir.path()).unwrap();
-        let released = ledger.change(&device, |book| {
+        let released = ledger.lock().unwrap().change(&device, |book| {
             let released = book.release_by_hand(|claim| claim.name.as_deref() == Some("9"), 0, true, &machine);
             Ok((released?.len(), Change::Made))
         });
@@ -257,7 +260,7 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
     let machine = Machine::here().unwrap();
     let device: DeviceKey = "GPU-11111111".parse().unwrap();
     let ledger = Ledger::open(&state_dir).unwrap();
-    let filled = ledger.change(&device, |book| {
+    let filled = ledger.lock().unwrap().change(&device, |book| {
         for (share, other) in others.iter().enumerate() {
             let id = format!("{share:064x}");
             let ask = Ask {

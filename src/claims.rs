@@ -187,7 +187,7 @@ impl Claims {
             ttl: None,
         };
         let mut refused_in = None;
-        let entered = self.ledger.change_scanned(&entry.device, |book| {
+        let entered = self.ledger.lock()?.change_scanned(&entry.device, |book| {
             let entered = self.enter_book(book, &entry.wanted, ask);
             if entered.is_err() {
                 refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));

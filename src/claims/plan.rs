@@ -73,7 +73,8 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
             .collect();
         let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
         let all = part(split, &names);
-        if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), strangers.iter().copied()) {
+        let held = strangers.iter().map(|claim| (&claim.device, &claim.part));
+        if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), held) {
             found.push(Finding::NoLongerFits {
                 device: split.device.to_string(),
                 misfit,

@@ -19,7 +19,7 @@ pub struct Book {
     pub gpu: GpuUuid,
     /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// The claims. No two meet. [`super::Ledger::change_scanned`] gives a book that has them only where a rule has needed
+    /// The claims. No two meet. [`super::Locked::change_scanned`] gives a book that has them only where a rule has needed
     /// one of them, and keeps the others as text.
     pub claims: Vec<Claim>,
     pub(super) unread: Unread,
@@ -320,7 +320,7 @@ impl Book {
     }
 
     fn misfit(&self, ask: &Ask) -> Option<Misfit> {
-        fit::fits_beside(&ask.device, &ask.part, ask.bounds, self.held()).err()
+        fit::fits(&ask.device, &ask.part, ask.bounds, self.held()).err()
     }
 
     /// Reads to the end what `holder` holds, and what `meets` is true of.
@@ -382,7 +382,7 @@ impl Book {
     /// Whether `part` of `device` can be claimed now: nobody holds any of it, and it fits beside what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &Part, bounds: Bounds) -> bool {
         !self.held().any(|held| claim::meet(held, (device, part)))
-            && fit::fits_beside(device, part, bounds, self.held()).is_ok()
+            && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 
     /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an

@@ -1,6 +1,6 @@
 //! Whether a part of a device fits beside what is held.
 
-use super::claim::{Claim, Part};
+use super::claim::Part;
 use crate::types::{Bounds, DeviceKey, MemorySize, Promise, Strategy};
 use std::fmt;
 
@@ -63,26 +63,13 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// Whether `part` of `device` fits beside the claims `held`, of which none is its own. Sums are exact.
+/// Whether `part` of `device` fits beside the parts that are `held`, of which none is its own. Sums are exact.
 ///
 /// Claims on other devices count where they use the same memory: compute instances of one GPU instance.
 ///
 /// # Errors
-/// The first promise that would not hold.
+/// Returns the first promise that would not hold.
 pub fn fits<'a>(
-    device: &DeviceKey,
-    part: &Part,
-    bounds: Bounds,
-    held: impl Iterator<Item = &'a Claim> + Clone,
-) -> Result<(), Misfit> {
-    fits_beside(device, part, bounds, held.map(|claim| (&claim.device, &claim.part)))
-}
-
-/// As [`fits`], of parts of devices that are held.
-///
-/// # Errors
-/// As [`fits`].
-pub(super) fn fits_beside<'a>(
     device: &DeviceKey,
     part: &Part,
     bounds: Bounds,

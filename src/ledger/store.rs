@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
 
 type Result<T, E = LedgerError> = std::result::Result<T, E>;
 
@@ -26,7 +25,6 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Ledger {
     directory: Directory,
-    patience: Duration,
 }
 
 /// The ledger while nobody else changes it.
@@ -82,7 +80,7 @@ impl Ledger {
     /// nobody.
     pub fn open(state_dir: &Path) -> Result<Self> {
         match Directory::ledger(state_dir, true)? {
-            Some(directory) => Ok(Self::of(directory)),
+            Some(directory) => Ok(Self { directory }),
             None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
         }
     }
@@ -92,43 +90,7 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
-        Ok(Directory::ledger(state_dir, false)?.map(Self::of))
-    }
-
-    fn of(directory: Directory) -> Self {
-        Self {
-            directory,
-            patience: lock::PATIENCE,
-        }
-    }
-
-    /// Waits so long for the lock, in the place of 8 seconds.
-    #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Changes the book of the GPU that `device` is, or is on, under the lock. What `change` returns as an error leaves the
-    /// disk as it was.
-    ///
-    /// # Errors
-    /// What `change` says; a book that is damaged or of another format; a disk that is full or read-only.
-    pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
-        self.lock()?.change(device, change)
-    }
-
-    /// As [`Ledger::change`], for a change that needs few claims, and those by the rules of [`Book`] alone: `book.claims`
-    /// has those that a rule has read.
-    ///
-    /// # Errors
-    /// As [`Ledger::change`].
-    pub fn change_scanned<T>(
-        &self,
-        device: &DeviceKey,
-        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
-    ) -> Result<T> {
-        self.lock()?.change_read(device, record::scan, change)
+        Ok(Directory::ledger(state_dir, false)?.map(|directory| Self { directory }))
     }
 
     /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
@@ -138,7 +100,7 @@ impl Ledger {
     pub fn lock(&self) -> Result<Locked<'_>> {
         Ok(Locked {
             ledger: self,
-            _lock: lock::take(&self.directory, self.patience)?,
+            _lock: lock::take(&self.directory, lock::PATIENCE)?,
         })
     }
 
@@ -269,12 +231,25 @@ fn name_of(gpu: &GpuUuid) -> String {
 }
 
 impl Locked<'_> {
-    /// As [`Ledger::change`].
+    /// Changes the book of the GPU that `device` is, or is on. An error of `change` leaves the disk as it was.
     ///
     /// # Errors
-    /// As [`Ledger::change`].
+    /// Returns the error of `change`, and why the book cannot be read or written.
     pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
         self.change_read(device, |text| record::decode(&text), change)
+    }
+
+    /// As [`Locked::change`], for a change that needs few claims, and those by the rules of [`Book`] alone: `book.claims`
+    /// has those that a rule has read.
+    ///
+    /// # Errors
+    /// As [`Locked::change`].
+    pub fn change_scanned<T>(
+        &self,
+        device: &DeviceKey,
+        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
+    ) -> Result<T> {
+        self.change_read(device, record::scan, change)
     }
 
     fn change_read<T>(
@@ -305,14 +280,6 @@ impl Locked<'_> {
             }
         }
         Ok(wrong)
-    }
-
-    /// As [`Ledger::books`].
-    ///
-    /// # Errors
-    /// As [`Ledger::books`].
-    pub fn books(&self) -> Result<Books> {
-        self.ledger.books()
     }
 
     /// Removes the half of a book that a killed writer left; the next writer would write over it.

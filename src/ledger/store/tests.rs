@@ -37,13 +37,15 @@ fn name(id: &str) -> ContainerName {
 
 fn take(ledger: &Ledger, machine: &Machine, share: &str, id: &str) -> Result<()> {
     let ask = ask(machine, share, id);
-    ledger.change(&key(), |book| Ok((book.take(&ask, machine)?, Change::Made)))
+    ledger
+        .lock()?
+        .change(&key(), |book| Ok((book.take(&ask, machine)?, Change::Made)))
 }
 
 fn release(ledger: &Ledger, id: &str) -> Result<usize> {
     // As poststop does it, when the container's process is gone.
     let machine = Gone(Machine::here().unwrap());
-    ledger.change(&key(), |book| {
+    ledger.lock().unwrap().change(&key(), |book| {
         Ok((
             book.release_holder(&Holder::Container(name(id)), 0, &machine),
             Change::Made,
@@ -300,7 +302,10 @@ fn what_is_not_a_book_is_refused_and_left() {
         let mut ask = ask(&machine, "b", "second");
         ask.device = "GPU-99999999".parse().unwrap();
         let ledger = Ledger::open(dir.path()).unwrap();
-        let took = ledger.change(&ask.device, |book| Ok((book.take(&ask, &machine), Change::Made)));
+        let took = ledger
+            .lock()
+            .unwrap()
+            .change(&ask.device, |book| Ok((book.take(&ask, &machine), Change::Made)));
         assert_eq!(took.unwrap(), Ok(()), "another GPU is as it was");
         let all = ledger.books().unwrap();
         assert_eq!((all.books.len(), all.damaged.len()), (1, 1));
