@@ -12,12 +12,13 @@
     reason = "a benchmark fails by a panic"
 )]
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tranche::ldcache::{self, Flags, directory};
+use tranche::ldcache::{self, Flags, Sorted, directory};
 
 const ROUNDS: usize = 15;
 /// About as many libraries as a driver with graphics brings.
@@ -63,15 +64,15 @@ fn row(count: usize) {
     let driver = driver_libraries(&root.join("driver"));
     let memory = median(|| {
         let cache = ldcache::read(&image).unwrap();
-        let added: Vec<_> = driver.iter().map(directory::Library::entry).collect();
-        ldcache::write(&ldcache::merge(&cache.entries, &added), cache.endian).unwrap();
+        let added: Vec<_> = driver.iter().map(directory::NamedLibrary::entry).collect();
+        ldcache::write(&Sorted::new(&added).then(Sorted::new(&cache.entries)), cache.endian).unwrap();
     });
     let files = median(|| {
         let bytes = fs::read(root.join("etc/image.cache")).unwrap();
         let cache = ldcache::read(&bytes).unwrap();
         let driver = driver_libraries(&root.join("driver"));
-        let added: Vec<_> = driver.iter().map(directory::Library::entry).collect();
-        let written = ldcache::write(&ldcache::merge(&cache.entries, &added), cache.endian).unwrap();
+        let added: Vec<_> = driver.iter().map(directory::NamedLibrary::entry).collect();
+        let written = ldcache::write(&Sorted::new(&added).then(Sorted::new(&cache.entries)), cache.endian).unwrap();
         fs::write(root.join("etc/ours.cache"), written).unwrap();
     });
     let theirs = median(|| ldconfig(root, "both"));
@@ -121,7 +122,12 @@ fn libraries(template: &[u8], directory: &Path, numbers: std::ops::Range<usize>)
     }
 }
 
-fn driver_libraries(path: &Path) -> Vec<directory::Library> {
+/// A name that lives as long as the benchmark.
+fn kept(name: OsString) -> &'static OsStr {
+    Box::leak(name.into_boxed_os_str())
+}
+
+fn driver_libraries(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
     let files: Vec<_> = fs::read_dir(path)
         .unwrap()
         .map(|file| {
@@ -129,9 +135,9 @@ fn driver_libraries(path: &Path) -> Vec<directory::Library> {
             let library = tranche::elf::read(File::open(file.path()).unwrap()).unwrap();
             let flags = library.cache_flags().unwrap_or(Flags::LIBC6);
             directory::File {
-                name: file.file_name().into(),
+                name: kept(file.file_name()),
                 is_link: false,
-                soname: library.soname.map(Into::into),
+                soname: library.soname.map(kept),
                 flags,
             }
         })

@@ -18,15 +18,15 @@ use std::path::Path;
 mod compare;
 pub mod directory;
 mod flags;
-mod merge;
 pub mod musl;
 mod read;
+mod sorted;
 mod write;
 
 pub use compare::{compare, compare_names};
 pub use flags::Flags;
-pub use merge::merge;
 pub use read::read;
+pub use sorted::Sorted;
 pub use write::write;
 
 /// The largest cache that is worth reading, in bytes: 10,000 libraries take about 1.3 MB. Callers cap their read of
@@ -110,7 +110,7 @@ impl fmt::Display for Entry<'_> {
 }
 
 /// Which processor a library needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hwcap<'a> {
     /// Capability bits as glibc used them before 2.37; 0 means any processor.
     Bits(u64),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tranche::ldcache::{Cache, Endian, Entry, Flags, merge, read, write};
+use tranche::ldcache::{Cache, Endian, Entry, Flags, Sorted, read, write};
 
 use crate::verbs::Image;
 use crate::{Wrong, files};
@@ -54,7 +54,8 @@ fn cache(image: &Image<'_>, found: &[(OsString, PathBuf)]) -> Result<(), Wrong> 
         .filter(|(name, _)| name.to_string_lossy().contains(".so"))
         .map(|(name, path)| Entry::new(name, path, Flags::X86_64))
         .collect();
-    let bytes = write(&merge(&old.entries, &added), old.endian).map_err(|e| e.to_string())?;
+    let merged = Sorted::new(&added).then(Sorted::new(&old.entries));
+    let bytes = write(&merged, old.endian).map_err(|e| e.to_string())?;
     put(image, CACHE, &bytes)
 }
 

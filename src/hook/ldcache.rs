@@ -16,12 +16,13 @@ use super::place::Current;
 use super::report::Report;
 use crate::call::KnownLibrary;
 use crate::error::{Context, Error, Result};
-use crate::ldcache::{self, Cache, Endian, Entry, directory, musl};
+use crate::ldcache::directory::NamedLibrary;
+use crate::ldcache::{self, Cache, Endian, Entry, Sorted, musl};
 use crate::oci::Bundle;
 use crate::types::{ContainerPath, Link};
 
 pub(super) use conf::{record_compat, recorded_compat};
-use gather::{Gathered, Place};
+use gather::Place;
 
 const CACHE: &str = "/etc/ld.so.cache";
 /// musl's path file holds a handful of directories.
@@ -80,25 +81,34 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
             format_args!("{count} of its entries cannot be used and are left out: {first}"),
         );
     }
-    let found = gather::libraries(work, places, &cache.entries, bundle, report)?;
-    if found.driver.is_empty() && found.image.is_empty() {
+    let Some(bytes) = merged(work, places, &cache, bundle, report)? else {
         return Ok(());
-    }
-    let bytes = merged(&found, cache.endian)?;
+    };
     let put = now.put(bundle, path, &bytes);
     essential(put, CACHE, now.bytes().is_some(), places, bundle, report)
 }
 
-/// The driver's libraries, then what the image's cache has, then what it lacks of the image's own.
-fn merged(found: &Gathered<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
-    let driver: Vec<Entry<'_>> = found.driver.iter().map(directory::Library::entry).collect();
-    let merged = ldcache::merge(&found.kept, &driver);
-    if found.image.is_empty() {
-        return ldcache::write(&merged, endian);
+/// The driver's libraries, then what the image's cache has, then what it lacks of the image's own. `None` if there is
+/// nothing to add.
+fn merged(
+    work: &Work<'_>,
+    places: &mut [Place],
+    cache: &Cache<'_>,
+    bundle: &Bundle,
+    report: &mut Report<'_>,
+) -> Result<Option<Vec<u8>>> {
+    let found = gather::libraries(work, places, &cache.entries, bundle, report)?;
+    let (driver, image) = (found.driver(), found.image());
+    if driver.is_empty() && image.is_empty() {
+        return Ok(None);
     }
-    let merged: Vec<Entry<'_>> = merged.into_iter().copied().collect();
-    let image: Vec<Entry<'_>> = found.image.iter().map(directory::Library::entry).collect();
-    ldcache::write(&ldcache::merge(&image, &merged), endian)
+    let driver: Vec<Entry<'_>> = driver.iter().map(NamedLibrary::entry).collect();
+    let image: Vec<Entry<'_>> = image.iter().map(NamedLibrary::entry).collect();
+    let mut merged = Sorted::new(&driver).then(Sorted::new(&found.kept));
+    if !image.is_empty() {
+        merged = merged.then(Sorted::new(&image));
+    }
+    ldcache::write(&merged, cache.endian).map(Some)
 }
 
 fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {

@@ -1,6 +1,5 @@
 //! Which names a directory of libraries gives a cache.
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,33 +7,47 @@ use std::path::{Path, PathBuf};
 use super::{Entry, Flags, compare_names};
 
 /// A file in a directory of libraries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct File<'a> {
     /// Its name there.
-    pub name: Cow<'a, OsStr>,
+    pub name: &'a OsStr,
     /// Whether that is a symbolic link. The other fields are of the file that it leads to.
     pub is_link: bool,
     /// The SONAME inside, if there is one.
-    pub soname: Option<Cow<'a, OsStr>>,
-    /// Its ABI ([`crate::elf::Library::cache_flags`]).
+    pub soname: Option<&'a OsStr>,
+    /// Its ABI ([`crate::elf::SharedLibrary::cache_flags`]).
     pub flags: Flags,
 }
 
-/// An [`Entry`] that owns its strings.
+/// An [`Entry`] that owns its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Library {
+pub struct NamedLibrary<'a> {
     /// The name that a program asks for.
-    pub soname: OsString,
+    pub soname: &'a OsStr,
     /// Where the loader finds it.
     pub path: PathBuf,
     /// ABI of the library.
     pub flags: Flags,
 }
 
-impl Library {
+impl<'a> NamedLibrary<'a> {
+    /// The file `name` of `directory` as the library of this SONAME.
+    pub fn new(soname: &'a OsStr, directory: &Path, name: &OsStr, flags: Flags) -> Self {
+        // Path::join would allocate twice.
+        let mut path = OsString::with_capacity(directory.as_os_str().len() + 1 + name.len());
+        for part in [directory.as_os_str(), OsStr::new("/"), name] {
+            path.push(part);
+        }
+        NamedLibrary {
+            soname,
+            path: path.into(),
+            flags,
+        }
+    }
+
     /// This as an entry for any processor of its architecture.
     pub fn entry(&self) -> Entry<'_> {
-        Entry::new(&self.soname, &self.path, self.flags)
+        Entry::new(self.soname, &self.path, self.flags)
     }
 }
 
@@ -43,22 +56,18 @@ impl Library {
 pub fn is_library_name(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let ends = |end: &[u8]| name.ends_with(end);
-    // Everything that counts begins with a dot; a directory may have thousands of names.
-    let mut dotted = (0..name.len())
-        .filter_map(|at| name.get(at..))
-        .filter(|rest| rest.starts_with(b"."));
     (name.starts_with(b"lib") || name.starts_with(b"ld-"))
-        && dotted.clone().any(|rest| rest.starts_with(b".so"))
+        && name.array_windows().any(|three| three == b".so")
         && !ends(b"-gdb.py")
         && !ends(b".dpkg-new")
         && !ends(b".dpkg-tmp")
-        && !dotted.any(|rest| rest.starts_with(b".#prelink#."))
+        && !(name.contains(&b'#') && name.array_windows().any(|eleven| eleven == b".#prelink#."))
 }
 
 /// The name of the link that serves linking against the library of this SONAME: `libcuda.so` for `libcuda.so.1`.
 pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
     let bytes = soname.as_bytes();
-    let end = bytes.windows(3).position(|w| w == b".so")? + 3;
+    let end = bytes.array_windows().position(|three| three == b".so")? + 3;
     bytes.get(..end).map(OsStr::from_bytes)
 }
 
@@ -68,32 +77,30 @@ pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
 /// linking (`libcuda.so`, to a library whose SONAME goes on after that) goes under its own name too, because many
 /// programs open that. The path is the file of that name. Where there is none (`ldconfig` would make a link), it is
 /// the library itself, the one with the highest version if there are several.
-pub fn libraries(directory: &Path, files: &[File<'_>]) -> Vec<Library> {
-    let mut named: Vec<(&OsStr, u32, &OsStr)> = Vec::with_capacity(files.len());
-    for file in files.iter().filter(|f| is_library_name(&f.name)) {
-        let soname = file.soname.as_deref().unwrap_or(&file.name);
+pub fn libraries<'a>(directory: &Path, files: &[File<'a>]) -> Vec<NamedLibrary<'a>> {
+    let mut named: Vec<(&OsStr, Flags, &OsStr)> = Vec::with_capacity(files.len());
+    for file in files.iter().filter(|file| is_library_name(file.name)) {
+        let soname = file.soname.unwrap_or(file.name);
         let for_linking = file.is_link
             && file.name.as_bytes().ends_with(b".so")
             && soname.as_bytes().starts_with(file.name.as_bytes());
-        let key = if for_linking { &*file.name } else { soname };
-        named.push((key, file.flags.0, &*file.name));
+        let key = if for_linking { file.name } else { soname };
+        named.push((key, file.flags, file.name));
     }
-    // Stable, and quick where the files come sorted by name.
-    named.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
-    let same = |a: &(&OsStr, u32, &OsStr), b: &(&OsStr, u32, &OsStr)| (a.0, a.1) == (b.0, b.1);
-    let library = |group: &[(&OsStr, u32, &OsStr)]| {
+    // Files that come sorted by name are nearly always sorted already, and sorting needs room on the stack.
+    if !named.is_sorted_by_key(|(key, flags, _)| (*key, *flags)) {
+        named.sort_by_key(|(key, flags, _)| (*key, *flags));
+    }
+    let library = |group: &[(&'a OsStr, Flags, &OsStr)]| {
         let best = group.iter().copied().reduce(|chosen, other| {
             let better = || compare_names(other.2.as_bytes(), chosen.2.as_bytes()).is_gt();
             let is_taken = chosen.2 != chosen.0 && (other.2 == other.0 || better());
             if is_taken { other } else { chosen }
         });
-        best.map(|(soname, flags, file)| Library {
-            soname: soname.to_os_string(),
-            path: directory.join(file),
-            flags: Flags(flags),
-        })
+        best.map(|(soname, flags, file)| NamedLibrary::new(soname, directory, file, flags))
     };
-    named.chunk_by(same).filter_map(library).collect()
+    let groups = named.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
+    groups.filter_map(library).collect()
 }
 
 #[cfg(test)]
@@ -101,9 +108,9 @@ mod tests {
     use super::*;
 
     fn file<'a>(name: &'a str, is_link: bool, soname: &'a str) -> File<'a> {
-        let soname = (!soname.is_empty()).then(|| OsStr::new(soname).into());
+        let soname = (!soname.is_empty()).then(|| OsStr::new(soname));
         File {
-            name: OsStr::new(name).into(),
+            name: OsStr::new(name),
             is_link,
             soname,
             flags: Flags::X86_64,
@@ -145,9 +152,9 @@ mod tests {
         assert_eq!(names(&files), ["libcuda.so.1 => /d/libcuda.so.550.54"]);
         let i386 = File {
             flags: Flags::LIBC6,
-            ..files[0].clone()
+            ..files[0]
         };
-        assert_eq!(libraries(Path::new("/d"), &[files[1].clone(), i386]).len(), 2);
+        assert_eq!(libraries(Path::new("/d"), &[files[1], i386]).len(), 2);
     }
 
     #[test]

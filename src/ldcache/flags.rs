@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The flags of an entry: the C library in the low byte, what the ABI requires in the next one (glibc, `ldconfig.h`
 /// and `dl-cache.h`). A loader takes only entries whose flags equal its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flags(pub u32);
 
 const EM_386: u16 = 3;

@@ -1,33 +1,28 @@
 //! [`Entry`]s to bytes.
 
-use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{
     EXTENSION_MAGIC, Endian, Entry, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
-    NEW_HEADER, NEW_MAGIC, TAG_GENERATOR, TAG_GLIBC_HWCAPS, compare,
+    NEW_HEADER, NEW_MAGIC, Sorted, TAG_GENERATOR, TAG_GLIBC_HWCAPS,
 };
 use crate::error::{Error, Result};
 
 /// What `ldconfig -p` shows as the origin of the file.
 const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 
-/// Writes a cache of the new shape, sorted by [`compare`](super::compare()); entries equal in that order stay in theirs.
+/// Writes a cache of the new shape.
 ///
-/// Errors, by the name of the library: a string that is empty, too long, or has a zero byte in it; more than a cache
-/// can address (4 GiB).
-pub fn write<'a, E: Borrow<Entry<'a>> + Clone>(entries: &[E], endian: Endian) -> Result<Vec<u8>> {
-    let mut sorted = Cow::Borrowed(entries);
-    if !entries.is_sorted_by(|a, b| compare(a.borrow(), b.borrow()).is_le()) {
-        sorted.to_mut().sort_by(|a, b| compare(a.borrow(), b.borrow()));
-    }
-    let sorted = || sorted.iter().map(Borrow::borrow);
+/// # Errors
+/// Returns an error with the name of the library if a string is empty, too long or has a zero byte in it, and if there is
+/// more than a cache can address (4 GiB).
+pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
     let count = entries.len();
     // Names are numbered in their order, so that equal libraries give equal bytes.
     let mut hwcaps: BTreeMap<&[u8], u32> = BTreeMap::new();
     let mut length = NEW_HEADER + NEW_ENTRY * count;
-    for entry in sorted() {
+    for entry in entries.iter() {
         length += entry.soname.len() + entry.path.as_os_str().len() + 2;
         check(entry, entry.soname.as_bytes(), MAX_STRING)?;
         check(entry, entry.path.as_os_str().as_bytes(), MAX_STRING)?;
@@ -60,7 +55,7 @@ pub fn write<'a, E: Borrow<Entry<'a>> + Clone>(entries: &[E], endian: Endian) ->
     // The table is filled in while its strings are appended behind it.
     out.bytes.resize(strings_at, 0);
     let mut ends = 0;
-    for (index, entry) in sorted().enumerate() {
+    for (index, entry) in entries.iter().enumerate() {
         let path = entry.path.as_os_str().as_bytes();
         let path_at = out.string(path);
         ends += 1;
@@ -84,7 +79,7 @@ pub fn write<'a, E: Borrow<Entry<'a>> + Clone>(entries: &[E], endian: Endian) ->
     // Every zero must be the end of a string. Counting them all is quicker than looking for one in each.
     let strings = out.bytes.get(strings_at..).unwrap_or_default();
     if zeros(strings) != ends {
-        sorted().try_for_each(|entry| {
+        entries.iter().try_for_each(|entry| {
             check_zero(entry, entry.soname.as_bytes())?;
             check_zero(entry, entry.path.as_os_str().as_bytes())
         })?;

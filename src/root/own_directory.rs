@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
-use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::directory::single;
 use super::found::proc_path;
@@ -96,9 +96,13 @@ impl OwnDirectory {
             Err(e) => return Err(e.into()),
         };
         fill(&nameless, bytes, permissions)?;
-        let place = |name: &OsStr| {
-            let file = proc_path(nameless.as_fd());
-            linkat(AT_FDCWD, file.as_str(), self, name, LinkatFlags::AT_SYMLINK_FOLLOW)
+        // Linux 6.10 lets a process give a name to its own file. Before, it takes a privilege, or the detour through /proc.
+        let place = |name: &OsStr| match linkat(&nameless, "", self, name, AtFlags::AT_EMPTY_PATH) {
+            Err(Errno::ENOENT) => {
+                let file = proc_path(nameless.as_fd());
+                linkat(AT_FDCWD, file.as_str(), self, name, AtFlags::AT_SYMLINK_FOLLOW)
+            }
+            placed => placed,
         };
         // What is known to fail is not tried.
         let placed = now.map_or_else(|_| place(name), |_| Err(Errno::EEXIST));

@@ -1,7 +1,7 @@
 //! The cache that we write, before a real `ldconfig` and a real loader.
 
 use crate::support::skip;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use skip::not_run;
-use tranche::ldcache::{self, Endian, Entry, Flags, directory};
+use tranche::ldcache::{self, Endian, Entry, Flags, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -81,8 +81,18 @@ fn print(bytes: &[u8], work: &Path) -> Vec<String> {
         .collect()
 }
 
+/// A name that lives as long as the test.
+fn kept(name: OsString) -> &'static OsStr {
+    Box::leak(name.into_boxed_os_str())
+}
+
+/// The cache of these entries, the first before the others.
+fn cache(first: &[Entry<'_>], others: &[Entry<'_>], endian: Endian) -> Vec<u8> {
+    ldcache::write(&Sorted::new(first).then(Sorted::new(others)), endian).unwrap()
+}
+
 /// The libraries of a directory, as the hook finds them.
-fn libraries_of(path: &Path) -> Vec<directory::Library> {
+fn libraries_of(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
     let mut files = Vec::new();
     for file in fs::read_dir(path).unwrap() {
         let file = file.unwrap();
@@ -90,9 +100,9 @@ fn libraries_of(path: &Path) -> Vec<directory::Library> {
             continue;
         };
         files.push(directory::File {
-            name: file.file_name().into(),
+            name: kept(file.file_name()),
             is_link: file.file_type().unwrap().is_symlink(),
-            soname: library.soname.clone().map(Into::into),
+            soname: library.soname.clone().map(kept),
             flags: library.cache_flags().unwrap(),
         });
     }
@@ -133,13 +143,13 @@ fn ldconfig_prints_the_same_for_our_cache_as_for_its_own() {
     );
     assert!(theirs.iter().any(|l| l.contains("x86-64-v3")), "{theirs:#?}");
     let added = libraries_of(&driver);
-    let added: Vec<_> = added.iter().map(directory::Library::entry).collect();
+    let added: Vec<_> = added.iter().map(directory::NamedLibrary::entry).collect();
     // From each shape that ldconfig writes; the old one alone cannot tell processors apart.
     for format in ["new", "compat"] {
         let before = ldconfig(&[&image], work.path(), format);
         let cache = ldcache::read(&before).unwrap();
         assert_eq!(cache.skipped.first, None);
-        let ours = ldcache::write(&ldcache::merge(&cache.entries, &added), cache.endian).unwrap();
+        let ours = self::cache(&added, &cache.entries, cache.endian);
         assert_eq!(print(&ours, work.path()), theirs);
         // And what we say of a cache is what ldconfig says of it.
         let said: Vec<_> = ldcache::read(&ours)
@@ -154,7 +164,7 @@ fn ldconfig_prints_the_same_for_our_cache_as_for_its_own() {
     let cache = ldcache::read(&before).unwrap();
     let printed = print(&before, work.path());
     assert_eq!(
-        print(&ldcache::write(&cache.entries, cache.endian).unwrap(), work.path()),
+        print(&self::cache(&cache.entries, &[], cache.endian), work.path()),
         printed
     );
 }
@@ -237,7 +247,7 @@ impl LoaderRoot {
 }
 
 /// A root whose libc is in a directory that the loader knows from the cache alone.
-fn glibc_root(test: &str) -> Option<(LoaderRoot, Vec<directory::Library>)> {
+fn glibc_root(test: &str) -> Option<(LoaderRoot, Vec<directory::NamedLibrary<'static>>)> {
     let root = LoaderRoot::new(test, "gcc")?;
     let host = fs::read("/etc/ld.so.cache").unwrap();
     let host = ldcache::read(&host).unwrap();
@@ -250,8 +260,8 @@ fn glibc_root(test: &str) -> Option<(LoaderRoot, Vec<directory::Library>)> {
         if let Some(entry) = host.find(OsStr::new(name), libc).next() {
             root.copy(entry.path, &format!("opt/libc/{name}"));
             let path = PathBuf::from(format!("/opt/libc/{name}"));
-            libraries.push(directory::Library {
-                soname: name.into(),
+            libraries.push(directory::NamedLibrary {
+                soname: OsStr::new(name),
                 path,
                 flags: libc,
             });
@@ -276,37 +286,24 @@ fn a_real_loader_finds_the_driver_before_the_images_stub() {
     let flags = libraries[0].flags;
     let image = Entry::new(name, Path::new("/opt/image/libcuda.so.1"), flags);
     let driver = Entry::new(name, Path::new("/opt/driver/libcuda.so.1"), flags);
-    let mut existing: Vec<_> = libraries.iter().map(directory::Library::entry).collect();
+    let mut existing: Vec<_> = libraries.iter().map(directory::NamedLibrary::entry).collect();
 
     let (answers, errors) = root.open(&[name]);
     assert!(
         answers.is_empty() && errors.contains("libc.so.6"),
         "without a cache nothing is found: {errors}"
     );
-    fs::write(
-        root.at("etc/ld.so.cache"),
-        ldcache::write(&existing, Endian::NATIVE).unwrap(),
-    )
-    .unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endian::NATIVE)).unwrap();
     let (answers, errors) = root.open(&[name]);
     assert!(
         answers.is_empty() && errors.contains("libcuda.so.1"),
         "libc is found and libcuda is not: {errors}"
     );
     existing.push(image);
-    fs::write(
-        root.at("etc/ld.so.cache"),
-        ldcache::write(&existing, Endian::NATIVE).unwrap(),
-    )
-    .unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endian::NATIVE)).unwrap();
     assert_eq!(root.open(&[name]), (vec!["1".to_string()], String::new()));
     let driver = [driver];
-    let merged = ldcache::merge(&existing, &driver);
-    fs::write(
-        root.at("etc/ld.so.cache"),
-        ldcache::write(&merged, Endian::NATIVE).unwrap(),
-    )
-    .unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&driver, &existing, Endian::NATIVE)).unwrap();
     assert_eq!(root.open(&[name]), (vec!["2".to_string()], String::new()));
 }
 
@@ -318,7 +315,7 @@ fn a_real_loader_finds_every_name_whatever_its_numbers() {
         return;
     };
     library(&root.at("opt/driver/libone.so"), "libone.so", 7);
-    let mut names: Vec<std::ffi::OsString> = Vec::new();
+    let mut names: Vec<OsString> = Vec::new();
     for stem in [
         "lib", "liba", "libA", "lib-a", "lib_a", "lib0", "lib1x", "lib.", "libz~", "libéa", "ld-",
     ] {
@@ -328,20 +325,16 @@ fn a_real_loader_finds_every_name_whatever_its_numbers() {
             names.push(format!("{stem}{end}").into());
         }
     }
-    names.push(std::ffi::OsString::from_vec(b"lib\xff\x80.so.1".to_vec()));
+    names.push(OsString::from_vec(b"lib\xff\x80.so.1".to_vec()));
     names.push("libhuge.so.99999999999999999999".into());
     names.push("libhuge.so.1".into());
     let path = Path::new("/opt/driver/libone.so");
-    let mut entries: Vec<_> = libraries.iter().map(directory::Library::entry).collect();
+    let mut entries: Vec<_> = libraries.iter().map(directory::NamedLibrary::entry).collect();
     entries.extend(names.iter().map(|n| Entry::new(n, path, libraries[0].flags)));
     // Names for other programs lie between and must not be taken.
     let wrong = Path::new("/nowhere");
     entries.extend(names.iter().map(|n| Entry::new(n, wrong, Flags(0x0003))));
-    fs::write(
-        root.at("etc/ld.so.cache"),
-        ldcache::write(&entries, Endian::NATIVE).unwrap(),
-    )
-    .unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&entries, &[], Endian::NATIVE)).unwrap();
     let names: Vec<_> = names.iter().map(|n| n.as_os_str()).collect();
     let (answers, errors) = root.open(&names);
     assert_eq!(errors, "");

@@ -8,6 +8,7 @@ use std::process::Command;
 use scene::{LIBDIR, Scene};
 use serde_json::{Value, json};
 use stub_elf::{Machine, library};
+use tranche::ldcache::Sorted;
 
 /// A glibc image in whose library directory these files are mounted, each with this content.
 fn image(mounted: &[(&str, &[u8])]) -> Scene {
@@ -20,7 +21,7 @@ fn image(mounted: &[(&str, &[u8])]) -> Scene {
     let own = format!("{LIBDIR}/libown.so.1");
     let flags = tranche::ldcache::Flags::X86_64;
     let entry = tranche::ldcache::Entry::new("libown.so.1".as_ref(), own.as_ref(), flags);
-    let cache = tranche::ldcache::write(&[entry], tranche::ldcache::Endian::Little).unwrap();
+    let cache = tranche::ldcache::write(&Sorted::new(&[entry]), tranche::ldcache::Endian::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
     mount(&scene, &mounted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     for (name, content) in mounted {
@@ -176,7 +177,7 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
         .iter()
         .map(|path| tranche::ldcache::Entry::new("libown.so".as_ref(), path.as_ref(), flags))
         .collect();
-    let cache = tranche::ldcache::write(&entries, tranche::ldcache::Endian::Little).unwrap();
+    let cache = tranche::ldcache::write(&Sorted::new(&entries), tranche::ldcache::Endian::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
     let libdir = format!("--ldcache-dir={LIBDIR}");
     let Some(count) = look_ups(&scene, &[&libdir]) else {

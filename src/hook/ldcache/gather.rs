@@ -7,7 +7,8 @@
 mod look;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+// No hash maps: the first of them asks the kernel for random bytes.
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use super::Work;
 use crate::error::{Context, Result};
 use crate::hook::report::Report;
 use crate::ldcache::Entry;
-use crate::ldcache::directory::Library;
+use crate::ldcache::directory::NamedLibrary;
 use crate::oci::Bundle;
 use crate::root::{Directory, Listing};
 use look::Look;
@@ -39,27 +40,45 @@ pub(super) struct Place {
     whole: bool,
     directory: Directory,
     /// Whether the image's cache has a library in it.
-    known: bool,
+    is_known: bool,
     /// Other paths of the same directory in the image's cache, such as /lib beside /usr/lib.
     aliases: Vec<PathBuf>,
+    /// The names in it, if all of it is looked at.
+    listing: Option<Listing>,
 }
 
 impl Place {
-    /// Whether `path` is this directory, by any of its paths.
-    fn is(&self, path: &OsStr) -> bool {
-        self.path.as_os_str() == path || self.aliases.iter().any(|alias| alias.as_os_str() == path)
+    /// The name that `path` has in this directory, by any of the directory's paths.
+    fn name_of<'p>(&self, path: &'p Path) -> Option<&'p OsStr> {
+        self.paths().find_map(|directory| name_in(directory, path))
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &OsStr> {
+        [&self.path]
+            .into_iter()
+            .chain(&self.aliases)
+            .map(|path| path.as_os_str())
     }
 }
 
-/// What was found, best first. `'e` is the list of what the image's cache has, `'a` the bytes of that cache.
+/// What was found. `'e` is the list of what the image's cache has, `'a` the bytes of that cache.
 pub(super) struct Gathered<'e, 'a> {
-    /// What the driver brought.
-    pub(super) driver: Vec<Library>,
-    /// What the image's cache has, less what a driver that was replaced left in it: a root that starts again and again
-    /// would gather such names.
+    looks: Vec<Look<'e>>,
+    /// What the image's cache has, without what a replaced driver left in it: a root that starts again and again would
+    /// gather such names.
     pub(super) kept: Cow<'e, [Entry<'a>]>,
-    /// What the image has in a directory of which its cache knows nothing.
-    pub(super) image: Vec<Library>,
+}
+
+impl Gathered<'_, '_> {
+    /// The driver's libraries, best first.
+    pub(super) fn driver(&self) -> Vec<NamedLibrary<'_>> {
+        self.looks.iter().flat_map(Look::driver).collect()
+    }
+
+    /// The image's libraries in directories of which its cache knows nothing, best first.
+    pub(super) fn image(&self) -> Vec<NamedLibrary<'_>> {
+        self.looks.iter().flat_map(Look::image).collect()
+    }
 }
 
 /// Opens the directories of `work` that the container has.
@@ -80,8 +99,9 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
                 path: path.to_path_buf(),
                 whole,
                 directory,
-                known: false,
+                is_known: false,
                 aliases: Vec::new(),
+                listing: None,
             }),
             Err(e) if e.kind() == ErrorKind::NotFound => report.note(path.display(), "not in the container, left out"),
             Err(e) => report.note(path.display(), format_args!("left out: {e}")),
@@ -93,12 +113,12 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
 /// Looks into the places. `existing` is what the image's cache has.
 ///
 /// # Errors
-/// If a directory cannot be read, or has more names than any real one.
+/// Returns an error if a directory cannot be read, or has more names than any real one.
 pub(super) fn libraries<'e, 'a>(
-    work: &Work<'_>,
-    places: &mut [Place],
+    work: &Work<'e>,
+    places: &'e mut [Place],
     existing: &'e [Entry<'a>],
-    bundle: &Bundle,
+    bundle: &'e Bundle,
     report: &mut Report<'_>,
 ) -> Result<Gathered<'e, 'a>> {
     let runs = runs(existing);
@@ -109,27 +129,25 @@ pub(super) fn libraries<'e, 'a>(
         let what = format!("the image's ld.so.cache has libraries in more than {MAX_DIRECTORIES} directories");
         report.note("container root", format!("{what}; the rest is taken as it is written"));
     }
-    let mut listings = Vec::new();
-    for place in places.iter() {
-        let read = || place.directory.entries(MAX_NAMES);
-        let listing = (place.whole || !place.known).then(read).transpose();
-        listings.push(listing.about(place.path.display(), "cannot read")?);
+    for place in places.iter_mut().filter(|place| place.whole || !place.is_known) {
+        let listing = place.directory.entries(MAX_NAMES);
+        place.listing = Some(listing.about(place.path.display(), "cannot read")?);
     }
     let mut found = Gathered {
-        driver: Vec::new(),
-        kept: keep(places, &listings, existing, &runs),
-        image: Vec::new(),
+        looks: Vec::with_capacity(places.len()),
+        kept: keep(places, existing, &runs),
     };
-    let mut reads = MAX_IMAGE_FILES;
-    for (place, listing) in places.iter().zip(&listings) {
-        let mut look = Look::new(place, work, bundle, &mut reads);
-        match listing {
+    let mut reads_left = MAX_IMAGE_FILES;
+    for place in &*places {
+        let mut look = Look::new(place, work, bundle, reads_left);
+        match &place.listing {
             Some(listing) => look.at_all_of(listing),
             None => look.at_the_drivers(),
         }
-        look.add_to(&mut found);
+        reads_left = look.reads_left;
+        found.looks.push(look);
     }
-    if reads == 0 {
+    if reads_left == 0 {
         let what =
             format!("more than {MAX_IMAGE_FILES} libraries that the image's ld.so.cache lacks; the rest is left out");
         report.note("container root", what);
@@ -147,13 +165,10 @@ struct Run<'a> {
 fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
     let mut runs: Vec<Run<'a>> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        match runs
-            .last_mut()
-            .filter(|run| name_in(run.directory, entry.path).is_some())
-        {
-            Some(run) => run.entries.end = at + 1,
-            None => runs.push(Run {
-                directory: split(entry.path).0,
+        match runs.last_mut() {
+            Some(run) if name_in(run.directory, entry.path).is_some() => run.entries.end = at + 1,
+            _ => runs.push(Run {
+                directory: directory_of(entry.path),
                 entries: at..at + 1,
             }),
         }
@@ -161,40 +176,41 @@ fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
     runs
 }
 
+/// The directory of `path`, as it is written. Path's own functions are slow, and there are thousands of paths.
+fn directory_of(path: &Path) -> &OsStr {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    OsStr::from_bytes(bytes.split_at(end).0)
+}
+
 /// The name of `path` if it is directly in `directory`, as both are written.
 fn name_in<'a>(directory: &OsStr, path: &'a Path) -> Option<&'a OsStr> {
     let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_bytes())?;
     let name = rest.strip_prefix(b"/")?;
-    (!name.contains(&b'/')).then_some(OsStr::from_bytes(name))
+    (!name.is_empty() && !name.contains(&b'/')).then_some(OsStr::from_bytes(name))
 }
 
 /// The entries of `existing` that are kept.
-fn keep<'e, 'a>(
-    places: &[Place],
-    listings: &[Option<Listing>],
-    existing: &'e [Entry<'a>],
-    runs: &[Run<'a>],
-) -> Cow<'e, [Entry<'a>]> {
-    let names: Vec<Option<HashSet<&OsStr>>> = listings
-        .iter()
-        .map(|listing| Some(listing.as_ref()?.iter().map(|named| named.name).collect()))
-        .collect();
-    let mut index: HashMap<&OsStr, usize> = HashMap::new();
-    for (number, place) in places.iter().enumerate() {
-        let paths = [&place.path].into_iter().chain(&place.aliases);
-        paths.for_each(|path| {
-            index.entry(path.as_os_str()).or_insert(number);
-        });
+fn keep<'p, 'e, 'a>(places: &'p [Place], existing: &'e [Entry<'a>], runs: &[Run<'a>]) -> Cow<'e, [Entry<'a>]> {
+    let with_names = |place: &'p Place| {
+        let names = |listing: &'p Listing| listing.iter().map(|listed| listed.name).collect::<BTreeSet<_>>();
+        (place, place.listing.as_ref().map(names))
+    };
+    let places: Vec<_> = places.iter().map(with_names).collect();
+    let mut index = BTreeMap::new();
+    for place in &places {
+        for path in place.0.paths() {
+            index.entry(path).or_insert(place);
+        }
     }
     let mut left_out = Vec::new();
     for run in runs {
-        let place = index.get(run.directory);
-        let Some((place, names)) = place.and_then(|number| Some((places.get(*number)?, names.get(*number)?))) else {
+        let Some((place, names)) = index.get(run.directory) else {
             continue;
         };
-        for at in run.entries.clone() {
-            let Some(entry) = existing.get(at) else { continue };
-            // The run says where it begins.
+        let entries = existing.get(run.entries.clone()).unwrap_or_default();
+        for (at, entry) in run.entries.clone().zip(entries) {
+            // The run says where the name begins.
             let name = entry.path.as_os_str().as_bytes().get(run.directory.len() + 1..);
             let name = OsStr::from_bytes(name.unwrap_or_default());
             let is_there = match names {
@@ -229,17 +245,6 @@ fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
     }
 }
 
-/// A path's directory and its last name, as they are written: paths are many here, and Path's own ways are slow.
-fn split(path: &Path) -> (&OsStr, &OsStr) {
-    let bytes = path.as_os_str().as_bytes();
-    let cut = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let (directory, name) = bytes.split_at(cut);
-    (
-        OsStr::from_bytes(directory),
-        OsStr::from_bytes(name.get(1..).unwrap_or_default()),
-    )
-}
-
 /// Which of the places the cache knows, and by which other paths. `identify` follows a path in the root; it is asked
 /// once for each spelling, for at most [`MAX_DIRECTORIES`] of them. Says whether that was enough for all.
 ///
@@ -251,13 +256,13 @@ fn learn_from_cache(
     mut identify: impl FnMut(&Path) -> std::io::Result<(u64, u64)>,
 ) -> std::io::Result<bool> {
     let mut identities: Vec<Option<(u64, u64)>> = vec![None; places.len()];
-    let mut looked: HashSet<&OsStr> = HashSet::new();
+    let mut looked = BTreeSet::new();
     let mut left = MAX_DIRECTORIES;
     let mut all = true;
     for run in runs {
         // Nothing needs to be followed for the path by which a place was opened.
         if let Some(place) = places.iter_mut().find(|place| place.path.as_os_str() == run.directory) {
-            place.known = true;
+            place.is_known = true;
             continue;
         }
         if !looked.insert(run.directory) {
@@ -278,7 +283,7 @@ fn learn_from_cache(
                 None => own.insert(place.directory.identity()?),
             };
             if *own == identity {
-                place.known = true;
+                place.is_known = true;
                 place.aliases.push(PathBuf::from(run.directory));
             }
         }
@@ -302,8 +307,9 @@ mod tests {
             path: "/lib".into(),
             whole: false,
             directory: root.directory(Path::new("/")).unwrap(),
-            known: false,
+            is_known: false,
             aliases: Vec::new(),
+            listing: None,
         }];
         let own = places[0].directory.identity().unwrap();
         let paths: Vec<String> = (0..60_000).map(|n| format!("/{n}/../lib/libx.so")).collect();
@@ -317,7 +323,7 @@ mod tests {
             Ok(own)
         });
         assert_eq!((enough.unwrap(), followed), (false, MAX_DIRECTORIES));
-        assert!(places[0].known);
+        assert!(places[0].is_known);
         assert_eq!(places[0].aliases.len(), MAX_DIRECTORIES);
     }
 

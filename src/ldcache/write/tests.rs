@@ -3,8 +3,12 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::super::{Flags, read};
+use super::super::{Flags, Sorted, compare, read};
 use super::*;
+
+fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
+    super::write(&Sorted::new(entries), endian)
+}
 
 const SAMPLES: [&[u8]; 3] = [
     include_bytes!("../../../tests/data/ldcache/new.cache"),

@@ -1,212 +1,205 @@
-//! A directory while it is looked into: which of its files are libraries, and whose.
+//! Looking into a directory: which of its files are libraries, and which of these are the driver's.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use nix::sys::stat::SFlag;
-
-use super::{Gathered, Place, Work, split};
+use super::{Place, Work};
 use crate::call::KnownLibrary;
 use crate::elf;
 use crate::ldcache::Flags;
-use crate::ldcache::directory::{self, File, Library, is_library_name};
+use crate::ldcache::directory::{self, File, NamedLibrary, is_library_name};
 use crate::oci::Bundle;
-use crate::root::{Found, Kind, Listing, MountOrigin};
-use crate::types::ElfClass;
+use crate::root::{Found, Kind, Listing, MountOrigin, RuntimeMount};
+use crate::types::{ElfClass, Link};
 
-/// One place while it is looked into.
+/// The most links that are followed from one name to another.
+const MAX_LINKS: usize = 8;
+
+/// One directory, and what is known of the names in it.
 pub(super) struct Look<'a> {
     place: &'a Place,
     bundle: &'a Bundle,
-    /// What is known of names in it before it is looked into.
-    names: BTreeMap<&'a OsStr, Name<'a>>,
-    /// Whether no mount lies over the directory itself, and so over what an engine mounted in it.
+    names: BTreeMap<Cow<'a, OsStr>, Name<'a>>,
+    /// Whether the directory itself is on the image's mount, so that nothing covers what an engine mounted in it.
     is_uncovered: bool,
-    /// What was learnt of each name.
-    seen: BTreeMap<Cow<'a, OsStr>, Seen<'a>>,
-    /// How many more files of the image may be looked into.
-    reads: &'a mut usize,
+    /// How many more files of the image may be opened.
+    pub(super) reads_left: usize,
 }
 
 /// What is known of a name.
 #[derive(Default)]
 struct Name<'a> {
-    /// What of the host an engine mounted on it.
-    bound: Option<Bound<'a>>,
-    /// The link that was asked for.
-    asked: Option<Asked<'a>>,
+    /// Whether the listing of the directory has it, as a file, a link, or something that the listing does not describe.
+    is_listed: bool,
+    /// Whether the listing says that it is a link.
+    is_link: bool,
+    /// The bind mount that an engine made on it.
+    bound: Option<&'a RuntimeMount>,
+    /// Whether that is the only mount on it, and the source has the same name. That is so for the driver's files.
+    has_its_name: bool,
+    /// The link that was requested.
+    link: Option<&'a Link>,
+    /// Whether that link is in its place.
+    is_in_place: bool,
     /// What the specification says of the library.
     known: Option<&'a KnownLibrary>,
+    /// What was found.
+    seen: Option<Seen<'a>>,
 }
 
-/// What an engine mounted on a name.
-struct Bound<'a> {
-    /// The path at which it did.
-    path: &'a Path,
-    /// Whether it mounted one thing there, whose own name is this one, as it is of the driver's files.
-    has_its_name: bool,
-}
-
-/// A link that was asked for.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    target: &'a OsStr,
-    /// Whether it is in its place.
-    in_place: bool,
-}
-
-/// What was learnt of a name.
+/// A library that was found.
 #[derive(Clone)]
 struct Seen<'a> {
     soname: Option<Cow<'a, OsStr>>,
     flags: Flags,
     is_link: bool,
     /// Whether it is the driver's.
-    driver: bool,
+    is_driver: bool,
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(place: &'a Place, work: &Work<'a>, bundle: &'a Bundle, reads: &'a mut usize) -> Self {
+    /// Collects what is known of the names in `place`. `reads_left` limits how many files of the image are opened.
+    pub(super) fn new(place: &'a Place, work: &Work<'a>, bundle: &'a Bundle, reads_left: usize) -> Self {
+        let mut names: BTreeMap<Cow<'_, OsStr>, Name<'_>> = BTreeMap::new();
+        for mount in bundle.config.mounts.iter() {
+            let Some(text) = place.name_of(&mount.at) else { continue };
+            let name = names.entry(text.into()).or_default();
+            if name.bound.is_some() {
+                name.has_its_name = false;
+            } else if mount.origin == MountOrigin::Host {
+                let source = mount.source.as_ref().map(|source| source.as_os_str().as_bytes());
+                let directory = source.and_then(|source| source.strip_suffix(text.as_bytes()));
+                name.has_its_name = directory.is_some_and(|directory| directory.ends_with(b"/"));
+                name.bound = Some(mount);
+            }
+        }
+        let in_place = work.in_place.iter().copied().chain(std::iter::repeat(false));
+        for (link, is_in_place) in work.links.iter().zip(in_place) {
+            if let Some(text) = place.name_of(link.path.as_path()) {
+                let name = names.entry(text.into()).or_default();
+                (name.link, name.is_in_place) = (Some(link), is_in_place);
+            }
+        }
+        for library in work.libraries {
+            if let Some(text) = place.name_of(library.path().as_path()) {
+                names.entry(text.into()).or_default().known = Some(library);
+            }
+        }
         Look {
             place,
             bundle,
-            names: names(place, work, bundle),
+            names,
             is_uncovered: bundle.root.check_image(&place.directory).is_ok(),
-            seen: BTreeMap::new(),
-            reads,
+            reads_left,
         }
     }
 
-    /// Looks at every library of the directory.
-    pub(super) fn at_all_of(&mut self, listing: &Listing) {
-        let names = listing
-            .iter()
-            .filter(|named| !matches!(named.kind, Some(Kind::Directory | Kind::Other)))
-            .map(|named| (Cow::Owned(named.name.to_owned()), named.kind));
-        self.look_at(names.collect());
+    /// Looks at every library in `listing`, which is the whole directory.
+    pub(super) fn at_all_of(&mut self, listing: &'a Listing) {
+        for listed in listing.iter() {
+            if !matches!(listed.kind, Some(Kind::Directory | Kind::Other)) {
+                let name = self.names.entry(listed.name.into()).or_default();
+                (name.is_listed, name.is_link) = (true, listed.kind == Some(Kind::Link));
+            }
+        }
+        self.look_at(|name| name.is_listed);
     }
 
     /// Looks at what an engine mounted, and at the links by which programs find that.
     pub(super) fn at_the_drivers(&mut self) {
-        let names = self.names.iter();
-        let bound = names.filter(|(_, known)| known.bound.is_some());
-        self.look_at(bound.map(|(name, _)| (Cow::Borrowed(*name), None)).collect());
-        let names = self.names.iter();
-        let asked = names.filter(|(_, known)| known.asked.is_some());
-        let mut links: Vec<Cow<'a, OsStr>> = asked.map(|(name, _)| Cow::Borrowed(*name)).collect();
+        self.look_at(|name| name.bound.is_some());
+        let requested = self.names.iter().filter(|(_, name)| name.link.is_some());
+        let mut links: Vec<Cow<'a, OsStr>> = requested.map(|(text, _)| text.clone()).collect();
         if links.is_empty() {
-            // Those that an earlier hook of another's specification has made.
-            let mut made = BTreeSet::new();
-            for soname in self.seen.values().filter_map(|seen| seen.soname.as_deref()) {
-                made.insert(soname.to_owned());
-                made.extend(directory::name_for_linking(soname).map(OsStr::to_owned));
-            }
-            links.extend(made.into_iter().map(Cow::Owned));
+            // Earlier hooks, which another specification asked for, may have made the usual links.
+            let sonames = self
+                .names
+                .values()
+                .filter_map(|name| name.seen.as_ref()?.soname.as_deref());
+            let usual = sonames.flat_map(|soname| [Some(soname), directory::name_for_linking(soname)]);
+            links = usual.flatten().map(|name| Cow::Owned(name.to_owned())).collect();
         }
-        for name in links {
-            if is_library_name(&name) && !self.seen.contains_key(&name) {
-                self.link(name);
+        for link in links {
+            if is_library_name(&link) && self.seen(&link).is_none() {
+                self.link(link);
             }
         }
     }
 
-    fn look_at(&mut self, names: Vec<(Cow<'a, OsStr>, Option<Kind>)>) {
-        let mut links = Vec::new();
-        for (name, kind) in names {
-            if !is_library_name(&name) {
+    fn look_at(&mut self, is_wanted: impl Fn(&Name<'a>) -> bool) {
+        let (mut files, mut links) = (Vec::new(), Vec::new());
+        for (text, name) in &mut self.names {
+            if !is_wanted(name) || !is_library_name(text) {
                 continue;
             }
-            if kind == Some(Kind::Link) {
-                links.push(name);
+            if name.is_link {
+                links.push(text.clone());
                 continue;
             }
-            if let Some(seen) = self.known_library(&name) {
-                self.seen.insert(name, seen);
-                continue;
+            name.seen = name.known_library(text, self.place, self.is_uncovered);
+            if name.seen.is_none() {
+                files.push(text.clone());
             }
-            let Ok(file) = self.place.directory.find(&name) else {
+        }
+        for text in files {
+            let Ok(file) = self.place.directory.find(&text) else {
                 continue;
             };
             match file.kind() {
-                Kind::Link => links.push(name),
+                Kind::Link => links.push(text),
                 _ => {
-                    let driver = self.place.whole || self.bound(&name).is_some();
-                    self.file(name, file, false, driver);
+                    let is_driver = self.place.whole || self.bound(&text).is_some();
+                    self.file(text, file, false, is_driver);
                 }
             }
         }
-        for name in links {
-            self.link(name);
+        for text in links {
+            self.link(text);
         }
     }
 
-    /// Takes the specification's word for a library that an engine mounted, if there is such a word.
-    ///
-    /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its own
-    /// name is there, and need not be looked at. Otherwise the user may have mounted something else under this name, or
-    /// over the whole directory: then there must be a file with content.
-    fn known_library(&self, called: &OsStr) -> Option<Seen<'a>> {
-        let name = self.names.get(called)?;
-        let (known, bound) = (name.known?, name.bound.as_ref()?);
-        // Without an ABI of this machine, the hook looks into the file.
-        let flags = Flags::of_this_machine(known.class() == ElfClass::Elf64)?;
-        let is_there = self.is_uncovered && bound.has_its_name || {
-            let status = self.place.directory.status(called).ok()??;
-            SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG && status.st_size > 0
-        };
-        is_there.then(|| Seen {
-            soname: known.soname().map(|soname| Cow::Borrowed(OsStr::new(soname))),
-            flags,
-            is_link: false,
-            driver: true,
-        })
-    }
-
-    /// Looks into a file; what is no library is passed over.
-    fn file(&mut self, name: Cow<'a, OsStr>, file: Found, is_link: bool, driver: bool) {
-        if !driver {
-            if *self.reads == 0 {
+    /// Reads a file. A file that is not a library is ignored.
+    fn file(&mut self, text: Cow<'a, OsStr>, file: Found, is_link: bool, is_driver: bool) {
+        if !is_driver {
+            let Some(left) = self.reads_left.checked_sub(1) else {
                 return;
-            }
-            *self.reads -= 1;
+            };
+            self.reads_left = left;
         }
-        // Not what a link of the image leads to in a volume or in /proc: its names would get into the cache.
-        let path = match self.bound(&name) {
-            Some(bound) => bound.path.to_path_buf(),
-            None => self.place.path.join(&*name),
+        let path = match self.bound(&text) {
+            Some(mount) => Cow::Borrowed(&*mount.at),
+            None => Cow::Owned(self.place.path.join(&*text)),
         };
+        // This refuses a file to which a link of the image leads in a volume or in /proc: its SONAME would get into the
+        // cache.
         let Ok(open) = self.bundle.root.library(file, &path) else {
             return;
         };
         let Ok(library) = elf::read(open) else { return };
         let Some(flags) = library.cache_flags() else { return };
-        let soname = library.soname.map(Cow::Owned);
-        self.seen.insert(
-            name,
-            Seen {
-                soname,
-                flags,
-                is_link,
-                driver,
-            },
-        );
+        let seen = Seen {
+            soname: library.soname.map(Cow::Owned),
+            flags,
+            is_link,
+            is_driver,
+        };
+        self.names.entry(text).or_default().seen = Some(seen);
     }
 
-    /// A link beside its target is that library under another name; only what leads elsewhere is followed.
-    fn link(&mut self, name: Cow<'a, OsStr>) {
-        let Some(mut target) = self.target_of(&name) else {
+    /// Takes a link to a library beside it as that library under another name. A link that leads elsewhere is followed.
+    fn link(&mut self, text: Cow<'a, OsStr>) {
+        let Some(mut target) = self.target_of(&text) else {
             return;
         };
-        for _ in 0..8 {
-            if let Some(seen) = self.seen.get(&target) {
+        for _ in 0..MAX_LINKS {
+            if let Some(seen) = self.seen(&target) {
                 let seen = Seen {
                     is_link: true,
                     ..seen.clone()
                 };
-                self.seen.insert(name, seen);
+                self.names.entry(text).or_default().seen = Some(seen);
                 return;
             }
             if target.as_bytes().contains(&b'/') {
@@ -217,99 +210,93 @@ impl<'a> Look<'a> {
                 None => break,
             }
         }
-        if let Ok(file) = self.bundle.root.find(&self.place.path.join(&*name)) {
-            self.file(name, file, true, self.place.whole);
+        if let Ok(file) = self.bundle.root.find(&self.place.path.join(&*text)) {
+            self.file(text, file, true, self.place.whole);
         }
     }
 
-    fn bound(&self, name: &OsStr) -> Option<&Bound<'a>> {
-        self.names.get(name)?.bound.as_ref()
+    fn seen(&self, text: &OsStr) -> Option<&Seen<'a>> {
+        self.names.get(text)?.seen.as_ref()
     }
 
-    fn asked(&self, name: &OsStr) -> Option<Asked<'a>> {
-        self.names.get(name)?.asked
+    fn bound(&self, text: &OsStr) -> Option<&'a RuntimeMount> {
+        self.names.get(text)?.bound
     }
 
-    /// Where a link leads.
-    fn target_of(&self, name: &OsStr) -> Option<Cow<'a, OsStr>> {
-        match self.asked(name) {
-            Some(asked) if asked.in_place => Some(Cow::Borrowed(asked.target)),
-            _ => self.place.directory.read_link(name).ok().map(Cow::Owned),
+    /// The text of a link. `None` for anything else.
+    fn target_of(&self, text: &OsStr) -> Option<Cow<'a, OsStr>> {
+        let name = self.names.get(text).filter(|name| name.is_in_place);
+        match name.and_then(|name| name.link) {
+            Some(link) => Some(Cow::Borrowed(OsStr::new(&link.target))),
+            None => self.place.directory.read_link(text).ok().map(Cow::Owned),
         }
     }
 
-    pub(super) fn add_to(&self, found: &mut Gathered<'_, '_>) {
-        let (mut driver, mut image) = (Vec::new(), Vec::new());
-        for (name, seen) in &self.seen {
-            let file = File {
-                name: Cow::Borrowed(&**name),
+    /// The driver's libraries under the names by which programs ask for them.
+    pub(super) fn driver(&self) -> impl Iterator<Item = NamedLibrary<'_>> {
+        self.instead_of_links().chain(self.libraries(true))
+    }
+
+    /// The image's own libraries under the names by which programs ask for them.
+    pub(super) fn image(&self) -> Vec<NamedLibrary<'_>> {
+        self.libraries(false)
+    }
+
+    fn libraries(&self, is_driver: bool) -> Vec<NamedLibrary<'_>> {
+        let file = |(text, name)| {
+            let (text, name): (&'_ Cow<'_, OsStr>, &'_ Name<'_>) = (text, name);
+            let seen = name.seen.as_ref().filter(|seen| seen.is_driver == is_driver)?;
+            Some(File {
+                name: text,
                 is_link: seen.is_link,
-                soname: seen.soname.as_deref().map(Cow::Borrowed),
+                soname: seen.soname.as_deref(),
                 flags: seen.flags,
-            };
-            if seen.driver { &mut driver } else { &mut image }.push(file);
-        }
-        found.driver.extend(self.in_place_of_links());
-        found.driver.extend(directory::libraries(&self.place.path, &driver));
-        found.image.extend(directory::libraries(&self.place.path, &image));
+            })
+        };
+        let files: Vec<File<'_>> = self.names.iter().filter_map(file).collect();
+        directory::libraries(&self.place.path, &files)
     }
 
-    /// For a link that was asked for and could not be made: its name, with the path of the library itself.
-    fn in_place_of_links(&self) -> Vec<Library> {
-        let mut libraries = Vec::new();
-        for (name, known) in &self.names {
-            let Some(asked) = known.asked.filter(|asked| !asked.in_place && is_library_name(name)) else {
-                continue;
-            };
-            let mut at = asked.target;
-            for _ in 0..8 {
-                match self.asked(at) {
-                    Some(next) => at = next.target,
+    /// For each requested link that could not be made, its name with the path of the library itself.
+    fn instead_of_links(&self) -> impl Iterator<Item = NamedLibrary<'_>> {
+        let missing = self
+            .names
+            .iter()
+            .filter(|(text, name)| !name.is_in_place && is_library_name(text));
+        missing.filter_map(|(text, name)| {
+            let mut at = OsStr::new(&name.link?.target);
+            for _ in 0..MAX_LINKS {
+                match self.names.get(at).and_then(|next| next.link) {
+                    Some(next) => at = OsStr::new(&next.target),
                     None => break,
                 }
             }
-            if let Some(seen) = self.seen.get(at) {
-                libraries.push(Library {
-                    soname: (*name).to_os_string(),
-                    path: self.place.path.join(at),
-                    flags: seen.flags,
-                });
-            }
-        }
-        libraries
+            let flags = self.seen(at)?.flags;
+            Some(NamedLibrary::new(text, &self.place.path, at, flags))
+        })
     }
 }
 
-/// What is known of the names in this directory.
-fn names<'a>(place: &Place, work: &Work<'a>, bundle: &'a Bundle) -> BTreeMap<&'a OsStr, Name<'a>> {
-    let mut names: BTreeMap<&OsStr, Name<'_>> = BTreeMap::new();
-    let name_here = |path: &'a Path| {
-        let (parent, name) = split(path);
-        (place.is(parent) && !name.is_empty()).then_some(name)
-    };
-    for mount in bundle.config.mounts.iter() {
-        let path = mount.at.as_path();
-        let Some(name) = name_here(path) else { continue };
-        let bound = &mut names.entry(name).or_default().bound;
-        if let Some(first) = bound {
-            first.has_its_name = false;
-        } else if mount.origin == MountOrigin::Host {
-            let source = mount.source.as_deref().map(|source| split(source).1);
-            let has_its_name = source == Some(name);
-            *bound = Some(Bound { path, has_its_name });
-        }
+impl<'a> Name<'a> {
+    /// What the specification says of a library that an engine mounted under the name `text`, if it says something.
+    ///
+    /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its own
+    /// name is there, and need not be looked at. Otherwise the user may have mounted something else under this name, or
+    /// over the whole directory: then there must be a file with content.
+    fn known_library(&self, text: &OsStr, place: &Place, is_uncovered: bool) -> Option<Seen<'a>> {
+        let known = self.known?;
+        self.bound?;
+        // Without an ABI of this machine, the hook looks into the file.
+        let flags = Flags::of_this_machine(known.class() == ElfClass::Elf64)?;
+        let is_there = is_uncovered && self.has_its_name || {
+            let status = place.directory.status(text).ok()??;
+            Kind::of(&status) == Kind::File && status.st_size > 0
+        };
+        is_there.then(|| Seen {
+            soname: known.soname().map(|soname| Cow::Borrowed(OsStr::new(soname))),
+            flags,
+            is_link: false,
+            is_driver: true,
+        })
     }
-    let in_place = work.in_place.iter().copied().chain(std::iter::repeat(false));
-    for (link, in_place) in work.links.iter().zip(in_place) {
-        if let Some(name) = name_here(link.path.as_path()) {
-            let target = OsStr::new(&link.target);
-            names.entry(name).or_default().asked = Some(Asked { target, in_place });
-        }
-    }
-    for library in work.libraries {
-        if let Some(name) = name_here(library.path().as_path()) {
-            names.entry(name).or_default().known = Some(library);
-        }
-    }
-    names
 }
