@@ -31,7 +31,7 @@ const MAX_SONAME: u64 = 255;
 
 /// A shared library, as far as we looked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Library {
+pub struct SharedLibrary {
     /// Whether its pointers have 64 bits.
     pub is_64: bool,
     /// Its byte order.
@@ -44,18 +44,18 @@ pub struct Library {
     pub soname: Option<OsString>,
 }
 
-impl Library {
+impl SharedLibrary {
     /// The word under which it stands in a loader's cache; nothing for an architecture that we do not know.
     pub fn cache_flags(&self) -> Option<Flags> {
         Flags::of(self.is_64, self.machine, self.elf_flags)
     }
 }
 
-/// Reads what [`Library`] says from an open file, or from a slice.
+/// Reads what [`SharedLibrary`] says from an open file, or from a slice.
 ///
 /// Errors: not an ELF file, not a shared library, a structure that is outside the file or larger than any real one.
 /// A library without a dynamic section or a SONAME is no error.
-pub fn read<S: ReadAt>(file: S) -> Result<Library> {
+pub fn read<S: ReadAt>(file: S) -> Result<SharedLibrary> {
     let mut source = Source::new(file);
     match source.class()? {
         elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, S>(&mut source),
@@ -63,12 +63,12 @@ pub fn read<S: ReadAt>(file: S) -> Result<Library> {
     }
 }
 
-fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source<S>) -> Result<Library> {
+fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source<S>) -> Result<SharedLibrary> {
     let (header, endian) = source.header::<H>()?;
     if header.e_type(endian) != elf::ET_DYN {
         return Err(malformed("not a shared library"));
     }
-    Ok(Library {
+    Ok(SharedLibrary {
         is_64: header.is_class_64(),
         endian: if endian == Endianness::Big {
             Endian::Big

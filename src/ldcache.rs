@@ -37,11 +37,11 @@ pub const MAX_BYTES: u64 = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache<'a> {
     /// Which of the three shapes the file had.
-    pub format: Format,
+    pub format: CacheFormat,
     /// The byte order of its numbers.
     pub endian: Endian,
     /// The libraries, in the file's order.
-    pub entries: Vec<Entry<'a>>,
+    pub entries: Vec<CacheEntry<'a>>,
     /// Who wrote it, from the extension section (glibc 2.33 and later).
     pub generator: Option<&'a [u8]>,
     /// What could not be used. A caller that replaces the file should say so; one that only looks may go on.
@@ -52,7 +52,7 @@ impl<'a> Cache<'a> {
     /// A cache without a library, for an image that has none.
     pub fn empty(endian: Endian) -> Self {
         Cache {
-            format: Format::New,
+            format: CacheFormat::New,
             endian,
             entries: Vec::new(),
             generator: None,
@@ -61,7 +61,7 @@ impl<'a> Cache<'a> {
     }
 
     /// The libraries of this SONAME for this kind of program, best first, as the loader would take them.
-    pub fn find<'s>(&'s self, soname: &'s OsStr, flags: Flags) -> impl Iterator<Item = &'s Entry<'a>> {
+    pub fn find<'s>(&'s self, soname: &'s OsStr, flags: Flags) -> impl Iterator<Item = &'s CacheEntry<'a>> {
         self.entries
             .iter()
             .filter(move |e| e.soname == soname && e.flags == flags)
@@ -70,7 +70,7 @@ impl<'a> Cache<'a> {
 
 /// One library of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct CacheEntry<'a> {
     /// The name that a program asks for (`libcuda.so.1`).
     pub soname: &'a OsStr,
     /// Where the loader finds it.
@@ -83,10 +83,10 @@ pub struct Entry<'a> {
     pub hwcap: Hwcap<'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> CacheEntry<'a> {
     /// A library for any processor of its architecture.
     pub fn new(soname: &'a OsStr, path: &'a Path, flags: Flags) -> Self {
-        Entry {
+        CacheEntry {
             soname,
             path,
             flags,
@@ -96,7 +96,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl fmt::Display for Entry<'_> {
+impl fmt::Display for CacheEntry<'_> {
     /// One line as `ldconfig -p` prints it, without the tab.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.soname.display(), self.flags)?;
@@ -125,7 +125,7 @@ pub enum Hwcap<'a> {
 
 /// The shape of a cache file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum CacheFormat {
     /// `glibc-ld.so.cache1.1` alone.
     New,
     /// The old table followed by the new one. Only the new one is used.

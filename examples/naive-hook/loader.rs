@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tranche::ldcache::{Cache, Endian, Entry, Flags, Sorted, read, write};
+use tranche::ldcache::{Cache, CacheEntry, Endian, Flags, Sorted, read, write};
 
 use crate::verbs::Image;
 use crate::{Wrong, files};
@@ -49,10 +49,10 @@ pub(crate) fn update(image: &Image<'_>, directories: &[OsString]) -> Result<(), 
 fn cache(image: &Image<'_>, found: &[(OsString, PathBuf)]) -> Result<(), Wrong> {
     let now = files::read(&image.at(CACHE), image.naive).unwrap_or_default();
     let old = read(&now).unwrap_or_else(|_| Cache::empty(Endian::NATIVE));
-    let added: Vec<Entry<'_>> = found
+    let added: Vec<CacheEntry<'_>> = found
         .iter()
         .filter(|(name, _)| name.to_string_lossy().contains(".so"))
-        .map(|(name, path)| Entry::new(name, path, Flags::X86_64))
+        .map(|(name, path)| CacheEntry::new(name, path, Flags::X86_64))
         .collect();
     let merged = Sorted::new(&added).then(Sorted::new(&old.entries));
     let bytes = write(&merged, old.endian).map_err(|e| e.to_string())?;

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tranche::elf;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(elf::Library { soname: Some(name), .. }) = elf::read(bytes) {
+    if let Ok(elf::SharedLibrary { soname: Some(name), .. }) = elf::read(bytes) {
         let name = name.as_bytes();
         assert!(!name.is_empty() && name.len() <= 255 && !name.contains(&b'/') && !name.contains(&0));
     }

@@ -119,7 +119,7 @@ impl Sample {
     }
 }
 
-fn read_bytes(bytes: &[u8]) -> Result<Library> {
+fn read_bytes(bytes: &[u8]) -> Result<SharedLibrary> {
     read(bytes)
 }
 
@@ -129,7 +129,7 @@ fn both_classes_and_both_byte_orders() {
         for big in [true, false] {
             let library = read_bytes(&Sample { is_64, big, ..X86_64 }.build()).unwrap();
             let endian = if big { Endian::Big } else { Endian::Little };
-            let expected = Library {
+            let expected = SharedLibrary {
                 is_64,
                 endian,
                 machine: 62,
@@ -266,7 +266,7 @@ proptest::proptest! {
         }
         bytes.truncate(length);
         // Neither may panic; a name that is given is one that can stand in a directory.
-        if let Ok(Library { soname: Some(name), .. }) = read_bytes(&bytes) {
+        if let Ok(SharedLibrary { soname: Some(name), .. }) = read_bytes(&bytes) {
             proptest::prop_assert!(!name.is_empty() && !name.as_bytes().contains(&b'/'));
         }
         if let Ok(Some(content)) = note(bytes.as_slice(), ".note.vendor", "some vendor") {

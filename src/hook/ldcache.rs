@@ -17,19 +17,19 @@ use super::report::Report;
 use crate::call::KnownLibrary;
 use crate::error::{Context, Error, Result};
 use crate::ldcache::directory::NamedLibrary;
-use crate::ldcache::{self, Cache, Endian, Entry, Sorted, musl};
+use crate::ldcache::{self, Cache, CacheEntry, Endian, Sorted, musl};
 use crate::oci::Bundle;
 use crate::types::{ContainerPath, Link};
 
 pub(super) use conf::{record_compat, recorded_compat};
-use gather::Place;
+use gather::LibraryDirectory;
 
 const CACHE: &str = "/etc/ld.so.cache";
 /// musl's path file holds a handful of directories.
 const MAX_PATH_FILE: u64 = 64 << 10;
 
 /// What is to be found by name.
-pub(super) struct Work<'a> {
+pub(super) struct LoaderWork<'a> {
     /// CUDA's own compatibility directory in the image, where it goes before the host's libraries.
     pub(super) compat: Option<&'a Path>,
     /// The container's directories with the driver's libraries.
@@ -47,7 +47,7 @@ pub(super) struct Work<'a> {
 /// # Errors
 /// If a cache or path file cannot be replaced though the root can be written: the container would start and not find
 /// its driver. The file is then as it was. On a read-only root where it cannot be done, a line in `report`.
-pub(super) fn update(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn update(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
     if work.directories.is_empty() && work.compat.is_none() {
         return Ok(());
     }
@@ -65,7 +65,12 @@ pub(super) fn update(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
     Ok(())
 }
 
-fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+fn glibc(
+    work: &LoaderWork<'_>,
+    places: &mut [LibraryDirectory],
+    bundle: &Bundle,
+    report: &mut Report<'_>,
+) -> Result<()> {
     let path = Path::new(CACHE);
     let now = Current::at(bundle, path, ldcache::MAX_BYTES, report).about(CACHE, "cannot read")?;
     let cache = now.bytes().map(ldcache::read).transpose().unwrap_or_else(|error| {
@@ -91,8 +96,8 @@ fn glibc(work: &Work<'_>, places: &mut [Place], bundle: &Bundle, report: &mut Re
 /// The driver's libraries, then what the image's cache has, then what it lacks of the image's own. `None` if there is
 /// nothing to add.
 fn merged(
-    work: &Work<'_>,
-    places: &mut [Place],
+    work: &LoaderWork<'_>,
+    places: &mut [LibraryDirectory],
     cache: &Cache<'_>,
     bundle: &Bundle,
     report: &mut Report<'_>,
@@ -102,8 +107,8 @@ fn merged(
     if driver.is_empty() && image.is_empty() {
         return Ok(None);
     }
-    let driver: Vec<Entry<'_>> = driver.iter().map(NamedLibrary::entry).collect();
-    let image: Vec<Entry<'_>> = image.iter().map(NamedLibrary::entry).collect();
+    let driver: Vec<CacheEntry<'_>> = driver.iter().map(NamedLibrary::entry).collect();
+    let image: Vec<CacheEntry<'_>> = image.iter().map(NamedLibrary::entry).collect();
     let mut merged = Sorted::new(&driver).then(Sorted::new(&found.kept));
     if !image.is_empty() {
         merged = merged.then(Sorted::new(&image));
@@ -111,7 +116,7 @@ fn merged(
     ldcache::write(&merged, cache.endian).map(Some)
 }
 
-fn musl_path(arch: &str, places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+fn musl_path(arch: &str, places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
     let file = musl::path_file(arch);
     let path = Path::new(&file);
     let now = Current::at(bundle, path, MAX_PATH_FILE, report).about(&file, "cannot read")?;
@@ -128,7 +133,7 @@ fn essential(
     put: std::io::Result<()>,
     file: &str,
     is_there: bool,
-    places: &[Place],
+    places: &[LibraryDirectory],
     bundle: &Bundle,
     report: &mut Report<'_>,
 ) -> Result<()> {

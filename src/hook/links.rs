@@ -12,7 +12,7 @@ use crate::types::Link;
 
 /// What became of the links that were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Made<'a> {
+pub(super) struct MadeLinks<'a> {
     /// Those that are new.
     pub(super) new: Vec<&'a Link>,
     /// For each link in order, whether it is in its place now.
@@ -24,14 +24,14 @@ pub(super) struct Made<'a> {
 /// # Errors
 /// If one cannot be made though the place can be written: the container would start without a library that its
 /// programs look for. Those before it are taken away again.
-pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<Made<'a>> {
+pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<MadeLinks<'a>> {
     if bundle.config.read_only {
         if !links.is_empty() {
             report.note("root", format!("is read-only: {} not made", counted(links.len())));
         }
-        return Ok(Made::default());
+        return Ok(MadeLinks::default());
     }
-    let (mut made, mut read_only) = (Made::default(), 0);
+    let (mut made, mut read_only) = (MadeLinks::default(), 0);
     let mut places = Places {
         root: &bundle.root,
         last: None,

@@ -60,7 +60,7 @@ pub(super) fn run(
     match hook {
         NvidiaHook::CreateSymlinks => links::make(&call.links, &bundle, report).map(drop),
         NvidiaHook::UpdateLdcache => ldcache::update(
-            &ldcache::Work {
+            &ldcache::LoaderWork {
                 compat: ldcache::recorded_compat(&bundle, report).as_deref(),
                 directories: &call.folders,
                 links: &[],

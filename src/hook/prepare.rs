@@ -66,7 +66,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
         cuda: None,
     };
     let used = cuda_compat::find(compat, &host, &bundle, report);
-    let work = ldcache::Work {
+    let work = ldcache::LoaderWork {
         compat: used.then_some(compat),
         directories: &call.ldcache_dirs,
         links: &call.links,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ffi::c_char;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Entry, Hwcap};
+use super::{CacheEntry, Hwcap};
 
 /// Orders entries as `ldconfig` writes them: names descending by [`compare_names`]; for one name the flags descending
 /// as signed numbers; then libraries for named processors, by that name, before those for any; then the more
@@ -12,7 +12,7 @@ use super::{Entry, Hwcap};
 /// which is that of the configured directories, and the loader takes the first.
 ///
 /// glibc `elf/cache.c`; the loader's side is `search_cache` in `elf/dl-cache.c`.
-pub fn compare(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+pub fn compare(a: &CacheEntry<'_>, b: &CacheEntry<'_>) -> Ordering {
     compare_names(b.soname.as_bytes(), a.soname.as_bytes())
         .then_with(|| (b.flags.0 as i32).cmp(&(a.flags.0 as i32)))
         .then_with(|| match (a.hwcap, b.hwcap) {
@@ -157,30 +157,30 @@ mod tests {
     #[test]
     fn ties_go_by_flags_then_processor_then_the_order_of_adding() {
         let (name, path) = (OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"));
-        let plain = Entry::new(name, path, Flags::X86_64);
-        let v3 = Entry {
+        let plain = CacheEntry::new(name, path, Flags::X86_64);
+        let v3 = CacheEntry {
             hwcap: Hwcap::Named {
                 name: OsStr::new("x86-64-v3"),
                 isa_level: 0,
             },
             ..plain
         };
-        let v2 = Entry {
+        let v2 = CacheEntry {
             hwcap: Hwcap::Named {
                 name: OsStr::new("x86-64-v2"),
                 isa_level: 0,
             },
             ..plain
         };
-        let bits = Entry {
+        let bits = CacheEntry {
             hwcap: Hwcap::Bits(1 << 63),
             ..plain
         };
-        let i386 = Entry {
+        let i386 = CacheEntry {
             flags: Flags::LIBC6,
             ..plain
         };
-        let second = Entry {
+        let second = CacheEntry {
             path: Path::new("/usr/lib/libfoo.so.1"),
             ..plain
         };

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Entry, Flags, compare_names};
+use super::{CacheEntry, Flags, compare_names};
 
 /// A file in a directory of libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct File<'a> {
     pub flags: Flags,
 }
 
-/// An [`Entry`] that owns its path.
+/// An [`CacheEntry`] that owns its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedLibrary<'a> {
     /// The name that a program asks for.
@@ -46,8 +46,8 @@ impl<'a> NamedLibrary<'a> {
     }
 
     /// This as an entry for any processor of its architecture.
-    pub fn entry(&self) -> Entry<'_> {
-        Entry::new(self.soname, &self.path, self.flags)
+    pub fn entry(&self) -> CacheEntry<'_> {
+        CacheEntry::new(self.soname, &self.path, self.flags)
     }
 }
 

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{
-    Cache, EXTENSION_MAGIC, Endian, Entry, Flags, Format, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME,
-    MAX_STRING, NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped, TAG_GENERATOR,
-    TAG_GLIBC_HWCAPS,
+    Cache, CacheEntry, CacheFormat, EXTENSION_MAGIC, Endian, Flags, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK,
+    MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped,
+    TAG_GENERATOR, TAG_GLIBC_HWCAPS,
 };
 use crate::error::{Error, Result};
 
@@ -21,7 +21,7 @@ const OBJECT: &str = "ld.so.cache";
 /// overlap so much that writing them out would take many times the file, which no `ldconfig` writes.
 pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
     if bytes.starts_with(NEW_MAGIC) {
-        return read_new(bytes, 0, Format::New);
+        return read_new(bytes, 0, CacheFormat::New);
     }
     if !bytes.starts_with(OLD_MAGIC) {
         return Err(Error::failed(
@@ -42,7 +42,7 @@ pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
     for align in [8, 4] {
         let start = table_end.next_multiple_of(align);
         if bytes.get(start..).is_some_and(|rest| rest.starts_with(NEW_MAGIC)) {
-            return read_new(bytes, start, Format::Combined);
+            return read_new(bytes, start, CacheFormat::Combined);
         }
     }
     read_old(bytes, endian, count, table_end)
@@ -72,13 +72,13 @@ fn read_old(bytes: &[u8], endian: Endian, count: u32, table_end: usize) -> Resul
     let table = bytes.get(OLD_HEADER..table_end).unwrap_or_default();
     for (index, raw) in table.chunks_exact(OLD_ENTRY).take(count as usize).enumerate() {
         match common_fields(endian, raw, &mut strings) {
-            Ok((flags, soname, path)) => entries.push(Entry::new(soname, path, flags)),
+            Ok((flags, soname, path)) => entries.push(CacheEntry::new(soname, path, flags)),
             Err(what) => skipped.add(index, &what),
         }
         strings.check_budget()?;
     }
     Ok(Cache {
-        format: Format::Old,
+        format: CacheFormat::Old,
         endian,
         entries,
         generator: None,
@@ -86,7 +86,7 @@ fn read_old(bytes: &[u8], endian: Endian, count: u32, table_end: usize) -> Resul
     })
 }
 
-fn read_new(bytes: &[u8], start: usize, format: Format) -> Result<Cache<'_>> {
+fn read_new(bytes: &[u8], start: usize, format: CacheFormat) -> Result<Cache<'_>> {
     let rest = bytes.get(start..).unwrap_or_default();
     let flag = rest.get(28).copied().unwrap_or_default();
     let fits = |endian: Endian| {
@@ -160,7 +160,7 @@ fn new_entry<'a>(
     raw: &[u8],
     strings: &mut Strings<'a>,
     extensions: &Extensions<'a>,
-) -> Result<Entry<'a>, String> {
+) -> Result<CacheEntry<'a>, String> {
     let (flags, soname, path) = common_fields(endian, raw, strings)?;
     let osversion = endian.u32_at(raw, 12).unwrap_or_default();
     let bits = endian.u64_at(raw, 16).unwrap_or_default();
@@ -181,7 +181,7 @@ fn new_entry<'a>(
     } else {
         Hwcap::Bits(bits)
     };
-    Ok(Entry {
+    Ok(CacheEntry {
         soname,
         path,
         flags,

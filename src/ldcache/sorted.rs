@@ -3,16 +3,16 @@
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Entry, compare, compare_names};
+use super::{CacheEntry, compare, compare_names};
 
 /// Entries in the loader's order ([`compare`]), for [`write`](super::write()).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sorted<'e, 'a>(Vec<&'e Entry<'a>>);
+pub struct Sorted<'e, 'a>(Vec<&'e CacheEntry<'a>>);
 
 impl<'e, 'a> Sorted<'e, 'a> {
     /// Sorts entries. Entries that are equal in the loader's order stay in theirs.
-    pub fn new(entries: &'e [Entry<'a>]) -> Self {
-        let mut sorted: Vec<&Entry<'a>> = entries.iter().collect();
+    pub fn new(entries: &'e [CacheEntry<'a>]) -> Self {
+        let mut sorted: Vec<&CacheEntry<'a>> = entries.iter().collect();
         // What was read from a cache is sorted nearly always.
         if !sorted.is_sorted_by(|a, b| compare(a, b).is_le()) {
             sorted.sort_by(|a, b| compare(a, b));
@@ -46,7 +46,7 @@ impl<'e, 'a> Sorted<'e, 'a> {
 }
 
 impl<'e, 'a> Deref for Sorted<'e, 'a> {
-    type Target = [&'e Entry<'a>];
+    type Target = [&'e CacheEntry<'a>];
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -54,7 +54,7 @@ impl<'e, 'a> Deref for Sorted<'e, 'a> {
 }
 
 /// Keeps the first of equal entries, among those that have the name of one at the places `at`.
-fn remove_duplicates(all: &mut Vec<&Entry<'_>>, at: &[usize]) {
+fn remove_duplicates(all: &mut Vec<&CacheEntry<'_>>, at: &[usize]) {
     let mut duplicates = Vec::new();
     let mut group_end = 0;
     for &at in at.iter() {
@@ -62,7 +62,8 @@ fn remove_duplicates(all: &mut Vec<&Entry<'_>>, at: &[usize]) {
             continue;
         };
         // As the loader compares: `libx.so.01` and `libx.so.1` are mixed with one another.
-        let is_same = |other: &&&Entry<'_>| compare_names(other.soname.as_bytes(), entry.soname.as_bytes()).is_eq();
+        let is_same =
+            |other: &&&CacheEntry<'_>| compare_names(other.soname.as_bytes(), entry.soname.as_bytes()).is_eq();
         let (before, after) = all.split_at(at);
         let start = at - before.iter().rev().take_while(is_same).count();
         group_end = at + after.iter().take_while(is_same).count();
@@ -91,7 +92,7 @@ fn remove_duplicates(all: &mut Vec<&Entry<'_>>, at: &[usize]) {
 }
 
 /// What makes two entries one.
-fn identity<'e>(entry: &'e Entry<'_>) -> impl Ord + use<'e> {
+fn identity<'e>(entry: &'e CacheEntry<'_>) -> impl Ord + use<'e> {
     (entry.soname, entry.flags, entry.hwcap, entry.path.as_os_str())
 }
 
@@ -103,12 +104,12 @@ mod tests {
     use super::super::{Endian, Flags, read, write};
     use super::*;
 
-    fn entry<'a>(soname: &'a str, path: &'a str) -> Entry<'a> {
-        Entry::new(OsStr::new(soname), Path::new(path), Flags::X86_64)
+    fn entry<'a>(soname: &'a str, path: &'a str) -> CacheEntry<'a> {
+        CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64)
     }
 
     /// The driver's entries before the image's.
-    fn merge<'e, 'a>(image: &'e [Entry<'a>], driver: &'e [Entry<'a>]) -> Sorted<'e, 'a> {
+    fn merge<'e, 'a>(image: &'e [CacheEntry<'a>], driver: &'e [CacheEntry<'a>]) -> Sorted<'e, 'a> {
         Sorted::new(driver).then(Sorted::new(image))
     }
 
@@ -117,7 +118,7 @@ mod tests {
         let stub = entry("libcuda.so.1", "/usr/local/cuda/stubs/libcuda.so.1");
         let libc = entry("libc.so.6", "/lib/libc.so.6");
         let driver = entry("libcuda.so.1", "/usr/lib64/libcuda.so.1");
-        let i386 = Entry {
+        let i386 = CacheEntry {
             flags: Flags::LIBC6,
             ..entry("libcuda.so.1", "/usr/lib/libcuda.so.1")
         };

@@ -1,10 +1,10 @@
-//! [`Entry`]s to bytes.
+//! [`CacheEntry`]s to bytes.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{
-    EXTENSION_MAGIC, Endian, Entry, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
+    CacheEntry, EXTENSION_MAGIC, Endian, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
     NEW_HEADER, NEW_MAGIC, Sorted, TAG_GENERATOR, TAG_GLIBC_HWCAPS,
 };
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ fn zeros(bytes: &[u8]) -> usize {
 }
 
 /// Whether a loader could make use of this string of a library, by its length.
-fn check(entry: &Entry<'_>, string: &[u8], limit: usize) -> Result<()> {
+fn check(entry: &CacheEntry<'_>, string: &[u8], limit: usize) -> Result<()> {
     match string.len() {
         0 => Err(cannot_hold(entry, "an empty string")),
         length if length > limit => Err(cannot_hold(entry, "a string that is too long")),
@@ -108,14 +108,14 @@ fn check(entry: &Entry<'_>, string: &[u8], limit: usize) -> Result<()> {
     }
 }
 
-fn check_zero(entry: &Entry<'_>, string: &[u8]) -> Result<()> {
+fn check_zero(entry: &CacheEntry<'_>, string: &[u8]) -> Result<()> {
     match string.contains(&0) {
         true => Err(cannot_hold(entry, "a string with a zero byte")),
         false => Ok(()),
     }
 }
 
-fn cannot_hold(entry: &Entry<'_>, what: &str) -> Error {
+fn cannot_hold(entry: &CacheEntry<'_>, what: &str) -> Error {
     Error::failed(
         entry.soname.display(),
         format_args!("{what} cannot stand in a loader's cache"),

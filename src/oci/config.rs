@@ -33,7 +33,7 @@ impl Config {
     /// # Errors
     /// If it is no JSON, has no `root.path`, or a list that we need is no list.
     pub fn parse(bytes: &[u8]) -> Result<Config> {
-        let raw: Raw = serde_json::from_slice(bytes).about("config.json", "does not parse")?;
+        let raw: ConfigJson = serde_json::from_slice(bytes).about("config.json", "does not parse")?;
         let root = raw.root.unwrap_or_default();
         let path = root.path.filter(|path| !path.as_os_str().is_empty());
         let linux = raw.linux.unwrap_or_default();
@@ -83,39 +83,39 @@ impl Config {
 
 // Go writes an empty list as `null`, so every key may be missing or null.
 #[derive(Deserialize)]
-struct Raw<'a> {
-    root: Option<RawRoot>,
+struct ConfigJson<'a> {
+    root: Option<RootJson>,
     #[serde(borrow)]
-    mounts: Option<Vec<RawMount<'a>>>,
-    linux: Option<RawLinux>,
-    process: Option<RawProcess>,
+    mounts: Option<Vec<MountJson<'a>>>,
+    linux: Option<LinuxJson>,
+    process: Option<ProcessJson>,
 }
 
 #[derive(Default, Deserialize)]
-struct RawProcess {
+struct ProcessJson {
     env: Option<Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
-struct RawRoot {
+struct RootJson {
     path: Option<PathBuf>,
     readonly: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawLinux {
-    devices: Option<Vec<RawDevice>>,
+struct LinuxJson {
+    devices: Option<Vec<DeviceJson>>,
     mount_label: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct RawDevice {
+struct DeviceJson {
     path: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct RawMount<'a> {
+struct MountJson<'a> {
     destination: PathBuf,
     source: Option<PathBuf>,
     #[serde(rename = "type", borrow)]
@@ -127,8 +127,8 @@ struct RawMount<'a> {
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl From<RawMount<'_>> for RuntimeMount {
-    fn from(raw: RawMount<'_>) -> Self {
+impl From<MountJson<'_>> for RuntimeMount {
+    fn from(raw: MountJson<'_>) -> Self {
         // A runtime takes either as the mark of a bind mount; engines write both.
         let is_bind = |option: &Word<'_>| matches!(&*option.0, "bind" | "rbind");
         let kind = raw.kind.as_ref().map(|kind| &*kind.0);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use skip::not_run;
-use tranche::ldcache::{self, Endian, Entry, Flags, Sorted, directory};
+use tranche::ldcache::{self, CacheEntry, Endian, Flags, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -87,7 +87,7 @@ fn kept(name: OsString) -> &'static OsStr {
 }
 
 /// The cache of these entries, the first before the others.
-fn cache(first: &[Entry<'_>], others: &[Entry<'_>], endian: Endian) -> Vec<u8> {
+fn cache(first: &[CacheEntry<'_>], others: &[CacheEntry<'_>], endian: Endian) -> Vec<u8> {
     ldcache::write(&Sorted::new(first).then(Sorted::new(others)), endian).unwrap()
 }
 
@@ -284,8 +284,8 @@ fn a_real_loader_finds_the_driver_before_the_images_stub() {
     library(&root.at("opt/driver/libcuda.so.1"), "libcuda.so.1", 2);
     let name = OsStr::new("libcuda.so.1");
     let flags = libraries[0].flags;
-    let image = Entry::new(name, Path::new("/opt/image/libcuda.so.1"), flags);
-    let driver = Entry::new(name, Path::new("/opt/driver/libcuda.so.1"), flags);
+    let image = CacheEntry::new(name, Path::new("/opt/image/libcuda.so.1"), flags);
+    let driver = CacheEntry::new(name, Path::new("/opt/driver/libcuda.so.1"), flags);
     let mut existing: Vec<_> = libraries.iter().map(directory::NamedLibrary::entry).collect();
 
     let (answers, errors) = root.open(&[name]);
@@ -330,10 +330,10 @@ fn a_real_loader_finds_every_name_whatever_its_numbers() {
     names.push("libhuge.so.1".into());
     let path = Path::new("/opt/driver/libone.so");
     let mut entries: Vec<_> = libraries.iter().map(directory::NamedLibrary::entry).collect();
-    entries.extend(names.iter().map(|n| Entry::new(n, path, libraries[0].flags)));
+    entries.extend(names.iter().map(|n| CacheEntry::new(n, path, libraries[0].flags)));
     // Names for other programs lie between and must not be taken.
     let wrong = Path::new("/nowhere");
-    entries.extend(names.iter().map(|n| Entry::new(n, wrong, Flags(0x0003))));
+    entries.extend(names.iter().map(|n| CacheEntry::new(n, wrong, Flags(0x0003))));
     fs::write(root.at("etc/ld.so.cache"), cache(&entries, &[], Endian::NATIVE)).unwrap();
     let names: Vec<_> = names.iter().map(|n| n.as_os_str()).collect();
     let (answers, errors) = root.open(&names);

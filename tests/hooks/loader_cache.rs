@@ -20,7 +20,7 @@ fn image(mounted: &[(&str, &[u8])]) -> Scene {
     // Known to the cache, so that only what is mounted is looked at.
     let own = format!("{LIBDIR}/libown.so.1");
     let flags = tranche::ldcache::Flags::X86_64;
-    let entry = tranche::ldcache::Entry::new("libown.so.1".as_ref(), own.as_ref(), flags);
+    let entry = tranche::ldcache::CacheEntry::new("libown.so.1".as_ref(), own.as_ref(), flags);
     let cache = tranche::ldcache::write(&Sorted::new(&[entry]), tranche::ldcache::Endian::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
     mount(&scene, &mounted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
@@ -175,7 +175,7 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
     let flags = tranche::ldcache::Flags::X86_64;
     let entries: Vec<_> = paths
         .iter()
-        .map(|path| tranche::ldcache::Entry::new("libown.so".as_ref(), path.as_ref(), flags))
+        .map(|path| tranche::ldcache::CacheEntry::new("libown.so".as_ref(), path.as_ref(), flags))
         .collect();
     let cache = tranche::ldcache::write(&Sorted::new(&entries), tranche::ldcache::Endian::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();

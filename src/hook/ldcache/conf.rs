@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::gather::Place;
+use super::gather::LibraryDirectory;
 use crate::hook::place::{self, Current};
 use crate::hook::report::Report;
 use crate::oci::Bundle;
@@ -25,7 +25,7 @@ const MAX_FILES: usize = 1024;
 const ALWAYS: [&str; 2] = ["/lib", "/usr/lib"];
 
 /// Writes the directories that no other file of the image names. What fails is a line: the cache is there already.
-pub(super) fn write(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) {
     // What is not kept need not be configured.
     if bundle.config.read_only {
         return;
@@ -38,7 +38,7 @@ pub(super) fn write(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) 
     }
 }
 
-fn write_file(places: &[Place], bundle: &Bundle, report: &mut Report<'_>) -> io::Result<()> {
+fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) -> io::Result<()> {
     let directory = match bundle.root.own_directory(Path::new(PARTS)) {
         Ok(directory) => directory,
         // No ldconfig here, or one that is configured in some other way.

@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Work;
+use super::LoaderWork;
 use crate::error::{Context, Result};
 use crate::hook::report::Report;
-use crate::ldcache::Entry;
+use crate::ldcache::CacheEntry;
 use crate::ldcache::directory::NamedLibrary;
 use crate::oci::Bundle;
 use crate::root::{Directory, Listing};
@@ -33,7 +33,7 @@ const MAX_IMAGE_FILES: usize = 1 << 12;
 const MAX_DIRECTORIES: usize = 256;
 
 /// An open directory of libraries.
-pub(super) struct Place {
+pub(super) struct LibraryDirectory {
     /// As the container sees it.
     pub(super) path: PathBuf,
     /// Whether every library in it goes before the image's, not just what an engine mounted.
@@ -47,7 +47,7 @@ pub(super) struct Place {
     listing: Option<Listing>,
 }
 
-impl Place {
+impl LibraryDirectory {
     /// The name that `path` has in this directory, by any of the directory's paths.
     fn name_of<'p>(&self, path: &'p Path) -> Option<&'p OsStr> {
         self.paths().find_map(|directory| name_in(directory, path))
@@ -66,7 +66,7 @@ pub(super) struct Gathered<'e, 'a> {
     looks: Vec<Look<'e>>,
     /// What the image's cache has, without what a replaced driver left in it: a root that starts again and again would
     /// gather such names.
-    pub(super) kept: Cow<'e, [Entry<'a>]>,
+    pub(super) kept: Cow<'e, [CacheEntry<'a>]>,
 }
 
 impl Gathered<'_, '_> {
@@ -82,20 +82,20 @@ impl Gathered<'_, '_> {
 }
 
 /// Opens the directories of `work` that the container has.
-pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Vec<Place> {
+pub(super) fn places(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Vec<LibraryDirectory> {
     let compat = work.compat.iter().map(|path| (*path, true));
     let driver = work.directories.iter().map(|path| {
         let path = path.as_path();
         let whole = bundle.config.is_bound_from_host(path);
         (path, whole)
     });
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<LibraryDirectory> = Vec::new();
     for (path, whole) in compat.chain(driver) {
         if places.iter().any(|place| place.path == path) {
             continue;
         }
         match bundle.root.readable_directory(path) {
-            Ok(directory) => places.push(Place {
+            Ok(directory) => places.push(LibraryDirectory {
                 path: path.to_path_buf(),
                 whole,
                 directory,
@@ -115,9 +115,9 @@ pub(super) fn places(work: &Work<'_>, bundle: &Bundle, report: &mut Report<'_>) 
 /// # Errors
 /// Returns an error if a directory cannot be read, or has more names than any real one.
 pub(super) fn libraries<'e, 'a>(
-    work: &Work<'e>,
-    places: &'e mut [Place],
-    existing: &'e [Entry<'a>],
+    work: &LoaderWork<'e>,
+    places: &'e mut [LibraryDirectory],
+    existing: &'e [CacheEntry<'a>],
     bundle: &'e Bundle,
     report: &mut Report<'_>,
 ) -> Result<Gathered<'e, 'a>> {
@@ -162,7 +162,7 @@ struct Run<'a> {
     entries: Range<usize>,
 }
 
-fn runs<'a>(entries: &[Entry<'a>]) -> Vec<Run<'a>> {
+fn runs<'a>(entries: &[CacheEntry<'a>]) -> Vec<Run<'a>> {
     let mut runs: Vec<Run<'a>> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         match runs.last_mut() {
@@ -191,8 +191,12 @@ fn name_in<'a>(directory: &OsStr, path: &'a Path) -> Option<&'a OsStr> {
 }
 
 /// The entries of `existing` that are kept.
-fn keep<'p, 'e, 'a>(places: &'p [Place], existing: &'e [Entry<'a>], runs: &[Run<'a>]) -> Cow<'e, [Entry<'a>]> {
-    let with_names = |place: &'p Place| {
+fn keep<'p, 'e, 'a>(
+    places: &'p [LibraryDirectory],
+    existing: &'e [CacheEntry<'a>],
+    runs: &[Run<'a>],
+) -> Cow<'e, [CacheEntry<'a>]> {
+    let with_names = |place: &'p LibraryDirectory| {
         let names = |listing: &'p Listing| listing.iter().map(|listed| listed.name).collect::<BTreeSet<_>>();
         (place, place.listing.as_ref().map(names))
     };
@@ -233,7 +237,7 @@ fn keep<'p, 'e, 'a>(places: &'p [Place], existing: &'e [Entry<'a>], runs: &[Run<
 
 /// Whether a driver that was replaced has left this name behind. Its libraries carry its version in their SONAMEs (as
 /// `libnvidia-eglcore.so.550.54.14`) and are mounted on empty files, which the runtime makes and leaves.
-fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
+fn is_left_over(place: &LibraryDirectory, soname: &OsStr, name: &OsStr) -> bool {
     let soname = soname.as_bytes();
     let version = soname.iter().rev().take_while(|c| c.is_ascii_digit() || **c == b'.');
     if version.filter(|c| **c == b'.').count() < 2 {
@@ -251,7 +255,7 @@ fn is_left_over(place: &Place, soname: &OsStr, name: &OsStr) -> bool {
 /// # Errors
 /// If a place cannot be looked at.
 fn learn_from_cache(
-    places: &mut [Place],
+    places: &mut [LibraryDirectory],
     runs: &[Run<'_>],
     mut identify: impl FnMut(&Path) -> std::io::Result<(u64, u64)>,
 ) -> std::io::Result<bool> {
@@ -303,7 +307,7 @@ mod tests {
     fn a_cache_of_many_spellings_is_followed_a_bounded_number_of_times() {
         let top = tempfile::tempdir().unwrap();
         let root = ContainerRoot::from_fd(File::open(top.path()).unwrap().into());
-        let mut places = [Place {
+        let mut places = [LibraryDirectory {
             path: "/lib".into(),
             whole: false,
             directory: root.directory(Path::new("/")).unwrap(),
@@ -313,8 +317,8 @@ mod tests {
         }];
         let own = places[0].directory.identity().unwrap();
         let paths: Vec<String> = (0..60_000).map(|n| format!("/{n}/../lib/libx.so")).collect();
-        let entry = |path| Entry::new(OsStr::new("libx.so"), path, Flags::X86_64);
-        let entries: Vec<Entry<'_>> = paths.iter().map(|path| entry(Path::new(path))).collect();
+        let entry = |path| CacheEntry::new(OsStr::new("libx.so"), path, Flags::X86_64);
+        let entries: Vec<CacheEntry<'_>> = paths.iter().map(|path| entry(Path::new(path))).collect();
         let runs = runs(&entries);
         assert_eq!(runs.len(), 60_000);
         let mut followed = 0;
@@ -330,9 +334,9 @@ mod tests {
     #[test]
     fn entries_of_one_directory_are_one_run() {
         let paths = ["/lib/a", "/lib/b", "/lib/x/c", "/lib/d", "e", "/f", "/g"];
-        let entries: Vec<Entry<'_>> = paths
+        let entries: Vec<CacheEntry<'_>> = paths
             .iter()
-            .map(|path| Entry::new(OsStr::new("n"), Path::new(path), Flags::X86_64))
+            .map(|path| CacheEntry::new(OsStr::new("n"), Path::new(path), Flags::X86_64))
             .collect();
         let runs: Vec<(&OsStr, Range<usize>)> = runs(&entries).into_iter().map(|r| (r.directory, r.entries)).collect();
         let expected = [("/lib", 0..2), ("/lib/x", 2..3), ("/lib", 3..4), ("", 4..7)];

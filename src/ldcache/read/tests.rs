@@ -14,7 +14,7 @@ fn the_new_shape_with_its_extensions() {
     let cache = read(NEW).unwrap();
     assert_eq!(
         (cache.format, cache.endian, &cache.skipped),
-        (Format::New, Endian::Little, &Skipped::default())
+        (CacheFormat::New, Endian::Little, &Skipped::default())
     );
     assert_eq!(
         cache.generator,
@@ -44,7 +44,7 @@ fn the_new_shape_with_its_extensions() {
 #[test]
 fn the_combined_shape_is_read_by_its_new_half() {
     let cache = read(COMBINED).unwrap();
-    assert_eq!(cache.format, Format::Combined);
+    assert_eq!(cache.format, CacheFormat::Combined);
     assert_eq!(cache.entries.len(), 8);
     // Offsets of names count from the new half, offsets of sections from the file: both must be right for this.
     let name = OsStr::new("x86-64-v3");
@@ -62,7 +62,7 @@ fn the_combined_shape_is_read_by_its_new_half() {
 #[test]
 fn the_old_shape() {
     let cache = read(OLD).unwrap();
-    assert_eq!(cache.format, Format::Old);
+    assert_eq!(cache.format, CacheFormat::Old);
     assert_eq!(cache.entries.len(), 8);
     assert_eq!(
         cache.entries[0].to_string(),

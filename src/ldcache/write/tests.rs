@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::{Flags, Sorted, compare, read};
 use super::*;
 
-fn write(entries: &[Entry<'_>], endian: Endian) -> Result<Vec<u8>> {
+fn write(entries: &[CacheEntry<'_>], endian: Endian) -> Result<Vec<u8>> {
     super::write(&Sorted::new(entries), endian)
 }
 
@@ -32,11 +32,11 @@ fn what_ldconfig_wrote_survives_in_its_order() {
 
 #[test]
 fn a_name_at_the_end_of_its_path_is_stored_once() {
-    let entry = Entry::new(OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"), Flags::X86_64);
+    let entry = CacheEntry::new(OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"), Flags::X86_64);
     let written = write(&[entry], Endian::Little).unwrap();
     assert_eq!(written.windows(11).filter(|w| *w == b"libfoo.so.1").count(), 1);
     // A path that is another file's (no link by the SONAME) needs both.
-    let entry = Entry {
+    let entry = CacheEntry {
         path: Path::new("/lib/libfoo.so.1.2"),
         ..entry
     };
@@ -55,14 +55,14 @@ fn strings_that_no_loader_could_use_are_refused() {
         ("a\0b", "/a"),
         ("liba.so", long.as_str()),
     ] {
-        let entry = Entry::new(OsStr::new(soname), Path::new(path), Flags::X86_64);
+        let entry = CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64);
         assert!(write(&[entry], Endian::Little).is_err(), "{soname:?} {path:.20}");
     }
 }
 
 #[test]
 fn no_library_is_a_cache_too() {
-    let none: [Entry<'_>; 0] = [];
+    let none: [CacheEntry<'_>; 0] = [];
     let written = write(&none, Endian::Little).unwrap();
     assert_eq!(read(&written).unwrap().entries, []);
 }
@@ -77,8 +77,8 @@ struct Owned {
 }
 
 impl Owned {
-    fn entry(&self) -> Entry<'_> {
-        Entry {
+    fn entry(&self) -> CacheEntry<'_> {
+        CacheEntry {
             soname: &self.soname,
             path: &self.path,
             flags: Flags(self.flags),

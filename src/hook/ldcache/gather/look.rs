@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Place, Work};
+use super::{LibraryDirectory, LoaderWork};
 use crate::call::KnownLibrary;
 use crate::elf;
 use crate::ldcache::Flags;
@@ -19,9 +19,9 @@ const MAX_LINKS: usize = 8;
 
 /// One directory, and what is known of the names in it.
 pub(super) struct Look<'a> {
-    place: &'a Place,
+    place: &'a LibraryDirectory,
     bundle: &'a Bundle,
-    names: BTreeMap<Cow<'a, OsStr>, Name<'a>>,
+    names: BTreeMap<Cow<'a, OsStr>, NameFacts<'a>>,
     /// Whether the directory itself is on the image's mount, so that nothing covers what an engine mounted in it.
     is_uncovered: bool,
     /// How many more files of the image may be opened.
@@ -30,7 +30,7 @@ pub(super) struct Look<'a> {
 
 /// What is known of a name.
 #[derive(Default)]
-struct Name<'a> {
+struct NameFacts<'a> {
     /// Whether the listing of the directory has it, as a file, a link, or something that the listing does not describe.
     is_listed: bool,
     /// Whether the listing says that it is a link.
@@ -61,8 +61,13 @@ struct Seen<'a> {
 
 impl<'a> Look<'a> {
     /// Collects what is known of the names in `place`. `reads_left` limits how many files of the image are opened.
-    pub(super) fn new(place: &'a Place, work: &Work<'a>, bundle: &'a Bundle, reads_left: usize) -> Self {
-        let mut names: BTreeMap<Cow<'_, OsStr>, Name<'_>> = BTreeMap::new();
+    pub(super) fn new(
+        place: &'a LibraryDirectory,
+        work: &LoaderWork<'a>,
+        bundle: &'a Bundle,
+        reads_left: usize,
+    ) -> Self {
+        let mut names: BTreeMap<Cow<'_, OsStr>, NameFacts<'_>> = BTreeMap::new();
         for mount in bundle.config.mounts.iter() {
             let Some(text) = place.name_of(&mount.at) else { continue };
             let name = names.entry(text.into()).or_default();
@@ -128,7 +133,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn look_at(&mut self, is_wanted: impl Fn(&Name<'a>) -> bool) {
+    fn look_at(&mut self, is_wanted: impl Fn(&NameFacts<'a>) -> bool) {
         let (mut files, mut links) = (Vec::new(), Vec::new());
         for (text, name) in &mut self.names {
             if !is_wanted(name) || !is_library_name(text) {
@@ -244,7 +249,7 @@ impl<'a> Look<'a> {
 
     fn libraries(&self, is_driver: bool) -> Vec<NamedLibrary<'_>> {
         let file = |(text, name)| {
-            let (text, name): (&'_ Cow<'_, OsStr>, &'_ Name<'_>) = (text, name);
+            let (text, name): (&'_ Cow<'_, OsStr>, &'_ NameFacts<'_>) = (text, name);
             let seen = name.seen.as_ref().filter(|seen| seen.is_driver == is_driver)?;
             Some(File {
                 name: text,
@@ -277,13 +282,13 @@ impl<'a> Look<'a> {
     }
 }
 
-impl<'a> Name<'a> {
+impl<'a> NameFacts<'a> {
     /// What the specification says of a library that an engine mounted under the name `text`, if it says something.
     ///
     /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its own
     /// name is there, and need not be looked at. Otherwise the user may have mounted something else under this name, or
     /// over the whole directory: then there must be a file with content.
-    fn known_library(&self, text: &OsStr, place: &Place, is_uncovered: bool) -> Option<Seen<'a>> {
+    fn known_library(&self, text: &OsStr, place: &LibraryDirectory, is_uncovered: bool) -> Option<Seen<'a>> {
         let known = self.known?;
         self.bound?;
         // Without an ABI of this machine, the hook looks into the file.
