@@ -17,7 +17,8 @@ DESTDIR ?=
 CARGO ?= cargo
 
 # tranche-oci is static: no loader runs before it, so nothing in an image's environment reaches it. It is built for musl
-# if Rust has that target, otherwise with glibc linked statically.
+# if Rust has that target, otherwise with glibc linked statically. It has no unwind tables: a panic aborts it, and without
+# symbols there is nothing to show of a stack.
 MACHINE := $(shell uname -m)
 MUSL := $(MACHINE)-unknown-linux-musl
 HAVE_MUSL := $(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(MUSL)/lib)
@@ -26,7 +27,13 @@ OCI_TARGET := $(MUSL)
 OCI_FLAGS :=
 else
 OCI_TARGET := $(MACHINE)-unknown-linux-gnu
-OCI_FLAGS := -C target-feature=+crt-static
+OCI_FLAGS := -C target-feature=+crt-static -C force-unwind-tables=no
+# Relocations in the compact form, which is 60 KiB less to read at each start. The code in static programs that applies
+# them is in glibc 2.36 and later.
+GLIBC := $(subst ., ,$(shell getconf GNU_LIBC_VERSION))
+ifeq ($(shell test "$(lastword $(GLIBC))" -ge 36 && echo yes),yes)
+OCI_FLAGS += -C link-arg=-Wl,-z,pack-relative-relocs
+endif
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
 # Both programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
