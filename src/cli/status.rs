@@ -228,7 +228,7 @@ fn text(status: &Status, sees_ledger: bool) -> String {
     } else if status.problems.is_empty() {
         text.push_str("no share is held\n");
     } else if sees_ledger {
-        text.push_str("the ledger could not be read completely, and what could be read holds nothing\n");
+        text.push_str("the ledger could not be read completely; the part that could be read records no claim\n");
     }
     text.push_str(&messages_text(&status.messages));
     text
@@ -242,14 +242,20 @@ impl Device {
         if self.held_whole {
             return "whole".to_owned();
         }
-        let mut text = match self.shares.len() {
-            0 => "-".to_owned(),
-            all => format!("{} of {all}", self.held.len()),
+        let of_policy = match self.shares.len() {
+            0 => None,
+            all => Some(format!("{} of {all}", self.held.len())),
         };
-        if !self.held_of_earlier_policy.is_empty() {
-            text.push_str(&format!(", {} of an earlier policy", self.held_of_earlier_policy.len()));
+        let of_earlier = match self.held_of_earlier_policy.len() {
+            0 => None,
+            number => Some(format!("{number} of an earlier policy")),
+        };
+        let parts: Vec<String> = of_policy.into_iter().chain(of_earlier).collect();
+        if parts.is_empty() {
+            "-".to_owned()
+        } else {
+            parts.join(", ")
         }
-        text
     }
 
     fn is_free(&self) -> String {

@@ -83,7 +83,7 @@ fn names_as_typed_what_is_free_and_who_holds_the_rest() {
     let text = scene.at_specs(&["claim", "show", "later"]).run().ok();
     assert!(text.starts_with("claim  ") && !text.contains("\n\n"), "{text}");
     assert!(
-        text.contains("nvidia.com/claim=later") && text.contains("kept for the next one"),
+        text.contains("nvidia.com/claim=later") && text.contains("kept for the next container"),
         "{text}"
     );
     let line = scene.at_specs(&["claim", "show", "never"]).run().failed(2);
