@@ -76,14 +76,14 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
             Finding::UnknownShare { claim } => {
                 let (name, by) = by(claim);
                 format!(
-                    "{name}: held by {by}; the policy does not have this share, which stays valid until it is given back"
+                    "{name}: held by {by}; the policy does not have this share, which stays valid until it is released"
                 )
             }
             Finding::NotSplit { claim } => {
                 let (name, by) = by(claim);
                 format!(
                     "{name}: held by {by}; the policy does not share this device, and tranche cdi generate keeps the \
-                     whole of it claimed until this is given back"
+                     whole of it claimed until this is released"
                 )
             }
             Finding::NoLongerFits { device, misfit, claims } => {
@@ -93,8 +93,8 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
                     .map(|(n, by)| format!("{n} by {by}"))
                     .collect();
                 format!(
-                    "{device}: the shares of the policy do not fit beside what is held: {misfit}; held: {}; \
-                     some shares are refused until that is given back",
+                    "{device}: the shares of the policy do not fit in addition to what is held: {misfit}; held: {}; \
+                     some shares are refused until that is released",
                     some(&held)
                 )
             }

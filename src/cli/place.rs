@@ -99,6 +99,6 @@ impl StateArgs {
     /// Returns an error if the path is empty or leads out of the root.
     pub fn dir(&self) -> Result<HostPath> {
         let shown = self.state_dir.display();
-        HostPath::new(std::path::absolute(&self.state_dir).about(shown, "cannot be named")?)
+        HostPath::new(std::path::absolute(&self.state_dir).about(shown, "has no absolute path")?)
     }
 }

@@ -347,7 +347,7 @@ step gone run --rm --device nvidia.com/claim=train1 --rootfs "$2" /bin/true
             let line = session.refused("used-twice");
             assert!(line.contains("claim train1 (container"), "{line}");
             let in_use = session.step("in-use");
-            let says = format!("container one ({one}), which runs; stop that container, or give --force");
+            let says = format!("container one ({one}), which is running; stop that container, or give --force");
             assert!(in_use.code == 1 && in_use.text.contains(&says), "{}", in_use.text);
             let holder = format!("one ({one})");
             assert!(

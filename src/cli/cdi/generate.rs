@@ -180,8 +180,8 @@ fn with_held(sharing: Option<Sharing>, inventory: &Inventory, state: &StateArgs)
     let claimed = derive::claimed_since_held(inventory, &sharing);
     if !claimed.is_empty() {
         out::note(format_args!(
-            "{}: the names still claim the whole device and `all` leaves it out, because something of it is, or may be, held; \
-             run tranche cdi generate again after that ends",
+            "{}: its names still claim the whole device, and `all` does not contain it, because a part of it is held or may \
+             be held; run tranche cdi generate again when that claim has ended",
             some(&claimed)
         ));
     }

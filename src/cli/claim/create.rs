@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // The name becomes a device's and a file's before anything is taken.
     let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
     if args.memory.is_some_and(|m| m.mib() == 0) {
-        return Err(Error::usage("--memory 0", "a claim without memory is of no use")
+        return Err(Error::usage("--memory 0", "a claim needs some memory")
             .hint("leave the option out for a share of any size"));
     }
     let state_dir = &args.at.state.state_dir;
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     sizeless(&sharing, wish)?;
     // A hook names this file later, from whatever directory an engine runs in.
     let file = spec::file(&args.dir.spec_dir, &args.name);
-    let file = HostPath::new(std::path::absolute(&file).about(file.display(), "cannot be named")?)?;
+    let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
     let claims = Claims::open(state_dir)?;
     let reservation = Reservation {
         name: args.name.clone(),
@@ -141,10 +141,11 @@ impl Offer for Specification<'_> {
         spec::sweep(&self.args.dir.spec_dir, claims, state_dir)?;
         match std::fs::symlink_metadata(self.file.as_path()) {
             Err(_) => Ok(()),
-            Ok(_) => Err(
-                Error::failed(self.file, "exists already, and is not of a claim in this ledger")
-                    .hint("choose another name, or remove the file if it is not needed"),
-            ),
+            Ok(_) => Err(Error::failed(
+                self.file,
+                "exists already, and does not belong to a claim in this ledger",
+            )
+            .hint("choose another name, or remove the file if it is not needed")),
         }
     }
 
@@ -185,9 +186,9 @@ fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
     };
     Err(Error::usage(
         option,
-        format!("no share here has a limit of {what}: shares under time-slicing have no size"),
+        format!("no share of the policy has a limit of {what}: shares under time-slicing have no size"),
     )
-    .hint("ask for a number of shares with --shares, or split the device under mps"))
+    .hint("request a number of shares with --shares, or split the device under mps"))
 }
 
 /// The line for a claim that was not made. Where it would fit if less were held, the line says who holds what since when.

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;
     } else {
         out::note(format_args!(
-            "{} given back, {} removed",
+            "{} released, {} removed",
             out::counted(returned, "claim"),
             out::counted(removed.len(), "specification")
         ));

@@ -72,7 +72,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let left = match (held.seconds_left, held.ttl) {
         (Some(left), _) => held::span(left),
-        (None, Some(ttl)) => format!("{} from when its container is gone", held::span(ttl)),
+        (None, Some(ttl)) => format!("{} after its container has ended", held::span(ttl)),
         (None, None) => "until it is released".to_owned(),
     };
     let text = Table::of_values([
@@ -88,18 +88,18 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         ("compute", or_none(held.compute_percent.map(|c| format!("{c}%")))),
         ("state", held::state(held.state).to_owned()),
         ("holder", held.holder()),
-        ("lasts", left),
+        ("time left", left),
         (
-            "with its container",
+            "when its container ends",
             if held.once {
-                "given back"
+                "released"
             } else {
-                "kept for the next one"
+                "kept for the next container"
             }
             .to_owned(),
         ),
         ("user", held.uid.to_string()),
-        ("made", crate::ledger::utc(held.since)),
+        ("created", crate::ledger::utc(held.since)),
         ("specification", or_none(held.spec_file.clone())),
     ]);
     out::result(&text)?;
@@ -118,7 +118,10 @@ fn not_found(claims: &ListedClaims, name: &str) -> Error {
     let error = if claims.damaged.is_empty() {
         Error::usage(format!("claim {name}"), "not found")
     } else {
-        Error::failed(format!("claim {name}"), "not found in the books that can be read")
+        Error::failed(
+            format!("claim {name}"),
+            "not found in the part of the ledger that can be read",
+        )
     };
     error.hint(hint)
 }

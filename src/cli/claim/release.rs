@@ -93,8 +93,8 @@ fn refusal(error: LedgerError, specs: &Specs, names: &mut Names) -> Error {
         }
         LedgerError::Refused(Refused::InUse { claim, runs }) => {
             let reason = match runs {
-                true => "runs",
-                false => "may run: it is in a pid namespace of its own, in which processes run",
+                true => "is running",
+                false => "may be running: its pid namespace cannot be examined, and has processes",
             };
             Error::failed(specs.name(&claim), holder(&claim, names, reason))
                 .hint("stop that container, or give --force: it then keeps its access to the device until it ends")
@@ -140,7 +140,7 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Nam
         [one] => {
             let own = one.name.as_deref().unwrap_or_default();
             return Err(Error::usage(typed, format!("is one of several shares of claim {own}"))
-                .hint(format!("tranche claim release {own} gives all of them back")));
+                .hint(format!("tranche claim release {own} releases all of them")));
         }
         _ => return Err(ambiguous(typed, &by_device, specs, names)),
     }
@@ -223,17 +223,14 @@ fn candidate(claim: &Claim, specs: &Specs, names: &mut Names) -> String {
 
 fn ambiguous(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
     let candidates: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
-    Error::usage(typed, "means more than one").hint(format!("name one of them: {}", some(&candidates)))
+    Error::usage(typed, "matches more than one").hint(format!("name one of them: {}", some(&candidates)))
 }
 
 fn not_found(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
-    let error = Error::usage(
-        typed,
-        "no claim has this name, and no container holds this or has this name",
-    );
+    let error = Error::usage(typed, "not found among claims, held devices and containers");
     let held: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
     match &held[..] {
         [] => error.hint("nothing is held"),
-        held => error.hint(format!("held are {}", some(held))),
+        held => error.hint(format!("these are held: {}", some(held))),
     }
 }

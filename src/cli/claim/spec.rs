@@ -44,13 +44,13 @@ pub(super) fn owner(path: &Path, state_dir: &Path) -> Owner {
     }
     let calls: Vec<ClaimCall> = loaded.spec.devices.iter().filter_map(claim_of).collect();
     let [call] = &calls[..] else {
-        return Owner::Unknown("it is not of one claim");
+        return Owner::Unknown("it does not describe exactly one claim");
     };
     let Subject::Claim(name, _) = &call.subject else {
-        return Owner::Unknown("it is not of a claim");
+        return Owner::Unknown("it does not describe a claim");
     };
     if path.file_name() != file(Path::new(""), name).file_name() {
-        return Owner::Unknown("its name is not that of its claim");
+        return Owner::Unknown("its file name does not match its claim");
     }
     if !same_directory(call.state_dir.as_path(), state_dir) {
         return Owner::Ledger(call.state_dir.as_path().to_owned());

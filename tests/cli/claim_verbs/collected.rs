@@ -30,7 +30,7 @@ fn a_specification_whose_claim_is_gone() {
     };
     let said = scene.at_specs(&["claim", "gc"]).run();
     assert!(
-        said.err.contains("0 claims given back, 1 specification removed"),
+        said.err.contains("0 claims released, 1 specification removed"),
         "{}",
         said.err
     );

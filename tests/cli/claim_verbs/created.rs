@@ -43,7 +43,7 @@ fn wishes_that_cannot_be_served() {
     let line = scene.create(&["--name=x", "--compute=10%", "--of=0"]).run().failed(2);
     assert!(line.contains("shares under time-slicing have no size"), "{line}");
     let line = scene.create(&["--name=x", "--shares=1", "--of=9"]).run().failed(2);
-    assert!(line.contains("device 9: this host has no such device"), "{line}");
+    assert!(line.contains("device 9: not found; this host has"), "{line}");
     scene.create(&["--name=a/b", "--shares=1"]).run().failed(2);
     scene.create(&["--name=x", "--shares=1", "--of=0", "--keep"]).run();
     assert!(scene.claims().is_empty() && names_in(&scene.at("cdi")) == ["nvidia.yaml"]);
@@ -86,7 +86,7 @@ fn a_file_in_its_place_is_not_replaced() {
     fs::write(scene.spec("one"), "a person's\n").unwrap();
     let line = scene.create(&["--name=one", "--shares=1"]).run().failed(1);
     assert!(
-        line.contains("exists already, and is not of a claim in this ledger"),
+        line.contains("exists already, and does not belong to a claim in this ledger"),
         "{line}"
     );
     assert_eq!(fs::read_to_string(scene.spec("one")).unwrap(), "a person's\n");

@@ -36,7 +36,7 @@ fn shares_that_the_new_policy_does_not_have() {
         );
         assert!(line.contains("the policy does not have this share"), "{line}");
         assert!(
-            err.contains("gpu 0: the shares of the policy do not fit beside what is held"),
+            err.contains("gpu 0: the shares of the policy do not fit in addition to what is held"),
             "{err}"
         );
     }

@@ -30,7 +30,7 @@ fn a_share_that_a_live_container_holds_needs_force() {
         let line = scene.at_specs(&["claim", "release", name]).run().failed(1);
         assert!(line.contains("nvidia.com/gpu=0.3: is held since"), "{name}: {line}");
         assert!(
-            line.contains("container train (0123456789ab), which runs") && line.contains("--force"),
+            line.contains("container train (0123456789ab), which is running") && line.contains("--force"),
             "{line}"
         );
         assert_eq!(held(&scene), ["nvidia.com/gpu=0.3"]);
@@ -60,7 +60,7 @@ fn a_name_that_means_more_than_one_lists_them() {
     ];
     let line = scene.at_specs(&["claim", "release", "aaaa"]).run().failed(2);
     assert!(
-        line.contains("aaaa: means more than one") && line.contains("nvidia.com/gpu=0.0 of container aaaa1111"),
+        line.contains("aaaa: matches more than one") && line.contains("nvidia.com/gpu=0.0 of container aaaa1111"),
         "{line}"
     );
     assert!(
@@ -69,7 +69,7 @@ fn a_name_that_means_more_than_one_lists_them() {
     );
     let line = scene.at_specs(&["claim", "release", "aaa"]).run().failed(2);
     assert!(
-        line.contains("no claim has this name") && line.contains("held are nvidia.com/gpu=0.0"),
+        line.contains("not found among claims") && line.contains("these are held: nvidia.com/gpu=0.0"),
         "{line}"
     );
     for unknown in ["0.9", "nvidia.com/gpu=7", "nobody", "0"] {
@@ -184,7 +184,7 @@ fn what_a_container_of_a_pid_namespace_that_is_gone_held() {
     });
     let line = waiting.failed(1);
     assert!(
-        line.contains("may run: it is in a pid namespace of its own") && line.contains("--force"),
+        line.contains("may be running: its pid namespace cannot be examined") && line.contains("--force"),
         "{line}"
     );
     release.run().ok();
