@@ -127,15 +127,15 @@ fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>) -> Option<nvm
                 scan.findings.degrade(Degraded::Nvml { why });
             }
             // The loader of this machine may know more directories, but only for this machine.
-            if scan.module.is_none() {
-                return None;
+            match (&scan.module, scan.roots.live) {
+                (Some(_), true) => (OsString::from(NVML), NVML.to_owned()),
+                (Some(_), false) => {
+                    let text = "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries";
+                    scan.findings.warn(NVML, text);
+                    return None;
+                }
+                (None, _) => return None,
             }
-            if !scan.roots.live {
-                let text = "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries";
-                scan.findings.warn(NVML, text);
-                return None;
-            }
-            (OsString::from(NVML), NVML.to_owned())
         }
     };
     nvml::start(options, &library, &shown)

@@ -1,4 +1,4 @@
-//! How an answer reaches the caller: through the pointers that it gave.
+//! How an answer reaches the caller: through the caller's pointers.
 
 use crate::config::Strings;
 use crate::state::{Answer, Call, INVALID};
@@ -26,7 +26,7 @@ pub(crate) fn put<T>(to: *mut T, value: T) -> Answer {
     Ok(())
 }
 
-/// Writes a string into the caller's buffer, or what the configuration wants instead of it.
+/// Writes a string into the caller's buffer, or the fault that the configuration has for strings.
 pub(crate) fn put_string(call: Call, to: *mut c_char, room: c_uint, text: &str) -> Answer {
     if to.is_null() {
         return Err(INVALID);
@@ -47,7 +47,7 @@ pub(crate) fn put_string(call: Call, to: *mut c_char, room: c_uint, text: &str) 
     Ok(())
 }
 
-/// A string as the fixed array of a structure; cut where it does not fit.
+/// A string as the array of a structure. A string that does not fit is cut.
 pub(crate) fn fixed<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     for (to, from) in array.iter_mut().take(N - 1).zip(text.bytes()) {
@@ -56,7 +56,7 @@ pub(crate) fn fixed<const N: usize>(text: &str) -> [c_char; N] {
     array
 }
 
-/// Whether a versioned structure says the version that its caller compiled against, as NVML asks.
+/// Checks that the caller has set the version of a structure, as NVML requires.
 ///
 /// # Safety
 /// `to` is null or points to a structure of type `T`, the first field of which is its version.

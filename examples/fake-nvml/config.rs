@@ -1,4 +1,4 @@
-//! The file that says what the fake library answers.
+//! The file with the answers of the fake library.
 //!
 //! ```json
 //! {
@@ -9,7 +9,8 @@
 //! }
 //! ```
 //!
-//! What a GPU's entry leaves out is answered with `NVML_ERROR_NOT_SUPPORTED`, as a card that lacks it does.
+//! For a field that is missing in a GPU's entry, the library returns `NVML_ERROR_NOT_SUPPORTED`, as for a card that lacks
+//! the feature.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,16 +23,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Config {
     /// The kernel driver's version.
     pub(crate) driver: String,
-    /// NVML's own version; the driver's with the CUDA major version before it.
+    /// NVML's own version. The default is the CUDA major version and the driver's version.
     #[serde(default)]
     pub(crate) nvml: Option<String>,
-    /// As NVML gives it: 12040 is CUDA 12.4.
+    /// As NVML returns it: 12040 is CUDA 12.4.
     pub(crate) cuda: i32,
     #[serde(default)]
     pub(crate) faults: Faults,
     #[serde(default)]
     pub(crate) gpus: Vec<Gpu>,
-    /// Read by whoever puts the library into a test host, which renames these symbols; of no effect here.
+    /// Used where the library is copied into a test host, which renames these symbols. It has no effect here.
     #[serde(default)]
     #[allow(dead_code)]
     missing_symbols: Vec<String>,
@@ -42,18 +43,18 @@ pub(crate) struct Config {
 pub(crate) struct Faults {
     /// `hang` (for ever), `crash` (SIGSEGV), or an error's name or number.
     pub(crate) init: Option<String>,
-    /// nvmlInit takes so long.
+    /// How long nvmlInit takes.
     #[serde(default)]
     pub(crate) init_ms: u64,
-    /// nvmlInit leaves a process behind, in a session of its own, which holds a lock on this file. The file exists then.
+    /// nvmlInit makes this file, and leaves a process in a session of its own that holds a lock on it.
     pub(crate) fork: Option<PathBuf>,
-    /// What is written where NVML writes a string.
+    /// What the strings are like.
     #[serde(default)]
     pub(crate) strings: Strings,
-    /// Each call takes so long.
+    /// How long each call takes.
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    /// Function to error, on every device.
+    /// The errors of functions on every device.
     #[serde(default)]
     pub(crate) errors: BTreeMap<String, String>,
 }
@@ -65,7 +66,7 @@ pub(crate) enum Strings {
     Good,
     /// The whole buffer filled, with no NUL in it.
     Unterminated,
-    /// As `Unterminated`, but in the PCI address alone.
+    /// As `Unterminated`, but only in the PCI address.
     UnterminatedAddress,
     /// Bytes that are not valid UTF-8, with a NUL at the end.
     Garbage,
@@ -101,9 +102,9 @@ pub(crate) struct Gpu {
     #[serde(default)]
     pub(crate) virtualization: Option<String>,
     pub(crate) mig: Option<Mig>,
-    /// Every call on this GPU from the n-th on (0: the first) gives `NVML_ERROR_GPU_IS_LOST`.
+    /// After this number of calls on this GPU, each call returns `NVML_ERROR_GPU_IS_LOST`.
     pub(crate) lost_after: Option<u32>,
-    /// Function to error, on this device alone.
+    /// The errors of functions on this device only.
     #[serde(default)]
     pub(crate) errors: BTreeMap<String, String>,
 }
@@ -116,9 +117,9 @@ fn vendor() -> u32 {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Mig {
     pub(crate) current: bool,
-    /// What the mode will be after a reset; the current one where it is left out.
+    /// The mode after the next reset. The default is the current mode.
     pub(crate) pending: Option<bool>,
-    /// How many MIG devices the GPU can have at most.
+    /// The largest number of MIG devices.
     pub(crate) max: u32,
     #[serde(default)]
     pub(crate) instances: Vec<GpuInstance>,
@@ -135,7 +136,7 @@ pub(crate) struct GpuInstance {
     pub(crate) start: u32,
     pub(crate) memory_mib: u64,
     pub(crate) sms: u32,
-    /// NVML_GPU_INSTANCE_PROFILE_*, where the name does not tell: 9 for a 1g of twice the memory.
+    /// NVML_GPU_INSTANCE_PROFILE_*, if it does not follow from the name: 9 for a 1g with twice the memory.
     pub(crate) nvml_profile: Option<u32>,
     /// The MIG devices in it.
     #[serde(default)]
@@ -147,14 +148,14 @@ pub(crate) struct GpuInstance {
 pub(crate) struct ComputeInstance {
     pub(crate) id: u32,
     pub(crate) uuid: String,
-    /// Compute slices: as many as the GPU instance has where it is left out, else the `1c` of `1c.3g.20gb`.
+    /// Compute slices: the `1c` of `1c.3g.20gb`. The default is all slices of the GPU instance.
     pub(crate) slices: Option<u32>,
     /// Index of the MIG device in its GPU.
     pub(crate) index: u32,
 }
 
-/// The file of `TRANCHE_FAKE_NVML`; without it `nvml.json` beside the library, and then `fake-nvml.json` in the nearest
-/// directory above it (a test host has it in its root). None if there is none of these.
+/// The file in `TRANCHE_FAKE_NVML`, else `nvml.json` in the directory of the library, else `fake-nvml.json` in the nearest
+/// directory above (a test host has it in its root). `None` if no such file exists.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("TRANCHE_FAKE_NVML") {
         return Some(path.into());
@@ -171,11 +172,11 @@ pub(crate) fn find() -> Option<PathBuf> {
         .find(|f| f.is_file())
 }
 
-/// Where this library was loaded from.
+/// The file that this library was loaded from.
 fn own_path() -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here: fn() -> Option<PathBuf> = own_path;
-    // SAFETY: dladdr takes any address and fills the structure that it is given; we look at it only when it says so.
+    // SAFETY: dladdr takes any address and fills the structure, which is read only if dladdr succeeded.
     let info = unsafe {
         if libc::dladdr(here as *const c_void, info.as_mut_ptr()) == 0 {
             return None;
@@ -190,7 +191,7 @@ fn own_path() -> Option<PathBuf> {
     std::path::absolute(Path::new(OsStr::from_bytes(name.to_bytes()))).ok()
 }
 
-/// The configuration, or one line saying why there is none.
+/// The configuration, or one line with the reason why it cannot be read.
 pub(crate) fn read() -> Result<Config, String> {
     let path = find().ok_or("no TRANCHE_FAKE_NVML, no nvml.json beside the library, no fake-nvml.json above it")?;
     let text = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -1,4 +1,4 @@
-//! What is asked of one GPU or MIG device.
+//! The functions about one GPU or MIG device.
 
 use crate::answer::{fixed, nvml, put, put_string, version};
 use crate::config::Strings;
@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 const MIB: u64 = 1024 * 1024;
 
-/// The parts of `00000000:01:00.0`, which our own test hosts write; zeroes for what is no number.
+/// The parts of `00000000:01:00.0`, the form in the test hosts; zero for a part that is not a number.
 fn pci_parts(address: &str) -> [c_uint; 3] {
     let mut parts = address
         .split([':', '.'])
@@ -24,7 +24,7 @@ fn pci(call: Call, device: nvmlDevice_t, to: *mut nvmlPciInfo_t) -> Answer {
     put(
         to,
         nvmlPciInfo_t {
-            // The old field has room for a domain of four digits only.
+            // The old field has room for only four digits of the domain.
             busIdLegacy: fixed(address.get(4..).unwrap_or(&address)),
             domain,
             bus,

@@ -20,7 +20,7 @@ fn compute_slices(instance: &GpuInstance, compute: &ComputeInstance) -> u32 {
     compute.slices.unwrap_or(slices(instance))
 }
 
-/// `MIG 3g.20gb`, or `MIG 1c.3g.20gb` for one that does not have all the slices.
+/// `MIG 3g.20gb`, or `MIG 1c.3g.20gb` for a compute instance that does not have all slices.
 pub(crate) fn title(instance: &GpuInstance, compute: &ComputeInstance) -> String {
     match compute.slices {
         Some(n) if n != slices(instance) => format!("MIG {n}c.{}", instance.profile),
@@ -50,7 +50,7 @@ fn profile(instance: &GpuInstance) -> u32 {
     instance.nvml_profile.unwrap_or(index)
 }
 
-/// The driver's own number of a profile, which is another than NVML's. Any one-to-one rule will do.
+/// The driver's own number of a profile, which differs from NVML's. Any one-to-one rule works here.
 fn profile_id(instance: &GpuInstance) -> u32 {
     match profile(instance) {
         NVML_GPU_INSTANCE_PROFILE_1_SLICE => 19,
@@ -83,7 +83,7 @@ fn instance(call: Call, handle: usize) -> Answer<(usize, usize, &'static GpuInst
     Ok((gpu, position, mig.instances.get(position).ok_or(INVALID)?))
 }
 
-/// The GPU instance of this profile, if the GPU has one: only profiles in use are known here.
+/// A GPU instance of this profile, if the GPU has one. Only profiles that are in use are known here.
 fn of_profile(call: Call, device: nvmlDevice_t, index: c_uint) -> Answer<(&'static GpuInstance, u32)> {
     let (_, _, mig) = call.mig(device)?;
     let same = || mig.instances.iter().filter(|i| profile(i) == index);

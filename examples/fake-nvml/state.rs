@@ -1,4 +1,4 @@
-//! What the library keeps between calls: whether it is initialised, what it was told, how often a GPU was asked.
+//! What the library keeps between calls: whether it is initialised, its configuration, the number of calls on each GPU.
 
 use crate::config::{self, ComputeInstance, Config, Gpu, GpuInstance, Mig};
 use nvml_wrapper_sys::bindings::*;
@@ -6,24 +6,25 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a call gives: done, or NVML's error.
+/// The result of a call: success, or NVML's error.
 pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
 
 pub(crate) const INVALID: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT;
 pub(crate) const UNSUPPORTED: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED;
 pub(crate) const NOT_FOUND: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_FOUND;
 
-/// How many nvmlInit are open.
+/// How many calls of nvmlInit are not yet followed by nvmlShutdown.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 static WORLD: OnceLock<World> = OnceLock::new();
 
 pub(crate) struct World {
     pub(crate) config: Config,
-    /// Calls that each GPU has had.
+    /// The number of calls on each GPU.
     asked: Vec<AtomicU32>,
 }
 
-/// What a handle stands for. NVML's handles are opaque pointers; ours hold these numbers, so a wild one is noticed.
+/// What a handle names. NVML's handles are opaque pointers. The handles of this library contain these numbers, so an
+/// invalid handle is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handle {
     Gpu(usize),
@@ -31,7 +32,7 @@ pub(crate) enum Handle {
     Mig(usize, usize, usize),
 }
 
-/// The mark of our handles, and of the instances within.
+/// The mark of this library's handles, and of the instances in them.
 const MARK: usize = 0x7a00_0000;
 
 pub(crate) fn encode(gpu: usize, instance: Option<usize>, compute: Option<usize>) -> usize {
@@ -49,7 +50,7 @@ pub(crate) fn decode(handle: usize) -> Option<(usize, Option<usize>, Option<usiz
     })
 }
 
-/// One call of a function that is not nvmlInit: what it is called, and the world that it asks.
+/// One call of a function other than nvmlInit: its name, and the state of the library.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
@@ -65,7 +66,7 @@ impl Call {
         }
     }
 
-    /// The GPU at a position, unless it is lost or told to fail at this call. Counts as one call on it.
+    /// The GPU at a position, or the error that the configuration has for this call. Counts as one call on the GPU.
     pub(crate) fn gpu(self, position: usize) -> Answer<&'static Gpu> {
         let gpu = self.world.config.gpus.get(position).ok_or(INVALID)?;
         let before = self.world.asked[position].fetch_add(1, Ordering::Relaxed);
@@ -76,13 +77,13 @@ impl Call {
         Ok(gpu)
     }
 
-    /// The GPU of a handle: its own, or for a MIG device its parent.
+    /// The GPU of a handle; for a MIG device, its parent.
     pub(crate) fn parent(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu)> {
         let (Handle::Gpu(position) | Handle::Mig(position, ..)) = self.handle(device)?;
         Ok((position, self.gpu(position)?))
     }
 
-    /// The GPU of a handle that must not be a MIG device's.
+    /// The GPU of a handle. A handle of a MIG device is an error.
     pub(crate) fn whole(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu)> {
         match self.handle(device)? {
             Handle::Gpu(position) => Ok((position, self.gpu(position)?)),
@@ -90,7 +91,7 @@ impl Call {
         }
     }
 
-    /// The GPU of a handle and its MIG part; `NOT_SUPPORTED` on a card that has none.
+    /// The GPU of a handle and its MIG part; `NOT_SUPPORTED` on a card without MIG.
     pub(crate) fn mig(self, device: nvmlDevice_t) -> Answer<(usize, &'static Gpu, &'static Mig)> {
         let (position, gpu) = self.whole(device)?;
         Ok((position, gpu, gpu.mig.as_ref().ok_or(UNSUPPORTED)?))
@@ -118,7 +119,7 @@ impl Call {
     }
 }
 
-/// Runs one function of the library: not before nvmlInit, after the delay, unless it is told to fail.
+/// Runs one function of the library after the delay. It fails before nvmlInit, or if the configuration says so.
 pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvmlReturn_t {
     let Some(world) = WORLD.get().filter(|_| OPEN.load(Ordering::SeqCst) > 0) else {
         return nvmlReturn_enum_NVML_ERROR_UNINITIALIZED;
@@ -131,7 +132,7 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(Call) -> Answer) -> nvm
     }
 }
 
-/// nvmlInit: reads the configuration the first time, and fails in the way that it asks for.
+/// nvmlInit: reads the configuration at the first call, and fails as the configuration says.
 #[allow(
     clippy::print_stderr,
     reason = "a test that set the library up wrongly must learn why"
@@ -168,15 +169,15 @@ pub(crate) fn init() -> nvmlReturn_t {
     }
 }
 
-/// Starts a process that does what a daemon does to get away: a session of its own, and a parent that is gone. It ignores
-/// what it can, and holds a lock on the file at `path` for as long as it is there.
+/// Starts a process that detaches itself as a daemon does: it has a session of its own, and its parent ends. It ignores
+/// signals, and holds a lock on the file at `path` as long as it lives.
 fn leave_a_process_behind(path: &std::path::Path) {
     use std::os::fd::IntoRawFd;
     let Ok(file) = std::fs::File::create(path) else { return };
     let lock = file.into_raw_fd();
-    // SAFETY: system calls on numbers of ours. Between fork and _exit the children use nothing else.
+    // SAFETY: system calls on local numbers. Between fork and _exit, the children do nothing else.
     unsafe {
-        // The lock belongs to what was opened, which every child shares.
+        // The lock belongs to the open file, which all children share.
         if libc::flock(lock, libc::LOCK_EX) != 0 {
             return;
         }
@@ -205,11 +206,11 @@ pub(crate) fn shutdown() -> nvmlReturn_t {
     }
 }
 
-/// Dies of SIGSEGV, as a library that runs into a bug of its own. Not by `raise`: the handler that Rust programs install
-/// returns from that.
+/// Dies of SIGSEGV, as a library with a bug does. Not with `raise`, because the handler of Rust programs returns from
+/// that.
 fn crash() -> ! {
     let nowhere = std::hint::black_box(8_usize) as *mut u64;
-    // SAFETY: not safe, on purpose: the first page is never mapped, so the process ends here.
+    // SAFETY: this is unsafe on purpose. The first page is never mapped, so the process ends here.
     unsafe { nowhere.write_volatile(1) };
     std::process::abort()
 }

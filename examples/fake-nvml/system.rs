@@ -1,4 +1,4 @@
-//! The library as a whole: init, shutdown, versions, how many GPUs, and their handles.
+//! The functions about the library as a whole: init, shutdown, versions, the number of GPUs, and their handles.
 
 use crate::answer::{nvml, put, put_string};
 use crate::state::{Answer, Call, INVALID, NOT_FOUND, encode, init, shutdown};
@@ -80,7 +80,7 @@ fn by_pci(call: Call, address: *const c_char, device: *mut nvmlDevice_t) -> Answ
     let address = unsafe { CStr::from_ptr(address) }
         .to_string_lossy()
         .to_ascii_lowercase();
-    // NVML takes the domain with four digits as well as with eight.
+    // NVML accepts a domain of four digits and one of eight.
     let position = call
         .world
         .config

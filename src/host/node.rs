@@ -1,4 +1,4 @@
-//! One device node, and the checks that it is what the driver says.
+//! One device node, and the check that it is the driver's.
 
 use super::proc::Majors;
 use super::scan::Scan;
@@ -73,10 +73,10 @@ fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String
             () if kind.is_symlink() => "a symbolic link",
             () if kind.is_file() => "a regular file",
             () if kind.is_dir() => "a directory",
-            () => "something else",
+            () => "not a character device",
         };
         return Err(format!(
-            "is {what} where the driver has a device node, and is left out; remove it and run nvidia-modprobe"
+            "is {what}, expected a device node: it is left out; remove it and run nvidia-modprobe"
         ));
     }
     // A Linux device number has 12 bits of major and 20 bits of minor, so both fit.
@@ -92,7 +92,7 @@ fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String
             (None, _) => format!("major {}", majors.join(" or ")),
         };
         return Err(format!(
-            "is {major}:{minor} where the driver has {wants}, and is left out; remove it and run nvidia-modprobe"
+            "is {major}:{minor}, expected {wants}: it is left out; remove it and run nvidia-modprobe"
         ));
     }
     Ok((major, minor))
