@@ -1,28 +1,21 @@
-//! How devices are to be shared: what a person wrote, once it has been read and found whole.
+//! How a person wants devices to be shared.
 //!
-//! Data only. [`read`](mod@read) makes it from `/etc/tranche/config.yaml`; [`crate::share`] turns it and an inventory into a plan. The form is
-//! that of NVIDIA's k8s-device-plugin (`version: v1`), with what the plugin parses and then drops (`devices`, `rename`)
-//! put to use, and keys of ours beside it.
+//! Data only. [`read`](mod@read) reads it from `/etc/tranche/config.yaml`, and [`crate::share`] plans it for an inventory.
+//! The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the plugin parses
+//! and then ignores (`devices`, `rename`) have an effect here.
 
-mod place;
 #[cfg(feature = "cli")]
 pub mod read;
-mod selector;
-#[cfg(feature = "cli")]
-mod yaml;
 
-pub use crate::types::Place;
-pub use place::Placed;
-pub use selector::DeviceSet;
+pub use crate::types::{Place, Strategy};
 
 use crate::error::Error;
-pub use crate::types::Strategy;
-use crate::types::{CdiKind, MemorySize, MigProfile, Overcommit, Percent, ShareName};
+use crate::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// A whole policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// The file that it was read from, for messages.
     pub file: String,
@@ -32,13 +25,13 @@ pub struct Policy {
     pub whole_device: WholeDevice,
     /// Under which names equal replicas are offered.
     pub names: ReplicaNames,
-    /// How much more memory than there is may be promised.
+    /// How much more memory than exists may be promised.
     pub overcommit_memory: Overcommit,
-    /// How much more compute than there is may be promised.
+    /// How much more compute than exists may be promised.
     pub overcommit_compute: Overcommit,
-    /// For every device under MPS.
+    /// Settings for every device under MPS.
     pub mps: MpsSettings,
-    /// For every device under time-slicing.
+    /// Settings for every device under time-slicing.
     pub time_slicing: TimeSlicingSettings,
 }
 
@@ -59,24 +52,22 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// A mistake in the policy that was found while planning: `object` is the device, or whatever else the policy cannot do
-    /// this to.
+    /// A mistake in the policy that was found while planning. `object` is the device or whatever else it is about.
     pub fn wrong(&self, place: Place, object: impl std::fmt::Display, what: impl std::fmt::Display) -> Error {
         Error::usage(place.of(&self.file), format!("{object}: {what}"))
     }
 }
 
 /// One entry under `resources`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
     /// How the parts are kept apart.
     pub strategy: Strategy,
-    /// Which devices the entry can mean at all.
+    /// The devices among which the entry chooses.
     pub resource: Resource,
     /// The kind under which the shares are offered.
     pub kind: CdiKind,
-    /// Which of them it means.
+    /// Its choice.
     pub devices: DeviceSet,
     /// The parts.
     pub parts: Parts,
@@ -86,9 +77,29 @@ pub struct Split {
     pub place: Place,
 }
 
-/// What an entry's `name` stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// A value with its place in the file, so that every message can name it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Placed<T> {
+    /// The place.
+    pub place: Place,
+    /// The value.
+    pub value: T,
+}
+
+/// Which devices of its resource an entry means: the value of `devices`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DeviceSet {
+    /// Every one.
+    #[default]
+    All,
+    /// The first ones by index, in this number.
+    Count(u32),
+    /// Those that are named.
+    List(Vec<Placed<DeviceSelector>>),
+}
+
+/// What the `name` of an entry means.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
     /// `nvidia.com/gpu`: GPUs that are not in MIG mode, and every device that the entry names itself.
     Gpu,
@@ -99,20 +110,18 @@ pub enum Resource {
 }
 
 /// The parts of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parts {
-    /// So many equal ones.
+    /// This number of equal parts.
     Equal(u32),
-    /// These, by name.
+    /// Parts of their own size and name each.
     Named(Vec<ShareAsk>),
     /// The device stays whole.
     Whole,
 }
 
-/// A part that somebody asked for by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A part with a name, as the policy asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareAsk {
     /// Where it is in the file.
     pub place: Place,
@@ -126,17 +135,35 @@ pub struct ShareAsk {
     pub priority: Priority,
 }
 
-/// Memory as somebody asked for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// Memory, as the policy asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// So much.
+    /// A size.
     Size(MemorySize),
-    /// So much of what the device has.
+    /// A part of what the device has.
     Percent(Percent),
 }
 
-/// `CUDA_MPS_CLIENT_PRIORITY`: a hint to the scheduler, no more.
+impl FromStr for Amount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.ends_with('%') {
+            return text.parse().map(Self::Percent);
+        }
+        let size: MemorySize = text.parse()?;
+        if size.mib() > 0 {
+            return Ok(Self::Size(size));
+        }
+        let what = match text.bytes().any(|b| !b.is_ascii_digit()) {
+            true => "is less than 1 MiB",
+            false => "has no unit, so it is in bytes, which is less than 1 MiB",
+        };
+        Err(Error::usage(format!("\"{text}\""), what).hint("write a size like 7000Mi or 7Gi, or a percentage like 30%"))
+    }
+}
+
+/// `CUDA_MPS_CLIENT_PRIORITY`, which is only a hint to the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Priority {
@@ -151,16 +178,16 @@ pub enum Priority {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WholeDevice {
-    /// The whole device is one more thing to hold: refused while a share is held, and the other way round.
+    /// They claim the whole device: they are refused while a share is held, and shares are refused while the device is held.
     #[default]
     Claim,
-    /// Given to whoever asks, beside the shares.
+    /// They give the device to every container that requests it, with no claim.
     Open,
-    /// Not offered.
+    /// They do not exist.
     Hide,
 }
 
-/// Under which names equal replicas are offered: `0.any`, which means any free one, and perhaps `0.0`, `0.1` and so on.
+/// The names of equal replicas: `0.any`, which means any free one, and possibly `0.0`, `0.1` and so on.
 ///
 /// Engines read every name at every start of a container, so many names make each start slower.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,15 +216,14 @@ impl ReplicaNames {
     }
 }
 
-/// For every device under MPS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Settings for every device under MPS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MpsSettings {
     /// Whose processes one daemon serves.
     pub users: MpsUsers,
-    /// What becomes of the device's compute mode.
+    /// The device's compute mode while it is shared.
     pub compute_mode: MpsComputeMode,
-    /// Seconds that a device without a claim stays as it is before it is put back.
+    /// Seconds without a claim after which the device is restored to its previous state.
     pub grace: u32,
 }
 
@@ -215,37 +241,36 @@ impl Default for MpsSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MpsUsers {
-    /// Everybody's, by one server (`-multiuser-server`, Volta and later).
+    /// Those of all users, by one server (`-multiuser-server`, Volta and later).
     #[default]
     Many,
-    /// One user's at a time.
+    /// Those of one user at a time.
     One,
 }
 
-/// What becomes of a device's compute mode under MPS.
+/// A device's compute mode under MPS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MpsComputeMode {
     /// EXCLUSIVE_PROCESS: a process that leaves MPS gets no device.
     #[default]
     Exclusive,
-    /// It stays; a process that leaves MPS runs without limits.
+    /// It is not changed; a process that leaves MPS runs without limits.
     Keep,
 }
 
-/// For every device under time-slicing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Settings for every device under time-slicing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeSlicingSettings {
     /// How long a turn is.
     pub interval: Interval,
 }
 
-/// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not say in milliseconds.
+/// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not document milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interval {
-    /// The driver's own.
+    /// The driver's default.
     #[default]
     Default,
     /// Short.

@@ -1,7 +1,7 @@
 //! YAML that people write: one set of options for the parser, and the place of each value and of each error.
 
 use crate::types::Place;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MergeKeyPolicy, Options, Spanned};
 use std::fmt;
 
@@ -53,12 +53,17 @@ fn without_place(text: &str) -> &str {
 /// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is not
 /// valid YAML.
 pub fn find(text: &str, steps: &[PathStep]) -> Option<Place> {
-    let root: Spanned<Tree> = serde_saphyr::from_str_with_options(text, options()).ok()?;
+    let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
     let mut here = &root;
     for step in steps {
         let next = match (step, &here.value) {
-            (PathStep::Field(name), Tree::Fields(fields)) => fields.iter().find(|(n, _)| n == name).map(|(_, v)| v),
-            (PathStep::Item(i), Tree::Items(items)) => items.get(*i),
+            (PathStep::Field(name), Value::Map(fields)) => {
+                let mut fields = fields.iter();
+                fields
+                    .find(|(key, _)| key.value.text() == Some(name))
+                    .map(|(_, value)| value)
+            }
+            (PathStep::Item(i), Value::List(items)) => items.get(*i),
             _ => None,
         };
         match next {
@@ -69,74 +74,108 @@ pub fn find(text: &str, steps: &[PathStep]) -> Option<Place> {
     place(here.referenced)
 }
 
-/// A document without its scalar values: only where everything is.
-enum Tree {
-    Fields(Vec<(String, Spanned<Tree>)>),
-    Items(Vec<Spanned<Tree>>),
-    Leaf,
+/// A value with its place.
+pub type Node = Spanned<Value>;
+
+/// Any YAML value, with the place of everything in it.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as text.
+    Number(String),
+    /// Text, with quotes or without.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// Keys with values, in the order of the document.
+    Map(Vec<(Node, Node)>),
 }
 
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
+impl Value {
+    /// The text of a text or a number, since people write either where the other is meant.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) | Value::Number(text) => Some(text),
+            _ => None,
+        }
     }
 }
 
-struct TreeVisitor;
+impl fmt::Display for Value {
+    /// What this is, for a message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("nothing"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Number(number) => f.write_str(number),
+            Value::Text(text) => write!(f, "\"{text}\""),
+            Value::List(_) => f.write_str("a list"),
+            Value::Map(_) => f.write_str("a map"),
+        }
+    }
+}
 
-/// Methods that accept any scalar value.
-macro_rules! leaf {
-    ($($visit:ident($($type:ty)?)),*) => {
-        $(fn $visit<E>(self $(, _: $type)?) -> Result<Tree, E> {
-            Ok(Tree::Leaf)
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+/// Methods that accept one kind of scalar value each.
+macro_rules! scalars {
+    ($($visit:ident($($name:ident: $type:ty)?) => $value:expr),* $(,)?) => {
+        $(fn $visit<E>(self $(, $name: $type)?) -> Result<Value, E> {
+            Ok($value)
         })*
     };
 }
 
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    leaf!(
-        visit_unit(),
-        visit_none(),
-        visit_bool(bool),
-        visit_i64(i64),
-        visit_u64(u64),
-        visit_i128(i128),
-        visit_u128(u128),
-        visit_f64(f64),
-        visit_str(&str)
+    scalars!(
+        visit_unit() => Value::Null,
+        visit_none() => Value::Null,
+        visit_bool(value: bool) => Value::Bool(value),
+        visit_i64(number: i64) => Value::Number(number.to_string()),
+        visit_u64(number: u64) => Value::Number(number.to_string()),
+        visit_i128(number: i128) => Value::Number(number.to_string()),
+        visit_u128(number: u128) => Value::Number(number.to_string()),
+        visit_f64(number: f64) => Value::Number(number.to_string()),
+        visit_str(text: &str) => Value::Text(text.to_owned()),
     );
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        Tree::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        Tree::deserialize(deserializer)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {
             items.push(item);
         }
-        Ok(Tree::Items(items))
+        Ok(Value::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(name) = map.next_key::<Option<String>>()? {
-            match name {
-                Some(name) => fields.push((name, map.next_value()?)),
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
         }
-        Ok(Tree::Fields(fields))
+        Ok(Value::Map(entries))
     }
 }
 

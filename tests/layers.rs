@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["inventory", "root", "sys", "ldcache", "elf", "text", "types", "error"],
     ),
     // From data to data.
-    ("policy", &["types", "text", "error"]),
+    ("policy", &["yaml", "types", "text", "error"]),
     ("share", &["inventory", "policy", "types", "text", "error"]),
     ("claims", &["ledger", "share", "text", "types", "error"]),
     (

@@ -1,10 +1,10 @@
 //! Reading a policy: strict in `sharing`, and every error has file, line and column.
 
 mod config_map;
-mod devices;
+mod document;
 mod entry;
-mod field;
-mod shares;
+mod fill;
+mod sections;
 mod sharing;
 mod source;
 
@@ -12,12 +12,14 @@ pub use entry::MOST_PARTS;
 pub use source::text;
 
 use super::Policy;
-use super::yaml::{self, Node, Origin, Value};
-use crate::error::Result;
-use field::Fields;
+use crate::error::{Error, Result};
+use crate::yaml::{Node, Value};
+use document::{Document, Origin};
+use fill::{Filler, nearest};
+use sections::{Flags, Top};
 use std::path::Path;
 
-/// Where a policy is looked for when nobody names one.
+/// Where a policy is looked for if nobody names one.
 pub const DEFAULT_FILE: &str = "/etc/tranche/config.yaml";
 
 /// A policy, and what in its file has no effect here.
@@ -32,7 +34,7 @@ pub struct Read {
 /// Reads the file at `path`, which may be a policy or a ConfigMap that holds one under `key`.
 ///
 /// # Errors
-/// A file that cannot be read, or what [`parse_key`] says.
+/// Returns an error if the file cannot be read, and the errors of [`parse_key`].
 pub fn file(path: &Path, key: Option<&str>) -> Result<Read> {
     parse_key(&path.display().to_string(), &text(path)?, key)
 }
@@ -48,74 +50,78 @@ pub fn parse(file: &str, text: &str) -> Result<Read> {
 /// Reads a policy from text, or from the ConfigMap that the text is. `key` names one of the ConfigMap's configurations.
 ///
 /// # Errors
-/// Text that is not YAML, an unknown key in `sharing`, an impossible value: `file:line:column: what is wrong; what to do`.
+/// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing`, or an
+/// impossible value.
 pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
-    let document = yaml::parse(file, text, Origin::File)?;
-    let document = config_map::policy_in(file, text, &document, key, &mut warnings)?.unwrap_or(document);
-    let mut top = Fields::of(file, "the policy", &document)?;
-    match top.text("version")? {
-        // The plugin reads a file without a version as v1 too.
-        None => {}
-        Some(version) if version.value == "v1" => {}
-        Some(version) => {
-            return Err(top
-                .wrong(version.place, format!("version: \"{}\" is unknown", version.value))
-                .hint("write version: v1"));
-        }
+    let mut document = Document {
+        file,
+        origin: Origin::File,
+    };
+    let mut root = document.parse(text)?;
+    if let Some((inner, origin)) = config_map::policy_in(&document, text, &root, key, &mut warnings)? {
+        document.origin = origin;
+        root = document.parse(inner)?;
     }
-    let mut mig_too = false;
-    if let Some(place) = top.place_of_key("flags") {
-        warnings.push(format!(
-            "{}: flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here",
-            place.of(file)
-        ));
-        if let Some(flags) = top.take("flags") {
-            mig_too = mig_strategy_is_single(file, flags, &mut warnings)?;
-        }
+    let top: Top = Filler::of(&document, &root, "the policy").fill()?;
+    // The plugin reads a file without a version as v1 too.
+    if let Some(version) = top.version.filter(|version| version.value != "v1") {
+        let what = format!("version: \"{}\" is unknown", version.value);
+        return Err(Error::usage(version.place.of(file), what).hint("write version: v1"));
     }
-    for (key, why) in [
-        (
-            "resources",
-            "names resources of Kubernetes, and NVIDIA's plugin ignores it too",
-        ),
-        ("imex", "is for NVIDIA's device plugin in Kubernetes"),
-    ] {
-        if let Some(place) = top.place_of_key(key) {
-            warnings.push(format!("{}: {key} {why}; it has no effect here", place.of(file)));
-            top.take(key);
-        }
-    }
-    let policy = match top.take("sharing") {
-        Some(node) => sharing::read(file, node, mig_too, &mut warnings)?,
+    let mig_too = without_effect(&document, &root, &mut warnings)?;
+    let policy = match top.sharing {
+        Some(sharing) => sharing::read(file, sharing, mig_too, &mut warnings)?,
         None => Policy::default(),
     };
-    for (place, name) in top.rest() {
-        let near = top
-            .near(name)
-            .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        warnings.push(format!(
-            "{}: \"{name}\" is unknown and has no effect{near}",
-            place.of(file)
-        ));
-    }
     Ok(Read { policy, warnings })
 }
 
-/// Whether `nvidia.com/gpu` means MIG devices too. The plugin wants all GPUs of a machine to be alike then; here it means
-/// every device on which work can run.
-fn mig_strategy_is_single(file: &str, flags: &Node, warnings: &mut Vec<String>) -> Result<bool> {
+/// Warns of the keys at the top that have no effect. Returns whether `nvidia.com/gpu` means MIG devices too, which is the
+/// effect of `flags`.
+fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<String>) -> Result<bool> {
+    let mut mig_too = false;
+    let Value::Map(entries) = &root.value else {
+        return Ok(mig_too);
+    };
+    for (key, value) in entries {
+        let name = key.value.text().unwrap_or_default();
+        let mut warn = |what: String| warnings.push(format!("{}: {what}", document.place(key).of(document.file)));
+        match name.to_ascii_lowercase().as_str() {
+            "version" | "sharing" => {}
+            "flags" => {
+                warn("flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here".into());
+                mig_too = mig_strategy_is_single(document, value, warnings)?;
+            }
+            "resources" => warn(
+                "resources names resources of Kubernetes, and NVIDIA's plugin ignores it too; it has no effect here"
+                    .into(),
+            ),
+            "imex" => warn("imex is for NVIDIA's device plugin in Kubernetes; it has no effect here".into()),
+            _ => {
+                let known = ["version", "flags", "resources", "imex", "sharing"];
+                let near = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                warn(format!("\"{name}\" is unknown and has no effect{near}"));
+            }
+        }
+    }
+    Ok(mig_too)
+}
+
+/// Whether `nvidia.com/gpu` means MIG devices too. The plugin then requires that all GPUs of a machine are alike; here it
+/// means every device on which work can run.
+fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut Vec<String>) -> Result<bool> {
     if !matches!(flags.value, Value::Map(_)) {
         return Ok(false);
     }
-    let mut fields = Fields::of(file, "flags", flags)?;
-    let Some(strategy) = fields.text("migStrategy")? else {
+    let Flags { mig_strategy } = Filler::of(document, flags, "flags").fill()?;
+    let Some(strategy) = mig_strategy else {
         return Ok(false);
     };
-    if !matches!(strategy.value, "none" | "single" | "mixed" | "") {
+    if !matches!(strategy.value.as_str(), "none" | "single" | "mixed" | "") {
         warnings.push(format!(
             "{}: migStrategy: \"{}\" is unknown and has no effect; write none, single or mixed",
-            strategy.place.of(file),
+            strategy.place.of(document.file),
             strategy.value
         ));
     }
@@ -197,6 +203,55 @@ mod tests {
             complaint("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2, shares: []}\n")
                 .contains("replicas")
         );
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_refused_with_its_place_and_what_was_expected() {
+        for (text, says) in [
+            (
+                "sharing: 5",
+                "c.yaml:1:10: sharing: expected keys with values (KEY: VALUE, one on each line), found 5",
+            ),
+            (
+                "sharing:\n  mps: {resources: x}",
+                "c.yaml:2:20: resources: expected a list (a hyphen before each item), found \"x\"",
+            ),
+            (
+                "sharing:\n  mps: {renameByDefault: 'true'}",
+                "c.yaml:2:26: renameByDefault: expected true or false, found \"true\"",
+            ),
+            (
+                "sharing:\n  wholeDevice: {}",
+                "c.yaml:2:16: wholeDevice: expected one value, found a map",
+            ),
+            (
+                "sharing:\n  wholeDevice: x",
+                "c.yaml:2:16: wholeDevice: \"x\" is unknown; write claim or open or hide",
+            ),
+            (
+                "sharing:\n  overcommit: {memory: 0.5}",
+                "c.yaml:2:24: memory: \"0.5\": overcommit is a number from 1 to 100, like 1.2",
+            ),
+            (
+                "sharing:\n  dedicated: {devices: []}",
+                "c.yaml:2:24: devices: the list is empty; write all, or at least one device",
+            ),
+            (
+                "sharing:\n  dedicated: {devices: ~}",
+                "c.yaml:2:14: dedicated: devices is missing",
+            ),
+            (
+                "sharing:\n  dedicated: {devices: [0, 1, 0]}",
+                "c.yaml:2:31: devices: 0 is in the list twice; remove one of them",
+            ),
+            (
+                "sharing:\n  dedicated: {devices: &all [0, x]}\n",
+                "c.yaml:2:33: devices: \"x\": not a valid device; ",
+            ),
+        ] {
+            let said = complaint(text);
+            assert!(said.starts_with(says), "{text}: {said}");
+        }
     }
 
     proptest::proptest! {

@@ -399,7 +399,7 @@ fn a_check_that_finds_something_says_where_and_exits_with_four() {
         ),
         (
             "shares: [{name: a, memory: 7000}]",
-            "memory: 7000 has no unit, so it is in bytes",
+            "memory: \"7000\": has no unit, so it is in bytes",
         ),
         (
             "rename: nvidia.com/claim, replicas: 2",

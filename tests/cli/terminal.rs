@@ -314,12 +314,8 @@ fn an_error_is_one_line_whatever_was_typed() {
     );
     // Eight GPUs of sixteen names: eight are named.
     let said = text(&tranche(&["cdi", "generate", "--inventory=sim:dgx-a100-mig", "--device-id=99"]).stderr);
+    assert!(said.contains("this host has 0, 1, 2, 3, 4, 5, 6, 7 and "), "{said}");
     assert!(said.contains(" more"), "{said}");
-    assert_eq!(
-        said.matches("(GPU-").count() + said.matches("(MIG-").count(),
-        8,
-        "{said}"
-    );
     // Help that was asked for is a result.
     let help = tranche(&["cdi", "generate", "--help"]);
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));

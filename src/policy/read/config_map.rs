@@ -3,102 +3,99 @@
 //! Each key under `data` is a configuration. Where there are several, the plugin's config manager takes the one that a
 //! label of the node names, and without a label the one called `default`; here `--config-key` takes the label's place.
 
-use super::field::Fields;
+use super::document::{Document, Origin};
+use super::fill::Filler;
 use crate::error::{Error, Result};
-use crate::policy::Place;
-use crate::policy::yaml::{self, Node, Origin, Value};
 use crate::text::some;
+use crate::types::Place;
+use crate::yaml::{Node, Value};
 
-/// The configuration that is taken when nobody names one.
+/// The configuration that is taken if nobody names one.
 const DEFAULT_KEY: &str = "default";
 
-/// The policy in `document`, which is the text `text`; `None` where `document` is not a ConfigMap.
+/// Filled only to refuse a key that is there twice in different letter cases.
+#[derive(serde::Deserialize)]
+#[serde(rename = "the ConfigMap")]
+struct ConfigMap {}
+
+/// The text of the policy in the ConfigMap `root`, and where it is in the file, whose text is `text`; `None` if `root` is
+/// not a ConfigMap.
 ///
 /// # Errors
-/// A ConfigMap without data; no configuration of the name `key`; several of them, none called `default`, and no `key`.
-pub(super) fn policy_in(
-    file: &str,
+/// Returns a usage error if the ConfigMap has no data, has no configuration of the name `key`, or has several
+/// configurations, none of which is called `default`, and `key` names none.
+pub(super) fn policy_in<'a>(
+    document: &Document<'_>,
     text: &str,
-    document: &Node,
+    root: &'a Node,
     key: Option<&str>,
     warnings: &mut Vec<String>,
-) -> Result<Option<Node>> {
-    if !is_config_map(document) {
+) -> Result<Option<(&'a str, Origin)>> {
+    if !is_config_map(root) {
         return match key {
             None => Ok(None),
-            Some(_) => {
-                Err(Error::usage(file, "is not a ConfigMap, so there is no key to choose")
-                    .hint("leave --config-key out"))
-            }
+            Some(_) => Err(
+                Error::usage(document.file, "is not a ConfigMap, so there is no key to choose")
+                    .hint("leave --config-key out"),
+            ),
         };
     }
-    let mut fields = Fields::of(file, "the ConfigMap", document)?;
-    let Some(data) = fields.take_section("data") else {
-        return Err(fields
-            .wrong_as_a_whole("it has no data")
-            .hint("write the configuration below data, as KEY: |"));
-    };
-    let Value::Map(entries) = &data.value else {
-        return Err(fields.wrong(data.place, "data: expected keys with values"));
+    let ConfigMap {} = Filler::of(document, root, "the ConfigMap").fill()?;
+    let (data, entries) = match entry(root, "data").map(|data| (data, &data.value)) {
+        Some((data, Value::Map(entries))) if !entries.is_empty() => (data, entries),
+        None | Some((_, Value::Null | Value::Map(_))) => {
+            return Err(document
+                .wrong(root, "the ConfigMap: it has no data")
+                .hint("write the configuration below data, as KEY: |"));
+        }
+        Some((data, _)) => return Err(document.wrong(data, "data: expected keys with values")),
     };
     let named: Vec<(&str, &Node)> = entries
         .iter()
-        .filter_map(|(key, value)| match &key.value {
-            Value::Text(name) | Value::Number(name) => Some((name.as_str(), value)),
-            _ => None,
-        })
+        .filter_map(|(key, value)| Some((key.value.text()?, value)))
         .collect();
-    let known = || some(&named.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let known = some(&named.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     let find = |wanted: &str| named.iter().find(|(name, _)| *name == wanted);
     let (name, value) = match (key, named.as_slice()) {
         (Some(key), _) => find(key).ok_or_else(|| {
-            Error::usage(data.place.of(file), format!("the ConfigMap has no key \"{key}\""))
-                .hint(format!("it has {}", known()))
+            let what = format!("the ConfigMap has no key \"{key}\"");
+            document.wrong(data, what).hint(format!("it has {known}"))
         })?,
         (None, [only]) => only,
         (None, _) => {
+            let several = "the ConfigMap has several configurations";
             let found = find(DEFAULT_KEY).ok_or_else(|| {
-                Error::usage(
-                    data.place.of(file),
-                    "the ConfigMap has several configurations, and none is called default",
-                )
-                .hint(format!("give --config-key with one of {}", known()))
+                let what = format!("{several}, and none is called default");
+                let hint = format!("give --config-key with one of {known}");
+                document.wrong(data, what).hint(hint)
             })?;
+            let place = document.place(data).of(document.file);
             warnings.push(format!(
-                "{}: the ConfigMap has several configurations ({}); default is used, and --config-key names another",
-                data.place.of(file),
-                known()
+                "{place}: {several} ({known}); default is used, and --config-key names another"
             ));
             found
         }
     };
     match &value.value {
-        Value::Text(inner) => yaml::parse(file, inner, origin(text, value.place, inner)).map(Some),
-        other => {
-            let found = other.describe();
-            let place = value.place.of(file);
-            Err(
-                Error::usage(place, format!("data.{name}: expected text, found {found}"))
-                    .hint(format!("write {name}: | and the configuration below it, indented")),
-            )
-        }
+        Value::Text(inner) => Ok(Some((inner, origin(text, document.place(value), inner)))),
+        other => Err(document
+            .wrong(value, format!("data.{name}: expected text, found {other}"))
+            .hint(format!("write {name}: | and the configuration below it, indented"))),
     }
 }
 
+/// The value of a key of `root`, in any letter case.
+fn entry<'a>(root: &'a Node, name: &str) -> Option<&'a Node> {
+    let Value::Map(entries) = &root.value else { return None };
+    let is_name = |key: &Node| key.value.text().is_some_and(|key| key.eq_ignore_ascii_case(name));
+    entries.iter().find(|(key, _)| is_name(key)).map(|(_, value)| value)
+}
+
 /// Whether this is a ConfigMap, with all of it or with `data` alone.
-fn is_config_map(document: &Node) -> bool {
-    let Value::Map(entries) = &document.value else {
-        return false;
-    };
-    let has = |wanted: &str| {
-        entries
-            .iter()
-            .any(|(key, _)| matches!(&key.value, Value::Text(name) if name.eq_ignore_ascii_case(wanted)))
-    };
-    let is_kind = entries.iter().any(|(key, value)| {
-        matches!((&key.value, &value.value), (Value::Text(key), Value::Text(kind)) if key == "kind" && kind == "ConfigMap")
-    });
-    is_kind || (has("data") && !has("sharing") && !has("version"))
+fn is_config_map(root: &Node) -> bool {
+    let has = |name| entry(root, name).is_some();
+    entry(root, "kind").is_some_and(|kind| kind.value.text() == Some("ConfigMap"))
+        || (has("data") && !has("sharing") && !has("version"))
 }
 
 /// Where the lines of `inner` are in the file, whose text is `outer`; `place` is where YAML has the value begin.

@@ -1,17 +1,18 @@
 //! An entry of `resources`: which devices are shared, into which parts, and under which kind.
 
-use super::devices::read_devices;
-use super::field::Fields;
-use super::shares::read_shares;
-use crate::error::Result;
-use crate::policy::yaml::Node;
-use crate::policy::{DeviceSet, Parts, Placed, Resource, Split, Strategy};
-use crate::types::CdiKind;
+use super::sections::{Entry, Share};
+use crate::error::{Error, Result};
+use crate::policy::{DeviceSet, Parts, Placed, Resource, ShareAsk, Split, Strategy};
+use crate::types::{CdiKind, Place, ShareName};
+use std::fmt::Display;
 
-/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and under
-/// time-slicing a GPU holds no thousand contexts. Every part costs memory and time while a plan is made, so the bound is
-/// checked before anything is made.
+/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a GPU
+/// under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made, so the
+/// bound is checked before anything is made.
 pub const MOST_PARTS: u32 = 1024;
+
+/// Names that no share may have: `0.any` is any replica, and `all` and `none` are devices.
+const RESERVED: [&str; 3] = [ShareName::ANY, "all", "none"];
 
 /// What an entry inherits from its surroundings.
 #[derive(Clone, Copy)]
@@ -24,93 +25,98 @@ pub(super) struct Around<'a> {
     pub(super) fail_requests_greater_than_one: bool,
 }
 
-pub(super) fn read_split(around: Around<'_>, node: &Node, warnings: &mut Vec<String>) -> Result<Split> {
-    let mut fields = Fields::of(around.file, "an entry of resources", node)?;
-    let name = fields.text("name")?;
-    let rename = fields.text("rename")?.filter(|rename| !rename.value.is_empty());
-    let devices = match fields.take("devices") {
-        None => DeviceSet::All,
-        Some(node) => read_devices(&fields, node)?,
+impl Around<'_> {
+    /// An error about what is at `place`.
+    pub(super) fn wrong(&self, place: Place, what: impl Display) -> Error {
+        Error::usage(place.of(self.file), what)
+    }
+
+    /// `devices`, if no device is in the list twice.
+    pub(super) fn each_once(&self, devices: DeviceSet) -> Result<DeviceSet> {
+        if let DeviceSet::List(list) = &devices {
+            for (at, device) in list.iter().enumerate() {
+                if list[..at].iter().any(|other| other.value == device.value) {
+                    let what = format!("devices: {} is in the list twice", device.value);
+                    return Err(self.wrong(device.place, what).hint("remove one of them"));
+                }
+            }
+        }
+        Ok(devices)
+    }
+}
+
+pub(super) fn read_split(around: Around<'_>, entry: Placed<Entry>, warnings: &mut Vec<String>) -> Result<Split> {
+    let Placed { place, value: entry } = entry;
+    let whole = |what: &str| around.wrong(place, format!("an entry of resources: {what}"));
+    let Some(name) = entry.name else {
+        return Err(whole("name is missing").hint("write name: nvidia.com/gpu"));
     };
-    let replicas = fields.number("replicas")?;
-    let shares = fields.list("shares")?;
-    fields.finish()?;
-    let Some(name) = name else {
-        return Err(fields
-            .wrong_as_a_whole("name is missing")
-            .hint("write name: nvidia.com/gpu"));
-    };
-    let resource = match resource(name.value) {
+    let resource = match resource(&name.value) {
         Some(Resource::Gpu) if around.mig_too => Resource::Every,
         Some(resource) => resource,
         None => {
-            return Err(fields
+            return Err(around
                 .wrong(name.place, format!("name: \"{}\" is unknown", name.value))
                 .hint("write nvidia.com/gpu, or nvidia.com/mig-PROFILE for MIG devices of one profile"));
         }
     };
-    let parts = match (replicas, shares) {
+    let parts = match (entry.replicas, entry.shares) {
         (Some(n), None) if (2..=MOST_PARTS).contains(&n.value) => Parts::Equal(n.value),
         (Some(n), None) => {
             let what = if n.value < 2 { "too few" } else { "too many" };
-            return Err(fields
+            return Err(around
                 .wrong(n.place, format!("replicas: {what}"))
                 .hint(format!("a device is split into 2 to {MOST_PARTS}")));
         }
-        (None, Some((node, items))) => Parts::Named(read_shares(around, &fields, node, items, warnings)?),
+        (None, Some(shares)) => Parts::Named(read_shares(around, shares, warnings)?),
         (Some(_), Some(_)) => {
-            return Err(fields
-                .wrong_as_a_whole("it has both replicas and shares")
+            return Err(whole("it has both replicas and shares")
                 .hint("keep replicas for equal parts, or shares for unequal ones"));
         }
         (None, None) => {
-            return Err(fields
-                .wrong_as_a_whole("replicas or shares is missing")
+            return Err(whole("replicas or shares is missing")
                 .hint("write replicas: 4 for four equal parts, or shares for unequal ones"));
         }
     };
     Ok(Split {
         strategy: around.strategy,
         resource,
-        kind: kind(around, &fields, &name, rename.as_ref())?,
-        devices,
+        kind: kind(
+            around,
+            &name,
+            entry.rename.as_ref().filter(|rename| !rename.value.is_empty()),
+        )?,
+        devices: around.each_once(entry.devices)?,
         parts,
         fail_requests_greater_than_one: around.fail_requests_greater_than_one,
-        place: node.place,
+        place,
     })
 }
 
 /// The kind under which the shares of an entry are offered.
-fn kind(
-    around: Around<'_>,
-    fields: &Fields<'_>,
-    name: &Placed<&str>,
-    rename: Option<&Placed<&str>>,
-) -> Result<CdiKind> {
+fn kind(around: Around<'_>, name: &Placed<String>, rename: Option<&Placed<String>>) -> Result<CdiKind> {
     let text = match rename {
-        Some(rename) if rename.value.contains('/') => rename.value.to_owned(),
+        Some(rename) if rename.value.contains('/') => rename.value.clone(),
         Some(rename) => format!("nvidia.com/{}", rename.value),
         None if around.rename_by_default => {
-            let class = name.value.strip_prefix("nvidia.com/").unwrap_or(name.value);
+            let class = name.value.strip_prefix("nvidia.com/").unwrap_or(&name.value);
             format!("nvidia.com/{}.shared", class.replace('+', "."))
         }
         // MIG devices keep the names that they have: nvidia.com/gpu=0:1.
         None => "nvidia.com/gpu".to_owned(),
     };
-    let place = rename.unwrap_or(name).place;
-    let kind: CdiKind = text.parse().map_err(|e| fields.wrong(place, format!("rename: {e}")))?;
+    let wrong = |what: String| around.wrong(rename.unwrap_or(name).place, format!("rename: {what}"));
+    let kind: CdiKind = text.parse().map_err(|e: Error| wrong(e.to_string()))?;
     if kind == CdiKind::new("nvidia.com", "claim")? {
-        return Err(fields
-            .wrong(
-                place,
-                "rename: nvidia.com/claim is the kind of claims that were made beforehand",
-            )
-            .hint("choose another name, like nvidia.com/gpu.shared"));
+        return Err(
+            wrong("nvidia.com/claim is the kind of claims that were made beforehand".to_owned())
+                .hint("choose another name, like nvidia.com/gpu.shared"),
+        );
     }
     Ok(kind)
 }
 
-/// `nvidia.com/` may be left out, as in NVIDIA's files.
+/// What the name of an entry means. `nvidia.com/` may be left out, as in NVIDIA's files.
 fn resource(name: &str) -> Option<Resource> {
     let class = name.strip_prefix("nvidia.com/").unwrap_or(name);
     if class == "gpu" {
@@ -124,4 +130,59 @@ fn resource(name: &str) -> Option<Resource> {
         format!("{}+{}", &profile[..at + 2], &profile[at + 3..]).parse().ok()
     });
     profile.map(Resource::Mig)
+}
+
+fn read_shares(
+    around: Around<'_>,
+    shares: Placed<Vec<Placed<Share>>>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<ShareAsk>> {
+    let Placed { place, value: shares } = shares;
+    if shares.is_empty() {
+        return Err(around
+            .wrong(place, "shares is empty")
+            .hint("write at least one, like {name: big, compute: 80%}"));
+    }
+    if shares.len() > MOST_PARTS as usize {
+        return Err(around
+            .wrong(place, format!("shares: {} are too many", shares.len()))
+            .hint(format!("a device is split into at most {MOST_PARTS}")));
+    }
+    let mut read: Vec<ShareAsk> = Vec::with_capacity(shares.len());
+    for Placed { place, value: share } in shares {
+        let Some(name) = share.name else {
+            return Err(around.wrong(place, "a share: name is missing").hint("write name: big"));
+        };
+        let is_reserved = |word: &&str| name.value.as_str().eq_ignore_ascii_case(word);
+        let problem = if name.value.number().is_some() {
+            // 0.3 is replica 3 of a device in equal parts: a name must not look like one.
+            Some(("is a number", "put a letter into the name of a share"))
+        } else if RESERVED.iter().any(is_reserved) {
+            Some(("has a meaning of its own in device names", "choose another name"))
+        } else if read.iter().any(|other| other.name == name.value) {
+            Some(("is the name of two shares", "choose another name for one of them"))
+        } else {
+            None
+        };
+        if let Some((what, hint)) = problem {
+            return Err(around
+                .wrong(name.place, format!("name: \"{}\" {what}", name.value))
+                .hint(hint));
+        }
+        if around.strategy == Strategy::TimeSlicing && share.priority.is_some() {
+            warnings.push(format!(
+                "{}: share {}: priority has a meaning under MPS only, and is ignored under time-slicing",
+                place.of(around.file),
+                name.value
+            ));
+        }
+        read.push(ShareAsk {
+            place,
+            name: name.value,
+            compute: share.compute,
+            memory: share.memory,
+            priority: share.priority.unwrap_or_default(),
+        });
+    }
+    Ok(read)
 }

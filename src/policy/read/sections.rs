@@ -1,0 +1,148 @@
+//! The keys of a policy, as they are written. What they mean together is checked afterwards, in [`super::sharing`] and
+//! [`super::entry`].
+//!
+//! The name of each section in messages is the name of its type for serde.
+
+use crate::policy::{
+    Amount, DeviceSet, Interval, MpsComputeMode, MpsUsers, Placed, Priority, ReplicaNames, WholeDevice,
+};
+use crate::types::{DeviceSelector, Overcommit, Percent, ShareName};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
+use std::fmt;
+use std::str::FromStr;
+
+/// The keys at the top that have an effect here.
+#[derive(serde::Deserialize)]
+#[serde(rename = "the policy", rename_all = "camelCase")]
+pub(super) struct Top {
+    pub(super) version: Option<Placed<String>>,
+    pub(super) sharing: Option<Sharing>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "flags", rename_all = "camelCase")]
+pub(super) struct Flags {
+    pub(super) mig_strategy: Option<Placed<String>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "sharing", rename_all = "camelCase")]
+pub(super) struct Sharing {
+    pub(super) mps: Option<Placed<Mps>>,
+    pub(super) time_slicing: Option<Placed<TimeSlicing>>,
+    pub(super) dedicated: Option<Placed<Dedicated>>,
+    #[serde(default)]
+    pub(super) whole_device: WholeDevice,
+    #[serde(default)]
+    pub(super) names: ReplicaNames,
+    #[serde(default)]
+    pub(super) overcommit: Overcommits,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(rename = "overcommit")]
+pub(super) struct Overcommits {
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) memory: Option<Overcommit>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) compute: Option<Overcommit>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "sharing.mps", rename_all = "camelCase")]
+pub(super) struct Mps {
+    #[serde(default)]
+    pub(super) users: MpsUsers,
+    #[serde(default)]
+    pub(super) compute_mode: MpsComputeMode,
+    pub(super) grace: Option<u32>,
+    #[serde(default)]
+    pub(super) rename_by_default: bool,
+    #[serde(default)]
+    pub(super) fail_requests_greater_than_one: bool,
+    pub(super) resources: Option<Placed<Vec<Placed<Entry>>>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "sharing.timeSlicing", rename_all = "camelCase")]
+pub(super) struct TimeSlicing {
+    #[serde(default)]
+    pub(super) interval: Interval,
+    #[serde(default)]
+    pub(super) rename_by_default: bool,
+    #[serde(default)]
+    pub(super) fail_requests_greater_than_one: bool,
+    pub(super) resources: Option<Placed<Vec<Placed<Entry>>>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "sharing.dedicated")]
+pub(super) struct Dedicated {
+    pub(super) devices: DeviceSet,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "an entry of resources")]
+pub(super) struct Entry {
+    pub(super) name: Option<Placed<String>>,
+    pub(super) rename: Option<Placed<String>>,
+    #[serde(default)]
+    pub(super) devices: DeviceSet,
+    pub(super) replicas: Option<Placed<u32>>,
+    pub(super) shares: Option<Placed<Vec<Placed<Share>>>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "a share")]
+pub(super) struct Share {
+    pub(super) name: Option<Placed<ShareName>>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) compute: Option<Percent>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) memory: Option<Amount>,
+    pub(super) priority: Option<Priority>,
+}
+
+/// Reads types from text that are numbers elsewhere, such as `80%`.
+fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = crate::error::Error>>(from: D) -> Result<Option<T>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(Error::custom)
+}
+
+impl<'de> Deserialize<'de> for DeviceSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DevicesVisitor)
+    }
+}
+
+struct DevicesVisitor;
+
+impl<'de> Visitor<'de> for DevicesVisitor {
+    type Value = DeviceSet;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("all, a number of devices, or a list of indices and UUIDs like [0, \"1:0\", GPU-…]")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<DeviceSet, E> {
+        match text {
+            "all" => Ok(DeviceSet::All),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<DeviceSet, E> {
+        match u32::try_from(number) {
+            Ok(count @ 1..) => Ok(DeviceSet::Count(count)),
+            _ => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<DeviceSet, A::Error> {
+        let list: Vec<Placed<DeviceSelector>> = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+        match list.is_empty() {
+            false => Ok(DeviceSet::List(list)),
+            true => Err(A::Error::custom("the list is empty; write all, or at least one device")),
+        }
+    }
+}
