@@ -4,13 +4,37 @@
 //! host ──discover──▶ Inventory ──derive──▶ Edits ──build──▶ Spec ──write──▶ CDI directory
 //! ```
 //!
-//! Only the two ends touch the world; what lies between is pure: equal hosts give equal bytes.
+//! Only the two ends interact with the host. The steps between them are pure: equal hosts and equal policies give equal
+//! bytes.
 //!
-//! The words: [`types`], [`error`] and [`text`], which use no other module.
-//! The data: [`inventory`] (what a host has), [`edits`] (what is done to a container).
-//! The ends: [`host`] reads a machine, [`cdi`] reads and writes specs, [`hook`] works inside a container's root,
-//! which it reaches only through [`root`]. [`sys`] holds the only `unsafe`. [`cli`] is the command line; nothing
-//! uses it.
+//! | module | what it does |
+//! |---|---|
+//! | [`text`] | text for people: escaped, bounded, in lists |
+//! | [`error`] | the one-line message for people, and the exit code |
+//! | [`types`] | newtypes for what must not be mixed up, such as paths of the host and of a container |
+//! | [`yaml`] | YAML files with the line and column of each value |
+//! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
+//! | [`sys`] | the only `unsafe` code |
+//! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
+//! | [`elf`] | what a shared library says about itself |
+//! | [`inventory`] | what a host has, as data |
+//! | [`edits`] | what is done to a container, as data |
+//! | [`sim`] | the built-in inventories |
+//! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
+//! | [`root`] | every path that is followed on behalf of an image goes through it |
+//! | [`ledger`] | the records of who holds which share |
+//! | [`messages`] | what hooks reported, for `tranche status` |
+//! | [`oci`] | the state and the configuration of a container |
+//! | [`host`] | discovery: reads a machine into an inventory |
+//! | [`policy`] | the configuration file: how devices are shared |
+//! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
+//! | [`derive`](mod@derive) | inventory and plan to edits |
+//! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
+//! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
+//! | [`hook`] | the hooks, which work inside a container's root |
+//! | [`cli`] | the command line of `tranche`; no module uses it |
+//! | `fuzzing` | entry points for the fuzz targets, in no program |
 
 pub mod call;
 pub mod claims;

@@ -1,171 +1,124 @@
-//! Which module may know which: read from what each file names of `crate::`.
+//! Which module may use which, read from what each file names of `crate::`.
 //!
-//! The table is in order, and a module may know only those above it: so there is no circle, and what a change can reach
-//! is seen here.
+//! The table lists exactly the dependencies that exist, from the lowest module to the highest. A module uses only modules
+//! above its own row, so there is no cycle. If a change alters a dependency, the failure prints the rows to write.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    reason = "a test fails by a panic, and says what it does"
+    reason = "a test fails by a panic"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use walkdir::WalkDir;
 
-/// A module, and whom it may know.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("text", &[]),
-    ("error", &["text"]),
-    ("types", &["error"]),
-    ("call", &["types", "error"]),
-    ("yaml", &["types"]),
-    ("personality", &[]),
-    ("sys", &["types", "error"]),
-    // What files say, whoever reads them.
-    ("ldcache", &["error"]),
-    ("elf", &["ldcache", "error"]),
+/// A module, and the modules that it uses, in the order of the alphabet.
+const LAYERS: &[(&str, &str)] = &[
+    ("text", ""),
+    ("error", "text"),
+    ("types", "error"),
+    ("yaml", "types"),
+    ("personality", ""),
+    ("sys", ""),
+    // File formats, without paths.
+    ("ldcache", "error"),
+    ("elf", "error ldcache"),
     // Data.
-    ("inventory", &["types", "text", "error"]),
-    ("edits", &["inventory", "types", "error"]),
-    ("sim", &["inventory", "text", "error"]),
-    ("sources", &["sim", "inventory", "types", "error"]),
-    // What is reached on behalf of somebody else.
-    ("root", &["sys", "types", "error"]),
-    ("ledger", &["sys", "text", "types", "error"]),
-    ("messages", &["root", "text", "error"]),
-    ("oci", &["root", "error"]),
-    (
-        "host",
-        &["inventory", "root", "sys", "ldcache", "elf", "text", "types", "error"],
-    ),
+    ("inventory", "error text types"),
+    ("edits", "error inventory types"),
+    ("sim", "error inventory"),
+    ("sources", "error inventory sim"),
+    // What reads and writes files.
+    ("root", ""),
+    ("ledger", "error text types"),
+    ("messages", "error root text"),
+    ("oci", "error root"),
+    ("host", "elf error inventory ldcache sys text types"),
+    ("call", "error types"),
     // From data to data.
-    ("policy", &["yaml", "types", "text", "error"]),
-    ("share", &["inventory", "policy", "types", "text", "error"]),
-    ("claims", &["ledger", "share", "text", "types", "error"]),
-    (
-        "derive",
-        &[
-            "share",
-            "policy",
-            "call",
-            "edits",
-            "inventory",
-            "text",
-            "types",
-            "error",
-        ],
-    ),
-    ("cdi", &["call", "edits", "yaml", "types", "text", "error"]),
+    ("policy", "error text types"),
+    ("share", "error inventory policy text types"),
+    ("claims", "error ledger share types"),
+    ("derive", "call edits error inventory policy share text types"),
+    ("cdi", "call edits error text types yaml"),
+    // What a program calls.
     (
         "hook",
-        &[
-            "root", "sys", "oci", "call", "ledger", "claims", "messages", "ldcache", "elf", "text", "types", "error",
-        ],
-    ),
-    (
-        "control",
-        &["share", "host", "ledger", "sys", "inventory", "types", "error"],
-    ),
-    // Shim and precreate hook: from a request to an edited container.
-    (
-        "inject",
-        &[
-            "oci",
-            "cdi",
-            "derive",
-            "ledger",
-            "share",
-            "inventory",
-            "edits",
-            "types",
-            "error",
-        ],
+        "call claims elf error ldcache ledger messages oci root text types",
     ),
     (
         "cli",
-        &[
-            "text",
-            "error",
-            "types",
-            "sys",
-            "ldcache",
-            "elf",
-            "inventory",
-            "edits",
-            "sim",
-            "sources",
-            "root",
-            "ledger",
-            "messages",
-            "oci",
-            "host",
-            "policy",
-            "share",
-            "derive",
-            "call",
-            "cdi",
-            "claims",
-            "control",
-            "inject",
-        ],
+        "call cdi claims derive edits error host inventory ledger messages policy share sim sources text types",
     ),
-    // Doors for those who throw bytes at parsers; never in a program.
-    (
-        "fuzzing",
-        &[
-            "error",
-            "types",
-            "ldcache",
-            "elf",
-            "inventory",
-            "oci",
-            "host",
-            "ledger",
-            "policy",
-            "cdi",
-            "hook",
-            "control",
-        ],
-    ),
+    // Entry points for fuzzing, which are in no program.
+    ("fuzzing", "hook host ledger types"),
 ];
 
-/// The files of `src`, by the module at the top that they belong to; the two programs belong to none.
-fn files() -> BTreeMap<String, Vec<PathBuf>> {
+type Modules = BTreeMap<String, BTreeSet<String>>;
+
+fn modules(rows: &[(&str, &str)]) -> Modules {
+    let row = |(module, uses): &(&str, &str)| {
+        let uses = uses.split_whitespace().map(str::to_owned).collect();
+        ((*module).to_owned(), uses)
+    };
+    let modules: Modules = rows.iter().map(row).collect();
+    assert_eq!(modules.len(), rows.len(), "a module has two rows");
+    modules
+}
+
+/// What each module directly below `src` uses. The programs (`main.rs`, `bin`) are not modules.
+fn sources() -> Modules {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    let mut waiting = vec![src.clone()];
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-                continue;
-            }
-            let inside = path.strip_prefix(&src).unwrap();
-            let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
-            let module = first.strip_suffix(".rs").unwrap_or(first);
-            // Tests may know whom they like.
-            if path.extension().is_some_and(|e| e == "rs")
-                && !["lib", "main", "bin"].contains(&module)
-                && !path.ends_with("tests.rs")
-            {
-                found.entry(module.to_owned()).or_default().push(path);
-            }
+    let mut found = Modules::new();
+    for entry in WalkDir::new(&src) {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        let inside = path.strip_prefix(&src).unwrap();
+        let first = inside
+            .components()
+            .next()
+            .map_or("", |c| c.as_os_str().to_str().unwrap());
+        let module = first.strip_suffix(".rs").unwrap_or(first);
+        // A file of tests may use any module.
+        if path.extension().is_none_or(|e| e != "rs")
+            || ["lib", "main", "bin"].contains(&module)
+            || inside.components().any(|c| c.as_os_str() == "tests")
+            || path.ends_with("tests.rs")
+        {
+            continue;
         }
+        let uses = found.entry(module.to_owned()).or_default();
+        uses.extend(named(&fs::read_to_string(path).unwrap()));
+        uses.remove(module);
     }
     found
 }
 
+/// The lines of `text` without comments and without the items that are only compiled for tests.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("#[cfg(test)]") {
+            let item = lines.by_ref().find(|line| !line.starts_with("#["));
+            // An item with a body ends with a line that begins with its closing bracket.
+            if item.is_some_and(|item| !item.ends_with(';') && !item.ends_with('}')) {
+                lines.by_ref().find(|line| line.starts_with('}'));
+            }
+            continue;
+        }
+        code.push_str(line.split("//").next().unwrap_or_default());
+        code.push('\n');
+    }
+    code
+}
+
 /// The modules that `text` names: `crate::a`, `crate::{a::b, c}`.
 fn named(text: &str) -> BTreeSet<String> {
-    let code: Vec<&str> = text
-        .lines()
-        .take_while(|line| !line.starts_with("#[cfg(test)]"))
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect();
-    let code = code.join("\n");
+    let code = code(text);
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = BTreeSet::new();
     for (at, mark) in code.match_indices("crate::") {
@@ -198,38 +151,85 @@ fn named(text: &str) -> BTreeSet<String> {
     found
 }
 
+/// What to change in the table so that it says what the sources do.
+fn corrections(table: &Modules, sources: &Modules) -> String {
+    let mut text = String::new();
+    for (module, uses) in sources {
+        if table.get(module) != Some(uses) {
+            let uses: Vec<&str> = uses.iter().map(String::as_str).collect();
+            let _ = writeln!(text, "    ({module:?}, {:?}),", uses.join(" "));
+        }
+    }
+    for module in table.keys().filter(|module| !sources.contains_key(*module)) {
+        let _ = writeln!(text, "    no row for {module}: there is no src/{module}.rs");
+    }
+    text
+}
+
 #[test]
-fn each_module_knows_only_those_it_may() {
-    let files = files();
-    assert!(files.len() > 10, "{files:?}");
-    for (module, files) in files {
-        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == module) else {
-            panic!("src/{module}: say in the table of this test whom it may know");
-        };
-        for file in files {
-            for name in named(&fs::read_to_string(&file).unwrap()) {
-                assert!(
-                    name == module || allowed.contains(&name.as_str()),
-                    "{}: {module} may not know {name}",
-                    file.display()
-                );
-            }
+fn the_table_lists_exactly_the_dependencies_that_exist() {
+    let wrong = corrections(&modules(LAYERS), &sources());
+    assert!(
+        wrong.is_empty(),
+        "tests/layers.rs: if this change of the dependencies is meant, these are the new rows of the table:\n{wrong}"
+    );
+}
+
+#[test]
+fn a_module_uses_only_modules_above_its_row() {
+    for (at, (module, uses)) in LAYERS.iter().enumerate() {
+        for used in uses.split_whitespace() {
+            let above = LAYERS[..at].iter().any(|(other, _)| *other == used);
+            assert!(above, "{module} uses {used}, which has no row above that of {module}");
         }
     }
 }
 
 #[test]
-fn there_is_no_circle() {
-    for (at, (module, allowed)) in LAYERS.iter().enumerate() {
-        for name in *allowed {
-            let above = LAYERS[..at].iter().any(|(other, _)| other == name);
-            assert!(above, "{module} may know {name}, which is not above it");
-        }
-    }
+fn the_map_in_the_crate_s_documentation_names_every_module() {
+    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let declared: BTreeSet<&str> = lib
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    let map: BTreeSet<&str> = lib
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("//! | ")?
+                .trim_start_matches('[')
+                .strip_prefix('`')?
+                .split_once('`')
+        })
+        .map(|(module, _)| module)
+        .collect();
+    assert!(declared.len() > 10, "{declared:?}");
+    assert_eq!(
+        map, declared,
+        "src/lib.rs: the map (left) has not one row, \"| [`module`] | what it does |\", for each module (right)"
+    );
+    let sources = sources();
+    let sources: BTreeSet<&str> = sources.keys().map(String::as_str).collect();
+    assert_eq!(
+        declared, sources,
+        "src/lib.rs (left) does not declare the modules in src (right)"
+    );
 }
 
 #[test]
 fn names_are_read_as_rust_reads_them() {
-    let text = "use crate::a::b;\nuse crate::{c::{x, y}, d,\n e};\n// crate::no\nlet z = crate::f::g();\n#[cfg(test)]\ncrate::h";
-    assert_eq!(named(text).into_iter().collect::<String>(), "acdef");
+    let text = "use crate::a::b;\n#[cfg(test)]\nmod tests;\nuse crate::{c::{x, y}, d,\n e};\n// crate::no\n\
+                #[cfg(test)]\nuse crate::no;\nlet z = crate::f::g();\n#[cfg(test)]\n#[allow(x)]\nmod t {\n    \
+                crate::no\n}\nuse crate::h;\n#[cfg(test)]\nuse crate::{\n    no,\n};\ncrate::i";
+    assert_eq!(named(text).into_iter().collect::<String>(), "acdefhi");
+}
+
+#[test]
+fn each_difference_is_printed_as_the_row_to_write() {
+    let sources = modules(&[("a", ""), ("b", "a"), ("c", "a b")]);
+    assert_eq!(corrections(&sources, &sources), "");
+    let table = modules(&[("a", "b"), ("c", "a b"), ("gone", "a")]);
+    assert_eq!(
+        corrections(&table, &sources),
+        "    (\"a\", \"\"),\n    (\"b\", \"a\"),\n    no row for gone: there is no src/gone.rs\n"
+    );
 }
