@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use walkdir::WalkDir;
 
 /// The user that rootless engines run as: nobody, as every system has one.
 const NOBODY: u32 = 65534;
@@ -308,14 +309,10 @@ fn end_pause_process(file: &Path) {
 
 /// Gives everything below `top` to the user of rootless engines.
 pub(crate) fn own(top: &Path) {
-    let mut waiting = vec![top.to_path_buf()];
-    while let Some(path) = waiting.pop() {
-        if fs::symlink_metadata(&path).unwrap().is_symlink() {
-            continue;
-        }
-        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
-        if path.is_dir() {
-            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+    for entry in WalkDir::new(top) {
+        let entry = entry.unwrap();
+        if !entry.path_is_symlink() {
+            chown(entry.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
     }
 }

@@ -9,11 +9,11 @@
 //! what NVML says in `nvml.json`, which becomes `fake-nvml.json` in the root: the fake library finds it there.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 #[path = "ld_so_cache.rs"]
 pub(crate) mod ld_so_cache;
@@ -108,7 +108,7 @@ pub(crate) fn build(name: &str, into: &Path) -> Result<Host> {
         not_made: Vec::new(),
         nvml: None,
     };
-    builder.copy_tree(Path::new(""))?;
+    builder.copy_tree()?;
     let libraries: Vec<&Library> = entries
         .iter()
         .filter_map(|e| {
@@ -294,20 +294,16 @@ impl Builder<'_> {
         Ok(place)
     }
 
-    fn copy_tree(&self, below: &Path) -> Result<()> {
-        let directory = self.tree.join(below);
-        if !directory.is_dir() {
+    fn copy_tree(&self) -> Result<()> {
+        if !self.tree.is_dir() {
             return Ok(());
         }
-        let fail = |e: io::Error| format!("{}: {e}", directory.display());
-        for entry in fs::read_dir(&directory).map_err(fail)? {
-            let name: OsString = entry.map_err(fail)?.file_name();
-            let path = below.join(&name);
-            if self.tree.join(&path).is_dir() {
-                self.copy_tree(&path)?;
-            } else {
-                let bytes = fs::read(self.tree.join(&path)).map_err(fail)?;
-                self.write(&Path::new("/").join(&path), &bytes, 0o644)?;
+        for entry in WalkDir::new(&self.tree) {
+            let entry = entry.map_err(|e| e.to_string())?;
+            if entry.file_type().is_file() {
+                let bytes = fs::read(entry.path()).map_err(|e| format!("{}: {e}", entry.path().display()))?;
+                let inside = entry.path().strip_prefix(&self.tree).map_err(|e| e.to_string())?;
+                self.write(&Path::new("/").join(inside), &bytes, 0o644)?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{lgetxattr, llistxattr, llistxattr_query};
 use serde_json::json;
+use walkdir::WalkDir;
 
 /// Where the driver's libraries are in our scenes.
 pub(crate) const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
@@ -155,26 +156,25 @@ pub(crate) fn run(mut command: Command, input: &[u8]) -> Ended {
     }
 }
 
-/// Everything below `top`, in directories that `enter` says yes to.
+/// Everything below `top`, without what `enter` says no to.
 pub(crate) fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
-    let mut waiting = vec![top.to_path_buf()];
-    while let Some(path) = waiting.pop() {
+    // What is deeper than a path can say is no deeper than what is above it.
+    let too_deep = |e: &std::io::Error| e.kind() == std::io::ErrorKind::InvalidFilename;
+    for entry in WalkDir::new(top).into_iter().filter_entry(|e| enter(e.path())) {
+        let path = match entry {
+            Ok(entry) => entry.into_path(),
+            Err(e) if e.io_error().is_some_and(too_deep) => continue,
+            Err(e) => panic!("{e}"),
+        };
         let meta = match fs::symlink_metadata(&path) {
-            // Deeper than a path can say; what is there is no deeper than what is above it.
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidFilename => continue,
+            Err(e) if too_deep(&e) => continue,
             meta => meta.unwrap(),
         };
         let kind = meta.file_type();
         let content = if kind.is_symlink() {
             format!("-> {}", fs::read_link(&path).unwrap().display())
         } else if kind.is_dir() {
-            waiting.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|e| e.unwrap().path())
-                    .filter(|p| enter(p)),
-            );
             String::new()
         } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
             format!("{:x}", meta.rdev())
@@ -183,8 +183,8 @@ pub(crate) fn snapshot(top: &Path, enter: &dyn Fn(&Path) -> bool) -> BTreeMap<Pa
         };
         let owner = format!("{:o} {}:{}", meta.mode(), meta.uid(), meta.gid());
         let changed = format!("{}.{}", meta.mtime(), meta.mtime_nsec());
-        let name = PathBuf::from(std::ffi::OsStr::from_bytes(path.as_os_str().as_bytes()));
-        found.insert(name, format!("{owner} {changed} {} {content}", attributes(&path)));
+        let attributes = attributes(&path);
+        found.insert(path, format!("{owner} {changed} {attributes} {content}"));
     }
     found
 }
