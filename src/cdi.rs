@@ -11,6 +11,7 @@
 pub mod build;
 pub mod directory;
 pub mod encode;
+pub mod header;
 pub mod inject;
 mod open;
 pub mod parse;

@@ -5,6 +5,8 @@
 
 mod catalogue;
 mod degraded;
+#[cfg(feature = "cli")]
+mod digest;
 mod driver;
 mod gpu;
 mod load;

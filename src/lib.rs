@@ -58,6 +58,8 @@ pub mod cli;
 #[cfg(feature = "cli")]
 pub mod derive;
 #[cfg(feature = "cli")]
+pub mod digest;
+#[cfg(feature = "cli")]
 pub mod edits;
 #[cfg(fuzzing)]
 #[doc(hidden)]

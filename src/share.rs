@@ -6,6 +6,8 @@
 mod absent;
 mod arithmetic;
 mod clients;
+#[cfg(feature = "cli")]
+mod digest;
 mod fit;
 mod guarantee;
 mod resolve;

@@ -33,7 +33,7 @@ enum Verb {
     /// List the devices that engines find
     List(list::Args),
     /// Check specifications of any vendor; print each problem with its place and the devices that are lost
-    Validate(validate::Args),
+    Validate(Box<validate::Args>),
     /// Show exactly what a container would get with a device
     Inspect(inspect::Args),
     /// Change the paths in a specification
@@ -48,7 +48,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Generate(args) => generate::run(*args),
         Verb::List(args) => list::run(&args),
-        Verb::Validate(args) => validate::run(&args),
+        Verb::Validate(args) => validate::run(*args),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Transform(args) => transform::run(&args),
     }

@@ -54,7 +54,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not between 0 and 3600 seconds".to_owned())
 }
 
+/// The feature flag of NVIDIA's tool that asks for libraries which are not the driver's own.
+pub const EXPLICIT_LIBRARIES: &str = "enable-explicit-driver-libraries";
+
 impl LookArgs {
+    /// Applies the feature flags of NVIDIA's tool that are about the discovery.
+    pub fn take_feature_flags(&mut self, flags: &[String]) {
+        self.explicit_libraries = flags.iter().any(|flag| flag == EXPLICIT_LIBRARIES);
+    }
+
     /// The options of a discovery. `is_here` says whether the host is the machine that we run on: only then the caller's
     /// environment says something about it.
     fn options(&self, is_here: bool) -> DiscoveryOptions {
@@ -84,10 +92,23 @@ fn dirs_of(variable: &str) -> Vec<HostPath> {
 /// The inventory that a verb works on. Warnings are logged, and with `-v` also what was not found.
 ///
 /// # Errors
-/// Returns an error if a root is not a directory, or if the inventory cannot be read.
+/// As [`quietly`].
 pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
-    let inventory = match &at.inventory {
-        Some(spec) => sources::open(spec)?,
+    let inventory = quietly(at, how)?;
+    for warning in &inventory.warnings {
+        tracing::warn!("{}: {}", warning.object, warning.text);
+    }
+    say_absent(&inventory);
+    Ok(inventory)
+}
+
+/// The inventory that a verb works on, of which nothing is logged.
+///
+/// # Errors
+/// Returns an error if a root is not a directory, or if the inventory cannot be read.
+pub fn quietly(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
+    match &at.inventory {
+        Some(spec) => sources::open(spec),
         None => {
             let paths = RootPaths {
                 root: at.root.clone(),
@@ -96,14 +117,48 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
                 proc_root: at.proc_root.clone(),
                 sys_root: at.sys_root.clone(),
             };
-            host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none()))
+            Ok(host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none())))
         }
-    };
-    for warning in &inventory.warnings {
-        tracing::warn!("{}: {}", warning.object, warning.text);
     }
-    say_absent(&inventory);
-    Ok(inventory)
+}
+
+/// The options that change what is found on the same host, as a person types them. A saved inventory has none.
+pub fn choices(at: &HostArgs, how: &LookArgs) -> String {
+    if at.inventory.is_some() {
+        return String::new();
+    }
+    let path = |name: &str, path: &dyn std::fmt::Display| format!("--{name}={path}");
+    let roots = [
+        ("driver-root", &at.driver_root),
+        ("dev-root", &at.dev_root),
+        ("proc-root", &at.proc_root),
+        ("sys-root", &at.sys_root),
+    ];
+    let roots = roots
+        .into_iter()
+        .filter_map(|(name, root)| Some(path(name, &root.as_ref()?.display())));
+    let libraries = how
+        .library_search_paths
+        .iter()
+        .map(|dir| path("library-search-path", dir));
+    let configs = how
+        .config_search_paths
+        .iter()
+        .map(|dir| path("config-search-path", dir));
+    let switches = [
+        ("--compat32", how.compat32),
+        ("--no-nvml", how.no_nvml),
+        (
+            "--feature-flag=enable-explicit-driver-libraries",
+            how.explicit_libraries,
+        ),
+    ];
+    let switches = switches
+        .into_iter()
+        .filter(|(_, is_on)| *is_on)
+        .map(|(name, _)| name.to_owned());
+    let all: Vec<String> = roots.chain(libraries).chain(configs).chain(switches).collect();
+    all.join(" ")
 }
 
 /// Logs one line for each name that was not found. A list of several places is logged once, after the names.

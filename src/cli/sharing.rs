@@ -11,6 +11,7 @@ use crate::share;
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 /// The options of a verb that needs a plan.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,13 +27,12 @@ pub(super) struct SharingArgs {
     pub(super) look: LookArgs,
 }
 
-/// The plan for `inventory`; `None` if the policy shares no device.
+/// The plan for `inventory`; `None` if the policy shares no device. Warnings are logged.
 ///
 /// # Errors
 /// Returns an error if the policy is invalid, or cannot be applied to this host.
 pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) -> Result<Option<Sharing>> {
-    let Some(file) = config.file() else { return Ok(None) };
-    let read = read::file(&file, config.config_key.as_deref())?;
+    let Some(read) = policy(config)? else { return Ok(None) };
     for warning in &read.warnings {
         tracing::warn!("{warning}");
     }
@@ -54,6 +54,15 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
         held: BTreeSet::new(),
         state_dir: state.dir()?,
     }))
+}
+
+/// The policy; `None` where there is none.
+///
+/// # Errors
+/// Returns an error if the policy cannot be read.
+pub(super) fn policy(config: &ConfigArgs) -> Result<Option<read::Read>> {
+    let read = |file: PathBuf| read::file(&file, config.config_key.as_deref());
+    config.file().map(read).transpose()
 }
 
 /// The inventory and the plan.

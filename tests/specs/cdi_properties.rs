@@ -1,10 +1,12 @@
 //! What holds for every specification, whatever the host.
 
 use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use tranche::cdi::encode::{Format, encode};
 use tranche::cdi::validate::validate;
 use tranche::cdi::{LeftOut, Spec, build, minimum_version, parse};
-use tranche::derive::{HookOptions, NameStrategy, Options, derive};
+use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
 use tranche::inventory::{
     Arch, ControlNode, ControlRole, DeviceNode, DriKind, DriNode, Driver, DriverCapability, DriverFile, ElfClass,
     FileKind, Gpu, Inventory, LibraryDir, Link, MigDevice, MigMode, MigState, Platform, PlatformKind,
@@ -267,4 +269,148 @@ fn a_cap_that_cannot_be_met_is_refused() {
           and 9 more"
         ]
     );
+}
+
+/// Everything that tranche can write about a host: the specifications of each mode, and the shares of a policy.
+fn everything(inventory: &Inventory) -> Vec<Option<Spec>> {
+    let policy = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n";
+    let policy = tranche::policy::read::parse("x.yaml", policy).unwrap().policy;
+    let plan = tranche::share::plan(&policy, inventory).ok();
+    let state_dir = HostPath::new("/run/tranche").unwrap();
+    let mut all = vec![Options {
+        sharing: plan.map(|plan| Sharing {
+            plan,
+            held: BTreeSet::new(),
+            state_dir,
+        }),
+        split_by_coherence: true,
+        ..Options::default()
+    }];
+    for mode in ["nvml", "management", "gds", "mofed", "gdrcopy", "nvswitch", "imex"] {
+        all.push(Options {
+            mode: mode.parse().unwrap(),
+            hook: None,
+            ..Options::default()
+        });
+    }
+    let specs = all.iter().flat_map(|options| {
+        let derived = derive(inventory, options)
+            .map(|derived| derived.by_kind())
+            .unwrap_or_default();
+        derived
+            .into_iter()
+            .map(|one| build(&one, None).ok().map(|(spec, _)| spec))
+            .collect::<Vec<_>>()
+    });
+    specs.collect()
+}
+
+/// The places of all values below `value`, as JSON pointers.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    found.push(at.to_owned());
+    match value {
+        Value::Array(items) => (0..)
+            .zip(items)
+            .for_each(|(i, item): (usize, _)| places(item, &format!("{at}/{i}"), found)),
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(name, field)| places(field, &format!("{at}/{name}"), found)),
+        _ => {}
+    }
+}
+
+/// Other values that may be valid in the place of `value`.
+fn others(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Bool(old) => vec![json!(!old)],
+        Value::Number(old) => vec![json!(old.as_u64().unwrap() + 1)],
+        Value::Array(items) if !items.is_empty() => vec![json!(items[1..])],
+        Value::String(old) => {
+            let enums = [
+                "proc",
+                "aarch64",
+                "wsl",
+                "enabled",
+                "disabled",
+                "prohibited",
+                "ats",
+                "vgpu",
+                "kepler",
+            ];
+            let enums = enums
+                .iter()
+                .chain(&["graphics", "card", "control", "uvm_tools", "config", "32"]);
+            let changed = [format!("{old}1"), old.replace(['1', '5'], "2"), format!("1{old}")];
+            let changed = changed.into_iter().map(|text| json!(text));
+            let others = enums.map(|text| json!(text)).chain(changed);
+            others.filter(|other| *other != *value).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Changes each field of an inventory, and compares: a field that a specification depends on is part of the digest. The few
+/// that are not part of it are named here.
+#[test]
+fn the_digest_changes_with_every_specification() {
+    let mut left_out = BTreeSet::new();
+    let mut fields = BTreeMap::new();
+    for simulation in tranche::sim::ALL
+        .iter()
+        .filter(|sim| ["t4x2", "gb200", "dgx-a100-mig"].contains(&sim.name))
+    {
+        let inventory = tranche::sim::open(simulation.name).unwrap();
+        let (specs, digest) = (everything(&inventory), inventory.digest().unwrap());
+        let whole = serde_json::to_value(&inventory).unwrap();
+        let mut found = Vec::new();
+        places(&whole, "", &mut found);
+        for place in found {
+            let field: String = place
+                .split('/')
+                .filter(|part| part.parse::<usize>().is_err())
+                .collect::<Vec<_>>()
+                .join("/");
+            // Values of one field are alike: three of them are enough.
+            let tried = fields.entry(field.clone()).or_insert(0);
+            for other in others(whole.pointer(&place).unwrap()) {
+                if *tried == 3 {
+                    break;
+                }
+                let mut changed = whole.clone();
+                *changed.pointer_mut(&place).unwrap() = other;
+                let Ok(changed) = serde_json::from_value::<Inventory>(changed) else {
+                    continue;
+                };
+                *tried += 1;
+                if changed.digest().unwrap() == digest {
+                    assert!(
+                        everything(&changed) == specs,
+                        "{}: {place} changes a specification",
+                        simulation.name
+                    );
+                    left_out.insert(field.clone());
+                }
+            }
+        }
+    }
+    assert!(
+        fields.len() > 80 && fields.values().filter(|tried| **tried > 0).count() > 70,
+        "{fields:?}"
+    );
+    left_out.retain(|field| {
+        !["major", "minor", "uid"]
+            .iter()
+            .any(|number| field.ends_with(&format!("/{number}")))
+    });
+    let expected = [
+        "/absent",
+        "/absent/looked_in",
+        "/absent/what",
+        "/format",
+        "/gpus/compute_mode",
+        "/gpus/mig/pending",
+        "/gpus/persistence",
+        "/platform/kernel",
+    ];
+    assert_eq!(left_out.into_iter().collect::<Vec<_>>(), expected);
 }

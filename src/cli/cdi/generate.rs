@@ -14,6 +14,7 @@ mod variables;
 
 pub(super) use arguments::Args;
 pub(in crate::cli) use hook::hook_beside_us;
+pub(super) use variables::take_nvidia_variables;
 
 use super::super::earlier;
 use super::super::look;
@@ -22,6 +23,7 @@ use super::super::place::StateArgs;
 use super::super::sharing;
 use super::leftover;
 use crate::cdi::encode::{Format, encode, file_of};
+use crate::cdi::header::{self, Origin};
 use crate::cdi::{LeftOut, Spec, build, write};
 use crate::derive::{self, Mode, Sharing};
 use crate::edits::Derived;
@@ -38,13 +40,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(super) fn run(mut args: Args) -> Result<ExitCode> {
-    variables::with_nvidia_s_environment(&mut args)?;
+    take_nvidia_variables(&mut args.host, &mut args.look)?;
     let mut options = options::options(&args)?;
-    args.look.explicit_libraries = args
-        .what
-        .feature_flags
-        .iter()
-        .any(|flag| flag == options::EXPLICIT_LIBRARIES);
+    args.look.take_feature_flags(&args.what.feature_flags);
     let inventory = look::inventory(&args.host, &args.look)?;
     let outcome = Outcome::of(&inventory, options.mode, args.file.degraded);
     if args.host.is_here()
@@ -52,8 +50,16 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     {
         hook::warn_if_missing(hook);
     }
+    let mut origin = Origin {
+        host: inventory.digest()?,
+        policy: None,
+        options: look::choices(&args.host, &args.look),
+    };
+    // Only these modes have shares.
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
+        let plan = options.sharing.as_ref().map(|s| &s.plan);
+        origin.policy = Some(plan.unwrap_or(&Plan::default()).digest()?);
         options.sharing = with_held(options.sharing, &inventory, &args.state)?;
     }
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
@@ -75,7 +81,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
                 .hint("give --output FILE; each further kind is then written to a file beside it"));
         }
         for derived in &by_kind {
-            let (spec, comments) = specification(derived, &args.file)?;
+            let (spec, comments) = specification(derived, &args.file, &origin)?;
             let format = args.file.format.unwrap_or(Format::Yaml);
             out::document(&encode(&spec, format, &comments)?)?;
         }
@@ -94,7 +100,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     // All are made before the first is written, so that a failure leaves all existing files as they are.
     let mut files = Vec::new();
     for (number, derived) in by_kind.iter().enumerate() {
-        let (spec, comments) = specification(derived, &args.file).map_err(|error| match number {
+        let (spec, comments) = specification(derived, &args.file, &origin).map_err(|error| match number {
             0 => error,
             _ if coherence(&derived_kind, &derived.kind).is_some() => {
                 error.hint("leave enable-coherent-annotations out, or give --cdi-version 0.6")
@@ -189,7 +195,7 @@ fn with_held(sharing: Option<Sharing>, inventory: &Inventory, state: &StateArgs)
 }
 
 /// The specification of one kind, and the comments at its head.
-fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String>)> {
+fn specification(derived: &Derived, file: &FileArgs, origin: &Origin) -> Result<(Spec, Vec<String>)> {
     let (spec, left_out) = build(derived, file.cdi_version)?;
     for line in LeftOut::lines(&left_out, &spec.kind) {
         out::note(line);
@@ -199,7 +205,8 @@ fn specification(derived: &Derived, file: &FileArgs) -> Result<(Spec, Vec<String
     {
         out::note(hint);
     }
-    let mut comments = vec![format!("Made by tranche {}", env!("CARGO_PKG_VERSION"))];
+    let mut comments = vec![header::made_by()];
+    comments.extend(origin.comments());
     comments.extend(LeftOut::comments(&left_out));
     Ok((spec, comments))
 }

@@ -4,7 +4,8 @@
 use super::super::specs::claim_of;
 use crate::cdi::Spec;
 use crate::cdi::directory::entries;
-use crate::cdi::registry::Registry;
+use crate::cdi::header;
+use crate::cdi::registry::{Loaded, Registry};
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,15 @@ use std::path::{Path, PathBuf};
 /// or that was made with an `--output` of its own, does not have it.
 pub(super) fn mark(output: &Path) -> String {
     let name = output.file_name().unwrap_or_default().to_string_lossy();
-    format!("Written beside {name}")
+    format!("{MARK}{name}")
+}
+
+const MARK: &str = "Written beside ";
+
+/// The file that `--output` named when `file` was written: itself, or the one that it was written beside.
+pub(super) fn output_of(file: &Loaded) -> PathBuf {
+    let name = file.comments.iter().find_map(|line| line.strip_prefix(MARK));
+    name.map_or_else(|| file.path.clone(), |name| file.path.with_file_name(name))
 }
 
 /// Removes the files that were written beside `output` and are not in `written`; gives what was removed.
@@ -58,7 +67,7 @@ fn is_own(path: &Path, output: &Path, name: &impl Fn(&Spec) -> Option<PathBuf>) 
         return false;
     }
     let mark = mark(output);
-    let made = file.comments.first().is_some_and(|l| l.starts_with("Made by tranche "));
+    let made = header::is_by_tranche(&file.comments);
     let is_json = path.extension().is_some_and(|e| e == "json");
     let shares_alone = || file.spec.devices.iter().all(|d| claim_of(d).is_some());
     (made && file.comments.contains(&mark)) || (is_json && !file.spec.devices.is_empty() && shares_alone())

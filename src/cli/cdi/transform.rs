@@ -2,6 +2,7 @@
 
 use super::super::out;
 use crate::cdi::encode::{Format, comments_of, encode, file_of};
+use crate::cdi::header::Origin;
 use crate::cdi::transform::root;
 use crate::cdi::{parse, write};
 use crate::error::{Error, Result};
@@ -57,8 +58,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     root(&mut spec, &args.from, &args.to, args.relative_to);
     let is_json = text.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
     let format = if is_json { Format::Json } else { Format::Yaml };
-    // They say which program made the file and what was left out of it.
-    let comments = comments_of(&text);
+    // They say which program made the file and what was left out of it. Its paths are no longer those of the host that its
+    // digests are of.
+    let mut comments = comments_of(&text);
+    comments.retain(|line| !Origin::is_comment(line));
     match args.output.as_deref().filter(|o| !o.is_empty()) {
         None => out::document(&encode(&spec, format, &comments)?)?,
         Some(output) => {

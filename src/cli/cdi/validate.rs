@@ -1,5 +1,7 @@
-//! `tranche cdi validate`: what an engine will refuse, where it is written, and which devices are lost by it; and what a
-//! specification points at that this host does not have.
+//! `tranche cdi validate`: what an engine refuses, with its place and the devices that are lost by it; what a specification
+//! refers to that this host does not have; and whether a specification of tranche is older than the host or the policy.
+
+mod stale;
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
@@ -8,6 +10,7 @@ use crate::cdi::registry::Registry;
 use crate::error::{Error, Kind, Result};
 use crate::text::{shown, some};
 use crate::types::QualifiedName;
+use stale::{CompareArgs, Staleness};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,12 +20,18 @@ pub(super) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     dirs: SpecDirArgs,
-    /// Check a specification for another machine: do not check whether the files, nodes and hooks in it exist
+    /// The specifications are for another machine: do not check whether files, nodes and hooks exist here, or whether
+    /// this host has changed since (with --root or --inventory, that host is compared)
     #[arg(long)]
     for_other_host: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// A feature flag that cdi generate was given
+    #[arg(long = "feature-flag", value_name = "FLAG", value_delimiter = ',')]
+    feature_flags: Vec<String>,
+    #[command(flatten)]
+    compare: CompareArgs,
 }
 
 #[derive(serde::Serialize)]
@@ -31,13 +40,8 @@ struct Report {
     devices: usize,
     problems: Vec<Problem>,
     shadowed: Vec<Shadowed>,
-}
-
-impl Report {
-    /// Whether there was no specification at all, good or bad.
-    fn is_empty(&self) -> bool {
-        self.files == 0 && self.problems.is_empty()
-    }
+    /// Checks that were not made.
+    notes: Vec<String>,
 }
 
 #[derive(serde::Serialize)]
@@ -47,46 +51,89 @@ struct Shadowed {
     by: PathBuf,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let report = if args.files.is_empty() {
-        directories(args)?
-    } else {
-        files(args)?
-    };
-    if args.json {
-        out::json(&report)?;
-    } else {
-        let problems: String = report
-            .problems
-            .iter()
-            .map(|p| format!("{}\n", shown(&p.to_string())))
-            .collect();
-        out::result(&problems)?;
-        for one in &report.shadowed {
-            let (name, file, by) = (&one.name, one.file.display(), one.by.display());
-            out::note(shown(&format!(
-                "{file}: {name} is ignored, because {by} takes precedence"
-            )));
-        }
-        let found = match report.problems.len() {
-            0 => "no problems".to_owned(),
-            n => out::counted(n, "problem"),
-        };
-        let (files, devices) = (
-            out::counted(report.files, "file"),
-            out::counted(report.devices, "device"),
-        );
-        if !report.is_empty() {
-            out::note(format_args!("engines find {devices} in {files}; {found}"));
-        }
+pub(super) fn run(mut args: Args) -> Result<ExitCode> {
+    let compare = &mut args.compare;
+    super::generate::take_nvidia_variables(&mut compare.host, &mut compare.look)?;
+    compare.look.take_feature_flags(&args.feature_flags);
+    let report = Report::new(&args, registries(&args)?)?;
+    match args.json {
+        true => out::json(&report)?,
+        false => report.print()?,
     }
-    if report.is_empty() {
-        return Err(nothing_to_check(args));
+    if report.files == 0 && report.problems.is_empty() {
+        return Err(nothing_to_check(&args));
     }
     Ok(match report.problems.is_empty() {
         true => ExitCode::SUCCESS,
         false => out::code(Kind::Found),
     })
+}
+
+/// What was asked for: the directories that engines read, or each file and directory that was named.
+fn registries(args: &Args) -> Result<Vec<Registry>> {
+    if args.files.is_empty() {
+        return Ok(vec![super::registry(&args.dirs)?]);
+    }
+    let read = |file: &PathBuf| match file.symlink_metadata() {
+        Err(_) => Err(Error::usage(file.display(), "no such file or directory")),
+        Ok(_) if file.is_dir() => Ok(Registry::read(std::slice::from_ref(file))),
+        Ok(_) => Ok(Registry::read_file(file)),
+    };
+    args.files.iter().map(read).collect()
+}
+
+impl Report {
+    fn new(args: &Args, mut registries: Vec<Registry>) -> Result<Self> {
+        let is_here = args.compare.host.is_here();
+        if !args.for_other_host && is_here {
+            registries.iter_mut().for_each(Registry::check_references);
+        }
+        let files = registries.iter().flat_map(|registry| registry.files());
+        let stale = match args.for_other_host && is_here {
+            true => Staleness::default(),
+            false => stale::find(files, &args.compare)?,
+        };
+        let shadowed = registries.iter().flat_map(Registry::shadowed);
+        let shadowed = shadowed.map(|(name, file, by)| Shadowed {
+            name,
+            file: file.to_owned(),
+            by: by.to_owned(),
+        });
+        Ok(Self {
+            files: registries.iter().map(|registry| registry.files().len()).sum(),
+            devices: registries.iter().map(|registry| registry.devices().count()).sum(),
+            shadowed: shadowed.collect(),
+            notes: stale.notes,
+            problems: registries
+                .into_iter()
+                .flat_map(|registry| registry.problems)
+                .chain(stale.problems)
+                .collect(),
+        })
+    }
+
+    fn print(&self) -> Result<()> {
+        let problems: String = self.problems.iter().map(|problem| format!("{problem}\n")).collect();
+        out::result(&problems)?;
+        for one in &self.shadowed {
+            let (name, file, by) = (&one.name, one.file.display(), one.by.display());
+            out::note(shown(&format!(
+                "{file}: {name} is ignored, because {by} takes precedence"
+            )));
+        }
+        for note in &self.notes {
+            out::note(note);
+        }
+        let found = match self.problems.len() {
+            0 => "no problems".to_owned(),
+            n => out::counted(n, "problem"),
+        };
+        let (files, devices) = (out::counted(self.files, "file"), out::counted(self.devices, "device"));
+        if self.files > 0 || !self.problems.is_empty() {
+            out::note(format_args!("engines find {devices} in {files}; {found}"));
+        }
+        Ok(())
+    }
 }
 
 /// Says where no specification was found, and how to write one.
@@ -98,52 +145,4 @@ fn nothing_to_check(args: &Args) -> Error {
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     Error::new(Kind::Nothing, some(&places), "no CDI specification found")
         .hint("tranche cdi generate --output /etc/cdi/nvidia.yaml writes one")
-}
-
-fn directories(args: &Args) -> Result<Report> {
-    let mut registry = super::registry(&args.dirs)?;
-    if !args.for_other_host {
-        registry.check_references();
-    }
-    let shadowed = registry
-        .shadowed()
-        .into_iter()
-        .map(|(name, file, by)| Shadowed {
-            name,
-            file: file.to_owned(),
-            by: by.to_owned(),
-        })
-        .collect();
-    Ok(Report {
-        files: registry.files().len(),
-        devices: registry.devices().count(),
-        shadowed,
-        problems: registry.problems,
-    })
-}
-
-fn files(args: &Args) -> Result<Report> {
-    let mut report = Report {
-        files: 0,
-        devices: 0,
-        problems: Vec::new(),
-        shadowed: Vec::new(),
-    };
-    for file in &args.files {
-        if file.symlink_metadata().is_err() {
-            return Err(Error::usage(file.display(), "no such file or directory"));
-        }
-        let mut registry = if file.is_dir() {
-            Registry::read(std::slice::from_ref(file))
-        } else {
-            Registry::read_file(file)
-        };
-        if !args.for_other_host {
-            registry.check_references();
-        }
-        report.files += registry.files().len();
-        report.devices += registry.devices().count();
-        report.problems.extend(registry.problems);
-    }
-    Ok(report)
 }

@@ -1,6 +1,7 @@
 //! The specifications of claims: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI names a transient specification.
 
 use crate::call::{ClaimCall, Subject};
+use crate::cdi::header;
 use crate::cdi::registry::Registry;
 use crate::cdi::write;
 use crate::claims::remove;
@@ -38,8 +39,7 @@ pub(super) fn owner(path: &Path, state_dir: &Path) -> Owner {
     let Some(loaded) = read.files().first() else {
         return Owner::Unknown("it is not a valid specification");
     };
-    let header = loaded.comments.first();
-    if !header.is_some_and(|line| line.starts_with("Made by tranche ")) {
+    if !header::is_by_tranche(&loaded.comments) {
         return Owner::Unknown("its header does not say that tranche wrote it");
     }
     let calls: Vec<ClaimCall> = loaded.spec.devices.iter().filter_map(claim_of).collect();

@@ -2,12 +2,10 @@
 
 use super::arguments::Args;
 use super::hook;
+use crate::cli::look::EXPLICIT_LIBRARIES;
 use crate::cli::out;
 use crate::derive::{Options, capabilities_from_text};
 use crate::error::Result;
-
-/// The feature flag that asks for libraries which are not the driver's own.
-pub(super) const EXPLICIT_LIBRARIES: &str = "enable-explicit-driver-libraries";
 
 /// The options of a specification.
 ///

@@ -1,41 +1,40 @@
 //! The environment variables of NVIDIA's tool that name places of the host.
 
-use super::arguments::Args;
+use crate::cli::cdi::between_commas;
+use crate::cli::look::LookArgs;
+use crate::cli::place::HostArgs;
 use crate::error::Result;
 use crate::types::HostPath;
 use std::path::PathBuf;
 
-/// Takes for the places what NVIDIA's tool takes, where no option says otherwise.
+/// Sets the places of the host that no option names to those that NVIDIA's tool would use.
 ///
 /// # Errors
-/// A search path that is not absolute.
-pub(super) fn with_nvidia_s_environment(args: &mut Args) -> Result<()> {
-    let said = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-    let host = &mut args.host;
-    if host.inventory.is_none() && host.root.is_none() {
-        if host.driver_root.is_none() {
-            host.driver_root = said("NVIDIA_CTK_DRIVER_ROOT").map(PathBuf::from);
-        }
-        if host.dev_root.is_none() {
-            host.dev_root = said("NVIDIA_CTK_DEV_ROOT").map(PathBuf::from);
+/// Returns an error if a search path is not absolute.
+pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut LookArgs) -> Result<()> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if host.is_here() {
+        for (root, name) in [
+            (&mut host.driver_root, "NVIDIA_CTK_DRIVER_ROOT"),
+            (&mut host.dev_root, "NVIDIA_CTK_DEV_ROOT"),
+        ] {
+            if root.is_none() {
+                *root = variable(name).map(PathBuf::from);
+            }
         }
     }
-    for (name, paths) in [
+    for (paths, name) in [
         (
+            &mut look.library_search_paths,
             "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
-            &mut args.look.library_search_paths,
         ),
         (
+            &mut look.config_search_paths,
             "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS",
-            &mut args.look.config_search_paths,
         ),
     ] {
-        if let Some(list) = said(name)
-            && paths.is_empty()
-        {
-            for dir in crate::cli::cdi::between_commas(&list) {
-                paths.push(HostPath::new(dir)?);
-            }
+        if let Some(list) = variable(name).filter(|_| paths.is_empty()) {
+            *paths = between_commas(&list).map(HostPath::new).collect::<Result<_>>()?;
         }
     }
     Ok(())

@@ -1,0 +1,119 @@
+//! Whether a specification that tranche wrote is older than the host and the policy that it was made from.
+
+use super::super::leftover;
+use crate::cdi::Problem;
+use crate::cdi::header::{Origin, made_by};
+use crate::cdi::registry::Loaded;
+use crate::cli::look::{self, LookArgs};
+use crate::cli::place::{ConfigArgs, HostArgs};
+use crate::cli::sharing;
+use crate::error::Result;
+use crate::share::{self, Plan};
+
+/// What specifications are compared with: the same options as those of `cdi generate`.
+#[derive(Debug, clap::Args)]
+pub(super) struct CompareArgs {
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    #[command(flatten)]
+    pub(super) look: LookArgs,
+}
+
+/// What the comparison found.
+#[derive(Default)]
+pub(super) struct Staleness {
+    /// Specifications that are stale.
+    pub(super) problems: Vec<Problem>,
+    /// Specifications that could not be compared, and why.
+    pub(super) notes: Vec<String>,
+}
+
+/// Compares each of `files` that has a digest with the host and the policy of `args`. The host is examined only if there is
+/// such a file.
+///
+/// # Errors
+/// Returns an error if a host, an inventory or a policy was named and cannot be read. What nobody named is only noted.
+pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareArgs) -> Result<Staleness> {
+    let mut found = Staleness::default();
+    let mut compared = Vec::new();
+    for file in files {
+        match Origin::from_comments(&file.comments) {
+            Some(origin) if file.comments.first() == Some(&made_by()) => compared.push((file, origin)),
+            Some(_) => found.skip(
+                file,
+                "another version of tranche wrote it; tranche cdi generate writes it again",
+            ),
+            None => {}
+        }
+    }
+    if compared.is_empty() {
+        return Ok(found);
+    }
+    let inventory = match look::quietly(&args.host, &args.look) {
+        Ok(inventory) => inventory,
+        Err(error) if args.host.is_here() => {
+            found.note(error);
+            return Ok(found);
+        }
+        Err(error) => return Err(error),
+    };
+    if !inventory.degraded.is_empty() {
+        found.note(format_args!(
+            "the host was not examined completely: {}",
+            look::reasons(&inventory)
+        ));
+        return Ok(found);
+    }
+    let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look));
+    let plan = sharing::policy(&args.config).and_then(|read| match read {
+        Some(read) => share::plan(&read.policy, &inventory),
+        None => Ok(Plan::default()),
+    });
+    let policy = match plan.and_then(|plan| plan.digest()) {
+        Ok(policy) => Some(policy),
+        Err(error) if args.config.config.is_some() => return Err(error),
+        Err(error) => {
+            found.note(error);
+            None
+        }
+    };
+    for (file, origin) in compared {
+        if args.host.inventory.is_none() && origin.options != options {
+            let why = match origin.options.as_str() {
+                "" => format!("it was generated without {options}"),
+                old => format!("it was generated with {old}; give validate the same options"),
+            };
+            found.skip(file, &why);
+        } else if origin.host != host {
+            let what = "the driver, the GPUs, the MIG layout or the device nodes have changed since it was written";
+            found.stale(file, what, "");
+        } else if origin.policy.is_some_and(|old| policy.is_some_and(|now| now != old)) {
+            let what = "the policy is not the one that it was written with";
+            found.stale(file, what, ", or give validate the same --config");
+        }
+    }
+    Ok(found)
+}
+
+impl Staleness {
+    fn stale(&mut self, file: &Loaded, what: &str, or: &str) {
+        let output = leftover::output_of(file);
+        let what = format!(
+            "stale: {what}; run tranche cdi generate again, with --output {} and the options of the first time{or}",
+            output.display()
+        );
+        self.problems.push(Problem::new(&file.path, None, what));
+    }
+
+    fn skip(&mut self, file: &Loaded, why: &str) {
+        let line = format!("{}: not checked whether it is stale: {why}", file.path.display());
+        self.notes.push(line);
+    }
+
+    fn note(&mut self, why: impl std::fmt::Display) {
+        self.notes
+            .push(format!("not checked whether specifications are stale: {why}"));
+    }
+}

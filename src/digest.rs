@@ -1,0 +1,73 @@
+//! SHA-256 digests of what a specification was made from, by which a later run sees whether that has changed.
+
+use crate::error::{Context, Error, Result};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use std::str::FromStr;
+
+/// A SHA-256 digest, as text `sha256:` and 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 32]);
+
+const PREFIX: &str = "sha256:";
+
+impl Digest {
+    /// The digest of `value` as JSON. Equal values of one version of tranche have equal digests.
+    ///
+    /// # Errors
+    /// Returns an error if `value` cannot be written as JSON.
+    pub fn of(value: &impl Serialize) -> Result<Self> {
+        let text = serde_json::to_vec(value).about("digest", "cannot be computed")?;
+        Ok(Digest(Sha256::digest(text).into()))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Digest {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = || Error::usage(format!("\"{text}\""), "is not a digest like sha256:0123…");
+        let digits = text.strip_prefix(PREFIX).ok_or_else(invalid)?;
+        let mut bytes = [0; 32];
+        if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(invalid());
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| invalid())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| invalid())?;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_json_and_is_read_from_its_text() {
+        // printf '["a",1]' | sha256sum
+        let digest = Digest::of(&("a", 1)).unwrap();
+        let text = "sha256:135f17a475a61afdeeaf3759ad2e45ad1c7abb192395abe47e41fc8e395dc1a9";
+        assert_eq!(digest.to_string(), text);
+        assert_eq!(text.parse::<Digest>().unwrap(), digest);
+        for bad in [
+            "",
+            "sha256:",
+            &text[1..],
+            &text[..70],
+            &text.replacen("13", "+f", 1),
+            &text.replacen("13", "é", 1),
+        ] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}
