@@ -29,6 +29,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Write a CDI specification for this host
+    #[command(mut_args = generate::with_nvidia_names)]
     Generate(Box<generate::Args>),
     /// List the devices that engines find
     List(list::Args),

@@ -102,6 +102,41 @@ fn variables_of_nvidia_s_tool_hold_lists_and_may_be_empty() {
 }
 
 #[test]
+fn options_have_their_other_names_in_nvidia_s_tool() {
+    for (ours, theirs) in [
+        ("--vendor=x.org", "--cdi-vendor=x.org"),
+        ("--class=card", "--cdi-class=card"),
+        ("--mode=management", "--discovery-mode=management"),
+        ("--device-id=0", "--device-ids=0"),
+        ("--device-id=0", "--device=0"),
+        ("--device-id=0", "--devices=0"),
+        (
+            "--feature-flag=disable-ipc-discoverer",
+            "--feature-flags=disable-ipc-discoverer",
+        ),
+        ("--hook-path=/x/nvidia-ctk", "--nvidia-ctk-path=/x/nvidia-ctk"),
+        ("--hook-path=/x/nvidia-ctk", "--nvidia-cdi-hook-path=/x/nvidia-ctk"),
+        ("--disable-hook=update-ldcache", "--disable-hooks=update-ldcache"),
+        ("--enable-hook=chmod", "--enable-hooks=chmod"),
+    ] {
+        let (expected, said) = (generate(&[ours]), generate(&[theirs]));
+        assert!(
+            said.code == Some(0) && said.out == expected.out,
+            "{theirs}: {}",
+            said.err
+        );
+        assert!(expected.out != generate(&[]).out, "{ours}");
+    }
+    for ignored in [
+        "--csv.file=/x",
+        "--csv.ignore-pattern=x",
+        "--csv.compat-container-root=/x",
+    ] {
+        assert!(generate(&[ignored]).out == generate(&[]).out, "{ignored}");
+    }
+}
+
+#[test]
 fn coherent_gpus_get_a_kind_of_their_own_where_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);

@@ -1,0 +1,106 @@
+//! What NVIDIA's `nvidia-ctk cdi generate` takes: other names of options, environment variables, and options of Tegra.
+
+use crate::cli::cdi::between_commas;
+use crate::cli::look::LookArgs;
+use crate::cli::place::HostArgs;
+use crate::error::Result;
+use crate::types::HostPath;
+use clap::Arg;
+use std::path::PathBuf;
+
+/// An option, its other names in NVIDIA's tool, and the environment variable that sets it there.
+const NAMES: &[(&str, &[&str], &str)] = &[
+    ("output", &[], "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"),
+    ("format", &[], "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT"),
+    ("vendor", &["cdi-vendor"], "NVIDIA_CTK_CDI_GENERATE_VENDOR"),
+    ("class", &["cdi-class"], "NVIDIA_CTK_CDI_GENERATE_CLASS"),
+    ("mode", &["discovery-mode"], "NVIDIA_CTK_CDI_GENERATE_MODE"),
+    (
+        "device-id",
+        &["device-ids", "device", "devices"],
+        "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS",
+    ),
+    (
+        "device-name-strategy",
+        &[],
+        "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES",
+    ),
+    ("no-all-device", &[], "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE"),
+    (
+        "feature-flag",
+        &["feature-flags"],
+        "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS",
+    ),
+    ("hook-path", &["nvidia-ctk-path"], "NVIDIA_CTK_CDI_HOOK_PATH"),
+    (
+        "disable-hook",
+        &["disable-hooks"],
+        "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS",
+    ),
+    (
+        "enable-hook",
+        &["enable-hooks"],
+        "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS",
+    ),
+    ("ldconfig-path", &[], "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH"),
+    ("csv.file", &[], "NVIDIA_CTK_CDI_GENERATE_CSV_FILES"),
+    ("csv.ignore-pattern", &[], "NVIDIA_CTK_CDI_GENERATE_CSV_IGNORE_PATTERNS"),
+    (
+        "csv.compat-container-root",
+        &[],
+        "NVIDIA_CTK_CDI_GENERATE_CSV_CONTAINER_COMPAT_ROOT",
+    ),
+];
+
+/// Gives `option` the names and the environment variable that it has in NVIDIA's tool.
+pub(in crate::cli::cdi) fn with_nvidia_names(option: Arg) -> Arg {
+    let names = NAMES.iter().find(|(name, ..)| option.get_long() == Some(name));
+    match names {
+        Some((_, others, variable)) => option.aliases(others.iter().copied()).env(variable),
+        None => option,
+    }
+}
+
+/// Options for Tegra. They have no effect, and are accepted so that scripts that give them work.
+#[derive(Debug, clap::Args)]
+pub(super) struct CsvArgs {
+    #[arg(long = "csv.file", hide = true)]
+    _files: Vec<PathBuf>,
+    #[arg(long = "csv.ignore-pattern", hide = true)]
+    _ignore_patterns: Vec<String>,
+    #[arg(long = "csv.compat-container-root", hide = true)]
+    _compat_container_root: Option<PathBuf>,
+}
+
+/// Sets the places of the host that no option names to those that NVIDIA's tool would use.
+///
+/// # Errors
+/// Returns an error if a search path is not absolute.
+pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut LookArgs) -> Result<()> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if host.is_here() {
+        for (root, name) in [
+            (&mut host.driver_root, "NVIDIA_CTK_DRIVER_ROOT"),
+            (&mut host.dev_root, "NVIDIA_CTK_DEV_ROOT"),
+        ] {
+            if root.is_none() {
+                *root = variable(name).map(PathBuf::from);
+            }
+        }
+    }
+    for (paths, name) in [
+        (
+            &mut look.library_search_paths,
+            "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
+        ),
+        (
+            &mut look.config_search_paths,
+            "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS",
+        ),
+    ] {
+        if let Some(list) = variable(name).filter(|_| paths.is_empty()) {
+            *paths = between_commas(&list).map(HostPath::new).collect::<Result<_>>()?;
+        }
+    }
+    Ok(())
+}
