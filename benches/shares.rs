@@ -27,7 +27,7 @@ use support::engines::{Bed, Engine};
 use support::init::Init;
 use support::{fake_host, session};
 use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Bounds, Change, ContainerName, Holder, Ledger, Part, State};
+use tranche::ledger::{Ask, Bounds, Change, ClaimState, ContainerName, HeldPart, Holder, Ledger};
 use tranche::types::DeviceKey;
 
 fn main() {
@@ -76,13 +76,13 @@ fn in_one_process(rounds: usize) {
     let take = |share: usize| {
         let ask = Ask {
             device: device.clone(),
-            part: Part::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap()),
+            part: HeldPart::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap()),
             bounds: Bounds::default(),
             asked_as: None,
             name: Some(share.to_string()),
             holder: Holder::Person,
             process: Some(machine.process(std::process::id()).unwrap()),
-            state: State::Held,
+            state: ClaimState::Held,
             once: true,
             alone: false,
             uid: 0,
@@ -265,7 +265,7 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
             let id = format!("{share:064x}");
             let ask = Ask {
                 device: device.clone(),
-                part: Part::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap()),
+                part: HeldPart::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap()),
                 bounds: Bounds::default(),
                 asked_as: Some(format!("nvidia.com/gpu=0.{share}")),
                 name: None,
@@ -274,7 +274,7 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
                     id,
                 }),
                 process: Some(machine.process(other.pid()).unwrap()),
-                state: State::Held,
+                state: ClaimState::Held,
                 once: true,
                 alone: false,
                 uid: 0,

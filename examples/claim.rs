@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::path::Path;
-use tranche::claims::{Claims, Entry, Reservation, Unoffered, Wanted};
+use tranche::claims::{ClaimEntry, Claims, Reservation, Unoffered, WantedPart};
 use tranche::ledger::{Bounds, Holder, KubernetesObject};
 use tranche::{policy, share, sim};
 
@@ -38,9 +38,9 @@ pub(crate) fn hold_a_quarter(state_dir: &Path) -> Result<String, Box<dyn Error>>
         name: "train-0".into(),
         uid: "3f0c5d52".into(),
     });
-    let entry = Entry {
+    let entry = ClaimEntry {
         device: claim.device.clone(),
-        wanted: Wanted::Reserved {
+        wanted: WantedPart::Reserved {
             name: "train".into(),
             promise: claim.part.promise(),
         },

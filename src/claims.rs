@@ -23,13 +23,11 @@ pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, Guest, Holder, Ledger, LedgerError, Locked, Part, Promise, Refused, Share,
-    State, World,
+    Ask, Book, Books, Bounds, Change, Claim, ClaimState, Guest, HeldPart, HeldShare, Holder, Ledger, LedgerError,
+    LedgerResult, Locked, Promise, Refused, World,
 };
 use crate::types::{DeviceKey, ShareName};
 use std::path::Path;
-
-type Result<T, E = LedgerError> = std::result::Result<T, E>;
 
 /// The claims that are recorded in one state directory, as the user who runs this may use them.
 #[derive(Debug)]
@@ -48,11 +46,11 @@ pub struct LockedClaims<'a> {
 
 /// What a holder takes into use.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ClaimEntry {
     /// The device.
     pub device: DeviceKey,
     /// What of it.
-    pub wanted: Wanted,
+    pub wanted: WantedPart,
     /// The most that may be promised of the device to all holders together.
     pub bounds: Bounds,
     /// The name under which an engine was asked for it, for people.
@@ -63,9 +61,9 @@ pub struct Entry {
 
 /// What of a device a holder takes into use.
 #[derive(Debug)]
-pub enum Wanted {
+pub enum WantedPart {
     /// This part, which is claimed now.
-    Part(Part),
+    Part(HeldPart),
     /// The first free one of equal replicas. A holder that has one of them keeps it.
     AnyReplica {
         /// How many there are; their names are their numbers.
@@ -114,7 +112,7 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be created, or if another user could replace or write it.
-    pub fn open(state_dir: &Path) -> Result<Self> {
+    pub fn open(state_dir: &Path) -> LedgerResult<Self> {
         Self::of(Ledger::open(state_dir)?)
     }
 
@@ -122,11 +120,11 @@ impl Claims {
     ///
     /// # Errors
     /// As [`Claims::open`].
-    pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
+    pub fn existing(state_dir: &Path) -> LedgerResult<Option<Self>> {
         Ledger::existing(state_dir)?.map(Self::of).transpose()
     }
 
-    fn of(ledger: Ledger) -> Result<Self> {
+    fn of(ledger: Ledger) -> LedgerResult<Self> {
         Ok(Self {
             ledger,
             machine: Machine::here()?,
@@ -143,7 +141,7 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the lock cannot be made, or if another process holds it for too long.
-    pub fn lock(&self) -> Result<LockedClaims<'_>> {
+    pub fn lock(&self) -> LedgerResult<LockedClaims<'_>> {
         Ok(LockedClaims {
             claims: self,
             locked: self.ledger.lock()?,
@@ -155,7 +153,7 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed.
-    pub fn books(&self) -> Result<Books> {
+    pub fn books(&self) -> LedgerResult<Books> {
         let mut all = self.ledger.books()?;
         all.books.iter_mut().for_each(|book| {
             book.reconcile(&self.machine);
@@ -168,19 +166,19 @@ impl Claims {
     ///
     /// # Errors
     /// Returns the refusal, or what is wrong with the ledger.
-    pub fn enter(&self, entry: &Entry, holder: Holder, pid: Option<u32>) -> std::result::Result<(), NotEntered> {
+    pub fn enter(&self, entry: &ClaimEntry, holder: Holder, pid: Option<u32>) -> Result<(), NotEntered> {
         let process = pid.map(|pid| self.machine.process(pid)).transpose();
         let process = process.map_err(LedgerError::from)?;
         let ask = Ask {
             device: entry.device.clone(),
-            part: Part::Whole,
+            part: HeldPart::Whole,
             bounds: entry.bounds,
             asked_as: entry.asked_as.clone(),
             spec_file: None,
             name: None,
             holder,
             process,
-            state: State::Held,
+            state: ClaimState::Held,
             once: true,
             alone: entry.alone,
             uid: self.uid,
@@ -200,20 +198,20 @@ impl Claims {
         })
     }
 
-    fn enter_book(&self, book: &mut Book, wanted: &Wanted, ask: Ask) -> std::result::Result<(), Refused> {
+    fn enter_book(&self, book: &mut Book, wanted: &WantedPart, ask: Ask) -> Result<(), Refused> {
         match wanted {
-            Wanted::Part(part) => {
+            WantedPart::Part(part) => {
                 let part = part.clone();
                 book.take(&Ask { part, ..ask }, &self.machine)
             }
-            Wanted::AnyReplica { replicas, promise } => {
-                let share = |number| Share {
+            WantedPart::AnyReplica { replicas, promise } => {
+                let share = |number| HeldShare {
                     name: ShareName::replica(number),
                     promise: *promise,
                 };
                 book.take_any((0..*replicas).map(share), &ask, &self.machine).map(drop)
             }
-            Wanted::Reserved { name, promise } => {
+            WantedPart::Reserved { name, promise } => {
                 let guest = Guest {
                     holder: ask.holder,
                     process: ask.process,
@@ -238,7 +236,7 @@ impl Claims {
         holder: &Holder,
         device: Option<&DeviceKey>,
         reserved: Option<(&str, &Path)>,
-    ) -> Result<Vec<LedgerError>> {
+    ) -> LedgerResult<Vec<LedgerError>> {
         let locked = self.ledger.lock()?;
         let release = |book: &mut Book| match book.release_holder(holder, self.uid, &self.machine) {
             0 => Change::None,
@@ -265,7 +263,7 @@ impl LockedClaims<'_> {
     ///
     /// # Errors
     /// As [`Claims::books`].
-    pub fn books(&self) -> Result<Books> {
+    pub fn books(&self) -> LedgerResult<Books> {
         self.claims.books()
     }
 
@@ -273,7 +271,7 @@ impl LockedClaims<'_> {
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed.
-    pub fn collect(&self) -> Result<Collected> {
+    pub fn collect(&self) -> LedgerResult<Collected> {
         let mut returned = 0;
         let problems = self.locked.change_each(|book| {
             let before = book.clone();
@@ -288,7 +286,7 @@ impl LockedClaims<'_> {
     /// # Errors
     /// Returns an error if it cannot be removed.
     #[cfg(feature = "cli")]
-    pub fn remove_unfinished(&self) -> Result<()> {
+    pub fn remove_unfinished(&self) -> LedgerResult<()> {
         self.locked.remove_unfinished()
     }
 
@@ -298,7 +296,7 @@ impl LockedClaims<'_> {
     /// # Errors
     /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not given back, and the errors of
     /// the ledger.
-    pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> Result<()> {
+    pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> LedgerResult<()> {
         // No two claims hold the same part of one device.
         let is_meant = |claim: &Claim| meant.iter().any(|m| m.device == claim.device && m.part == claim.part);
         // Claims on one GPU and on its instances are in one book, and any of their keys names it.
@@ -320,7 +318,7 @@ impl LockedClaims<'_> {
 ///
 /// # Errors
 /// Returns an error if it exists and cannot be removed.
-pub fn remove(file: &Path) -> std::result::Result<(), Error> {
+pub fn remove(file: &Path) -> Result<(), Error> {
     match std::fs::remove_file(file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         removed => removed.about(file.display(), "cannot be removed"),

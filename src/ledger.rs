@@ -26,8 +26,8 @@ mod utc;
 
 pub use crate::types::{Bounds, Promise, STATE_DIR, Strategy};
 pub use book::{Ask, Book, Guest, Refused, World};
-pub use claim::{Cgroup, Claim, Part, Process, Share, State};
-pub use error::LedgerError;
+pub use claim::{Cgroup, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
+pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{Holder, KubernetesObject};
 pub use identity::ContainerName;

@@ -1,22 +1,22 @@
 //! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
 
-use crate::ledger::{self, Book, Claim, Misfit, Part};
+use crate::ledger::{self, Book, Claim, HeldPart, Misfit};
 use crate::share::{Method, Plan, Share, SplitDevice};
 use crate::types::ShareName;
 
 /// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
 /// left out.
-pub fn part(split: &SplitDevice, names: &[ShareName]) -> Part {
+pub fn part(split: &SplitDevice, names: &[ShareName]) -> HeldPart {
     if split.method == Method::Dedicated {
-        return Part::Whole;
+        return HeldPart::Whole;
     }
     let shares = names.iter().filter_map(|name| split.share(name));
-    Part::Shares(shares.map(|share| in_ledger(split, share)).collect())
+    HeldPart::Shares(shares.map(|share| in_ledger(split, share)).collect())
 }
 
 /// A share, as the ledger records it.
-fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::Share {
-    ledger::Share {
+fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::HeldShare {
+    ledger::HeldShare {
         name: share.name.clone(),
         promise: split.promise(share),
     }
@@ -68,7 +68,7 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
         let strangers: Vec<&Claim> = books
             .iter()
             .flat_map(|book| &book.claims)
-            .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != Part::Whole)
+            .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != HeldPart::Whole)
             .filter(|claim| claim.device != split.key || !is_known(split, claim))
             .collect();
         let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();

@@ -3,7 +3,7 @@
 use super::plan::{is_free, part};
 use super::{Claims, LockedClaims};
 use crate::error::Error;
-use crate::ledger::{Ask, Change, Claim, Holder, LedgerError, Refused, State};
+use crate::ledger::{Ask, Change, Claim, ClaimState, Holder, LedgerError, Refused};
 use crate::share::{Fit, Plan, Wish, fit};
 
 /// What is reserved.
@@ -160,7 +160,7 @@ impl LockedClaims<'_> {
             name: Some(name.clone()),
             holder: reservation.holder.clone(),
             process: None,
-            state: State::Reserved,
+            state: ClaimState::Reserved,
             once: reservation.once,
             alone: false,
             uid: self.claims.uid,

@@ -33,15 +33,15 @@ fn shares(count: usize, gpu: u32) -> Wish {
     }
 }
 
-fn reserve(claims: &Claims, name: &str, wish: Wish) -> std::result::Result<Claim, ReserveError> {
+fn reserve(claims: &Claims, name: &str, wish: Wish) -> Result<Claim, ReserveError> {
     let reserved = claims.reserve(&plan(), &Reservation::of(name, wish), &Unoffered);
     reserved.map(|(_, claim)| claim)
 }
 
-fn enters(claim: &Claim) -> Entry {
-    Entry {
+fn enters(claim: &Claim) -> ClaimEntry {
+    ClaimEntry {
         device: claim.device.clone(),
-        wanted: Wanted::Reserved {
+        wanted: WantedPart::Reserved {
             name: claim.name.clone().unwrap(),
             promise: None,
         },
@@ -91,7 +91,10 @@ fn a_claim_is_reserved_entered_and_released_by_every_kind_of_holder() {
         assert_eq!((claim.part.shares().len(), &claim.holder), (3, &Holder::Person));
         claims.enter(&enters(&claim), holder.clone(), pid).unwrap();
         let now = held(&claims);
-        assert_eq!((now.len(), &now[0].holder, now[0].state), (1, &holder, State::Held));
+        assert_eq!(
+            (now.len(), &now[0].holder, now[0].state),
+            (1, &holder, ClaimState::Held)
+        );
         // Nobody else enters it, and what it holds is not given twice.
         let other = claims.enter(&enters(&claim), pod("b"), None).unwrap_err();
         assert!(matches!(other.error, LedgerError::Refused(Refused::Taken { ref by, .. }) if by.holder == holder));
@@ -129,8 +132,8 @@ fn every_refusal_says_what_it_is() {
     };
     let missing = claims.enter(&enters(&missing), pod("a"), None).unwrap_err();
     assert!(matches!(missing.error, LedgerError::Refused(Refused::NoSuchClaim(_))));
-    let any = |replicas| Entry {
-        wanted: Wanted::AnyReplica {
+    let any = |replicas| ClaimEntry {
+        wanted: WantedPart::AnyReplica {
             replicas,
             promise: "1/4".parse().unwrap(),
         },
@@ -140,8 +143,8 @@ fn every_refusal_says_what_it_is() {
     let none = claims.enter(&any(4), pod("b"), None).unwrap_err();
     assert!(matches!(none.error, LedgerError::Refused(Refused::NoneFree)));
     assert_eq!(none.book.unwrap().held().count(), 2);
-    let misfit = Entry {
-        wanted: Wanted::Part(Part::share("x".parse().unwrap(), "1/2".parse().unwrap())),
+    let misfit = ClaimEntry {
+        wanted: WantedPart::Part(HeldPart::share("x".parse().unwrap(), "1/2".parse().unwrap())),
         ..enters(&first)
     };
     let misfit = claims.enter(&misfit, pod("b"), None).unwrap_err();
@@ -164,11 +167,11 @@ struct Remembers {
 }
 
 impl Offer for Remembers {
-    fn sweep(&self, _claims: &[&Claim]) -> std::result::Result<(), Error> {
+    fn sweep(&self, _claims: &[&Claim]) -> Result<(), Error> {
         self.done.borrow_mut().push("sweep");
         Ok(())
     }
-    fn publish(&self, _fit: &Fit) -> std::result::Result<Option<String>, Error> {
+    fn publish(&self, _fit: &Fit) -> Result<Option<String>, Error> {
         self.done.borrow_mut().push("publish");
         if let Some(file) = &self.damages {
             std::fs::write(file, "damaged").unwrap();
@@ -178,7 +181,7 @@ impl Offer for Remembers {
             false => Ok(Some("/file".into())),
         }
     }
-    fn withdraw(&self) -> std::result::Result<(), Error> {
+    fn withdraw(&self) -> Result<(), Error> {
         self.done.borrow_mut().push("withdraw");
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::containers::Names;
 use super::specs::Specs;
-use crate::ledger::{Claim, Part, Promise, State, Strategy};
+use crate::ledger::{Claim, ClaimState, HeldPart, Promise, Strategy};
 use crate::text::some;
 use crate::types::{DeviceKey, MemorySize};
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) memory_mib: Option<u64>,
     /// Percent of the device; `null` where there is no limit.
     pub(super) compute_percent: Option<u32>,
-    pub(super) state: State,
+    pub(super) state: ClaimState,
     /// Who uses it; `null` while a claim made beforehand waits for its container.
     pub(super) container: Option<Container>,
     /// The user who made it.
@@ -77,7 +77,7 @@ impl Held {
             name: claim.name.clone(),
             device: specs.device(&claim.device),
             key: claim.device.clone(),
-            whole: claim.part == Part::Whole,
+            whole: claim.part == HeldPart::Whole,
             shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
             strategy: claim.part.strategy(),
             memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
@@ -124,10 +124,10 @@ impl Container {
 }
 
 /// The state of a claim, in a table.
-pub(super) fn state(state: State) -> &'static str {
+pub(super) fn state(state: ClaimState) -> &'static str {
     match state {
-        State::Reserved => "reserved",
-        State::Held => "held",
+        ClaimState::Reserved => "reserved",
+        ClaimState::Held => "held",
     }
 }
 

@@ -9,7 +9,7 @@ use super::specs::{Offered, Specs};
 use super::table::Table;
 use crate::claims::Claims;
 use crate::error::{Error, Result};
-use crate::ledger::{Book, Books, Claim, DamagedBook, Part, Share, utc};
+use crate::ledger::{Book, Books, Claim, DamagedBook, HeldPart, HeldShare, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
@@ -33,7 +33,7 @@ pub(super) struct Args {
 /// All of it, as `--json` gives it. docs/sharing.md documents the fields.
 #[derive(Debug, Serialize)]
 struct Status {
-    devices: Vec<Device>,
+    devices: Vec<DeviceStatus>,
     claims: Vec<Held>,
     messages: Vec<Said>,
     /// What could not be read, and so is missing above.
@@ -42,7 +42,7 @@ struct Status {
 
 /// A device that is handed out with a claim.
 #[derive(Debug, Serialize)]
-struct Device {
+struct DeviceStatus {
     /// `nvidia.com/gpu=0`.
     device: String,
     key: DeviceKey,
@@ -150,7 +150,7 @@ fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Sai
     said.collect()
 }
 
-fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<Device> {
+fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<DeviceStatus> {
     let unknown = Offered::default();
     let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
     for claim in books.iter().flat_map(|book| &book.claims) {
@@ -165,20 +165,21 @@ fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<Device
         let readable = !damaged.iter().any(|book| book.may_be_of(key.gpu()));
         // A share of an earlier policy may have the name of one of now, and another size.
         let shares = on_it().flat_map(|claim| claim.part.shares());
-        let (now, earlier): (Vec<&Share>, Vec<&Share>) = shares.partition(|share| {
+        let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(|share| {
             offered.siblings.contains(&share.name.to_string())
                 && offered
                     .size(share.name.as_str())
                     .is_none_or(|size| size == share.promise)
         });
-        let names = |shares: Vec<&Share>| -> BTreeSet<String> { shares.iter().map(|s| s.name.to_string()).collect() };
+        let names =
+            |shares: Vec<&HeldShare>| -> BTreeSet<String> { shares.iter().map(|s| s.name.to_string()).collect() };
         let held = names(now);
         let is_free = |name: &&String| {
-            let part = |size| Some(Part::share(name.parse().ok()?, size));
+            let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
             let part = offered.size(name).and_then(part);
             part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
         };
-        Device {
+        DeviceStatus {
             device: specs.device(key),
             key: key.clone(),
             shares: offered.siblings.clone(),
@@ -197,7 +198,7 @@ fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<Device
             },
         }
     };
-    let mut devices: Vec<Device> = keys.into_iter().map(device).collect();
+    let mut devices: Vec<DeviceStatus> = keys.into_iter().map(device).collect();
     devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
     devices
 }
@@ -234,7 +235,7 @@ fn text(status: &Status, sees_ledger: bool) -> String {
     text
 }
 
-impl Device {
+impl DeviceStatus {
     fn is_held(&self) -> String {
         if !self.readable {
             return "unknown".to_owned();

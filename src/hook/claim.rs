@@ -33,9 +33,9 @@ mod neighbours;
 
 use super::report::Report;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
-use crate::claims::{Claims, Entry, NotEntered, Wanted, explain};
+use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
-use crate::ledger::{Book, ContainerName, Holder, LedgerError, Part, Refused, Share};
+use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused};
 use crate::oci::State;
 use crate::types::HostPath;
 use std::collections::HashSet;
@@ -59,16 +59,16 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
         Error::failed("container state", "has no pid")
             .hint("this is a createRuntime hook: it needs the container's process")
     })?;
-    let entry = Entry {
+    let entry = ClaimEntry {
         device: call.device.clone(),
         wanted: match &call.subject {
-            Subject::Share(name, promise) => Wanted::Part(Part::share(name.clone(), *promise)),
-            Subject::Whole => Wanted::Part(Part::Whole),
-            Subject::Any(promise) => Wanted::AnyReplica {
+            Subject::Share(name, promise) => WantedPart::Part(HeldPart::share(name.clone(), *promise)),
+            Subject::Whole => WantedPart::Part(HeldPart::Whole),
+            Subject::Any(promise) => WantedPart::AnyReplica {
                 replicas: call.siblings.replicas(),
                 promise: *promise,
             },
-            Subject::Claim(name, promise) => Wanted::Reserved {
+            Subject::Claim(name, promise) => WantedPart::Reserved {
                 name: name.clone(),
                 promise: *promise,
             },
@@ -154,7 +154,7 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
     let name = match &call.subject {
         Subject::Claim(name, _) => format!("claim {name}"),
         Subject::Share(name, _) => format!("{} share {name}", call.label),
-        Subject::Whole => format!("{} {}", call.label, Part::Whole),
+        Subject::Whole => format!("{} {}", call.label, HeldPart::Whole),
         Subject::Any(_) => format!("{} any share", call.label),
     };
     let (LedgerError::Refused(refused), Some(book)) = (&error, book) else {
@@ -170,7 +170,7 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
             let command = format!("tranche claim create --name NAME --shares 2 --of {device}");
             Some(format!("{command} gives several as one"))
         }
-        Refused::Another { part } if *part == Part::Whole || call.subject == Subject::Whole => {
+        Refused::Another { part } if *part == HeldPart::Whole || call.subject == Subject::Whole => {
             Some("give it the whole device or shares of it, and not both".to_owned())
         }
         Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
@@ -189,34 +189,43 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
     }
 }
 
-/// The names of shares that nobody holds; at most a handful, for a line that is read.
+/// The names of shares that can be claimed now, at most six; `None` where this hook cannot know it.
 ///
-/// Equal replicas are compared by name and size. The hook of a share with a name of its own knows the size of that share
-/// alone, so that those are compared by name.
+/// The hook knows the size of equal replicas, and asks the rule of the ledger. Of shares with names of their own it knows
+/// its own share's size alone, so it compares names.
 fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
     const MOST: usize = 6;
     let names: Vec<String> = call.siblings.names().collect();
     if names.is_empty() {
         return None;
     }
-    let promise = match (&call.subject, &call.siblings) {
-        (Subject::Share(_, promise), Siblings::Replicas(_)) => Some(*promise),
-        _ => None,
-    };
-    let beside = || book.held().filter(|(other, _)| other.overlaps(&call.device));
-    if beside().any(|(other, part)| *part == Part::Whole || *other != call.device) {
+    if book.is_closed(&call.device) {
         return Some(Vec::new());
     }
-    let shares = || beside().flat_map(|(_, part)| part.shares());
-    let siblings: HashSet<&str> = names.iter().map(String::as_str).collect();
-    if shares().any(|share| !siblings.contains(share.name.as_str())) {
-        // A share of an earlier policy: what fits beside it does not follow from names.
+    let size = match (&call.subject, &call.siblings) {
+        (Subject::Share(_, size), Siblings::Replicas(_)) => Some(*size),
+        _ => None,
+    };
+    let on_device = book.held().filter(|(device, _)| **device == call.device);
+    let held: HashSet<&str> = on_device
+        .flat_map(|(_, part)| part.shares())
+        .map(|s| s.name.as_str())
+        .collect();
+    if size.is_none() && held.iter().any(|name| !names.iter().any(|n| n == name)) {
+        // A share of an earlier policy is held. Its size, and not its name, decides what fits in addition to it.
         return None;
     }
-    let same_size = |share: &&Share| promise.is_none_or(|promise| promise == share.promise);
-    let held: HashSet<&str> = shares().filter(same_size).map(|share| share.name.as_str()).collect();
-    let free = names.iter().filter(|name| !held.contains(name.as_str()));
-    let mut free: Vec<String> = free.take(MOST).cloned().collect();
+    let is_free = |name: &&String| match size {
+        Some(size) => name.parse().is_ok_and(|share| {
+            book.is_free(
+                &call.device,
+                &HeldPart::share(share, size),
+                call.bounds.unwrap_or_default(),
+            )
+        }),
+        None => !held.contains(name.as_str()),
+    };
+    let mut free: Vec<String> = names.iter().filter(is_free).take(MOST).cloned().collect();
     if free.len() == MOST {
         free[MOST - 1] = "…".to_owned();
     }

@@ -1,7 +1,7 @@
 //! The claims on one GPU and its MIG devices, and the rules by which they change. Pure: what the rules must know of the
 //! disk, clocks and processes comes in through [`World`].
 
-use super::claim::{self, Claim, Part, Process, Share, State};
+use super::claim::{self, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
 use super::raw::Unread;
@@ -29,12 +29,12 @@ pub struct Book {
 pub trait World {
     /// Whether a container is certainly gone: its init has ended and its cgroup has no process. One that cannot be seen
     /// from here (of a foreign pid namespace) is not certainly gone.
-    fn is_gone(&self, process: &Process) -> bool;
+    fn is_gone(&self, process: &InitProcess) -> bool;
     /// Whether a container certainly runs: its init or another process of its cgroup. One that cannot be seen from here is
     /// neither certainly gone nor certainly running.
-    fn lives(&self, process: &Process) -> bool;
+    fn lives(&self, process: &InitProcess) -> bool;
     /// Whether a container that is not certainly gone may run.
-    fn may_live(&self, process: &Process) -> bool {
+    fn may_live(&self, process: &InitProcess) -> bool {
         self.lives(process)
     }
     /// Seconds since 1970.
@@ -51,7 +51,7 @@ pub struct Ask {
     /// The device.
     pub device: DeviceKey,
     /// The part of it, with what is promised.
-    pub part: Part,
+    pub part: HeldPart,
     /// The most that may be promised of the device to all holders together.
     pub bounds: Bounds,
     /// The name under which an engine was asked for it, for people.
@@ -63,9 +63,9 @@ pub struct Ask {
     /// Who will hold it; a person for a claim that is made beforehand.
     pub holder: Holder,
     /// The init of a container, whose end ends the claim.
-    pub process: Option<Process>,
+    pub process: Option<InitProcess>,
     /// How firm it is to be.
-    pub state: State,
+    pub state: ClaimState,
     /// Whether a claim made beforehand is given back together with the container that uses it.
     pub once: bool,
     /// Whether its container may hold nothing else of this device.
@@ -96,7 +96,7 @@ pub enum Refused {
     /// The holder holds another part of this device, and may hold one.
     Another {
         /// What it holds.
-        part: Part,
+        part: HeldPart,
     },
     /// Every share that would do is held.
     NoneFree,
@@ -116,7 +116,7 @@ pub enum Refused {
         runs: bool,
     },
     /// It may be held: the line of the claim that holds it is damaged.
-    Unreadable(Part),
+    Unreadable(HeldPart),
 }
 
 impl std::error::Error for Refused {}
@@ -167,7 +167,7 @@ impl Book {
     }
 
     /// What is held, of which device: by all claims, whether or not they were read to the end.
-    pub fn held(&self) -> impl Iterator<Item = (&DeviceKey, &Part)> + Clone {
+    pub fn held(&self) -> impl Iterator<Item = (&DeviceKey, &HeldPart)> + Clone {
         let read = self.claims.iter().map(|claim| (&claim.device, &claim.part));
         read.chain(self.unread.parts())
     }
@@ -182,7 +182,7 @@ impl Book {
     ///
     /// # Errors
     /// The line of one of them is damaged.
-    fn read(&mut self, matters: impl Fn(&DeviceKey, &Part, &str) -> bool) -> Result<(), Refused> {
+    fn read(&mut self, matters: impl Fn(&DeviceKey, &HeldPart, &str) -> bool) -> Result<(), Refused> {
         let mut result = Ok(());
         let (text, gpu, claims) = (&self.unread.text, &self.gpu, &mut self.claims);
         self.unread.claims.retain(|raw| {
@@ -262,7 +262,7 @@ impl Book {
         if let Some(same) = self.claims.iter_mut().find(|c| is_same(c, ask)) {
             if let (Some(old), Some(new)) = (&same.process, &ask.process)
                 && old != new
-                && same.state == State::Held
+                && same.state == ClaimState::Held
             {
                 // A second init under the name of one that lives: not the same container, whatever it says.
                 return Err(taken(same, &ask.device));
@@ -324,7 +324,7 @@ impl Book {
     }
 
     /// Reads to the end what `holder` holds, and what `meets` is true of.
-    fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &Part) -> bool) -> Result<(), Refused> {
+    fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &HeldPart) -> bool) -> Result<(), Refused> {
         let id = record::id_field(holder);
         self.read(|device, part, line| meets(device, part) || id.as_ref().is_some_and(|id| id.is_in(line)))
     }
@@ -336,19 +336,19 @@ impl Book {
     /// As [`Book::take`], and [`Refused::NoneFree`] where each of them is held.
     pub fn take_any(
         &mut self,
-        shares: impl Iterator<Item = Share> + Clone,
+        shares: impl Iterator<Item = HeldShare> + Clone,
         ask: &Ask,
         world: &impl World,
-    ) -> Result<Share, Refused> {
-        let with = |share: Share| Ask {
-            part: Part::Shares(vec![share]),
+    ) -> Result<HeldShare, Refused> {
+        let with = |share: HeldShare| Ask {
+            part: HeldPart::Shares(vec![share]),
             ..ask.clone()
         };
         self.read_of(&ask.holder, |_, _| false)?;
         let own = self.claims.iter().filter(|claim| {
             claim.holder.is_same_user(&ask.holder) && claim.device == ask.device && claim.name.is_none()
         });
-        let own: Vec<&Share> = own.flat_map(|claim| claim.part.shares()).collect();
+        let own: Vec<&HeldShare> = own.flat_map(|claim| claim.part.shares()).collect();
         let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
         let mut free = kept
             .flatten()
@@ -371,25 +371,25 @@ impl Book {
     pub fn unheld<'a>(
         &'a self,
         device: &'a DeviceKey,
-        shares: impl Iterator<Item = Share> + 'a,
-    ) -> impl Iterator<Item = Share> + 'a {
+        shares: impl Iterator<Item = HeldShare> + 'a,
+    ) -> impl Iterator<Item = HeldShare> + 'a {
         let beside = self.held().filter(move |(other, _)| *other == device);
-        let held: HashSet<&Share> = beside.flat_map(|(_, part)| part.shares()).collect();
+        let held: HashSet<&HeldShare> = beside.flat_map(|(_, part)| part.shares()).collect();
         let closed = self.is_closed(device);
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
     /// Whether `part` of `device` can be claimed now: nobody holds any of it, and it fits beside what is held.
-    pub fn is_free(&self, device: &DeviceKey, part: &Part, bounds: Bounds) -> bool {
+    pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         !self.held().any(|held| claim::meet(held, (device, part)))
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 
     /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
     /// instance on it.
-    fn is_closed(&self, device: &DeviceKey) -> bool {
+    pub fn is_closed(&self, device: &DeviceKey) -> bool {
         let mut beside = self.held().filter(|(other, _)| other.overlaps(device));
-        beside.any(|(other, part)| *part == Part::Whole || other != device)
+        beside.any(|(other, part)| *part == HeldPart::Whole || other != device)
     }
 
     /// The claim of that name.
@@ -438,7 +438,7 @@ impl Book {
         }
         if let Some(claim) = self.claims.iter_mut().find(|c| named(c)) {
             (claim.holder, claim.process) = (holder, process);
-            claim.state = State::Held;
+            claim.state = ClaimState::Held;
             claim.until = None;
         }
         Ok(())
@@ -512,7 +512,7 @@ impl Book {
             let instance = device.instance();
             whole_gpu |= instance.is_none();
             instances |= instance.is_some();
-            if *part == Part::Whole && !whole.insert(instance) {
+            if *part == HeldPart::Whole && !whole.insert(instance) {
                 return false;
             }
             for share in part.shares() {
@@ -532,7 +532,7 @@ pub struct Guest {
     /// The container, pod or resource claim.
     pub holder: Holder,
     /// The init of a container; `None` for every other holder.
-    pub process: Option<Process>,
+    pub process: Option<InitProcess>,
     /// Who asks.
     pub uid: u32,
     /// Whether it may hold nothing else of the device.

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 
 /// A share as it was when it was taken. A later policy may give its name to another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct HeldShare {
     /// Its name.
     pub name: ShareName,
     /// How much of the device it is.
@@ -16,7 +16,7 @@ pub struct Share {
 }
 
 /// The name alone: shares of one name and two sizes are few, and each start of a container hashes all that are held.
-impl Hash for Share {
+impl Hash for HeldShare {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
@@ -24,30 +24,30 @@ impl Hash for Share {
 
 /// What of a device a claim holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum HeldPart {
     /// All of it, against every share.
     Whole,
     /// These shares, sorted; at least one.
-    Shares(Vec<Share>),
+    Shares(Vec<HeldShare>),
 }
 
-impl Part {
+impl HeldPart {
     /// One share.
     pub fn share(name: ShareName, promise: Promise) -> Self {
-        Part::Shares(vec![Share { name, promise }])
+        HeldPart::Shares(vec![HeldShare { name, promise }])
     }
 
     /// The shares; empty for the whole device.
-    pub fn shares(&self) -> &[Share] {
+    pub fn shares(&self) -> &[HeldShare] {
         match self {
-            Part::Whole => &[],
-            Part::Shares(shares) => shares,
+            HeldPart::Whole => &[],
+            HeldPart::Shares(shares) => shares,
         }
     }
 
     /// What was promised with each share, or with the whole device.
     pub fn promises(&self) -> impl Iterator<Item = Promise> + '_ {
-        let whole = (*self == Part::Whole).then_some(Promise::Whole);
+        let whole = (*self == HeldPart::Whole).then_some(Promise::Whole);
         whole.into_iter().chain(self.shares().iter().map(|share| share.promise))
     }
 
@@ -61,26 +61,26 @@ impl Part {
     /// The strategy under which the device is used.
     pub fn strategy(&self) -> Strategy {
         match self {
-            Part::Whole => Strategy::Dedicated,
-            Part::Shares(shares) => shares.first().map_or(Strategy::Dedicated, |s| s.promise.strategy()),
+            HeldPart::Whole => Strategy::Dedicated,
+            HeldPart::Shares(shares) => shares.first().map_or(Strategy::Dedicated, |s| s.promise.strategy()),
         }
     }
 
     /// Whether both are of one device and cannot be held at once, because one is the whole device or because a share is in
     /// both. A share of the same name and another size is another share, of a policy that is in force no more.
-    pub fn meets(&self, other: &Part) -> bool {
+    pub fn meets(&self, other: &HeldPart) -> bool {
         match (self, other) {
-            (Part::Shares(a), Part::Shares(b)) => a.iter().any(|share| b.contains(share)),
+            (HeldPart::Shares(a), HeldPart::Shares(b)) => a.iter().any(|share| b.contains(share)),
             _ => true,
         }
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for HeldPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Whole => f.pad("the whole device"),
-            Part::Shares(shares) => {
+            HeldPart::Whole => f.pad("the whole device"),
+            HeldPart::Shares(shares) => {
                 let names: Vec<&str> = shares.iter().map(|share| share.name.as_str()).collect();
                 let word = if names.len() == 1 { "share" } else { "shares" };
                 f.pad(&format!("{word} {}", crate::text::some(&names)))
@@ -92,7 +92,7 @@ impl fmt::Display for Part {
 /// How firm a claim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ClaimState {
     /// Set aside: for a container that is being made, or by a person for one to come.
     Reserved,
     /// In use by a process.
@@ -101,7 +101,7 @@ pub enum State {
 
 /// The init of a container, recorded in such a way that no later process with its number is taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct InitProcess {
     /// Its number in the namespace below.
     pub pid: u32,
     /// When it was started, in the kernel's ticks since boot, without the offset of the time namespace from which it was
@@ -130,17 +130,17 @@ pub struct Claim {
     /// The device.
     pub device: DeviceKey,
     /// What it holds, with what was promised.
-    pub part: Part,
+    pub part: HeldPart,
     /// The name under which an engine was asked for it: `nvidia.com/gpu=0.big`. For people; `None` where it is unknown.
     pub asked_as: Option<String>,
     /// The specification of a claim that was made beforehand, so that whoever gives the claim back can remove it.
     pub spec_file: Option<String>,
     /// How firm it is.
-    pub state: State,
+    pub state: ClaimState,
     /// Who holds it. A claim with a name was made beforehand, and waits where that is a person.
     pub holder: Holder,
     /// The init of the container that holds it; `None` for every other holder.
-    pub process: Option<Process>,
+    pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.
     pub once: bool,
     /// Whose it is.
@@ -155,7 +155,7 @@ pub struct Claim {
 }
 
 /// Whether two parts of devices cannot be held at once, whatever their size.
-pub(super) fn meet(a: (&DeviceKey, &Part), b: (&DeviceKey, &Part)) -> bool {
+pub(super) fn meet(a: (&DeviceKey, &HeldPart), b: (&DeviceKey, &HeldPart)) -> bool {
     a.0.overlaps(b.0) && (a.0 != b.0 || a.1.meets(b.1))
 }
 
@@ -163,12 +163,12 @@ impl Claim {
     /// Takes it away from its container. It waits for the next one, and its time to live begins anew at `uptime`.
     pub(super) fn wait(&mut self, uptime: u64) {
         (self.holder, self.process) = (Holder::Person, None);
-        self.state = State::Reserved;
+        self.state = ClaimState::Reserved;
         self.until = self.ttl.map(|ttl| uptime.saturating_add(ttl));
     }
 
     /// Whether it and `part` of `device` cannot be held at once, whatever their size.
-    pub fn meets(&self, device: &DeviceKey, part: &Part) -> bool {
+    pub fn meets(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         meet((&self.device, &self.part), (device, part))
     }
 

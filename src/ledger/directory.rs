@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A directory that is open, and the path by which messages name it.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct LedgerDirectory {
     fd: OwnedFd,
     path: PathBuf,
 }
@@ -23,7 +23,7 @@ const MOST_LINKS: u32 = 40;
 
 const AS_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl Directory {
+impl LedgerDirectory {
     /// The directory `ledger` in `state_dir`, where both are made if `make` says so; `None` where one of them is missing
     /// and is not to be made.
     ///

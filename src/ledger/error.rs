@@ -21,6 +21,9 @@ pub enum LedgerError {
     Failed(Error),
 }
 
+/// What the ledger gives, or why not.
+pub type LedgerResult<T> = Result<T, LedgerError>;
+
 impl From<Error> for LedgerError {
     fn from(error: Error) -> Self {
         let number = error.cause().and_then(|cause| {

@@ -1,6 +1,6 @@
 //! Whether a part of a device fits beside what is held.
 
-use super::claim::Part;
+use super::claim::HeldPart;
 use crate::types::{Bounds, DeviceKey, MemorySize, Promise, Strategy};
 use std::fmt;
 
@@ -71,9 +71,9 @@ impl fmt::Display for Misfit {
 /// Returns the first promise that would not hold.
 pub fn fits<'a>(
     device: &DeviceKey,
-    part: &Part,
+    part: &HeldPart,
     bounds: Bounds,
-    held: impl Iterator<Item = (&'a DeviceKey, &'a Part)> + Clone,
+    held: impl Iterator<Item = (&'a DeviceKey, &'a HeldPart)> + Clone,
 ) -> Result<(), Misfit> {
     let asked: Vec<Promise> = part.promises().collect();
     let mut beside: Vec<Promise> = Vec::new();

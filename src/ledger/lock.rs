@@ -1,6 +1,6 @@
 //! The lock around every change of the ledger.
 
-use super::directory::Directory;
+use super::directory::LedgerDirectory;
 use crate::error::{Context, Error, Result};
 use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ pub(super) struct Lock {
 ///
 /// # Errors
 /// Somebody has held it for `patience`: the line names that process.
-pub(super) fn take(directory: &Directory, patience: Duration) -> Result<Lock> {
+pub(super) fn take(directory: &LedgerDirectory, patience: Duration) -> Result<Lock> {
     let deadline = Instant::now() + patience;
     let file = loop {
         let file = wait(directory, directory.open_or_make(FILE)?, deadline, patience)?;
@@ -43,7 +43,7 @@ pub(super) fn take(directory: &Directory, patience: Duration) -> Result<Lock> {
     })
 }
 
-fn wait(directory: &Directory, file: OwnedFd, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
+fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
     let about = directory.path(FILE);
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(file),
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn who_holds_it_too_long_is_named_and_who_removes_it_gains_nothing() {
         let state = tempfile::tempdir().unwrap();
-        let directory = Directory::ledger(state.path(), true).unwrap().unwrap();
+        let directory = LedgerDirectory::ledger(state.path(), true).unwrap().unwrap();
         let held = take(&directory, PATIENCE).unwrap();
         let line = take(&directory, Duration::from_millis(50)).unwrap_err().to_string();
         let me = format!("by process {} (", std::process::id());
         assert!(line.contains(&me), "{line}");
         // One waits for this file, then it is removed, and another one locks the new one.
         let takes = |scope: &'static str| {
-            let directory = Directory::ledger(state.path(), true).unwrap().unwrap();
+            let directory = LedgerDirectory::ledger(state.path(), true).unwrap().unwrap();
             take(&directory, PATIENCE).unwrap_or_else(|error| panic!("{scope}: {error}"))
         };
         let waits = |count: usize| {

@@ -4,7 +4,7 @@ mod cgroup;
 mod time;
 
 use super::book::World;
-use super::claim::Process;
+use super::claim::InitProcess;
 use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -57,11 +57,11 @@ impl Machine {
     ///
     /// # Errors
     /// There is no such process.
-    pub fn process(&self, pid: u32) -> Result<Process> {
+    pub fn process(&self, pid: u32) -> Result<InitProcess> {
         let start = self
             .start_of(pid)?
             .ok_or_else(|| Error::failed(format!("process {pid}"), "has ended or does not exist"))?;
-        Ok(Process {
+        Ok(InitProcess {
             pid,
             start,
             namespace: self.namespace,
@@ -89,7 +89,7 @@ impl Machine {
     }
 
     /// Whether the init itself is gone for certain, whatever its cgroup holds.
-    fn has_ended(&self, process: &Process) -> bool {
+    fn has_ended(&self, process: &InitProcess) -> bool {
         // The cheapest question first, since a thousand processes may be looked at. A number that is in use may be another
         // process's by now.
         let number = i32::try_from(process.pid).map(Pid::from_raw);
@@ -134,7 +134,7 @@ fn stat(line: &[u8]) -> Option<(char, u64)> {
 }
 
 impl World for Machine {
-    fn is_gone(&self, process: &Process) -> bool {
+    fn is_gone(&self, process: &InitProcess) -> bool {
         // In a foreign pid namespace the number means another process or none, and paths of cgroups may differ there too:
         // only its own engine can say.
         process.namespace == self.namespace
@@ -142,13 +142,13 @@ impl World for Machine {
             && process.cgroup.as_ref().is_none_or(cgroup::is_empty)
     }
 
-    fn lives(&self, process: &Process) -> bool {
+    fn lives(&self, process: &InitProcess) -> bool {
         process.namespace == self.namespace
             && (matches!(self.start_of(process.pid), Ok(Some(start)) if time::is_same(start, process.start))
                 || process.cgroup.as_ref().is_some_and(cgroup::has_processes))
     }
 
-    fn may_live(&self, process: &Process) -> bool {
+    fn may_live(&self, process: &InitProcess) -> bool {
         self.lives(process) || (process.namespace != self.namespace && self.has_processes(process.namespace))
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let machine = Machine::here().unwrap();
         let me = machine.process(std::process::id()).unwrap();
         assert!(!machine.is_gone(&me) && machine.lives(&me));
-        let reused = Process {
+        let reused = InitProcess {
             start: me.start + 2,
             ..me.clone()
         };
@@ -194,7 +194,7 @@ mod tests {
             machine.is_gone(&reused) && !machine.lives(&reused),
             "a number that was given to another process"
         );
-        let elsewhere = Process {
+        let elsewhere = InitProcess {
             namespace: me.namespace + 1,
             pid: 4_000_000,
             ..me

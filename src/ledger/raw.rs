@@ -1,7 +1,7 @@
 //! Claims that were found in the text of a book and not read to the end. Most claims have nothing to do with the container
 //! that is starting: it is enough to know what they hold, and their lines are copied as they are.
 
-use super::claim::Part;
+use super::claim::HeldPart;
 use crate::types::DeviceKey;
 use memchr::memmem;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 /// A claim that was not read to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Raw {
+pub(super) struct UnreadClaim {
     /// The device.
     pub(super) device: Arc<DeviceKey>,
     /// What it holds of it.
-    pub(super) part: Part,
+    pub(super) part: HeldPart,
     /// Where its line is in the text, without the end of the line.
     pub(super) line: Range<usize>,
 }
@@ -22,12 +22,12 @@ pub(super) struct Raw {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) text: String,
-    pub(super) claims: Vec<Raw>,
+    pub(super) claims: Vec<UnreadClaim>,
 }
 
 impl Unread {
     /// What each of them holds.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&DeviceKey, &Part)> + Clone {
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&DeviceKey, &HeldPart)> + Clone {
         self.claims.iter().map(|raw| (&*raw.device, &raw.part))
     }
 

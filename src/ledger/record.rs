@@ -5,9 +5,9 @@
 //! with their number, by which a file that was cut off is seen.
 
 use super::book::Book;
-use super::claim::{Cgroup, Claim, Part, Process, Share, State};
+use super::claim::{Cgroup, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
 use super::holder::Holder;
-use super::raw::{Field, Raw, Unread};
+use super::raw::{Field, Unread, UnreadClaim};
 use crate::types::{DeviceKey, GpuUuid, Promise};
 use memchr::{memchr, memchr_iter, memchr3};
 use std::borrow::Cow;
@@ -96,7 +96,7 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
         let _ = write!(text, "{gpu_instance}/{compute_instance}");
     }
     text.push('\t');
-    if claim.part == Part::Whole {
+    if claim.part == HeldPart::Whole {
         text.push_str("whole");
     }
     for (at, share) in claim.part.shares().iter().enumerate() {
@@ -106,8 +106,8 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
         text.push_str(promises.text(share.promise));
     }
     text.push_str(match claim.state {
-        State::Reserved => "\treserved\t",
-        State::Held => "\theld\t",
+        ClaimState::Reserved => "\treserved\t",
+        ClaimState::Held => "\theld\t",
     });
     number(text, Some(u64::from(claim.uid)));
     number(text, Some(claim.since));
@@ -182,7 +182,7 @@ pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
         if memchr_iter(b'\t', line.as_bytes()).count() != FIELDS {
             return None;
         }
-        let mut fields = Fields(Some(line));
+        let mut fields = LineFields(Some(line));
         let instance = fields.word()?;
         let device = match &last {
             Some((text, device)) if *text == instance => Arc::clone(device),
@@ -192,7 +192,7 @@ pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
                 device
             }
         };
-        Some(Raw {
+        Some(UnreadClaim {
             device,
             part: part(fields.word()?, &mut promises)?,
             line: at..at + line.len(),
@@ -266,12 +266,12 @@ fn of_format_1(line: &str) -> Unreadable {
 }
 
 fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
-    let mut fields = Fields(Some(line));
+    let mut fields = LineFields(Some(line));
     let device = device(gpu, fields.word()?)?;
     let part = part(fields.word()?, promises)?;
     let state = match fields.word()? {
-        "reserved" => State::Reserved,
-        "held" => State::Held,
+        "reserved" => ClaimState::Reserved,
+        "held" => ClaimState::Held,
         _ => return None,
     };
     let uid = u32::try_from(fields.number()??).ok()?;
@@ -297,7 +297,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         _ => return None,
     };
     let process = match process {
-        (Some(pid), Some(start), Some(namespace)) => Some(Process {
+        (Some(pid), Some(start), Some(namespace)) => Some(InitProcess {
             pid: u32::try_from(pid).ok()?,
             start,
             namespace,
@@ -338,27 +338,27 @@ fn device(gpu: &GpuUuid, instance: &str) -> Option<DeviceKey> {
     ))
 }
 
-fn part(text: &str, promises: &mut Promises) -> Option<Part> {
+fn part(text: &str, promises: &mut Promises) -> Option<HeldPart> {
     if text == "whole" {
-        return Some(Part::Whole);
+        return Some(HeldPart::Whole);
     }
     let share = |text: &str| {
         let (name, promise) = text.split_once('=')?;
-        Some(Share {
+        Some(HeldShare {
             name: name.parse().ok()?,
             promise: promises.parse(promise)?,
         })
     };
     text.split(',')
         .map(share)
-        .collect::<Option<Vec<Share>>>()
-        .map(Part::Shares)
+        .collect::<Option<Vec<HeldShare>>>()
+        .map(HeldPart::Shares)
 }
 
 /// What is left of a line; `None` after its last field.
-struct Fields<'a>(Option<&'a str>);
+struct LineFields<'a>(Option<&'a str>);
 
-impl<'a> Fields<'a> {
+impl<'a> LineFields<'a> {
     fn word(&mut self) -> Option<&'a str> {
         let rest = self.0?;
         let Some(end) = memchr(b'\t', rest.as_bytes()) else {

@@ -1,16 +1,14 @@
 //! The ledger on disk.
 
 use super::book::Book;
-use super::directory::Directory;
-use super::error::LedgerError;
+use super::directory::LedgerDirectory;
+use super::error::{LedgerError, LedgerResult};
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
 use crate::error::Error;
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::Path;
-
-type Result<T, E = LedgerError> = std::result::Result<T, E>;
 
 /// Whether a change changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub enum Change {
 /// The ledger below a directory.
 #[derive(Debug)]
 pub struct Ledger {
-    directory: Directory,
+    directory: LedgerDirectory,
 }
 
 /// The ledger while nobody else changes it.
@@ -78,8 +76,8 @@ impl Ledger {
     /// # Errors
     /// A directory that cannot be made, or that somebody else could replace or write: a ledger that others can write binds
     /// nobody.
-    pub fn open(state_dir: &Path) -> Result<Self> {
-        match Directory::ledger(state_dir, true)? {
+    pub fn open(state_dir: &Path) -> LedgerResult<Self> {
+        match LedgerDirectory::ledger(state_dir, true)? {
             Some(directory) => Ok(Self { directory }),
             None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
         }
@@ -89,15 +87,15 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Ledger::open`].
-    pub fn existing(state_dir: &Path) -> Result<Option<Self>> {
-        Ok(Directory::ledger(state_dir, false)?.map(|directory| Self { directory }))
+    pub fn existing(state_dir: &Path) -> LedgerResult<Option<Self>> {
+        Ok(LedgerDirectory::ledger(state_dir, false)?.map(|directory| Self { directory }))
     }
 
     /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
     ///
     /// # Errors
     /// A lock that cannot be made, or that somebody holds for too long.
-    pub fn lock(&self) -> Result<Locked<'_>> {
+    pub fn lock(&self) -> LedgerResult<Locked<'_>> {
         Ok(Locked {
             ledger: self,
             _lock: lock::take(&self.directory, lock::PATIENCE)?,
@@ -109,7 +107,7 @@ impl Ledger {
     ///
     /// # Errors
     /// A directory that cannot be listed.
-    pub fn books(&self) -> Result<Books> {
+    pub fn books(&self) -> LedgerResult<Books> {
         let mut all = Books::default();
         for name in self.directory.names()? {
             match self.book_of(&name) {
@@ -132,7 +130,7 @@ impl Ledger {
     }
 
     /// The book in the file `name`; `None` for a file that is no book.
-    fn book_of(&self, name: &OsStr) -> Option<Result<Book>> {
+    fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
         let text = name.to_string_lossy();
         if text.ends_with(SUFFIX_OF_FORMAT_1) {
             return Some(Err(self.of_another_format(&text, 1)));
@@ -146,7 +144,7 @@ impl Ledger {
 
     /// Refuses where a book of format 1 is left that may be about `gpu`: it names devices in another way, so it is not
     /// known what of this one is held.
-    fn refuse_format_1(&self, gpu: &GpuUuid) -> Result<()> {
+    fn refuse_format_1(&self, gpu: &GpuUuid) -> LedgerResult<()> {
         let other_gpu =
             |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
         for name in self.directory.names()? {
@@ -181,11 +179,11 @@ impl Ledger {
         )
     }
 
-    fn read(&self, gpu: &GpuUuid) -> Result<Book> {
+    fn read(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
         self.read_with(gpu, |text| record::decode(&text))
     }
 
-    fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> Result<Book> {
+    fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
         let name = name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
             return Ok(Book::new(gpu.clone()));
@@ -202,7 +200,7 @@ impl Ledger {
         Ok(book)
     }
 
-    fn write(&self, book: &Book) -> Result<()> {
+    fn write(&self, book: &Book) -> LedgerResult<()> {
         let name = name_of(&book.gpu);
         if book.is_empty() {
             self.directory.remove(&name)?;
@@ -235,7 +233,11 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// Returns the error of `change`, and why the book cannot be read or written.
-    pub fn change<T>(&self, device: &DeviceKey, change: impl FnOnce(&mut Book) -> Result<(T, Change)>) -> Result<T> {
+    pub fn change<T>(
+        &self,
+        device: &DeviceKey,
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
         self.change_read(device, |text| record::decode(&text), change)
     }
 
@@ -247,8 +249,8 @@ impl Locked<'_> {
     pub fn change_scanned<T>(
         &self,
         device: &DeviceKey,
-        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
-    ) -> Result<T> {
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
         self.change_read(device, record::scan, change)
     }
 
@@ -256,8 +258,8 @@ impl Locked<'_> {
         &self,
         device: &DeviceKey,
         read: impl FnOnce(String) -> Result<Book, Unreadable>,
-        change: impl FnOnce(&mut Book) -> Result<(T, Change)>,
-    ) -> Result<T> {
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
         self.ledger.refuse_format_1(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
         let (value, made) = change(&mut book)?;
@@ -271,7 +273,7 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// A directory that cannot be listed.
-    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> Result<Vec<LedgerError>> {
+    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> LedgerResult<Vec<LedgerError>> {
         let all = self.ledger.books()?;
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
         for mut book in all.books {
@@ -287,7 +289,7 @@ impl Locked<'_> {
     /// # Errors
     /// Returns an error if it cannot be removed.
     #[cfg(feature = "cli")]
-    pub fn remove_unfinished(&self) -> Result<()> {
+    pub fn remove_unfinished(&self) -> LedgerResult<()> {
         Ok(self.ledger.directory.remove(NEW)?)
     }
 }

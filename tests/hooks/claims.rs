@@ -15,7 +15,7 @@ use init::Init;
 use nix::fcntl::{Flock, FlockArg};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen, socket_with};
 use serde_json::json;
-use tranche::ledger::{Book, Ledger, Part};
+use tranche::ledger::{Book, HeldPart, Ledger};
 
 /// A state directory, and containers that are processes without anything around them.
 struct Scene {
@@ -98,7 +98,7 @@ impl Scene {
         let claims = self.books().into_iter().flat_map(|b| b.claims);
         let mut held: Vec<(String, String)> = claims
             .map(|c| {
-                let Part::Shares(shares) = c.part else { panic!() };
+                let HeldPart::Shares(shares) = c.part else { panic!() };
                 (shares[0].name.to_string(), c.holder.container().unwrap().id.clone())
             })
             .collect();

@@ -1,15 +1,15 @@
 //! What a plan does not know of what is held.
 
 use super::*;
-use crate::ledger::{Ask, Holder, State, World};
+use crate::ledger::{Ask, ClaimState, Holder, World};
 
 struct Still;
 
 impl World for Still {
-    fn is_gone(&self, _: &ledger::Process) -> bool {
+    fn is_gone(&self, _: &ledger::InitProcess) -> bool {
         false
     }
-    fn lives(&self, _: &ledger::Process) -> bool {
+    fn lives(&self, _: &ledger::InitProcess) -> bool {
         true
     }
     fn now(&self) -> u64 {
@@ -48,7 +48,7 @@ fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledg
             name: Some(format!("claim-{}", book.claims.len())),
             holder: Holder::Person,
             process: None,
-            state: State::Reserved,
+            state: ClaimState::Reserved,
             once: false,
             alone: false,
             uid: 0,

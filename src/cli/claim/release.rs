@@ -8,7 +8,7 @@ use crate::cli::held::{Container, Held};
 use crate::cli::specs::Specs;
 use crate::cli::{out, root_only};
 use crate::error::{Error, Result};
-use crate::ledger::{Book, Books, Claim, ContainerName, LedgerError, Part, Refused, utc};
+use crate::ledger::{Book, Books, Claim, ContainerName, HeldPart, LedgerError, Refused, utc};
 use crate::text::some;
 use std::path::Path;
 use std::process::ExitCode;
@@ -161,7 +161,7 @@ fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Cl
         let by_spec = meant.iter().any(|(key, subject)| {
             claim.device == *key
                 && match subject {
-                    Subject::Whole => claim.part == Part::Whole,
+                    Subject::Whole => claim.part == HeldPart::Whole,
                     Subject::Share(name, _) => claim.part.shares().iter().any(|share| share.name == *name),
                     Subject::Any(_) | Subject::Claim(..) => false,
                 }

@@ -32,13 +32,13 @@ impl Toy {
 }
 
 impl World for Toy {
-    fn is_gone(&self, process: &Process) -> bool {
+    fn is_gone(&self, process: &InitProcess) -> bool {
         let dead = self.dead.take();
         let gone = process.namespace == 1 && dead.contains(&process.pid);
         self.dead.set(dead);
         gone
     }
-    fn lives(&self, process: &Process) -> bool {
+    fn lives(&self, process: &InitProcess) -> bool {
         process.namespace == 1 && !self.is_gone(process)
     }
     fn now(&self) -> u64 {
@@ -52,8 +52,8 @@ impl World for Toy {
     }
 }
 
-fn process(pid: u32) -> Process {
-    Process {
+fn process(pid: u32) -> InitProcess {
+    InitProcess {
         pid,
         start: 1,
         namespace: 1,
@@ -68,7 +68,7 @@ fn container(id: &str) -> ContainerName {
     }
 }
 
-fn ask(part: Part, id: &str, pid: u32) -> Ask {
+fn ask(part: HeldPart, id: &str, pid: u32) -> Ask {
     Ask {
         device: key("GPU-11111111"),
         part,
@@ -77,7 +77,7 @@ fn ask(part: Part, id: &str, pid: u32) -> Ask {
         name: None,
         holder: Holder::Container(container(id)),
         process: Some(process(pid)),
-        state: State::Held,
+        state: ClaimState::Held,
         once: true,
         alone: false,
         uid: 0,
@@ -90,12 +90,12 @@ fn key(text: &str) -> DeviceKey {
     text.parse().unwrap()
 }
 
-fn share(name: &str) -> Part {
-    Part::share(name.parse().unwrap(), "1/10".parse().unwrap())
+fn share(name: &str) -> HeldPart {
+    HeldPart::share(name.parse().unwrap(), "1/10".parse().unwrap())
 }
 
-fn sized(name: &str, promise: &str) -> Part {
-    Part::share(name.parse().unwrap(), promise.parse().unwrap())
+fn sized(name: &str, promise: &str) -> HeldPart {
+    HeldPart::share(name.parse().unwrap(), promise.parse().unwrap())
 }
 
 fn guest(id: &str, pid: u32) -> Guest {
@@ -137,10 +137,10 @@ fn a_share_is_held_by_one_and_the_other_is_told_who() {
 fn the_whole_device_and_its_shares_exclude_one_another() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
-    assert!(book.take(&ask(Part::Whole, "two", 11), &world).is_err());
+    assert!(book.take(&ask(HeldPart::Whole, "two", 11), &world).is_err());
     world.kill(10);
     assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
-    book.take(&ask(Part::Whole, "two", 11), &world).unwrap();
+    book.take(&ask(HeldPart::Whole, "two", 11), &world).unwrap();
     assert!(book.take(&ask(share("a"), "one", 13), &world).is_err());
 }
 
@@ -202,7 +202,7 @@ fn equal_ids_of_two_engines_are_two_containers() {
 fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(
-        Part::Shares(
+        HeldPart::Shares(
             [share("1"), share("2")]
                 .iter()
                 .flat_map(|part| part.shares().to_vec())
@@ -211,7 +211,8 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
         "-",
         0,
     );
-    (made.name, made.holder, made.process, made.state) = (Some("train1".into()), Holder::Person, None, State::Reserved);
+    (made.name, made.holder, made.process, made.state) =
+        (Some("train1".into()), Holder::Person, None, ClaimState::Reserved);
     made.ttl = Some(60);
     book.take(&made, &world).unwrap();
     assert!(
@@ -233,7 +234,7 @@ fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("1"), "-", 0);
     (made.name, made.holder, made.process, made.state, made.ttl) =
-        (Some("a".into()), Holder::Person, None, State::Reserved, Some(60));
+        (Some("a".into()), Holder::Person, None, ClaimState::Reserved, Some(60));
     book.take(&made, &world).unwrap();
     (made.name, made.part, made.ttl, made.once) = (Some("b".into()), share("2"), Some(60), false);
     book.take(&made, &world).unwrap();
@@ -294,7 +295,8 @@ fn a_second_share_for_one_container_is_refused_where_it_may_have_one() {
 fn nor_may_it_enter_a_claim_beside_its_share() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(share("b"), "-", 0);
-    (made.name, made.holder, made.process, made.state) = (Some("train1".into()), Holder::Person, None, State::Reserved);
+    (made.name, made.holder, made.process, made.state) =
+        (Some("train1".into()), Holder::Person, None, ClaimState::Reserved);
     book.take(&made, &world).unwrap();
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     let enter = |book: &mut Book, alone| {
@@ -317,11 +319,11 @@ fn a_share_that_the_policy_no_longer_has_is_held_until_its_container_ends() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&ask(share("gone-from-policy"), "one", 10), &world).unwrap();
     book.take(&ask(share("a"), "two", 11), &world).unwrap();
-    let whole = book.take(&ask(Part::Whole, "three", 12), &world).unwrap_err();
+    let whole = book.take(&ask(HeldPart::Whole, "three", 12), &world).unwrap_err();
     assert!(whole.to_string().contains("gone-from-policy"), "{whole}");
     world.kill(10);
     world.kill(11);
-    book.take(&ask(Part::Whole, "three", 12), &world).unwrap();
+    book.take(&ask(HeldPart::Whole, "three", 12), &world).unwrap();
 }
 
 #[test]
@@ -343,12 +345,12 @@ struct Ends {
 }
 
 impl World for Ends {
-    fn is_gone(&self, _: &Process) -> bool {
+    fn is_gone(&self, _: &InitProcess) -> bool {
         let left = self.after.get();
         self.after.set(left.saturating_sub(1));
         left == 0
     }
-    fn lives(&self, process: &Process) -> bool {
+    fn lives(&self, process: &InitProcess) -> bool {
         !self.is_gone(process)
     }
     fn now(&self) -> u64 {
@@ -378,7 +380,7 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
         for claim in &book.claims {
             assert_eq!(
                 (claim.state, claim.process.is_some()),
-                (State::Held, true),
+                (ClaimState::Held, true),
                 "after {after} looks"
             );
         }
@@ -389,7 +391,7 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
 }
 
 /// A book whose claims are these parts of these devices, each within these bounds.
-fn held(claims: &[(&str, Part)], bounds: &str) -> Book {
+fn held(claims: &[(&str, HeldPart)], bounds: &str) -> Book {
     let (mut book, world) = (book(), Toy::new());
     for (n, (device, part)) in (100..).zip(claims) {
         take(&mut book, device, part.clone(), bounds, n, &world).unwrap();
@@ -397,7 +399,7 @@ fn held(claims: &[(&str, Part)], bounds: &str) -> Book {
     book
 }
 
-fn take(book: &mut Book, device: &str, part: Part, bounds: &str, n: u32, world: &Toy) -> Result<(), Refused> {
+fn take(book: &mut Book, device: &str, part: HeldPart, bounds: &str, n: u32, world: &Toy) -> Result<(), Refused> {
     let ask = Ask {
         device: key(device),
         bounds: bounds.parse().unwrap(),

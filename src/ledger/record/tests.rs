@@ -14,16 +14,16 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         any::<(u64, u32)>().prop_map(|(memory, compute)| format!("mps:{memory}:{compute}")),
         Just("mps:-:-".to_owned()),
     ];
-    let share = ("[a-z0-9]{1,9}", promise).prop_map(|(name, promise)| Share {
+    let share = ("[a-z0-9]{1,9}", promise).prop_map(|(name, promise)| HeldShare {
         name: name.parse().unwrap(),
         promise: promise.parse().unwrap(),
     });
     let part = prop_oneof![
-        Just(Part::Whole),
-        prop::collection::vec(share, 1..4).prop_map(Part::Shares)
+        Just(HeldPart::Whole),
+        prop::collection::vec(share, 1..4).prop_map(HeldPart::Shares)
     ];
     let cgroup = prop::option::of(any::<(String, u64)>().prop_map(|(path, inode)| Cgroup { path, inode }));
-    let process = (any::<(u32, u64, u64)>(), cgroup).prop_map(|((pid, start, namespace), cgroup)| Process {
+    let process = (any::<(u32, u64, u64)>(), cgroup).prop_map(|((pid, start, namespace), cgroup)| InitProcess {
         pid,
         start,
         namespace,
@@ -53,7 +53,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
             part,
             asked_as,
             spec_file,
-            state: if held { State::Held } else { State::Reserved },
+            state: if held { ClaimState::Held } else { ClaimState::Reserved },
             holder,
             process,
             once,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Bounds, ContainerName, Holder, Part, Process, State, World};
+use crate::ledger::{Ask, Bounds, ClaimState, ContainerName, HeldPart, Holder, InitProcess, World};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
@@ -13,13 +13,13 @@ fn key() -> DeviceKey {
 fn ask(machine: &Machine, share: &str, id: &str) -> Ask {
     Ask {
         device: key(),
-        part: Part::share(share.parse().unwrap(), "1/10".parse().unwrap()),
+        part: HeldPart::share(share.parse().unwrap(), "1/10".parse().unwrap()),
         bounds: Bounds::default(),
         asked_as: None,
         name: None,
         holder: Holder::Container(name(id)),
         process: Some(machine.process(std::process::id()).unwrap()),
-        state: State::Held,
+        state: ClaimState::Held,
         once: true,
         alone: false,
         uid: 0,
@@ -35,14 +35,14 @@ fn name(id: &str) -> ContainerName {
     }
 }
 
-fn take(ledger: &Ledger, machine: &Machine, share: &str, id: &str) -> Result<()> {
+fn take(ledger: &Ledger, machine: &Machine, share: &str, id: &str) -> LedgerResult<()> {
     let ask = ask(machine, share, id);
     ledger
         .lock()?
         .change(&key(), |book| Ok((book.take(&ask, machine)?, Change::Made)))
 }
 
-fn release(ledger: &Ledger, id: &str) -> Result<usize> {
+fn release(ledger: &Ledger, id: &str) -> LedgerResult<usize> {
     // As poststop does it, when the container's process is gone.
     let machine = Gone(Machine::here().unwrap());
     ledger.lock().unwrap().change(&key(), |book| {
@@ -57,10 +57,10 @@ fn release(ledger: &Ledger, id: &str) -> Result<usize> {
 struct Gone(Machine);
 
 impl World for Gone {
-    fn is_gone(&self, _: &Process) -> bool {
+    fn is_gone(&self, _: &InitProcess) -> bool {
         true
     }
-    fn lives(&self, _: &Process) -> bool {
+    fn lives(&self, _: &InitProcess) -> bool {
         false
     }
     fn now(&self) -> u64 {

@@ -92,7 +92,7 @@ fn who_is_gone_does_not_count() {
 
 #[test]
 fn a_claim_looks_at_no_process_that_is_not_in_its_way() {
-    let parts: Vec<(&str, Part)> = (0..9).map(|n| (GPU, share(&n.to_string()))).collect();
+    let parts: Vec<(&str, HeldPart)> = (0..9).map(|n| (GPU, share(&n.to_string()))).collect();
     let mut book = held(&parts, "-:100");
     let world = Ends {
         toy: Toy::new(),
@@ -108,12 +108,12 @@ fn a_gpu_and_its_instances_exclude_one_another() {
     let world = Toy::new();
     let (gpu, one, two) = (GPU, "GPU-11111111/7/0", "GPU-11111111/8/0");
     for (first, second, both) in [
-        ((gpu, Part::Whole), (one, Part::Whole), false),
-        ((one, Part::Whole), (gpu, Part::Whole), false),
-        ((one, Part::Whole), (gpu, share("a")), false),
+        ((gpu, HeldPart::Whole), (one, HeldPart::Whole), false),
+        ((one, HeldPart::Whole), (gpu, HeldPart::Whole), false),
+        ((one, HeldPart::Whole), (gpu, share("a")), false),
         ((gpu, share("a")), (one, share("b")), false),
-        ((one, Part::Whole), (one, Part::Whole), false),
-        ((one, Part::Whole), (two, Part::Whole), true),
+        ((one, HeldPart::Whole), (one, HeldPart::Whole), false),
+        ((one, HeldPart::Whole), (two, HeldPart::Whole), true),
         ((one, share("a")), (two, share("a")), true),
     ] {
         let mut book = held(std::slice::from_ref(&first), "-:100");
@@ -142,13 +142,13 @@ fn compute_instances_of_one_gpu_instance_have_its_memory_together() {
         "no limit"
     );
     assert!(
-        take(&mut book, two, Part::Whole, "10000:100", 1, &world).is_err(),
+        take(&mut book, two, HeldPart::Whole, "10000:100", 1, &world).is_err(),
         "no limit"
     );
     take(&mut book, two, sized("a", "mps:4000:100"), "10000:100", 1, &world).unwrap();
     take(&mut book, other, sized("a", "mps:10000:100"), "10000:100", 2, &world).unwrap();
-    let mut book = held(&[(one, Part::Whole)], "10000:100");
-    take(&mut book, two, Part::Whole, "10000:100", 1, &world).unwrap();
+    let mut book = held(&[(one, HeldPart::Whole)], "10000:100");
+    take(&mut book, two, HeldPart::Whole, "10000:100", 1, &world).unwrap();
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn any_share_is_the_first_that_is_free_and_then_one_whose_holder_is_gone() {
     let (mut book, world) = (book(), Toy::new());
     let shares = || (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
     let any = |book: &mut Book, pid: u32| {
-        book.take_any(shares(), &ask(Part::Whole, &pid.to_string(), pid), &world)
+        book.take_any(shares(), &ask(HeldPart::Whole, &pid.to_string(), pid), &world)
             .map(|share| share.name.to_string())
     };
     assert_eq!(any(&mut book, 10).unwrap(), "0");
@@ -173,7 +173,7 @@ fn any_share_is_the_first_that_is_free_and_then_one_whose_holder_is_gone() {
 fn a_specification_of_an_earlier_claim_sets_no_limits() {
     let (mut book, world) = (book(), Toy::new());
     let mut made = ask(sized("a", "mps:10:10"), "-", 0);
-    (made.name, made.holder, made.process, made.state) = (Some("a".into()), Holder::Person, None, State::Reserved);
+    (made.name, made.holder, made.process, made.state) = (Some("a".into()), Holder::Person, None, ClaimState::Reserved);
     book.take(&made, &world).unwrap();
     let with = |promise: &str| Guest {
         promise: Some(promise.parse().unwrap()),
@@ -221,11 +221,11 @@ fn what_a_container_held_before_is_given_back_first() {
 #[test]
 fn the_name_of_a_claim_whose_time_is_over_is_free() {
     let (mut book, world) = (book(), Toy::new());
-    let made = |part: Part| Ask {
+    let made = |part: HeldPart| Ask {
         name: Some("n".into()),
         holder: Holder::Person,
         process: None,
-        state: State::Reserved,
+        state: ClaimState::Reserved,
         ttl: Some(60),
         ..ask(part, "", 0)
     };
@@ -241,17 +241,17 @@ fn the_name_of_a_claim_whose_time_is_over_is_free() {
 #[test]
 fn no_share_is_free_beside_the_whole_device_or_an_instance_on_it() {
     let (one, two) = ("GPU-11111111/7/0", "GPU-11111111/8/0");
-    let free = |held_device: &str, part: Part, device: &str| {
+    let free = |held_device: &str, part: HeldPart, device: &str| {
         let book = held(&[(held_device, part)], "-:100");
         book.unheld(&key(device), share("b").shares().to_vec().into_iter())
             .count()
     };
     assert_eq!(free(GPU, share("a"), GPU), 1);
     assert_eq!(free(GPU, share("b"), GPU), 0, "that share is held");
-    assert_eq!(free(GPU, Part::Whole, GPU), 0);
+    assert_eq!(free(GPU, HeldPart::Whole, GPU), 0);
     assert_eq!(free(one, share("a"), GPU), 0);
     assert_eq!(free(GPU, share("a"), one), 0);
-    assert_eq!(free(one, Part::Whole, two), 1);
+    assert_eq!(free(one, HeldPart::Whole, two), 1);
     assert_eq!(
         free(one, share("b"), two),
         1,
@@ -266,7 +266,7 @@ fn any_share_of_one_device_is_not_the_one_that_is_held_of_another() {
     let shares = || (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
     let of = |device: &str, id: &str, pid: u32| Ask {
         device: key(device),
-        ..ask(Part::Whole, id, pid)
+        ..ask(HeldPart::Whole, id, pid)
     };
     book.take_any(shares(), &of(two, "other", 9), &world).unwrap();
     book.take_any(shares(), &of(one, "third", 8), &world).unwrap();
@@ -284,7 +284,7 @@ fn any_of_these_shares_is_not_another_one_that_the_container_holds() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&ask(share("x"), "c", 10), &world).unwrap();
     let shares = (0..3).flat_map(|n| share(&n.to_string()).shares().to_vec());
-    let took = book.take_any(shares, &ask(Part::Whole, "c", 10), &world).unwrap();
+    let took = book.take_any(shares, &ask(HeldPart::Whole, "c", 10), &world).unwrap();
     assert_eq!(took.name.as_str(), "0");
 }
 
@@ -297,7 +297,7 @@ fn a_claim_made_beforehand_is_entered_in_time_by_its_user_or_root_beside_other_c
             name: Some("n".into()),
             holder: Holder::Person,
             process: None,
-            state: State::Reserved,
+            state: ClaimState::Reserved,
             ttl: Some(60),
             uid: 1000,
             ..ask(share("a"), "", 0)

@@ -10,7 +10,7 @@ enum Event {
     /// A container takes a part of a device.
     Take {
         device: &'static str,
-        part: Part,
+        part: HeldPart,
         container: u32,
         alone: bool,
     },
@@ -33,7 +33,7 @@ fn events() -> impl Strategy<Value = Event> {
     let size = prop_oneof![6 => Just("1/6"), 1 => Just("1/4"), 1 => Just("mps:10:20")];
     let part = prop_oneof![
         8 => (0..6u32, size).prop_map(|(name, size)| sized(&name.to_string(), size)),
-        1 => Just(Part::Whole),
+        1 => Just(HeldPart::Whole),
     ];
     let container = || 0..9u32;
     prop_oneof![
@@ -49,7 +49,7 @@ fn events() -> impl Strategy<Value = Event> {
 
 /// The kind of result, without the names in it: where two claims are in the way, either may be named.
 fn happen(book: &mut Book, event: &Event, world: &Toy) -> String {
-    let request = |device: &str, part: Part, id: u32, alone: bool| Ask {
+    let request = |device: &str, part: HeldPart, id: u32, alone: bool| Ask {
         device: key(device),
         alone,
         // Ids that look like other fields of a line, or must be escaped in it.
@@ -77,13 +77,13 @@ fn happen(book: &mut Book, event: &Event, world: &Toy) -> String {
         },
         Event::Any { device, container } => {
             let shares = (0..6).flat_map(|n| sized(&n.to_string(), "1/6").shares().to_vec());
-            match book.take_any(shares, &request(device, Part::Whole, *container, false), world) {
+            match book.take_any(shares, &request(device, HeldPart::Whole, *container, false), world) {
                 Ok(share) => share.name.to_string(),
                 Err(refused) => kind(refused),
             }
         }
         Event::Release(id) => {
-            let holder = request(GPU, Part::Whole, *id, false).holder;
+            let holder = request(GPU, HeldPart::Whole, *id, false).holder;
             book.release_holder(&holder, 0, world).to_string()
         }
         Event::Die(_) | Event::Reboot => String::new(),
@@ -122,7 +122,7 @@ proptest! {
 
 #[test]
 fn a_claim_reads_what_is_in_its_way_and_no_more() {
-    let parts: Vec<(&str, Part)> = (0..9).map(|n| (GPU, share(&n.to_string()))).collect();
+    let parts: Vec<(&str, HeldPart)> = (0..9).map(|n| (GPU, share(&n.to_string()))).collect();
     let world = Toy::new();
     let mut book = record::scan(record::encode(&held(&parts, "-:100"))).unwrap();
     take(&mut book, GPU, share("9"), "-:100", 9, &world).unwrap();
@@ -145,5 +145,5 @@ fn what_a_damaged_line_holds_is_held() {
     take(&mut book, GPU, share("c"), "-:100", 1, &world).unwrap();
     assert_eq!(book.held().count(), 3);
     assert!(record::encode(&book).contains("\tlost\t"), "it is kept as it was found");
-    assert!(take(&mut book, GPU, Part::Whole, "-:100", 2, &world).is_err());
+    assert!(take(&mut book, GPU, HeldPart::Whole, "-:100", 2, &world).is_err());
 }
