@@ -1,6 +1,6 @@
 //! The value of `--link`: `TARGET::PATH`.
 
-use super::options::wrong;
+use super::options::{cut, wrong};
 use crate::error::Result;
 use crate::types::{ContainerPath, Link};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Whether `--link` can carry `link`: the mark between target and path must be found again.
 pub(super) fn can_be_written(link: &Link) -> bool {
     let Link { path, target } = link;
-    !target.is_empty() && !target.contains("::") && !target.ends_with(':') && !path.as_str().contains("::")
+    !target.is_empty() && cut(target).is_none() && !target.ends_with(':') && cut(path.as_str()).is_none()
 }
 
 /// The arguments that ask for `links`. A link that cannot be written is left out.
@@ -22,7 +22,7 @@ pub(super) fn write(links: &[Link]) -> impl Iterator<Item = String> {
 /// # Errors
 /// Returns a usage error for a value that is not of the form `TARGET::PATH`.
 pub(super) fn take(links: &mut Vec<Link>, value: &str) -> Result<()> {
-    let link = value.split_once("::").and_then(|(target, path)| {
+    let link = cut(value).and_then(|(target, path)| {
         Some(Link {
             target: target.to_owned(),
             path: container_path(path)?,

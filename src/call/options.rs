@@ -110,6 +110,13 @@ pub(super) fn wrong(option: &str, value: &str, what: impl fmt::Display) -> Error
     Error::usage(format!("--{option} {value}"), what)
 }
 
+/// The text before and after the first mark `::`. A start parses hundreds of values, and `str::split_once` prepares for long
+/// texts.
+pub(super) fn cut(text: &str) -> Option<(&str, &str)> {
+    let at = text.as_bytes().array_windows().position(|two| two == b"::")?;
+    Some((text.get(..at)?, text.get(at + 2..)?))
+}
+
 /// The value of an option as a path of the host.
 pub(super) fn host_path(option: &str, value: &str) -> Result<HostPath> {
     HostPath::new(value).map_err(|_| wrong(option, value, "is not an absolute path"))

@@ -1,7 +1,7 @@
 //! `tranche-oci hook prepare`: what each container of a specification needs.
 
 use super::link::{self, container_path};
-use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read, wrong};
+use super::options::{OnUnknown, Value, cut, default_state_dir, host_path, push_state_dir, read, wrong};
 use super::{NvidiaHook, Program};
 use crate::error::Result;
 use crate::types::{ContainerPath, ElfClass, HostPath, Link};
@@ -38,7 +38,7 @@ impl ByPath {
     /// two: `name` must be a file name without the mark `::`.
     pub fn new(name: &str, node: ContainerPath) -> Option<Self> {
         let is_valid = node.parent().as_str() == "/dev/dri"
-            && !node.as_str().contains("::")
+            && cut(node.as_str()).is_none()
             && is_file_name(name)
             && !name.ends_with(':');
         let name = name.to_owned();
@@ -68,7 +68,7 @@ impl KnownLibrary {
     /// A library. `None` if an argument cannot carry it, because its path or SONAME has the mark `::` in it.
     pub fn new(class: ElfClass, path: ContainerPath, soname: Option<&str>) -> Option<Self> {
         let text = path.as_str();
-        let is_valid = !text.contains("::") && !text.ends_with(':') && soname.is_none_or(is_file_name);
+        let is_valid = cut(text).is_none() && !text.ends_with(':') && soname.is_none_or(is_file_name);
         let soname = soname.map(str::to_owned);
         is_valid.then_some(Self { class, path, soname })
     }
@@ -102,8 +102,8 @@ impl KnownLibrary {
     /// Reads `BITS::PATH` or `BITS::PATH::SONAME`. `Some(None)` for a word size that is not known: the hook then looks into
     /// the file.
     fn parse(value: &str) -> Option<Option<Self>> {
-        let (bits, rest) = value.split_once("::")?;
-        let (path, soname) = match rest.split_once("::") {
+        let (bits, rest) = cut(value)?;
+        let (path, soname) = match cut(rest) {
             Some((path, soname)) => (path, Some(soname)),
             None => (rest, None),
         };
@@ -118,7 +118,7 @@ impl KnownLibrary {
 
 /// Whether `name` is one part of a path, and an argument can carry it.
 fn is_file_name(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains("::")
+    !matches!(name, "" | "." | "..") && !name.contains('/') && cut(name).is_none()
 }
 
 impl Default for PrepareCall {

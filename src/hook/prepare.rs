@@ -81,5 +81,8 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut R
     if !call.skip.contains(&NvidiaHook::UpdateApplicationProfile) {
         application_profile::write(&bundle, report);
     }
+    // The process ends now, and the kernel frees and closes all of this at once.
+    std::mem::forget((made, bundle));
+    std::mem::forget(call);
     Ok(())
 }
