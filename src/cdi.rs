@@ -1,12 +1,12 @@
-//! CDI specifications: what they hold, the least version that they need, how they are made, read, checked and written.
+//! CDI specifications: their content and version, and how they are made, read, checked, changed and written.
 //!
 //! ```text
 //! Derived ──build──▶ Spec ──yaml/json──▶ text ──write──▶ file
-//! directories ──registry──▶ Specs, and what is wrong with them ──inject──▶ an OCI specification
+//! directories ──registry──▶ Specs and problems ──inject──▶ an OCI specification
 //! ```
 //!
-//! The rules are those of the CDI specification 1.1.0 and of its reference library, which engines carry: where the two
-//! differ the library decides, because it is what refuses a file.
+//! The rules are those of the CDI specification 1.1.0 and of its reference library, which is part of engines. Where the
+//! two differ, the library's rule is used, because the library refuses files.
 
 pub mod build;
 pub mod directory;

@@ -78,7 +78,8 @@ pub struct HookEdit {
     pub path: HostPath,
     /// Its arguments, its own name first.
     pub args: Vec<String>,
-    /// Its whole environment. Never empty: without one, runc gives a hook the environment of the image (CVE-2025-23266).
+    /// Its whole environment. Never empty: without one, runc gives a hook the environment of the image
+    /// (CVE-2025-23266).
     pub env: Vec<String>,
     /// Seconds after which the engine kills it.
     pub timeout: Option<u32>,

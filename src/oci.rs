@@ -1,8 +1,8 @@
-//! What the OCI runtime specification puts between an engine and a hook: the state on standard input, and the bundle
-//! with its `config.json` that the state names.
+//! What a hook gets from an engine by the OCI runtime specification: the state on standard input, and the bundle with
+//! its `config.json`, which the state names.
 //!
-//! We read only what we need and let everything else be: runtimes add keys and statuses of their own, and newer
-//! specifications more. Both files are bounded, so that nothing can make a hook grow.
+//! Only the needed keys are read, and all others are ignored, because runtimes and newer specifications add keys and
+//! statuses. The size of both files is limited, so that they cannot exhaust a hook's memory.
 
 mod bundle;
 mod config;
@@ -15,8 +15,9 @@ pub use config::Config;
 pub use nodes::{Bind, DeviceEntry, Nodes};
 pub use state::State;
 
-/// The most of a state that we read. Annotations are the only part that grows; Kubernetes stops at 256 KiB of them.
+/// The largest state that is read, in bytes. Only annotations make it large; Kubernetes allows 256 KiB of them.
 pub const STATE_LIMIT: u64 = 1 << 20;
 
-/// The most of a `config.json` that we read. A privileged container of a large machine has a few hundred KiB.
+/// The largest `config.json` that is read, in bytes. That of a privileged container on a large machine has a few
+/// hundred KiB.
 pub const CONFIG_LIMIT: u64 = 16 << 20;

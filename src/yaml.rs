@@ -50,8 +50,8 @@ fn without_place(text: &str) -> &str {
     }
 }
 
-/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is not
-/// valid YAML.
+/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is
+/// not valid YAML.
 pub fn find(text: &str, steps: &[PathStep]) -> Option<Place> {
     let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
     let mut here = &root;

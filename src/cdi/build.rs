@@ -1,4 +1,4 @@
-//! From what is derived to a specification, of the least version, under a cap where somebody asks for one.
+//! Makes a specification from devices and their edits. It declares the lowest CDI version that its content needs.
 
 use super::spec::{ContainerEdits, Device, DeviceNode, Hook, Mount, Spec};
 use super::version;
@@ -8,20 +8,20 @@ use crate::text::some;
 use crate::types::{CdiVersion, DeviceName};
 use std::collections::BTreeMap;
 
-/// Something that a specification lacks, because an engine of the version that it was made for could not read it.
+/// Something that was left out of a specification, because the requested CDI version does not have it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
-    /// The device; `None` for what all devices lack.
+    /// The device; `None` if it concerns all devices.
     pub device: Option<DeviceName>,
-    /// What is left out.
+    /// What was left out.
     pub what: String,
-    /// The version of CDI that has it.
+    /// The lowest version of CDI that has it.
     pub needs: CdiVersion,
 }
 
 impl LeftOut {
-    /// `list` as comments for the head of the file, one for each thing: `Left out: 0 all: additional groups 44 (CDI 0.7.0)`.
-    /// [`LeftOut::from_comment`] reads them. `*` stands for all devices.
+    /// `list` as comments for the header of the file, one for each thing: `Left out: 0 all: additional groups 44 (CDI
+    /// 0.7.0)`. `*` means all devices. [`LeftOut::from_comment`] reads them.
     pub fn comments(list: &[LeftOut]) -> Vec<String> {
         Self::by_what(list)
             .into_iter()
@@ -52,7 +52,8 @@ impl LeftOut {
         by_what
     }
 
-    /// What a line of [`LeftOut::comments`] says of the device `name`; `None` where it is about others, or no such line.
+    /// What a line of [`LeftOut::comments`] says about the device `name`; `None` if it is about others, or another
+    /// comment.
     pub fn from_comment(line: &str, name: &str) -> Option<String> {
         let (names, what) = line.strip_prefix(MARK)?.split_once(": ")?;
         names.split(' ').any(|n| n == name || n == "*").then(|| what.to_owned())
@@ -61,12 +62,11 @@ impl LeftOut {
 
 const MARK: &str = "Left out: ";
 
-/// Makes a specification that declares the least version that its content needs, and that is no newer than `cap`.
-/// Gives also what had to be left out for that.
+/// Makes a specification that needs no CDI version newer than `cap`. Returns it with what was left out for that.
 ///
 /// # Errors
-/// A cap under which nothing is left: a class with a dot before 0.6.0, every device's name beginning with a digit
-/// before 0.5.0, a cap before 0.3.0.
+/// Returns an error if nothing would be left: `cap` is lower than 0.3.0, or lower than 0.6.0 and the class has a dot,
+/// or lower than 0.5.0 and the name of every device begins with a digit.
 pub fn build(derived: &Derived, cap: Option<CdiVersion>) -> Result<(Spec, Vec<LeftOut>)> {
     let cap = cap.unwrap_or(CdiVersion::NEWEST);
     let object = format!("CDI version {cap}");
@@ -74,7 +74,7 @@ pub fn build(derived: &Derived, cap: Option<CdiVersion>) -> Result<(Spec, Vec<Le
     if cap < CdiVersion::V0_3 {
         return Err(Error::usage(
             object,
-            "is too old: every engine that has CDI reads 0.3.0",
+            "is too old; every engine that supports CDI reads 0.3.0",
         ));
     }
     if cap < CdiVersion::V0_6 && derived.kind.class().contains('.') {
@@ -84,7 +84,7 @@ pub fn build(derived: &Derived, cap: Option<CdiVersion>) -> Result<(Spec, Vec<Le
     let mut common = edits(&derived.common);
     if cap < CdiVersion::V0_5 && common.device_nodes.iter().any(|n| n.host_path.is_some()) {
         return Err(
-            Error::usage(object, "cannot say that a node's path on the host is another").hint("it needs 0.5.0"),
+            Error::usage(object, "does not allow a device node with another path on the host").hint("it needs 0.5.0"),
         );
     }
     shrink(&mut common, None, cap, &mut left_out);
@@ -95,7 +95,7 @@ pub fn build(derived: &Derived, cap: Option<CdiVersion>) -> Result<(Spec, Vec<Le
     if devices.is_empty() {
         let hint = left_out.first().map(|l| l.needs).unwrap_or(CdiVersion::V0_5);
         return Err(match derived.devices.first() {
-            None => Error::failed(&derived.kind, "there is no device to write"),
+            None => Error::failed(&derived.kind, "has no device to write"),
             Some(_) => Error::usage(object, "leaves no device").hint(format!("they need {hint}")),
         });
     }
@@ -126,7 +126,7 @@ fn device(one: &DerivedDevice, cap: CdiVersion, left_out: &mut Vec<LeftOut>) -> 
         }
         if edits.device_nodes.iter().any(|n| n.host_path.is_some()) {
             leave_out(
-                "the device: a node of it has another path on the host",
+                "the device: one of its nodes has another path on the host",
                 CdiVersion::V0_5,
             );
             return None;
@@ -152,7 +152,7 @@ fn shrink(edits: &mut ContainerEdits, device: Option<&DeviceName>, cap: CdiVersi
     }
 }
 
-/// `edits` in the words of CDI.
+/// `edits` in the form of CDI.
 pub fn edits(edits: &Edits) -> ContainerEdits {
     ContainerEdits {
         env: edits

@@ -1,4 +1,4 @@
-//! A specification as text: the same specification gives the same bytes.
+//! Writes a specification as text: equal specifications give equal bytes.
 
 use super::Spec;
 use crate::error::{Context, Error, Result};
@@ -6,7 +6,7 @@ use crate::text::shown_json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// How a specification is written down.
+/// The format of a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// YAML.
@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The file name extension, without its dot. Engines read these two and no others.
+    /// The extension of a file's name, without the dot. Engines read files with these two only.
     pub fn extension(self) -> &'static str {
         match self {
             Format::Yaml => "yaml",
@@ -24,7 +24,7 @@ impl Format {
         }
     }
 
-    /// The format that a file's name tells: `.json`, `.yaml`, `.yml`, in any case.
+    /// The format by a file's name: `.json`, `.yaml` or `.yml`, in upper or lower case.
     pub fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Format::Json),
@@ -46,8 +46,8 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Where a specification for `path` is written, and how: a name that ends in `.yaml` or `.json` says it, to any other the
-/// extension of `format` is added (`x.yml` becomes `x.yml.yaml`, since no engine reads `.yml`).
+/// The file to which a specification for `path` is written, and its format. The extension `.yaml` or `.json` decides;
+/// otherwise that of `format` is added (`x.yml` becomes `x.yml.yaml`, because no engine reads `.yml`).
 pub fn file_of(path: &Path, format: Format) -> (PathBuf, Format) {
     match path.extension().and_then(|e| e.to_str()) {
         Some("yaml") => (path.to_owned(), Format::Yaml),
@@ -61,19 +61,18 @@ pub fn file_of(path: &Path, format: Format) -> (PathBuf, Format) {
     }
 }
 
-/// `spec` as text in `format`, with a line at the end.
+/// `spec` as text in `format`.
 ///
-/// `comments` are lines for people at the head of a YAML file (engines accept them); JSON has no comments and is written
-/// without.
+/// `comments` become the header of a YAML file, which engines ignore. JSON has no comments.
 ///
 /// # Errors
-/// None that a specification can cause; the encoders' own.
+/// Returns an error if the encoder fails, which no specification causes.
 pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String> {
     match format {
         Format::Yaml => yaml(spec, comments),
         Format::Json => {
-            // For programs: engines parse all of it at each start, and the spaces of a file with a thousand shares are as
-            // much again as what is in it.
+            // Without indentation, which would double the size of a file with a thousand shares. Engines parse all of
+            // it at each start of a container.
             let mut text = serde_json::to_string(spec).about("specification", "cannot be written as JSON")?;
             text.push('\n');
             Ok(shown_json(&text).into_owned())
@@ -81,7 +80,7 @@ pub fn encode(spec: &Spec, format: Format, comments: &[String]) -> Result<String
     }
 }
 
-/// The comments at the head of a YAML file, as [`encode`] takes them.
+/// The comments of a YAML file's header, as [`encode`] takes them.
 pub fn comments_of(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     text.lines()
@@ -94,11 +93,11 @@ pub fn comments_of(text: &[u8]) -> Vec<String> {
 fn yaml(spec: &Spec, comments: &[String]) -> Result<String> {
     let mut text = String::from("---\n");
     for comment in comments {
-        // A line break in a comment would end it.
+        // A line break would end the comment.
         let _ = writeln!(text, "# {}", comment.replace(|c: char| c.is_control(), " "));
     }
     let options = serde_saphyr::ser_options! {
-        // One value, one line: people compare these files.
+        // One line for each value, because people compare these files.
         prefer_block_scalars: false,
     };
     let body =

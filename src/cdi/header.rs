@@ -1,5 +1,5 @@
-//! What the comments at the head of a specification say about its origin. JSON has no comments, so a specification in JSON
-//! says nothing.
+//! What the comments at the head of a specification say about its origin. JSON has no comments, so a specification in
+//! JSON says nothing.
 
 use crate::digest::Digest;
 
@@ -25,7 +25,8 @@ pub struct Origin {
     pub host: Digest,
     /// The digest of the plan; `None` if the specification does not depend on a policy.
     pub policy: Option<Digest>,
-    /// The options that changed what was found on the host (`--driver-root=/run/nvidia/driver`), with spaces between them.
+    /// The options that changed what was found on the host (`--driver-root=/run/nvidia/driver`), with spaces between
+    /// them.
     pub options: String,
 }
 

@@ -1,8 +1,8 @@
 //! Adds devices to an OCI container specification, as an engine that supports CDI does.
 //!
-//! The order and the rules are those of the reference library (pkg/cdi, `Cache.InjectDevices` and `ContainerEdits.Apply`).
-//! What is written is built with oci-spec. The rest of the specification stays a JSON value: oci-spec drops fields that it
-//! does not know and refuses values that it does not know.
+//! The order and the rules are those of the reference library (pkg/cdi, `Cache.InjectDevices` and
+//! `ContainerEdits.Apply`). What is written is built with oci-spec. The rest of the specification stays a JSON value:
+//! oci-spec drops fields that it does not know and refuses values that it does not know.
 
 use super::spec::{ContainerEdits, DeviceNode, Spec};
 use crate::error::{Error, Result};
@@ -56,8 +56,8 @@ fn append(all: &mut ContainerEdits, more: &ContainerEdits) {
 /// Applies `edits` to the OCI specification `config`.
 ///
 /// # Errors
-/// Returns an error, and changes nothing, if a device node is neither on the host nor fully described, or if `config` is not
-/// an OCI specification.
+/// Returns an error, and changes nothing, if a device node is neither on the host nor fully described, or if `config`
+/// is not an OCI specification.
 pub fn apply(config: &mut Value, edits: &ContainerEdits, lookup: Lookup<'_>) -> Result<()> {
     let mut changed = config.clone();
     env(&mut changed, &edits.env)?;
@@ -178,8 +178,8 @@ fn device_node(config: &mut Value, node: &DeviceNode, lookup: Lookup<'_>) -> Res
     device.set_uid(owner(node.uid, "/process/user/uid"));
     device.set_gid(owner(node.gid, "/process/user/gid"));
     let mut device = value(&device)?;
-    // oci-spec always writes numbers. A FIFO has none (runtime-spec, config-linux.md, "Devices"), and the reference library
-    // writes none.
+    // oci-spec always writes numbers. A FIFO has none (runtime-spec, config-linux.md, "Devices"), and the reference
+    // library writes none.
     if kind == LinuxDeviceType::P
         && let Some(device) = device.as_object_mut()
     {

@@ -1,7 +1,7 @@
 //! Opens specification files of directories that other users may control, as root.
 //!
-//! A name in such a directory may lead to a pipe, a device or a kernel file that blocks, or acts, when it is opened. It may
-//! also lead to a file that its author cannot read, and an error about the content would show it to him.
+//! A name in such a directory may lead to a pipe, a device or a kernel file that blocks, or acts, when it is opened. It
+//! may also lead to a file that its author cannot read, and an error about the content would show it to him.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -13,20 +13,20 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The largest file that is read. A specification of a hundred devices has a tenth of it; a larger one is a mistake or an
-/// attack.
+/// The largest file that is read. A specification of a hundred devices has a tenth of it; a larger one is a mistake or
+/// an attack.
 const LARGEST: u64 = 16 << 20;
 
 /// Reads the specification at `path`.
 ///
-/// The file is first opened as a place only (`O_PATH`), which has no effect on any kind of file. It is read through that
-/// handle if it is a regular file, so it cannot be exchanged after it was examined. A symbolic link, or another name of a
-/// file with several, is followed to a file that everybody may read: Nix and configuration management install specifications
-/// as links to such files, and nobody learns from an error what he could not read himself.
+/// The file is first opened as a place only (`O_PATH`), which has no effect on any kind of file. It is read through
+/// that handle if it is a regular file, so it cannot be exchanged after it was examined. A symbolic link, or another
+/// name of a file with several, is followed to a file that everybody may read: Nix and configuration management install
+/// specifications as links to such files, and an error shows nobody what he could not read himself.
 ///
 /// # Errors
-/// Returns an error if the file is not found, is not a regular file, is private and not the only name of its content, or is
-/// larger than 16 MiB.
+/// Returns an error if the file is not found, is not a regular file, is private and not the only name of its content,
+/// or is larger than 16 MiB.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let mut is_link = false;
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether reading this file takes rights that the author of a link to it may lack. Who is not root has no such rights.
+/// Whether reading this file takes rights that the author of a link to it may lack. Only root has such rights.
 fn is_private(data: &Metadata) -> bool {
     geteuid().is_root() && data.mode() & 0o004 == 0
 }

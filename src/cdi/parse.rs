@@ -1,5 +1,5 @@
-//! Reads a specification. JSON and YAML are read by one strict YAML parser, as in the reference library: an unknown field
-//! or a duplicate key makes the whole file invalid.
+//! Reads a specification. JSON and YAML are read by one strict YAML parser, as in the reference library: an unknown
+//! field or a duplicate key makes the whole file invalid.
 
 use super::Spec;
 use crate::types::Place;

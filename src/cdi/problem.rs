@@ -48,8 +48,8 @@ impl Problem {
 }
 
 impl std::fmt::Display for Problem {
-    /// `FILE:LINE:COLUMN: what; lost: devices`. Names in it come from other programs, so what would act on a terminal is
-    /// escaped.
+    /// `FILE:LINE:COLUMN: what; lost: devices`. Names in it come from other programs, so what would act on a terminal
+    /// is escaped.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = self.path.display().to_string();
         let mut line = match self.at {

@@ -1,5 +1,5 @@
-//! Whether what a specification points at exists on this host. An engine looks for it only when a container starts, and then
-//! refuses the container.
+//! Checks whether everything that a specification refers to exists on this host. An engine notices only when a
+//! container starts, and then refuses it.
 
 use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
 use super::validate::Fault;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-/// Everything that `spec` points at and that an engine on this host would not find, or could not use.
+/// Everything that `spec` refers to and that an engine on this host would not find, or could not use.
 pub fn broken(spec: &Spec) -> Vec<Fault> {
     let mut found = Vec::new();
     of_edits(&mut found, &[], &spec.edits);
@@ -48,19 +48,19 @@ fn of_edits(found: &mut Vec<Fault>, above: &[PathStep], edits: &ContainerEdits) 
     }
 }
 
-/// What is wrong with the source of a mount. That of a file system which the kernel makes (tmpfs) is not a path.
+/// What is wrong with the source of a mount. The source of a file system such as tmpfs is not a path.
 fn source(mount: &Mount) -> Option<String> {
     let path = Path::new(&mount.host_path);
     let is_bind = mount.mount_type.as_deref().is_none_or(|t| t.is_empty() || t == "bind")
         || mount.options.iter().any(|o| o == "bind" || o == "rbind");
-    // An empty path is a fault of the specification itself.
+    // An empty path is a fault of the specification, which validate() reports.
     if !is_bind || path.as_os_str().is_empty() {
         return None;
     }
     not_absolute(path).or_else(|| fs::metadata(path).err().map(|e| missing(path, &e)))
 }
 
-/// What is wrong with a device node. One whose type and numbers are given is made by the engine, and need not exist.
+/// What is wrong with a device node. If its type and numbers are given, the engine makes it, and it need not exist.
 fn device(node: &DeviceNode) -> Option<String> {
     let path = Path::new(node.host_path.as_deref().unwrap_or(&node.path));
     if path.as_os_str().is_empty() {

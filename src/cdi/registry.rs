@@ -1,8 +1,8 @@
 //! Directories of specifications, as an engine sees them.
 //!
-//! Only `*.json` and `*.yaml` directly in a directory count. A later directory wins over an earlier one. A device that two
-//! files of one directory define is a conflict: no engine finds it, even if a later directory defines it too (the reference
-//! library's pkg/cdi/cache.go).
+//! Only `*.json` and `*.yaml` directly in a directory count. A later directory wins over an earlier one. A device that
+//! two files of one directory define is a conflict: no engine finds it, even if a later directory defines it too (the
+//! reference library's pkg/cdi/cache.go).
 
 use super::validate::{Fault, validate};
 use super::{Device, Problem, Spec, directory, encode, open, parse, references};
@@ -77,8 +77,8 @@ impl Registry {
         registry
     }
 
-    /// Adds a problem for everything that a valid file refers to and that this host does not have, once for each file: an
-    /// engine finds such a device, but refuses the container.
+    /// Adds a problem for everything that a valid file refers to and that this host does not have, once for each file:
+    /// an engine finds such a device, but refuses the container.
     pub fn check_references(&mut self) {
         for file in &self.files {
             let faults = references::broken(&file.spec);

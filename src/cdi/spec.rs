@@ -1,7 +1,7 @@
-//! A specification as a file holds it: every field of CDI 1.1.0 and no other.
+//! The content of a specification: exactly the fields of CDI 1.1.0.
 //!
-//! Unknown fields are refused, as the reference library refuses them: an engine would lose the whole file. `null`
-//! stands for an absent list, as it does there.
+//! As in the reference library, an unknown field makes the file invalid, because an engine would refuse it, and `null`
+//! is an empty list.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// The version of CDI that a reader must know.
+    /// The version of CDI that a reader must support.
     #[serde(rename = "cdiVersion")]
     pub version: String,
     /// `vendor/class`.
@@ -21,7 +21,7 @@ pub struct Spec {
     /// The devices.
     #[serde(default, deserialize_with = "or_empty")]
     pub devices: Vec<Device>,
-    /// What is done once, whichever of the devices is given.
+    /// Edits that are made once for a container that gets any of the devices.
     #[serde(
         default,
         rename = "containerEdits",
@@ -74,7 +74,7 @@ pub struct ContainerEdits {
 }
 
 impl ContainerEdits {
-    /// Whether there is nothing in it.
+    /// Whether it has no edits.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -203,13 +203,13 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializ
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Names are quoted in YAML, always: `0` is a number to a parser, and `0:1` is one of sixty to some.
+/// Writes a name in quotes: to a YAML parser `0` is a number, and to some `0:1` is one in base 60.
 fn quoted<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serde_saphyr::DoubleQuoted(name).serialize(serializer)
 }
 
-/// A command that a person reads at a glance is one line in YAML: a specification has one for each share under each name,
-/// and every start parses them all. A longer one, with the driver's many links, stays a line for each argument.
+/// Writes a short command in one line of YAML: a specification has one for each name of a share, and each start of a
+/// container parses them all. A longer one, with the driver's many links, has a line for each argument.
 fn short_in_one_line<S: Serializer>(args: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
     if args.iter().map(String::len).sum::<usize>() <= 256 {
         serde_saphyr::FlowSeq(args).serialize(serializer)

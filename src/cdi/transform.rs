@@ -1,11 +1,11 @@
-//! A specification whose paths begin elsewhere: made in a container with the driver, used on its host.
+//! Moves the paths of a specification that was made for another place, for example in a container with the driver.
 
 use super::spec::{ContainerEdits, Spec};
 use crate::call::with_moved_paths;
 use crate::types::Side;
 
-/// Puts `to` in the place of `from` at the beginning of every path on `side`. Whole parts count: `/run` is no beginning of
-/// `/runtime`. The version is that which the result needs.
+/// Replaces `from` by `to` at the beginning of every path on `side`. Only whole components match: `/run` does not match
+/// `/runtime`. The declared version is raised if the result needs a newer one.
 pub fn root(spec: &mut Spec, from: &str, to: &str, side: Side) {
     let rule = Rule { from, to };
     for device in &mut spec.devices {
@@ -13,7 +13,7 @@ pub fn root(spec: &mut Spec, from: &str, to: &str, side: Side) {
     }
     edits(&mut spec.edits, &rule, side);
     let needed = super::minimum_version(spec);
-    // A version that is declared higher than needed stays: somebody may have had a reason.
+    // A version that is higher than needed is kept, because its author may have a reason.
     let declared = spec.version.trim_start_matches('v').parse();
     if declared.map_or(true, |declared: crate::types::CdiVersion| declared < needed) {
         spec.version = needed.to_string();
@@ -57,7 +57,7 @@ fn edits(edits: &mut ContainerEdits, rule: &Rule<'_>, side: Side) {
     }
     for hook in &mut edits.hooks {
         // A startContainer hook is a program of the container (OCI runtime specification, config.md, "StartContainer
-        // Hooks"); every other one is a program of the host.
+        // Hooks"); every other hook is a program of the host.
         let program = if hook.hook_name == "startContainer" {
             Side::Container
         } else {

@@ -1,10 +1,10 @@
-//! What the CDI reference library checks before it takes a file (pkg/cdi, `Spec.validate` and `ContainerEdits.Validate`).
+//! The checks that the CDI reference library makes before it accepts a file (pkg/cdi, `Spec.validate` and
+//! `ContainerEdits.Validate`).
 //!
-//! It stops at the first fault and refuses the whole file; all are named here. What it does not check is not checked here
-//! either, with one exception: what makes an engine crash. Whether the host has what a file points at is checked by
-//! [`super::references`].
+//! The library stops at the first fault and refuses the whole file; here every fault is reported. One check is added:
+//! what makes an engine crash. [`super::references`] checks whether the host has what a file refers to.
 
-use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
+use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Spec};
 use super::version::minimum_version;
 use crate::types::{CdiKind, CdiVersion, DeviceName};
 use crate::yaml::PathStep;
@@ -47,6 +47,17 @@ impl Faults {
         });
     }
 
+    /// Adds a fault of the field `name`.
+    fn add_at(&mut self, name: &'static str, what: impl Into<String>) {
+        self.field(name, |faults| faults.add(what));
+    }
+
+    fn require(&mut self, name: &'static str, value: &str) {
+        if value.is_empty() {
+            self.add_at(name, "is empty");
+        }
+    }
+
     fn below(&mut self, steps: &[PathStep], look: impl FnOnce(&mut Self)) {
         let depth = self.at.len();
         self.at.extend_from_slice(steps);
@@ -65,41 +76,37 @@ impl Faults {
     }
 }
 
-/// Everything in `spec` for which an engine would refuse it; nothing for a good one.
+/// Everything in `spec` for which an engine refuses it. A valid specification has no faults.
 pub fn validate(spec: &Spec) -> Vec<Fault> {
     let mut faults = Faults {
         at: Vec::new(),
         found: Vec::new(),
     };
     declared_version(&mut faults, spec);
-    match spec.kind.parse::<CdiKind>() {
-        Err(e) => faults.field("kind", |f| {
-            f.add(format!("\"{}\" is not a valid vendor/class: {e}", spec.kind));
-        }),
-        Ok(kind) if kind.crashes_engines() => faults.field("kind", |f| {
-            f.add(format!(
-                "\"{}\" has a vendor or a class of one letter, which makes engines crash",
-                spec.kind
-            ));
-        }),
+    let kind = &spec.kind;
+    match kind.parse::<CdiKind>() {
+        Err(e) => faults.add_at("kind", format!("\"{kind}\" is not a valid vendor/class: {e}")),
+        Ok(parsed) if parsed.crashes_engines() => {
+            let what = format!("\"{kind}\" has a vendor or a class of one letter, which makes engines crash");
+            faults.add_at("kind", what);
+        }
         Ok(_) => {}
     }
     if spec.devices.is_empty() {
-        faults.field("devices", |f| f.add("there is no device"));
+        faults.add_at("devices", "the list has no device");
     }
     let mut names = BTreeSet::new();
     faults.each("devices", &spec.devices, |faults, device| {
-        faults.field("name", |f| {
-            if device.name.parse::<DeviceName>().is_err() {
-                f.add(format!("\"{}\" is not a name that CDI allows", device.name));
-            }
-            if !names.insert(device.name.as_str()) {
-                f.add(format!("\"{}\" is there twice", device.name));
-            }
-        });
+        let name = &device.name;
+        if name.parse::<DeviceName>().is_err() {
+            faults.add_at("name", format!("\"{name}\" is not a valid CDI device name"));
+        }
+        if !names.insert(name) {
+            faults.add_at("name", format!("\"{name}\" is listed twice"));
+        }
         faults.field("containerEdits", |f| {
             if device.edits.is_empty() {
-                f.add(format!("device \"{}\" does nothing to a container", device.name));
+                f.add(format!("device \"{name}\" does nothing to a container"));
             }
             container_edits(f, &device.edits);
         });
@@ -112,17 +119,18 @@ fn declared_version(faults: &mut Faults, spec: &Spec) {
     let text = spec.version.strip_prefix('v').unwrap_or(&spec.version);
     let known = text.parse::<CdiVersion>().ok().filter(|v| v.as_str() == text);
     let needed = minimum_version(spec);
-    faults.field("cdiVersion", |f| match known {
-        None => f.add(format!(
-            "\"{}\" is no version of CDI; known are 0.1.0 to {}",
-            spec.version,
-            CdiVersion::NEWEST
-        )),
+    match known {
+        None => {
+            let (found, newest) = (&spec.version, CdiVersion::NEWEST);
+            let what = format!("\"{found}\" is not a version of CDI; expected one from 0.1.0 to {newest}");
+            faults.add_at("cdiVersion", what);
+        }
         Some(declared) if declared < needed => {
-            f.add(format!("{declared} is declared, and the content needs {needed}"));
+            let what = format!("{declared} is declared, and the content needs {needed}");
+            faults.add_at("cdiVersion", what);
         }
         Some(_) => {}
-    });
+    }
 }
 
 fn container_edits(faults: &mut Faults, edits: &ContainerEdits) {
@@ -131,12 +139,17 @@ fn container_edits(faults: &mut Faults, edits: &ContainerEdits) {
     let mut on_host = BTreeSet::new();
     let mut in_container = BTreeSet::new();
     faults.each("netDevices", &edits.net_devices, |f, net| {
-        net_device(f, net);
+        if net.host_interface_name.is_empty() || net.name.is_empty() {
+            f.add("hostInterfaceName and name must both be given");
+        }
         if !on_host.insert(net.host_interface_name.as_str()) || !in_container.insert(net.name.as_str()) {
-            f.add("this network device is there twice");
+            f.add("this network device is listed twice");
         }
     });
-    faults.each("mounts", &edits.mounts, mount);
+    faults.each("mounts", &edits.mounts, |f, mount| {
+        f.require("hostPath", &mount.host_path);
+        f.require("containerPath", &mount.container_path);
+    });
     faults.each("hooks", &edits.hooks, hook);
     if let Some(rdt) = &edits.intel_rdt {
         faults.field("intelRdt", |f| intel_rdt(f, rdt));
@@ -145,40 +158,21 @@ fn container_edits(faults: &mut Faults, edits: &ContainerEdits) {
 
 fn env(faults: &mut Faults, entry: &str) {
     if entry.find('=').is_none_or(|at| at == 0) {
-        faults.add(format!("\"{entry}\" is no NAME=value"));
+        faults.add(format!("\"{entry}\" is not of the form NAME=value"));
     }
 }
 
 fn device_node(faults: &mut Faults, node: &DeviceNode) {
-    if node.path.is_empty() {
-        faults.field("path", |f| f.add("is empty"));
-    }
+    faults.require("path", &node.path);
     let node_type = node.node_type.as_deref().unwrap_or("");
     if !["", "b", "c", "u", "p"].contains(&node_type) {
-        faults.field("type", |f| {
-            f.add(format!("\"{node_type}\" is no type of device node: b, c, u or p"))
-        });
+        let what = format!("\"{node_type}\" is not a type of device node; expected b, c, u or p");
+        faults.add_at("type", what);
     }
     let permissions = node.permissions.as_deref().unwrap_or("");
     if permissions.chars().any(|c| !"rwm".contains(c)) {
-        faults.field("permissions", |f| {
-            f.add(format!("\"{permissions}\" is not made of r, w and m"))
-        });
-    }
-}
-
-fn net_device(faults: &mut Faults, net: &NetDevice) {
-    if net.host_interface_name.is_empty() || net.name.is_empty() {
-        faults.add("hostInterfaceName and name must both be given");
-    }
-}
-
-fn mount(faults: &mut Faults, mount: &Mount) {
-    if mount.host_path.is_empty() {
-        faults.field("hostPath", |f| f.add("is empty"));
-    }
-    if mount.container_path.is_empty() {
-        faults.field("containerPath", |f| f.add("is empty"));
+        let what = format!("\"{permissions}\" has other letters than r, w and m");
+        faults.add_at("permissions", what);
     }
 }
 
@@ -191,14 +185,12 @@ fn hook(faults: &mut Faults, hook: &Hook) {
         "poststart",
         "poststop",
     ];
-    if !STAGES.contains(&hook.hook_name.as_str()) {
-        faults.field("hookName", |f| {
-            f.add(format!("\"{}\" is no stage: {}", hook.hook_name, STAGES.join(", ")))
-        });
+    let name = hook.hook_name.as_str();
+    if !STAGES.contains(&name) {
+        let what = format!("\"{name}\" is not a stage; expected {}", STAGES.join(", "));
+        faults.add_at("hookName", what);
     }
-    if hook.path.is_empty() {
-        faults.field("path", |f| f.add("is empty"));
-    }
+    faults.require("path", &hook.path);
     faults.each("env", &hook.env, |f, entry| env(f, entry));
 }
 
@@ -206,7 +198,7 @@ fn intel_rdt(faults: &mut Faults, rdt: &IntelRdt) {
     // It becomes a directory's name in /sys/fs/resctrl.
     let id = rdt.clos_id.as_deref().unwrap_or("");
     if id.len() >= 4096 || id == "." || id == ".." || id.contains(['/', '\n']) {
-        faults.field("closID", |f| f.add("is no name of a directory"));
+        faults.add_at("closID", "cannot be the name of a directory");
     }
 }
 
@@ -251,7 +243,7 @@ mod tests {
                 (|s| s.version = "0.4.0".into()) as fn(&mut Spec),
                 "cdiVersion: 0.4.0 is declared, and the content needs 0.5.0",
             ),
-            (|s| s.version = "0.5".into(), "cdiVersion: \"0.5\" is no version"),
+            (|s| s.version = "0.5".into(), "cdiVersion: \"0.5\" is not a version"),
             (|s| s.kind = "gpu".into(), "kind: \"gpu\""),
             (
                 |s| s.kind = "x.com/y".into(),
@@ -261,10 +253,10 @@ mod tests {
                 |s| s.kind = "x/gpu".into(),
                 "kind: \"x/gpu\" has a vendor or a class of one letter",
             ),
-            (|s| s.devices.clear(), "devices: there is no device"),
+            (|s| s.devices.clear(), "devices: the list has no device"),
             (
                 |s| s.devices.push(s.devices[0].clone()),
-                "devices[1].name: \"0\" is there twice",
+                "devices[1].name: \"0\" is listed twice",
             ),
             (|s| s.devices[0].name = "0-".into(), "devices[0].name: \"0-\""),
             (
@@ -294,7 +286,7 @@ mod tests {
                         ..Hook::default()
                     });
                 },
-                "hooks[0].hookName: \"later\" is no stage",
+                "hooks[0].hookName: \"later\" is not a stage",
             ),
         ] {
             let line = said(change);

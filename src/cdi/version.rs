@@ -1,13 +1,13 @@
-//! The least version of CDI that a specification needs.
+//! The lowest version of CDI that a specification needs.
 //!
-//! An engine refuses a file of a version that it does not know, with a message about something else (podman 4.3: the
-//! device is "unresolvable"). So a file declares the least that it needs (SPEC.md, "Released versions"; the reference
+//! An engine refuses a file of a version that it does not know, with a misleading message (podman 4.3: the device is
+//! "unresolvable"). So a file declares the lowest version that it needs (SPEC.md, "Released versions"; the reference
 //! library's specs-go/version.go).
 
 use super::{ContainerEdits, Spec};
 use crate::types::CdiVersion;
 
-/// The least version of CDI with which `spec` can be read. It says nothing about `spec.version`.
+/// The lowest version of CDI with which `spec` can be read, whatever `spec.version` declares.
 pub fn minimum_version(spec: &Spec) -> CdiVersion {
     let mut needed = CdiVersion::V0_3;
     let class = spec.kind.split_once('/').map_or("", |(_, class)| class);
@@ -26,7 +26,7 @@ pub fn minimum_version(spec: &Spec) -> CdiVersion {
     needed.max(edits(&spec.edits))
 }
 
-/// The least version with which `edits` can be read.
+/// The lowest version with which `edits` can be read.
 pub fn edits(edits: &ContainerEdits) -> CdiVersion {
     let mut needed = CdiVersion::V0_3;
     if edits.mounts.iter().any(|m| is_set(m.mount_type.as_deref())) {

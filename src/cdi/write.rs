@@ -1,4 +1,4 @@
-//! Puts a whole file in the place of another, and removes what a killed writer left.
+//! Replaces a file atomically, and removes temporary files of killed writers.
 
 use super::directory::entries;
 use crate::error::{Context, Error, Result};
@@ -15,9 +15,9 @@ const SUFFIX: &str = ".tmp";
 
 /// Writes `text` to `path`, mode 0644. Missing directories are made, mode 0755.
 ///
-/// An engine reads these directories at any time. So the text goes to a temporary file in the same directory, is brought
-/// to the disk, and only then takes the place of `path`. If anything fails, the old file stays as it was. If the writer is
-/// killed, the temporary file stays, and the next call for this directory removes it.
+/// An engine reads these directories at any time. So the text goes to a temporary file in the same directory, is synced
+/// to the disk, and only then replaces `path`. If anything fails, the old file is unchanged. If the writer is
+/// killed, the temporary file remains until the next call for this directory.
 ///
 /// # Errors
 /// Returns an error if a directory cannot be made or written, if the disk is full, or if `path` is a directory.
@@ -37,7 +37,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     remove_abandoned(&dir)?;
     let mut file = temporary(&dir).about(path.display(), "cannot write")?;
     file.write_all(text.as_bytes()).about(path.display(), "cannot write")?;
-    // The process's umask was applied to the mode that the file was made with.
+    // The umask of the process was applied when the file was made.
     file.as_file()
         .set_permissions(Permissions::from_mode(0o644))
         .about(path.display(), "cannot set its mode")?;
@@ -52,8 +52,8 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         .about(dir.display(), "cannot bring it to the disk")
 }
 
-/// A new temporary file in `dir`, locked. The lock says that its writer lives, in whatever pid namespace that is: the
-/// kernel opens it when the writer ends.
+/// A new temporary file in `dir`, locked. The lock shows, across pid namespaces, that its writer lives: the kernel
+/// releases it when the writer ends.
 fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
     loop {
         let file = tempfile::Builder::new()
@@ -62,18 +62,19 @@ fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
             .permissions(Permissions::from_mode(0o644))
             .tempfile_in(dir)?;
         rustix::fs::flock(file.as_file(), rustix::fs::FlockOperation::LockExclusive)?;
-        // Between its making and the lock, another process may have taken it for an abandoned one.
+        // Before it was locked, another process may have removed it as an abandoned one.
         if file.as_file().metadata()?.nlink() > 0 {
             return Ok(file);
         }
     }
 }
 
-/// Removes the temporary files in `dir` whose writers were killed; gives their number. A file of another owner, or one
-/// whose writer lives, stays.
+/// Removes the temporary files in `dir` whose writers were killed, and returns their number. A file of another owner,
+/// or one whose writer lives, is kept.
 ///
 /// # Errors
-/// Returns an error if `dir` cannot be listed or a file cannot be removed. A directory that does not exist has none.
+/// Returns an error if `dir` cannot be listed or a file cannot be removed. A directory that does not exist has no such
+/// files.
 pub fn remove_abandoned(dir: &Path) -> Result<usize> {
     let mut removed = 0;
     for path in entries(dir) {
@@ -85,7 +86,7 @@ pub fn remove_abandoned(dir: &Path) -> Result<usize> {
         if !is_temporary {
             continue;
         }
-        // Locked until it is removed: a writer that has just made it and waits for the lock then sees that it is gone.
+        // It is locked until it is removed, so that a writer that waits for the lock then sees that it was removed.
         if let Some(_lock) = abandoned(&path) {
             match fs::remove_file(&path) {
                 Ok(()) => removed += 1,
@@ -97,8 +98,8 @@ pub fn remove_abandoned(dir: &Path) -> Result<usize> {
     Ok(removed)
 }
 
-/// The file at `path`, locked, if it is a regular file of this user that no process has locked. One that cannot be opened
-/// is left alone.
+/// The file at `path`, locked, if it is a regular file of this user that no process has locked. One that cannot be
+/// opened is left alone.
 fn abandoned(path: &Path) -> Option<Flock<File>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path).ok()?;

@@ -41,10 +41,10 @@ enum Verb {
     Transform(transform::Args),
 }
 
-/// Does what was asked.
+/// Runs the verb.
 ///
 /// # Errors
-/// Whatever the verb could not do.
+/// Returns the error of the verb.
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     match args.verb {
         Verb::Generate(args) => generate::run(*args),
@@ -55,8 +55,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// What is in the directories that an engine reads. A directory that was named must exist; the usual ones need not, and a
-/// missing one is reported.
+/// What is in the directories that an engine reads. A directory that was named must exist; the usual ones need not, and
+/// a missing one is reported.
 ///
 /// # Errors
 /// Returns an error if a directory was named and does not exist.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Gpu {
     /// NVML's index where [`Gpu::index_is_known`]; else only the place in this list, which must not become a name.
     pub index: GpuIndex,
-    /// Whether `index` is what NVML would say. It is not where NVML did not answer and the order of the GPUs is not certain.
+    /// Whether `index` is what NVML would say. It is not where NVML did not answer and the order of the GPUs is not
+    /// certain.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub index_is_known: bool,
     /// The N of `/dev/nvidiaN`. Not the index.
@@ -55,8 +56,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is in
-    /// MIG mode, whoever says so.
+    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is
+    /// in MIG mode, whoever says so.
     pub fn is_in_mig_mode(&self) -> bool {
         self.mig.is_some_and(|m| m.current == MigMode::Enabled) || !self.unnamed_instances.is_empty()
     }

@@ -12,7 +12,8 @@ struct Head {
 /// Reads an inventory that `tranche inventory` wrote. `name` says in an error where the text is from.
 ///
 /// # Errors
-/// Text that is no inventory, with line and column; one of a newer form, of which we would drop what we do not know.
+/// Returns an error if the text is not an inventory, with line and column, or has a newer format, whose unknown fields
+/// would be lost.
 pub fn load(name: &str, text: &str) -> Result<Inventory> {
     let wrong = |e: serde_json::Error| {
         Error::usage(name, "not an inventory")
@@ -37,8 +38,8 @@ pub fn load(name: &str, text: &str) -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// Takes away what programs before this one guessed where NVML did not answer: they numbered MIG devices in the order of
-/// `/proc`, and GPUs in the order of their addresses whatever the driver's minors said.
+/// Takes away what programs before this one guessed where NVML did not answer: they numbered MIG devices in the order
+/// of `/proc`, and GPUs in the order of their addresses whatever the driver's minors said.
 fn without_guesses(gpus: &mut [Gpu]) {
     let in_order = (0..)
         .zip(gpus.iter())

@@ -25,7 +25,8 @@ pub struct Bundle {
 pub enum Reached {
     /// The container.
     Bundle(Box<Bundle>),
-    /// This user may not read the bundle's configuration, and the reason why the container's root is not known without it.
+    /// This user may not read the bundle's configuration, and the reason why the container's root is not known without
+    /// it.
     Nothing(&'static str),
 }
 

@@ -34,7 +34,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Parses a `config.json`. Keys that are not named here may hold anything, and those that are may be missing or null.
+    /// Parses a `config.json`. Keys that are not named here may hold anything, and those that are may be missing or
+    /// null.
     ///
     /// # Errors
     /// If it is not JSON, or a list in it is not a list.
@@ -101,7 +102,8 @@ struct RawMount {
 }
 
 impl RawMount {
-    /// It as a bind mount: a runtime takes the type or either option as the mark of one, and engines write each of them.
+    /// It as a bind mount: a runtime takes the type or either option as the mark of one, and engines write each of
+    /// them.
     fn bind(self) -> Option<Bind> {
         let options = self.options.unwrap_or_default();
         let has = |option: &str| options.iter().any(|o| o == option);

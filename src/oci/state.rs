@@ -1,4 +1,5 @@
-//! The state of a container, as a runtime writes it to the standard input of a hook (runtime-spec, runtime.md, "State").
+//! The state of a container, as a runtime writes it to the standard input of a hook (runtime-spec, runtime.md,
+//! "State").
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,10 +9,10 @@ use serde::Deserialize;
 use super::STATE_LIMIT;
 use crate::error::{Context, Error, Result};
 
-/// What we need of a container's state.
+/// The part of a container's state that a hook needs.
 ///
-/// Left out on purpose: `status`, where crun has words of its own (`starting`); and `ociVersion`, which says nothing
-/// about the keys below.
+/// `status` is left out on purpose, because crun has values of its own (`starting`), and so is `ociVersion`, which says
+/// nothing about the keys below.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct State {
     /// The container's name in its runtime.
@@ -20,10 +21,11 @@ pub struct State {
     /// The directory with `config.json`, absolute.
     pub bundle: PathBuf,
     /// The container's first process. In a `createRuntime` hook that is its number in the engine's namespace; a
-    /// `createContainer` hook gets 0 from crun and 1, of the container's own namespace, from runc, and has no use for it.
+    /// `createContainer` hook gets 0 from crun and 1, of the container's own namespace, from runc, and has no use for
+    /// it.
     #[serde(default, deserialize_with = "pid")]
     pub pid: Option<u32>,
-    /// crun's own addition: the absolute path of the root directory.
+    /// The absolute path of the root directory; only crun gives it.
     #[serde(default)]
     pub root: Option<PathBuf>,
 }
@@ -32,7 +34,7 @@ impl State {
     /// Reads a state to its end. `from` must close: an engine's pipe does.
     ///
     /// # Errors
-    /// If it cannot be read, is larger than [`STATE_LIMIT`], or does not parse.
+    /// Returns an error if it cannot be read, is larger than [`STATE_LIMIT`], or is invalid.
     pub fn read(from: impl Read) -> Result<State> {
         let mut bytes = Vec::new();
         from.take(STATE_LIMIT + 1)
@@ -50,7 +52,7 @@ impl State {
     /// Parses a state.
     ///
     /// # Errors
-    /// If it is no JSON object, or has no absolute `bundle`.
+    /// Returns an error if it is not a JSON object, or has no absolute `bundle`.
     pub fn parse(bytes: &[u8]) -> Result<State> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(Error::failed("container state", "standard input is empty")
@@ -65,7 +67,7 @@ impl State {
     }
 }
 
-/// A number of a process, or nothing: what else stands there is for those who need a pid to complain about.
+/// The number of a process; `None` for any other value, about which only a caller that needs a pid complains.
 fn pid<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))

@@ -1,8 +1,8 @@
 //! A container whose bundle this process may not reach.
 //!
 //! With podman as root and a user namespace, the hook runs as a user of that namespace, and the storage root, in which
-//! bundle and root directory are, has mode 0700 and belongs to the real root. What the hook can reach is the directory in
-//! which the runtime starts it, which is the container's root (runc), and the list of mounts.
+//! bundle and root directory are, has mode 0700 and belongs to the real root. What the hook can reach is the directory
+//! in which the runtime starts it, which is the container's root (runc), and the list of mounts.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `tranche cdi generate`: write a specification for a host.
 //!
 //! The options and environment variables of `nvidia-ctk cdi generate` have the same meaning here, so that a script only
-//! changes the program's name. One difference is intended: for a mode other than `nvml`, the kind is the one that NVIDIA's
-//! runtime requests (`nvidia.com/gds`), while NVIDIA's command writes `nvidia.com/gpu` for every mode.
+//! changes the program's name. One difference is intended: for a mode other than `nvml`, the kind is the one that
+//! NVIDIA's runtime requests (`nvidia.com/gds`), while NVIDIA's command writes `nvidia.com/gpu` for every mode.
 
 mod arguments;
 mod files;
@@ -80,8 +80,8 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     Ok(outcome.exit_code())
 }
 
-/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Says what is
-/// held, and what that changes in the specification.
+/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Says what
+/// is held, and what that changes in the specification.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.

@@ -1,5 +1,5 @@
-//! The files that an earlier `cdi generate` wrote beside its output and this one does not write: a policy whose `rename` was
-//! removed leaves the file of the other kind, and engines would go on starting its shares.
+//! Files that an earlier `cdi generate` wrote beside its output and that this run does not write. If `rename` is
+//! removed from a policy, the file of the other kind remains, and engines would still start containers with its shares.
 
 use super::super::specs::claim_of;
 use crate::cdi::Spec;
@@ -9,8 +9,8 @@ use crate::cdi::registry::{Loaded, Registry};
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The comment line by which a file beside `output` is recognised. A file that a person wrote elsewhere and copied here,
-/// or that was made with an `--output` of its own, does not have it.
+/// The comment that marks a file beside `output`. A file that a person copied here, or that was made with an `--output`
+/// of its own, does not have it.
 pub(super) fn mark(output: &Path) -> String {
     let name = output.file_name().unwrap_or_default().to_string_lossy();
     format!("{MARK}{name}")
@@ -24,9 +24,9 @@ pub(super) fn output_of(file: &Loaded) -> PathBuf {
     name.map_or_else(|| file.path.clone(), |name| file.path.with_file_name(name))
 }
 
-/// Removes the files that were written beside `output` and are not in `written`; gives what was removed.
+/// Removes the files that were written beside `output` and are not in `written`, and returns them.
 ///
-/// `name` gives the file that `generate` writes beside `output` for a kind.
+/// `name` returns the file that `generate` writes beside `output` for the kind of a specification.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be listed or a file cannot be removed.
@@ -55,8 +55,8 @@ pub(super) fn remove(
     Ok(removed)
 }
 
-/// Whether `generate --output OUTPUT` wrote `path`: it has the name that such a file gets, and says so in its header. JSON
-/// has no comments: there every device must be a share, which only such a file has alone.
+/// Whether `generate --output OUTPUT` wrote `path`: it has the name of such a file, and its header has the mark. JSON
+/// has no comments, so there every device must be a share; only such a file has nothing but shares.
 fn is_own(path: &Path, output: &Path, name: &impl Fn(&Spec) -> Option<PathBuf>) -> bool {
     let read = Registry::read_file(path);
     let Some(file) = read.files().first() else {

@@ -58,8 +58,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     root(&mut spec, &args.from, &args.to, args.relative_to);
     let is_json = text.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
     let format = if is_json { Format::Json } else { Format::Yaml };
-    // They say which program made the file and what was left out of it. Its paths are no longer those of the host that its
-    // digests are of.
+    // They say which program made the file and what was left out of it. Its paths are no longer those of the host that
+    // its digests are of.
     let mut comments = comments_of(&text);
     comments.retain(|line| !Origin::is_comment(line));
     match args.output.as_deref().filter(|o| !o.is_empty()) {

@@ -1,5 +1,6 @@
-//! `tranche cdi validate`: what an engine refuses, with its place and the devices that are lost by it; what a specification
-//! refers to that this host does not have; and whether a specification of tranche is older than the host or the policy.
+//! `tranche cdi validate`: what an engine refuses, with its place and the devices that are lost by it; what a
+//! specification refers to that this host does not have; and whether a specification of tranche is older than the host
+//! or the policy.
 
 mod stale;
 

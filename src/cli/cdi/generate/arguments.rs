@@ -37,8 +37,9 @@ pub(super) struct FileArgs {
     // Not a path to clap, which refuses an empty one: it means stdout.
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<OsString>,
-    /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are missing), and
-    /// write what was found, also over an existing file. Without this option such a file is kept, and the exit code is 1
+    /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are
+    /// missing), and write what was found, also over an existing file. Without this option such a file is kept, and the
+    /// exit code is 1
     #[arg(long, env = "TRANCHE_DEGRADED")]
     pub(super) degraded: bool,
     /// yaml or json [default: as the file's name says, else yaml]
@@ -61,7 +62,8 @@ pub(super) struct WhatArgs {
     /// Which devices to write: auto or nvml (GPUs and MIG devices), management, gds, mofed, gdrcopy, nvswitch or imex
     #[arg(long, default_value = "auto")]
     pub(super) mode: Mode,
-    /// Write only this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default: all]
+    /// Write only this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default:
+    /// all]
     #[arg(long = "device-id", value_name = "ID", value_delimiter = ',')]
     pub(super) device_ids: Vec<DeviceChoice>,
     /// How devices are named: index, uuid or type-index; may be repeated [default: index and uuid]
@@ -81,8 +83,8 @@ pub(super) struct WhatArgs {
         hide_default_value = true
     )]
     pub(super) no_all_device: bool,
-    /// Include only the driver's files for these capabilities: all, or a list of compute, utility, graphics, video, display,
-    /// ngx, compat32
+    /// Include only the driver's files for these capabilities: all, or a list of compute, utility, graphics, video,
+    /// display, ngx, compat32
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(super) driver_capabilities: String,
     /// A feature flag of nvidia-ctk; a flag that tranche does not know is ignored with a message. May be repeated
@@ -93,12 +95,13 @@ pub(super) struct WhatArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The hook that an engine runs at each start")]
 pub(super) struct HookArgs {
-    /// Write a specification without hooks: mounts replace links, and the image's loader finds the driver's libraries only
-    /// in its default directories
+    /// Write a specification without hooks: mounts replace links, and the image's loader finds the driver's libraries
+    /// only in its default directories
     #[arg(long, conflicts_with_all = ["hook_path", "enable_hooks", "disable_hooks"])]
     pub(super) no_hooks: bool,
-    /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]. For a program
-    /// called nvidia-cdi-hook or nvidia-ctk, NVIDIA's hooks are written. A name without a directory is searched in PATH
+    /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]. For a
+    /// program called nvidia-cdi-hook or nvidia-ctk, NVIDIA's hooks are written. A name without a directory is searched
+    /// in PATH
     #[arg(long, value_name = "FILE", visible_alias = "nvidia-cdi-hook-path")]
     pub(super) hook_path: Option<OsString>,
     /// Leave out this part of the hook's work: create-symlinks, update-ldcache, enable-cuda-compat, …, or all; may be

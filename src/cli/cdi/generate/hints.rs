@@ -1,4 +1,4 @@
-//! Lines for the person who writes a specification: what an engine of today's distributions will make of it.
+//! Hints for the person who writes a specification, about engines of current distributions.
 
 use crate::cdi::directory::entries;
 use crate::cdi::encode::Format;
@@ -8,8 +8,8 @@ use crate::edits::Derived;
 use crate::types::CdiVersion;
 use std::path::{Path, PathBuf};
 
-/// Why an engine that reads CDI 0.5, as podman 4.3 does, will call the devices of `spec` unresolvable, and what to do about
-/// it; `None` where such an engine reads it.
+/// Why an engine that reads CDI 0.5, as podman 4.3 does, will call the devices of `spec` unresolvable, and what to do
+/// about it; `None` where such an engine reads it.
 pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> {
     let version: CdiVersion = spec.version.parse().ok()?;
     if version <= CdiVersion::V0_5 {
@@ -23,7 +23,8 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
             what.dedup();
             let what = crate::text::some(&what);
             format!(
-                "{} needs CDI {version} for {what}; {calls}; for such engines, add --cdi-version 0.5, which leaves this out",
+                "{} needs CDI {version} for {what}; {calls}; for such engines, add --cdi-version 0.5, which leaves \
+                 this out",
                 spec.kind
             )
         }
@@ -31,7 +32,8 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
     })
 }
 
-/// Why engines find no device of `spec`, which was written to `file`: another file of the directory defines the same ones.
+/// Why engines find no device of `spec`, which was written to `file`: another file of the directory defines the same
+/// ones.
 pub(super) fn conflict(file: &Path, spec: &Spec) -> Option<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Which program an engine runs, and which parts of its work it does.
+//! The hook of a specification: its program, and the parts of its work that it does.
 
 use super::arguments::HookArgs;
 use crate::call::NvidiaHook;
@@ -10,11 +10,12 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The hook that was asked for; `None` for a specification without one. `is_here` says whether the host is the machine that
-/// we run on.
+/// The hook that was asked for; `None` for a specification without one. `is_here` says whether the host is the machine
+/// that runs this program.
 ///
 /// # Errors
-/// A program that is neither an absolute path nor a bare name; `--enable-hook all`, which NVIDIA's generator refuses too.
+/// Returns an error for a program that is neither an absolute path nor a bare name, and for `--enable-hook all`, which
+/// NVIDIA's generator refuses too.
 pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptions>> {
     if args.no_hooks {
         return Ok(None);
@@ -38,7 +39,8 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
     Ok(Some(hook))
 }
 
-/// Warns if an engine on this machine could not start the hook: then no container with a device of the specification starts.
+/// Warns if an engine on this machine could not start the hook: then no container with a device of the specification
+/// starts.
 pub(super) fn warn_if_missing(hook: &HookOptions) {
     let problem = match std::fs::metadata(hook.path.as_path()) {
         Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => return,
@@ -53,7 +55,7 @@ pub(super) fn warn_if_missing(hook: &HookOptions) {
     );
 }
 
-/// The parts that `names` name. A name that nobody knows is a warning, as it is for NVIDIA's generator: it may be of a
+/// The parts with these names. An unknown name is a warning, as it is for NVIDIA's generator: it may be of a
 /// newer version, and the same script must work with both.
 fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<NvidiaHook> {
     let mut parts = BTreeSet::new();
@@ -68,8 +70,8 @@ fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<
     parts
 }
 
-/// The program, as an engine must name it. A bare name is looked up in the caller's `PATH`, and is in `/usr/bin` where it is
-/// not found there, as for NVIDIA's generator.
+/// The program, as an engine must name it. A bare name is looked up in the caller's `PATH`, and is in `/usr/bin` where
+/// it is not found there, as for NVIDIA's generator.
 fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
     let path = Path::new(given);
     if path.is_absolute() {
@@ -90,7 +92,7 @@ fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
     HostPath::new(found.unwrap_or_else(|| Path::new("/usr/bin").join(given)))
 }
 
-/// The `tranche-oci` that came with this program: in a build, or where somebody unpacked the two.
+/// The `tranche-oci` in the directory of this program, as in a build or an unpacked archive.
 pub(in crate::cli) fn hook_beside_us() -> Option<HostPath> {
     let path = std::env::current_exe().ok()?.with_file_name("tranche-oci");
     path.is_file().then(|| HostPath::new(&path).ok()).flatten()

@@ -34,7 +34,8 @@ pub(super) fn options(args: &Args) -> Result<Options> {
             // This flag decides which files discovery looks for; a saved inventory is not changed.
             EXPLICIT_LIBRARIES if args.host.inventory.is_none() => {}
             EXPLICIT_LIBRARIES => out::note(format_args!(
-                "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it to the command that makes the inventory"
+                "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it to the command that makes the \
+                 inventory"
             )),
             // About parts of NVIDIA's tool that do not exist here.
             "disable-nvsandboxutils" | "disable-nvsandbox-utils" | "disable-multiple-csv-devices" => {}

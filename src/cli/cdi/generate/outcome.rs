@@ -1,7 +1,7 @@
 //! What may be done with a specification whose host was not examined completely.
 //!
-//! Such a specification lacks devices or files that may come back by themselves: after a reboot, or once the driver answers
-//! again. It never replaces an older file, because containers that run today would lose their devices.
+//! Such a specification lacks devices or files that may come back by themselves: after a reboot, or once the driver
+//! answers again. It never replaces an older file, because containers that run today would lose their devices.
 
 use crate::cli::{look, out};
 use crate::derive::Mode;
@@ -19,8 +19,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a specification of `mode` that is made from `inventory`. Modes that are about other devices than GPUs
-    /// do not depend on what can be degraded.
+    /// The outcome for a specification of `mode` that is made from `inventory`. Modes that are about other devices than
+    /// GPUs do not depend on what can be degraded.
     pub(super) fn of(inventory: &Inventory, mode: Mode, accept_degraded: bool) -> Self {
         let is_about_gpus = matches!(mode, Mode::Auto | Mode::Nvml | Mode::Management);
         match inventory.degraded.is_empty() || accept_degraded || !is_about_gpus {

@@ -30,8 +30,8 @@ pub(super) struct Staleness {
     pub(super) notes: Vec<String>,
 }
 
-/// Compares each of `files` that has a digest with the host and the policy of `args`. The host is examined only if there is
-/// such a file.
+/// Compares each of `files` that has a digest with the host and the policy of `args`. The host is examined only if
+/// there is such a file.
 ///
 /// # Errors
 /// Returns an error if a host, an inventory or a policy was named and cannot be read. What nobody named is only noted.
