@@ -85,7 +85,7 @@ fn hostile_places(dir: &Path) -> (String, String, String) {
         gpu["name"] = HOSTILE.into();
     }
     inventory["warnings"] = json!([{"object": HOSTILE, "text": HOSTILE}]);
-    inventory["absent"] = json!([{"what": HOSTILE, "looked_in": [HOSTILE]}]);
+    inventory["absent"] = json!([{"what": [HOSTILE], "looked_in": [HOSTILE]}]);
     for file in inventory["driver"]["files"].as_array_mut().unwrap() {
         if file["kind"]["type"] == "config" {
             file["container"] = format!("/etc/{HOSTILE}").into();
