@@ -19,7 +19,6 @@ use crate::stage::temporary;
 use crate::subject::Subject;
 use crate::support::init::Init;
 use crate::support::scene::snapshot;
-use crate::support::skip;
 use crate::trial::{Attack, Trial};
 
 const DEVICE: &str = "GPU-11111111-2222-3333-4444-555555555555";
@@ -33,12 +32,7 @@ struct Scene {
 
 /// Shares are for engines that run as root.
 fn can_claim(test: &str) -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
-    let can = nix::unistd::geteuid().is_root() && map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    if !can {
-        skip::not_run(&format!("attacks::claims::{test}"), "not root of the machine");
-    }
-    can
+    crate::owns_machine(&format!("claims::{test}"))
 }
 
 impl Scene {

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use nix::unistd::Uid;
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::run::Ended;
@@ -86,7 +85,7 @@ fn every_change_of_the_host_is_seen() {
             symlink(file.with_extension("old"), file).unwrap();
         }),
         ("an attribute", |file| {
-            let name = if Uid::effective().is_root() {
+            let name = if crate::support::rights::is_root_of_machine() {
                 "trusted.seen"
             } else {
                 "user.seen"

@@ -36,13 +36,12 @@ mod subject;
 mod trial;
 mod verb;
 
-use nix::unistd::Uid;
-
 /// Whether a test that needs mounts can run; says so if not.
 fn can_mount(test: &str) -> bool {
-    let can = Uid::effective().is_root();
-    if !can {
-        support::skip::not_run(&format!("attacks::{test}"), "not root: cannot mount");
-    }
-    can
+    support::rights::can_mount(&format!("attacks::{test}"))
+}
+
+/// Whether a test that needs more than a user namespace gives can run; says so if not.
+fn owns_machine(test: &str) -> bool {
+    support::rights::owns_machine(&format!("attacks::{test}"))
 }

@@ -200,8 +200,8 @@ fn a_full_root() {
                 stage.before = format!(
                     r#"mount -t tmpfs -o size=256k,nr_inodes=4096 tmpfs /mnt && cp -a "$root/." /mnt/ && mount --move /mnt "$root" || exit 99
                     cp "$root/etc/ld.so.cache" "$lists/cache"
-                    head -c "$(({free} * 4096))" /dev/zero > "$root/spare"
-                    cat /dev/zero > "$root/filler" 2>/dev/null; rm "$root/spare""#
+                    yes | head -c "$(({free} * 4096))" > "$root/spare"
+                    yes > "$root/filler" 2>/dev/null; rm "$root/spare""#
                 );
                 stage.after = r#"cd "$root"; find . -name '.tranche-*' | grep . && code=98
                     test -s etc/ld-musl-x86_64.path || code=97

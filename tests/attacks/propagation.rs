@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::can_mount;
 use crate::stage::Stage;
 use crate::trial::Attack;
 use crate::verb::Verb;
+use crate::{can_mount, owns_machine};
 
 const FILES: [&str; 3] = [
     "/etc/ld-musl-x86_64.path",
@@ -218,7 +218,7 @@ fn links_into_cgroups() {
 /// config.json gives it, and the type that it has, are tried both: the file system's own is what counts.
 #[test]
 fn links_into_sysfs() {
-    if !can_mount("links_into_sysfs") {
+    if !owns_machine("propagation::links_into_sysfs") {
         return;
     }
     let file = std::path::Path::new("/sys/kernel/uevent_seqnum");

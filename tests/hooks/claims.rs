@@ -3,7 +3,7 @@
 mod promises;
 mod surroundings;
 
-use crate::support::{init, skip};
+use crate::support::{init, rights, skip};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,7 @@ struct Scene {
 impl Scene {
     /// A scene, or the reason why there is none: shares are for engines that run as root.
     fn new(test: &str) -> Option<Scene> {
-        let map = fs::read_to_string("/proc/self/uid_map").unwrap();
-        let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-        if !nix::unistd::geteuid().is_root() || !whole {
-            skip::not_run(&format!("claims::{test}"), "not root of the machine");
+        if !rights::owns_machine(&format!("claims::{test}")) {
             return None;
         }
         Some(Scene {

@@ -3,7 +3,7 @@
 //! Every case runs twice, with the kernel's `openat2` and, in a process that has lost it, with the walk of `O_PATH`
 //! handles. The known vulnerabilities whose mechanism is public are named where a case pins them.
 
-use crate::support::{old_kernel, scene, skip};
+use crate::support::{old_kernel, rights, scene};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use nix::unistd::{Uid, mkfifo};
+use nix::unistd::mkfifo;
 use scene::{LIBDIR, Scene};
 use serde_json::json;
 
@@ -134,11 +134,8 @@ fn a_link_that_stays_inside_is_followed_as_the_container_would() {
 /// With a real /proc in the root, where magic links lead out of it.
 #[test]
 fn magic_links_of_a_mounted_proc_are_refused() {
-    if !Uid::effective().is_root() {
-        return skip::not_run(
-            "hostile::magic_links_of_a_mounted_proc_are_refused",
-            "not root: cannot mount",
-        );
+    if !rights::can_mount("hostile::magic_links_of_a_mounted_proc_are_refused") {
+        return;
     }
     both_ways(|| {
         for magic in [
@@ -159,7 +156,9 @@ fn magic_links_of_a_mounted_proc_are_refused() {
                 .arg(r#"mount --rbind /proc "$1/proc" && shift && exec "$@""#)
                 .arg("sh");
             command.arg(scene.image("/")).arg(env!("CARGO_BIN_EXE_tranche-oci"));
-            command.args(["hook", "prepare", "--link", LINK]);
+            command
+                .args(["hook", "prepare", "--link", LINK, "--state-dir"])
+                .arg(scene.state_dir());
             let ended = scene::run(command, scene.state().as_bytes());
             assert_eq!(ended.code, 1, "{magic}: {}", ended.stderr);
             assert!(
@@ -178,7 +177,7 @@ fn other_kinds_of_file_at_the_links_place() {
         let scene = Scene::new();
         scene.image_directory(LIBDIR);
         let place = scene.image("/usr/lib/x86_64-linux-gnu/libcuda.so");
-        let root = Uid::effective().is_root();
+        let root = rights::is_root_of_machine();
         for kind in ["fifo", "file", "socket", "hard link", "device"] {
             match kind {
                 "fifo" => mkfifo(&place, Mode::S_IRWXU).unwrap(),

@@ -86,10 +86,9 @@ fn a_library_of_the_image_is_not_loaded() {
     assert!(trace.exists());
     fs::remove_file(&trace).unwrap();
 
-    let ended = run(
-        &path,
-        &["hook", "prepare", "--link", "libcuda.so.1::/usr/lib/libcuda.so"],
-    );
+    let state_dir = format!("--state-dir={}", scene.state_dir().display());
+    let link = "--link=libcuda.so.1::/usr/lib/libcuda.so";
+    let ended = run(&path, &["hook", "prepare", link, &state_dir]);
     ended.silent();
     assert!(!trace.exists());
     assert_eq!(
@@ -107,7 +106,10 @@ fn it_takes_the_name_that_specs_of_others_call() {
     let alias = scene.at("nvidia-cdi-hook");
     std::os::unix::fs::symlink(&path, &alias).unwrap();
     let mut command = Command::new(&alias);
-    command.args(["prepare", "--link", "a::/b"]).env_clear();
+    command
+        .args(["prepare", "--link", "a::/b", "--state-dir"])
+        .arg(scene.state_dir())
+        .env_clear();
     scene::run(command, scene.state().as_bytes()).silent();
     assert_eq!(fs::read_link(scene.image("/b")).unwrap(), Path::new("a"));
 }

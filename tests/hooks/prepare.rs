@@ -7,7 +7,7 @@ mod other_parts;
 mod two_word_sizes;
 mod unreachable;
 
-use crate::support::{glibc_image, old_kernel, scene, skip};
+use crate::support::{glibc_image, old_kernel, rights, scene, skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -36,10 +36,11 @@ fn hook(scene: &Scene, before: &str, arguments: &[String], then: &str) -> Ended 
     fs::write(scene.at("state.json"), scene.state()).unwrap();
     let quoted: Vec<String> = arguments.iter().map(|a| format!("'{a}'")).collect();
     let script = format!(
-        "set -e; cd {root}; {before}\n{hook} hook {arguments} < {state}\nexec chroot {root} {then}",
+        "set -e; cd {root}; {before}\n{hook} hook {arguments} --state-dir {state_dir} < {state}\nexec chroot {root} {then}",
         root = scene.image("/").display(),
         hook = env!("CARGO_BIN_EXE_tranche-oci"),
         arguments = quoted.join(" "),
+        state_dir = scene.state_dir().display(),
         state = scene.at("state.json").display(),
     );
     let mut command = Command::new("unshare");

@@ -1,6 +1,6 @@
 //! What `ContainerRoot` and `Directory` give to their callers, with `openat2` and without.
 
-use crate::support::{old_kernel, skip};
+use crate::support::{old_kernel, rights};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
@@ -142,11 +142,8 @@ fn a_file_is_replaced_as_a_whole() {
 
 #[test]
 fn a_file_in_the_place_of_another_has_its_mode_and_owner() {
-    if !nix::unistd::Uid::effective().is_root() {
-        return skip::not_run(
-            "root::a_file_in_the_place_of_another_has_its_mode_and_owner",
-            "not root",
-        );
+    if !rights::owns_machine("root::a_file_in_the_place_of_another_has_its_mode_and_owner") {
+        return;
     }
     let (top, root) = scene();
     let file = top.path().join("root/file");
@@ -192,11 +189,9 @@ fn a_root_on_a_file_system_of_the_kernel_has_no_file_of_its_own() {
 /// In a thread with mounts of its own, which go with it.
 #[test]
 fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() {
-    if !nix::unistd::Uid::effective().is_root() {
-        return skip::not_run(
-            "root::what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it",
-            "not root: cannot mount",
-        );
+    let test = "root::what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it";
+    if !rights::can_mount(test) {
+        return;
     }
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();

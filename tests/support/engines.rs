@@ -8,6 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use super::rights;
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
@@ -53,8 +54,8 @@ impl Engine {
 
     /// Why this engine cannot run here, if so.
     pub(crate) fn missing(self) -> Option<String> {
-        if !nix::unistd::Uid::effective().is_root() {
-            return Some("not root: cannot make a mount namespace for the engine".to_owned());
+        if !rights::is_root_of_machine() {
+            return Some("not root of the machine: cannot run the engine apart from the host's".to_owned());
         }
         let needed = ["podman", self.runtime(), "busybox", "unshare", "setpriv", "conmon"];
         let absent: Vec<&str> = needed.into_iter().filter(|program| find(program).is_none()).collect();

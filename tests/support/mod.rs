@@ -12,6 +12,7 @@ pub(crate) mod glibc_image;
 pub(crate) mod init;
 pub(crate) mod old_kernel;
 pub(crate) mod parity;
+pub(crate) mod rights;
 pub(crate) mod scene;
 #[cfg(feature = "cli")]
 pub(crate) mod session;

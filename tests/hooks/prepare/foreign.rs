@@ -9,14 +9,6 @@ const MUSL_LOADER: &str = "/lib/ld-musl-x86_64.so.1";
 /// What musl's path file says for an image without one, with the driver's directory.
 const NEW: &str = "/lib\n/usr/local/lib\n/usr/lib\n/opt/driver\n";
 
-fn needs_root(test: &str) -> bool {
-    let root = nix::unistd::Uid::effective().is_root();
-    if !root {
-        skip::not_run(&format!("prepare::{test}"), "not root: cannot mount");
-    }
-    root
-}
-
 /// An image with musl's loader by name, a driver directory, and busybox.
 fn musl() -> Scene {
     let scene = Scene::new();
@@ -44,7 +36,7 @@ fn mounts(scene: &Scene) -> String {
 
 #[test]
 fn a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content() {
-    if !needs_root("a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content") {
+    if !rights::can_mount("prepare::foreign::a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content") {
         return;
     }
     for target in [
@@ -79,7 +71,7 @@ fn a_link_to_a_file_that_is_not_the_images_is_not_followed_for_its_content() {
 /// Before Linux 5.8 mounts are told apart by a number in /proc.
 #[test]
 fn mounts_are_told_apart_on_an_old_kernel() {
-    if !needs_root("mounts_are_told_apart_on_an_old_kernel") {
+    if !rights::can_mount("prepare::foreign::mounts_are_told_apart_on_an_old_kernel") {
         return;
     }
     for (target, content, lines) in [("/data/secret", NEW, 1), ("/etc/own", "/lib\n/opt/driver\n", 0)] {
@@ -111,6 +103,9 @@ fn mounts_are_told_apart_on_an_old_kernel() {
 
 #[test]
 fn a_file_with_another_name_is_not_the_images() {
+    if !rights::can_mount("prepare::foreign::a_file_with_another_name_is_not_the_images") {
+        return;
+    }
     let scene = musl();
     fs::hard_link(scene.at("outside/secret"), scene.image(MUSL)).unwrap();
     let ended = hook(&scene, "", &prepare(), "/bin/true");
@@ -125,7 +120,7 @@ fn a_file_with_another_name_is_not_the_images() {
 
 #[test]
 fn a_file_that_is_bound_into_the_container_is_neither_read_nor_covered() {
-    if !needs_root("a_file_that_is_bound_into_the_container_is_neither_read_nor_covered") {
+    if !rights::can_mount("prepare::foreign::a_file_that_is_bound_into_the_container_is_neither_read_nor_covered") {
         return;
     }
     for read_only in [false, true] {
@@ -150,7 +145,7 @@ fn a_file_that_is_bound_into_the_container_is_neither_read_nor_covered() {
 
 #[test]
 fn a_cache_of_the_host_does_not_become_the_containers() {
-    if !needs_root("a_cache_of_the_host_does_not_become_the_containers") {
+    if !rights::can_mount("prepare::foreign::a_cache_of_the_host_does_not_become_the_containers") {
         return;
     }
     let Some(scene) = glibc("a_cache_of_the_host_does_not_become_the_containers") else {
@@ -179,7 +174,7 @@ fn a_cache_of_the_host_does_not_become_the_containers() {
 
 #[test]
 fn configuration_of_the_host_does_not_decide_what_is_written() {
-    if !needs_root("configuration_of_the_host_does_not_decide_what_is_written") {
+    if !rights::can_mount("prepare::foreign::configuration_of_the_host_does_not_decide_what_is_written") {
         return;
     }
     let Some(scene) = glibc("configuration_of_the_host_does_not_decide_what_is_written") else {
@@ -206,7 +201,7 @@ fn configuration_of_the_host_does_not_decide_what_is_written() {
 
 #[test]
 fn mode_and_owner_of_a_file_stay_as_they_are() {
-    if !needs_root("mode_and_owner_of_a_file_stay_as_they_are") {
+    if !rights::owns_machine("prepare::foreign::mode_and_owner_of_a_file_stay_as_they_are") {
         return;
     }
     for (mode, read_only) in [
@@ -236,7 +231,7 @@ fn mode_and_owner_of_a_file_stay_as_they_are() {
 /// A library directory is a link to a directory of the host that the container's user may not list.
 #[test]
 fn names_and_libraries_of_a_volume_do_not_get_into_the_cache() {
-    if !needs_root("names_and_libraries_of_a_volume_do_not_get_into_the_cache") {
+    if !rights::can_mount("prepare::foreign::names_and_libraries_of_a_volume_do_not_get_into_the_cache") {
         return;
     }
     for link in ["/opt/driver", "/opt/driver/libsecret.so"] {
@@ -272,7 +267,7 @@ fn names_and_libraries_of_a_volume_do_not_get_into_the_cache() {
 /// `--read-only -v DIR:/data:rshared`: what is mounted below the volume would be mounted on the host too.
 #[test]
 fn nothing_is_mounted_on_the_host_through_a_shared_volume() {
-    if !needs_root("nothing_is_mounted_on_the_host_through_a_shared_volume") {
+    if !rights::can_mount("prepare::foreign::nothing_is_mounted_on_the_host_through_a_shared_volume") {
         return;
     }
     let scene = musl();
@@ -292,7 +287,7 @@ fn nothing_is_mounted_on_the_host_through_a_shared_volume() {
 /// With a shared volume podman keeps the container's root a peer of the host's mount of it.
 #[test]
 fn nothing_is_mounted_on_the_host_where_the_root_is_shared() {
-    if !needs_root("nothing_is_mounted_on_the_host_where_the_root_is_shared") {
+    if !rights::can_mount("prepare::foreign::nothing_is_mounted_on_the_host_where_the_root_is_shared") {
         return;
     }
     let scene = musl();
@@ -317,11 +312,12 @@ fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
     let script = format!(
         "set -e; mount --bind {shared} {shared}; mount --make-shared {shared}
          cat /proc/self/mountinfo > {top}/before
-         unshare -m --propagation unchanged sh -ec 'cd {root}; {before} exec {hook} hook {arguments} < {top}/state.json'
+         unshare -m --propagation unchanged sh -ec 'cd {root}; {before} exec {hook} hook {arguments} --state-dir {state_dir} < {top}/state.json'
          grep -vxFf {top}/before /proc/self/mountinfo || true",
         shared = scene.at(shared).display(),
         root = scene.image("/").display(),
         top = scene.at("").display(),
+        state_dir = scene.state_dir().display(),
         hook = env!("CARGO_BIN_EXE_tranche-oci"),
     );
     let mut command = Command::new("unshare");
@@ -335,7 +331,7 @@ fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
 /// Whoever looks at the cover from the moment it is there finds it read-only: both the mount and its file system.
 #[test]
 fn a_cover_is_a_mount_that_cannot_be_written() {
-    if !needs_root("a_cover_is_a_mount_that_cannot_be_written") {
+    if !rights::can_mount("prepare::foreign::a_cover_is_a_mount_that_cannot_be_written") {
         return;
     }
     let scene = musl();
@@ -358,7 +354,7 @@ fn a_cover_is_a_mount_that_cannot_be_written() {
 /// cgroup hierarchy that are made for the test stand for sysfs and the host's cgroups, where a failure would last.
 #[test]
 fn file_systems_of_the_kernel_are_not_written() {
-    if !needs_root("file_systems_of_the_kernel_are_not_written") {
+    if !rights::owns_machine("prepare::foreign::file_systems_of_the_kernel_are_not_written") {
         return;
     }
     let scene = musl();
@@ -413,11 +409,11 @@ fn words(text: &str) -> Vec<String> {
 #[test]
 fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
     let test = "a_volume_that_takes_the_name_of_a_new_directory_is_not_written";
-    if !needs_root(test) {
+    if !rights::can_mount(&format!("prepare::foreign::{test}")) {
         return;
     }
     if Command::new("strace").arg("-V").output().is_err() {
-        return skip::not_run(&format!("prepare::{test}"), "no strace");
+        return skip::not_run(&format!("prepare::foreign::{test}"), "no strace");
     }
     let scene = musl();
     fs::create_dir(scene.at("outside/volume")).unwrap();
@@ -429,11 +425,12 @@ fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
          unshare -m sh -c 'while ! test -e {top}/go; do sleep 0.05; done; mv data d' & mover=$!
          mount --bind {top}/outside/volume data
          strace -qq -o {top}/trace -e trace=mkdirat -e inject=mkdirat:delay_enter=2000000 {hook} hook create-symlinks \
-             --link x::/d/y < {top}/state.json & hook=$!
+             --link x::/d/y --state-dir {state_dir} < {top}/state.json & hook=$!
          sleep 0.5; : > {top}/go; wait $mover
          wait $hook || true",
         root = scene.image("/").display(),
         top = scene.at("").display(),
+        state_dir = scene.state_dir().display(),
         hook = env!("CARGO_BIN_EXE_tranche-oci"),
     );
     let mut command = Command::new("unshare");
@@ -460,7 +457,7 @@ fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
 fn a_hook_that_is_killed_while_it_writes_leaves_nothing_behind() {
     let test = "a_hook_that_is_killed_while_it_writes_leaves_nothing_behind";
     if Command::new("strace").arg("-V").output().is_err() {
-        return skip::not_run(&format!("prepare::{test}"), "no strace");
+        return skip::not_run(&format!("prepare::foreign::{test}"), "no strace");
     }
     for existing in [false, true] {
         let scene = musl();
@@ -480,7 +477,8 @@ fn a_hook_that_is_killed_while_it_writes_leaves_nothing_behind() {
         ];
         command.args(kill).arg(env!("CARGO_BIN_EXE_tranche-oci"));
         command
-            .args(["hook", "prepare", "--ldcache-dir=/opt/driver"])
+            .args(["hook", "prepare", "--ldcache-dir=/opt/driver", "--state-dir"])
+            .arg(scene.state_dir())
             .env_clear();
         let ended = run(command, scene.state().as_bytes());
         assert_eq!(ended.code, -1, "it was not killed: {}", ended.stderr);

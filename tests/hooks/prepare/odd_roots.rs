@@ -206,7 +206,7 @@ fn a_cache_on_a_mount_is_left_alone_and_the_remedy_is_named() {
         (
             "a full disk",
             "mkdir tmp/e; cp -a etc/. tmp/e; mount -t tmpfs -o size=64k tmpfs etc; cp -a tmp/e/. etc; \
-             cat /dev/zero > etc/full 2>/dev/null || true;",
+             yes > etc/full 2>/dev/null || true;",
         ),
     ] {
         let Some(scene) = glibc("a_cache_on_a_mount_is_left_alone_and_the_remedy_is_named") else {
@@ -269,7 +269,7 @@ fn on_a_full_disk_the_start_fails_and_the_root_is_as_it_was() {
     let seen = scene.at("seen");
     // The image on a file system of its own, with no room for a second cache; what is there afterwards is listed.
     let before = format!(
-        "mount -t tmpfs -o size=64m none {root}; cp -a {image}/. {root}; cd {root}; cat /dev/zero > fill 2> {seen} || true; \
+        "mount -t tmpfs -o size=64m none {root}; cp -a {image}/. {root}; cd {root}; yes > fill 2> {seen} || true; \
          list() {{ find . ! -name fill | sort; cat etc/ld.so.cache; }}; list > {seen}; trap 'list > {seen}.after' EXIT;",
         root = scene.image("/").display(),
         image = image.display(),

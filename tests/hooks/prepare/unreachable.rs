@@ -31,9 +31,8 @@ fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str) -> Ended {
 
 #[test]
 fn nothing_is_done_where_the_root_is_not_certain() {
-    if !nix::unistd::Uid::effective().is_root() {
-        let test = "prepare::nothing_is_done_where_the_root_is_not_certain";
-        return skip::not_run(test, "not root: cannot mount");
+    if !rights::owns_machine("prepare::unreachable::nothing_is_done_where_the_root_is_not_certain") {
+        return;
     }
     let mounted = "mount --bind . .; cd $PWD; mkdir -p proc;";
     for (before, cwd, why) in [
@@ -75,9 +74,8 @@ fn nothing_is_done_where_the_root_is_not_certain() {
 
 #[test]
 fn with_the_list_of_mounts_the_root_is_known_and_read_only() {
-    if !nix::unistd::Uid::effective().is_root() {
-        let test = "prepare::with_the_list_of_mounts_the_root_is_known_and_read_only";
-        return skip::not_run(test, "not root: cannot mount");
+    if !rights::owns_machine("prepare::unreachable::with_the_list_of_mounts_the_root_is_known_and_read_only") {
+        return;
     }
     known_and_read_only(|scene, before| without_bundle(scene, before, "."));
 }
@@ -85,9 +83,10 @@ fn with_the_list_of_mounts_the_root_is_known_and_read_only() {
 /// A runtime with a strict umask writes a config.json that nobody but root may read, into a bundle that all may enter.
 #[test]
 fn a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed() {
-    if !nix::unistd::Uid::effective().is_root() {
-        let test = "prepare::a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed";
-        return skip::not_run(test, "not root: cannot mount");
+    if !rights::owns_machine(
+        "prepare::unreachable::a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed",
+    ) {
+        return;
     }
     known_and_read_only(|scene, before| {
         let file = scene.at("bundle/config.json");
