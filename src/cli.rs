@@ -10,6 +10,7 @@ mod inventory;
 mod list;
 pub mod log;
 pub mod look;
+mod needs;
 mod nvidia;
 pub mod out;
 pub mod place;

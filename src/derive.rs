@@ -3,6 +3,7 @@
 //! [`derive()`] gives a [`Derived`]: edits that every container of the kind gets ([`Derived::common`]: control nodes, the
 //! driver's files, one hook) and edits of each device. [`crate::cdi`] makes a specification of it.
 
+mod claim;
 mod coherence;
 mod device;
 mod files;
@@ -15,11 +16,12 @@ mod options;
 mod select;
 mod share;
 
+pub use claim::claim;
 pub use device::{gpu_edits, mig_edits};
 pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};
-pub use share::{Sharing, claim, claimed_since_held};
+pub use share::{Sharing, claimed_since_held};
 
 use crate::edits::{Derived, DerivedDevice, Edits};
 use crate::error::{Error, Result};

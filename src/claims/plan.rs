@@ -1,13 +1,13 @@
 //! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
 
 use crate::ledger::{self, Book, Claim, HeldPart, Misfit};
-use crate::share::{Method, Plan, Share, SplitDevice};
+use crate::share::{Plan, Share, SplitDevice};
 use crate::types::ShareName;
 
 /// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
 /// left out.
 pub fn part(split: &SplitDevice, names: &[ShareName]) -> HeldPart {
-    if split.method == Method::Dedicated {
+    if split.method.is_whole() {
         return HeldPart::Whole;
     }
     let shares = names.iter().filter_map(|name| split.share(name));

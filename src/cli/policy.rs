@@ -6,7 +6,7 @@ use super::out;
 use super::place::{ConfigArgs, HostArgs, StateArgs};
 use crate::error::{Kind, Result};
 use crate::policy::read;
-use crate::share::{self, Method};
+use crate::share;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -111,7 +111,7 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
     report.warnings.extend(plan.warnings);
     report.warnings.extend(plan.notes);
     report.problems.extend(plan.absent.iter().map(ToString::to_string));
-    let (dedicated, split): (Vec<_>, Vec<_>) = plan.devices.iter().partition(|d| d.method == Method::Dedicated);
+    let (dedicated, split): (Vec<_>, Vec<_>) = plan.devices.iter().partition(|d| d.method.is_whole());
     report.dedicated_devices = dedicated.len();
     report.split_devices = split.len();
     report.shares = split.iter().map(|d| d.shares.len()).sum();

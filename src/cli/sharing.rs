@@ -1,13 +1,12 @@
 //! From the policy to a plan for this host. Every verb about shares begins with it.
 
 use super::look::{self, LookArgs};
-use super::out;
 use super::place::{ConfigArgs, HostArgs, StateArgs};
 use crate::derive::Sharing;
 use crate::error::{Context, Error, Kind, Result};
 use crate::inventory::Inventory;
 use crate::policy::read;
-use crate::share;
+use crate::share::{self, Need};
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -89,13 +88,11 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
 /// # Errors
 /// Returns an error if a directory cannot be made.
 pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
-    for split in sharing
-        .plan
-        .devices
-        .iter()
-        .filter(|d| d.method.strategy() == crate::policy::Strategy::Mps)
-    {
-        let dir = split.pipe_directory(&sharing.state_dir);
+    let devices = sharing.plan.devices.iter();
+    for need in devices.flat_map(|split| split.needs(&sharing.state_dir)) {
+        let Need::MpsDaemon { pipe: dir, .. } = need else {
+            continue;
+        };
         // 0755 for it and its parents: MPS servers run as their clients' user, and must reach it.
         DirBuilder::new()
             .recursive(true)
@@ -104,15 +101,4 @@ pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
             .about(&dir, "cannot be made")?;
     }
     Ok(())
-}
-
-/// The text before the commands of [`share::SplitDevice::needs`].
-pub(super) const NEEDS: &str = "run these commands as root, because tranche does not run them yet";
-
-/// Prints the commands that must be run before the shares of a device work, if there are any.
-pub(super) fn note_needs(sharing: &Sharing, split: &share::SplitDevice) {
-    let needs = split.needs(&sharing.state_dir);
-    if !needs.is_empty() {
-        out::note(format_args!("{}: {NEEDS}: {}", split.device, needs.join("; ")));
-    }
 }

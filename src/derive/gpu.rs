@@ -6,8 +6,8 @@ use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, fi
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory, Warning};
-use crate::share::{Method, SplitDevice};
-use crate::types::{self, Device, DeviceName};
+use crate::share::SplitDevice;
+use crate::types::{CdiKind, ContainerPath, Device, DeviceName};
 use std::collections::BTreeMap;
 
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
         });
     }
     common(inventory, driver, &gpus, options, &mut derived.common);
-    let programs = take_mps_programs(&mut derived.common, options);
+    let programs = take_programs(&mut derived.common, options);
 
     let mut found = Vec::new();
     for one in devices {
@@ -123,7 +123,7 @@ fn named(
     };
     let asked_as = format!("{}={name}", derived.kind);
     if let Some(mut edits) = share::whole(&asked_as, edits, split, sharing, &hook) {
-        if split.method == Method::Dedicated {
+        if split.method.is_whole() {
             edits.merge(programs)?;
         }
         derived.devices.push(DerivedDevice {
@@ -152,18 +152,20 @@ fn held_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a Sharing>
     (sharing.plan.split(one.device()).is_none() && sharing.is_held(one)).then_some(sharing)
 }
 
-/// Takes the programs that command an MPS daemon out of what all containers get: one that holds a share could lift its own
-/// limits with them. Containers with a device of their own still get them.
-fn take_mps_programs(common: &mut Edits, options: &Options) -> Edits {
-    let mut programs = Edits::default();
-    if options.sharing.as_ref().is_some_and(Sharing::has_mps) {
-        let is_one = |p: &types::ContainerPath| p.file_name().starts_with("nvidia-cuda-mps-");
-        let (out, rest) = std::mem::take(&mut common.mounts)
-            .into_iter()
-            .partition(|(p, _)| is_one(p));
-        (programs.mounts, common.mounts) = (out, rest);
+/// Takes the programs out of `common` that a container with a share must not have. Containers with a device of their own
+/// still get them.
+fn take_programs(common: &mut Edits, options: &Options) -> Edits {
+    let is_withheld = |program: &ContainerPath| {
+        let sharing = options.sharing.as_ref();
+        sharing.is_some_and(|sharing| sharing.withholds(program.file_name()))
+    };
+    let mounts = std::mem::take(&mut common.mounts);
+    let (withheld, rest) = mounts.into_iter().partition(|(path, _)| is_withheld(path));
+    common.mounts = rest;
+    Edits {
+        mounts: withheld,
+        ..Edits::default()
     }
-    programs
 }
 
 /// What one device needs by itself: all that is common, and its own edits.
@@ -176,14 +178,14 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> R
         .and_then(|one| edits(one, options))
         .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
     let mut derived = Derived {
-        kind: types::CdiKind::new("nvidia.com", "gpu")?,
+        kind: CdiKind::new("nvidia.com", "gpu")?,
         common: Edits::default(),
         devices: Vec::new(),
         renamed: BTreeMap::new(),
         warnings: Vec::new(),
     };
     common(inventory, driver, &gpus, options, &mut derived.common);
-    take_mps_programs(&mut derived.common, options);
+    take_programs(&mut derived.common, options);
     Ok((derived, edits))
 }
 

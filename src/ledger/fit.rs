@@ -89,7 +89,7 @@ pub fn fits<'a>(
     }
     let compute = |promise: &Promise| match promise {
         Promise::Mps { compute, .. } => compute.map(u64::from),
-        _ => None,
+        Promise::Whole | Promise::Turns { .. } => None,
     };
     let limited = |promise: &Promise| matches!(promise, Promise::Mps { .. });
     let (asked_limits, held_limits): (Vec<Promise>, Vec<Promise>) = (
@@ -107,7 +107,7 @@ pub fn fits<'a>(
     }
     let memory = |promise: &Promise| match promise {
         Promise::Mps { memory_mib, .. } => *memory_mib,
-        _ => None,
+        Promise::Whole | Promise::Turns { .. } => None,
     };
     let beside = held.filter(|(other, _)| other.shares_memory_with(device));
     let beside: Vec<Promise> = beside.flat_map(|(_, part)| part.promises()).collect();

@@ -1,8 +1,7 @@
-//! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds.
-//!
-//! The rules are one table, first match first. Nothing here is a promise of ours: it is what hardware and driver keep.
+//! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds. The hardware
+//! and the driver keep these guarantees, not tranche; each strategy says which they are.
 
-use crate::policy::Strategy;
+use super::strategy::{Rule, Rules};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -22,7 +21,7 @@ pub enum Grade {
 
 impl Grade {
     /// The grade below this one.
-    fn lower(self) -> Self {
+    pub(super) fn lower(self) -> Self {
         match self {
             Grade::Hard => Grade::Soft,
             Grade::Soft => Grade::Advisory,
@@ -55,6 +54,11 @@ pub enum Dimension {
     Faults,
 }
 
+#[cfg(test)]
+impl Dimension {
+    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Compute, Self::Bandwidth, Self::Faults];
+}
+
 /// One guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,155 +89,23 @@ pub struct Guarantees {
     pub not_available: Vec<String>,
 }
 
-/// What the table asks.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Facts {
-    pub(super) strategy: Strategy,
-    pub(super) on_mig: bool,
-    pub(super) exclusive_process: bool,
-}
-
-/// One rule. `limited` and `exclusive`: `None` where it does not matter.
-struct Rule {
-    dimension: Dimension,
-    strategy: Strategy,
-    limited: Option<bool>,
-    exclusive: Option<bool>,
-    grade: Grade,
-    by: &'static str,
-    /// Where it is written.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for the reader of the table; a test holds that none is empty")
-    )]
-    source: &'static str,
-}
-
-const MPS: &str = "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
-const TS: &str =
-    "NVIDIA k8s-device-plugin documentation, \"Time-slicing\"; GPU Operator documentation, \"Limitations\"";
-const MIG_MPS: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
-
-const ALONE: &str = "The ledger gives the device to one container at a time (docs/sharing.md, \"Who holds what\")";
-
-use Dimension::{Bandwidth, Compute, Faults, Memory};
-use Strategy::{Dedicated, Mps, TimeSlicing};
-
-#[rustfmt::skip]
-const RULES: &[Rule] = &[
-    Rule { dimension: Memory, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::None,
-        by: "nothing limits memory under time-slicing; a size is counted in the ledger only", source: TS },
-    Rule { dimension: Memory, strategy: Mps, limited: Some(false), exclusive: None, grade: Grade::None,
-        by: "the share has no limit", source: MPS },
-    Rule { dimension: Memory, strategy: Mps, limited: Some(true), exclusive: Some(true), grade: Grade::Soft,
-        by: "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's", source: MPS },
-    Rule { dimension: Memory, strategy: Mps, limited: Some(true), exclusive: Some(false), grade: Grade::Advisory,
-        by: "MPS limit of each process; one that unsets a variable leaves MPS and its limit", source: MIG_MPS },
-    Rule { dimension: Compute, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::None,
-        by: "turns are fair in time between busy processes; there is no ceiling", source: TS },
-    Rule { dimension: Compute, strategy: Mps, limited: Some(false), exclusive: None, grade: Grade::None,
-        by: "the share has no ceiling", source: MPS },
-    Rule { dimension: Compute, strategy: Mps, limited: Some(true), exclusive: Some(true), grade: Grade::Soft,
-        by: "MPS active thread percentage, device in EXCLUSIVE_PROCESS; a ceiling, not a reservation", source: MPS },
-    Rule { dimension: Compute, strategy: Mps, limited: Some(true), exclusive: Some(false), grade: Grade::Advisory,
-        by: "MPS active thread percentage; a process that unsets a variable leaves MPS", source: MIG_MPS },
-    Rule { dimension: Bandwidth, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::None,
-        by: "only MIG divides bandwidth", source: MPS },
-    Rule { dimension: Bandwidth, strategy: Mps, limited: None, exclusive: None, grade: Grade::None,
-        by: "only MIG divides bandwidth", source: MPS },
-    Rule { dimension: Faults, strategy: TimeSlicing, limited: None, exclusive: None, grade: Grade::Soft,
-        by: "a fault ends its own process; a GPU that hangs does so for all", source: TS },
-    Rule { dimension: Faults, strategy: Mps, limited: None, exclusive: None, grade: Grade::None,
-        by: "one fault ends every client of the device; its own daemon keeps it on this device", source: MPS },
-    Rule { dimension: Memory, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
-        by: "no other container that asks the ledger has the device", source: ALONE },
-    Rule { dimension: Compute, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
-        by: "no other container that asks the ledger has the device", source: ALONE },
-    Rule { dimension: Bandwidth, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
-        by: "no other container that asks the ledger has the device", source: ALONE },
-    Rule { dimension: Faults, strategy: Dedicated, limited: None, exclusive: None, grade: Grade::Hard,
-        by: "no other container that asks the ledger has the device", source: ALONE },
-];
-
-/// Mechanisms that are known and not built: the plan says so rather than keep silent.
-const LATER_MPS: &[&str] = &[
-    "memory: hard limit of the container's cgroup (driver 615, cgroup v2)",
-    "compute: static SM partition (CUDA 13.1, Ampere)",
-];
-
-/// The guarantees of a share with these facts.
-pub(super) fn of(facts: Facts, memory_limited: bool, compute_limited: bool) -> Guarantees {
-    let find = |dimension, limited| {
-        let rule = RULES.iter().find(|r| {
-            r.dimension == dimension
-                && r.strategy == facts.strategy
-                && r.limited.is_none_or(|l| l == limited)
-                && r.exclusive.is_none_or(|e| e == facts.exclusive_process)
-        });
-        let (grade, by) = rule.map_or((Grade::None, "nothing is known"), |r| (r.grade, r.by));
-        let by = if facts.on_mig {
-            format!("{by}; against other MIG instances: hard")
-        } else {
-            by.to_owned()
+/// What a share of a device under `rules` is worth.
+pub(super) fn of(rules: &dyn Rules, on_mig: bool, memory_limited: bool, compute_limited: bool) -> Guarantees {
+    let worth = |dimension, limited| {
+        let Rule { grade, by, .. } = rules.guarantee(dimension, limited);
+        let root = rules.against_root(grade);
+        let by = match on_mig {
+            true => format!("{by}; against other MIG instances: hard"),
+            false => by.to_owned(),
         };
-        let root = if facts.strategy == Mps { grade.lower() } else { grade };
         Guarantee { root, grade, by }
     };
-    let later = if facts.strategy == Mps && !facts.on_mig {
-        LATER_MPS
-    } else {
-        &[]
-    };
+    let later = rules.not_available(on_mig).iter();
     Guarantees {
-        memory: find(Memory, memory_limited),
-        compute: find(Compute, compute_limited),
-        bandwidth: find(Bandwidth, false),
-        faults: find(Faults, false),
-        not_available: later.iter().map(|s| (*s).to_owned()).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_case_has_exactly_one_rule_and_a_source() {
-        assert!(RULES.iter().all(|r| !r.source.is_empty()));
-        for dimension in [Memory, Compute, Bandwidth, Faults] {
-            for strategy in [Mps, TimeSlicing, Dedicated] {
-                for limited in [true, false] {
-                    for exclusive in [true, false] {
-                        let fits = RULES.iter().filter(|r| {
-                            r.dimension == dimension
-                                && r.strategy == strategy
-                                && r.limited.is_none_or(|l| l == limited)
-                                && r.exclusive.is_none_or(|e| e == exclusive)
-                        });
-                        assert_eq!(fits.count(), 1, "{dimension:?} {strategy} {limited} {exclusive}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn between_shares_only_hardware_is_hard() {
-        for strategy in [Mps, TimeSlicing] {
-            let g = of(
-                Facts {
-                    strategy,
-                    on_mig: true,
-                    exclusive_process: true,
-                },
-                true,
-                true,
-            );
-            assert!(
-                [&g.memory, &g.compute, &g.bandwidth, &g.faults]
-                    .iter()
-                    .all(|g| g.grade < Grade::Hard)
-            );
-        }
+        memory: worth(Dimension::Memory, memory_limited),
+        compute: worth(Dimension::Compute, compute_limited),
+        bandwidth: worth(Dimension::Bandwidth, false),
+        faults: worth(Dimension::Faults, false),
+        not_available: later.map(|mechanism| (*mechanism).to_owned()).collect(),
     }
 }

@@ -47,7 +47,9 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
             let (mps, turns) = match (other.strategy, split.strategy) {
                 (Strategy::Mps, Strategy::TimeSlicing) => (other, split),
                 (Strategy::TimeSlicing, Strategy::Mps) => (split, other),
-                _ => return Err(twice(policy, target, other, split)),
+                (Strategy::Mps | Strategy::TimeSlicing | Strategy::Dedicated, _) => {
+                    return Err(twice(policy, target, other, split));
+                }
             };
             // As NVIDIA's device plugin decides it, which takes MPS for a resource that is in both sections.
             overruled

@@ -46,7 +46,7 @@ impl Promise {
     pub fn memory(&self) -> Option<MemorySize> {
         match self {
             Promise::Mps { memory_mib, .. } => memory_mib.map(MemorySize::from_mib),
-            _ => None,
+            Promise::Whole | Promise::Turns { .. } => None,
         }
     }
 
@@ -78,7 +78,7 @@ impl Promise {
                     None => None,
                 },
             }),
-            _ => None,
+            (Promise::Whole | Promise::Turns { .. } | Promise::Mps { .. }, _) => None,
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::cli::containers::Names;
 use crate::cli::held::Held;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::specs::Specs;
-use crate::cli::{out, root_only};
+use crate::cli::{needs, out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::{Claim, Holder, utc};
-use crate::share::{Fit, Method, Share, SplitDevice, Wish};
+use crate::share::{Fit, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     out::note(describe(&found, &sharing));
     if let Some(split) = sharing.plan.split(found.device) {
-        sharing::note_needs(&sharing, split);
+        needs::note(&sharing, split);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -230,7 +230,7 @@ fn device(inventory: &Inventory, sharing: &Sharing, selector: &DeviceSelector) -
 
 fn describe(found: &Fit, sharing: &Sharing) -> String {
     let split = sharing.plan.split(found.device);
-    if split.is_some_and(|split| split.method == Method::Dedicated) {
+    if split.is_some_and(|split| split.method.is_whole()) {
         return format!("{}: the whole device", found.device);
     }
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! A plan for people, in 80 columns: a paragraph for each kind of device. Commands alone are longer, since a command in
 //! two lines cannot be copied.
 
+use crate::cli::needs;
 use crate::cli::out;
-use crate::cli::sharing;
 use crate::derive::Sharing;
 use crate::inventory::Inventory;
 use crate::policy::WholeDevice;
-use crate::share::{Guarantees, Method, Share, SplitDevice};
+use crate::share::{Guarantees, Share, SplitDevice};
 use crate::text::{shown, some};
 use std::collections::BTreeSet;
 
@@ -125,20 +125,20 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     for device in devices {
         let needs = device.needs(&sharing.state_dir);
         if !needs.is_empty() {
-            text.push_str(&format!("  {}: {}:\n", device.device, sharing::NEEDS));
+            text.push_str(&format!("  {}: {}:\n", device.device, needs::RUN_AS_ROOT));
         }
-        for command in needs {
+        for command in needs.iter().flat_map(needs::commands) {
             text.push_str(&format!("    {command}\n"));
         }
-        if let Some(cost) = device.cost_of_defaults() {
-            wrapped(text, "  ", &cost.to_string(), 4);
+        if let Some(cost) = needs.iter().find_map(|need| needs::cost_of_defaults(need, device)) {
+            wrapped(text, "  ", &cost, 4);
         }
     }
 }
 
 /// How a device is given out: `mps, 10 equal shares`.
 fn what(split: &SplitDevice) -> String {
-    if split.method == Method::Dedicated {
+    if split.method.is_whole() {
         return "dedicated: for one container at a time".to_owned();
     }
     let equal = if split.replica().is_some() {
@@ -179,11 +179,11 @@ fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
         }
         (Some(_), _) => {}
     }
-    let whole = match (split.method, sharing.plan.whole_device) {
-        (Method::Dedicated, _) => Some("the whole device"),
-        (_, WholeDevice::Claim) => Some("the whole device, while no share is held"),
-        (_, WholeDevice::Open) => Some("the whole device, for every container that requests it"),
-        (_, WholeDevice::Hide) => None,
+    let whole = match (split.method.is_whole(), sharing.plan.whole_device) {
+        (true, _) => Some("the whole device"),
+        (false, WholeDevice::Claim) => Some("the whole device, while no share is held"),
+        (false, WholeDevice::Open) => Some("the whole device, for every container that requests it"),
+        (false, WholeDevice::Hide) => None,
     };
     rows.extend(whole.map(|what| (format!("nvidia.com/gpu={base}"), what.to_owned())));
     rows

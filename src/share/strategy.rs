@@ -1,0 +1,210 @@
+//! What each strategy of sharing a device does. Each strategy has one file, and the matches in this one choose among them:
+//! nothing else in the program decides by the strategy of a device.
+
+mod dedicated;
+mod mps;
+mod time_slicing;
+
+pub use dedicated::Dedicated;
+pub use mps::Mps;
+pub use time_slicing::TimeSlicing;
+
+use super::guarantee::{Dimension, Grade};
+use super::{Need, Share, SplitDevice};
+use crate::error::Result;
+use crate::inventory::{HostDevice, Inventory};
+use crate::policy::{Policy, Priority, Split};
+use crate::types::{ContainerPath, HostPath, MemorySize, Percent, Promise, Strategy};
+use serde::{Deserialize, Serialize};
+
+/// How the shares of a device are kept apart, with what the machine has to be set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "strategy")]
+pub enum Method {
+    /// The driver lets processes run in turn.
+    TimeSlicing(TimeSlicing),
+    /// CUDA's multi-process service.
+    Mps(Mps),
+    /// The device stays whole, for one container at a time. Its one share is called `whole`.
+    Dedicated(Dedicated),
+}
+
+impl Method {
+    /// How `target` is shared under an entry of the policy.
+    ///
+    /// # Errors
+    /// Returns an error if the device lacks what the strategy or a setting of the policy needs.
+    pub(super) fn new(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Self> {
+        Ok(match split.strategy {
+            Strategy::TimeSlicing => Method::TimeSlicing(TimeSlicing::new(policy, target, split)?),
+            Strategy::Mps => Method::Mps(Mps::new(policy, target, split)?),
+            Strategy::Dedicated => Method::Dedicated(Dedicated {}),
+        })
+    }
+
+    /// The strategy behind it.
+    pub fn strategy(&self) -> Strategy {
+        match self {
+            Method::TimeSlicing(_) => Strategy::TimeSlicing,
+            Method::Mps(_) => Strategy::Mps,
+            Method::Dedicated(_) => Strategy::Dedicated,
+        }
+    }
+
+    pub(super) fn rules(&self) -> &dyn Rules {
+        match self {
+            Method::TimeSlicing(rules) => rules,
+            Method::Mps(rules) => rules,
+            Method::Dedicated(rules) => rules,
+        }
+    }
+
+    /// Whether the device stays whole.
+    pub fn is_whole(&self) -> bool {
+        self.rules().stays_whole()
+    }
+
+    /// Whether a container that holds a share must not have the driver's program `name`.
+    pub fn withholds(&self, name: &str) -> bool {
+        self.rules().withholds(name)
+    }
+}
+
+/// What a strategy defines. No method has a default, so that a new strategy has to answer each.
+pub(super) trait Rules {
+    /// Whether the device stays whole: it has no shares with names of their own, and is always claimed as a whole.
+    fn stays_whole(&self) -> bool;
+
+    /// The most shares that a device can have; `None`: any number.
+    fn most_shares(&self, inventory: &Inventory) -> Option<MostShares>;
+
+    /// The memory and the compute of each of `parts` equal shares; `None` where a share has no limit.
+    ///
+    /// # Errors
+    /// Returns an error if the device is too small or of unknown size.
+    fn equal_part(&self, device: HostDevice<'_>, split: &Split, policy: &Policy, parts: u32) -> Result<Size>;
+
+    /// How much of the device the ledger records for a share.
+    fn promise(&self, device: &SplitDevice, share: &Share) -> Promise;
+
+    /// What a share is worth in one dimension. `limited`: whether it has a limit there.
+    fn guarantee(&self, dimension: Dimension, limited: bool) -> Rule;
+
+    /// How well a guarantee of `grade` holds against a container whose user is root on the host.
+    fn against_root(&self, grade: Grade) -> Grade;
+
+    /// Mechanisms that are known and not built: the plan names them.
+    fn not_available(&self, on_mig: bool) -> &'static [&'static str];
+
+    /// What a container with `held` of the device gets.
+    ///
+    /// # Errors
+    /// Returns an error if something about the device is unknown that a limit needs.
+    fn in_container(&self, device: &SplitDevice, held: &Held, state_dir: &HostPath) -> Result<InContainer>;
+
+    /// What must be running or set before a share is worth what the plan says.
+    fn needs(&self, device: &SplitDevice, state_dir: &HostPath) -> Vec<Need>;
+
+    /// Whether a container that holds a share must not have the driver's program `name`.
+    fn withholds(&self, name: &str) -> bool;
+}
+
+/// Memory and compute of one share; `None` where it has no limit.
+type Size = (Option<MemorySize>, Option<Percent>);
+
+/// A bound on the number of shares.
+pub(super) struct MostShares {
+    pub(super) shares: usize,
+    /// What sets this bound, for a message.
+    pub(super) why: &'static str,
+}
+
+/// What a share is worth in one dimension.
+pub(super) struct Rule {
+    pub(super) grade: Grade,
+    /// By which mechanism, and where it ends.
+    pub(super) by: &'static str,
+    /// Where that is documented.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for the reader; a test requires one of each rule")
+    )]
+    pub(super) source: &'static str,
+}
+
+/// What a container holds of a device: the sum of its shares.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// Memory; `None` without a limit.
+    pub memory: Option<MemorySize>,
+    /// Percent of the device's compute; `None` without a limit.
+    pub compute: Option<u32>,
+    /// The priority of its processes.
+    pub priority: Priority,
+}
+
+/// What a container with a share gets besides the nodes of the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InContainer {
+    /// Environment variables.
+    pub environment: Vec<(&'static str, String)>,
+    /// Directories of the host that processes of the container write to.
+    pub directories: Vec<(ContainerPath, HostPath)>,
+    /// The pipe directory of the MPS daemon that must be running when the container starts. A process talks to one daemon,
+    /// so a container with a daemon can have no other share and no other device.
+    pub daemon: Option<HostPath>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn methods() -> Vec<Method> {
+        let mps = |exclusive_process| {
+            Method::Mps(Mps {
+                users: Default::default(),
+                exclusive_process,
+                grace: 30,
+            })
+        };
+        let turns = Method::TimeSlicing(TimeSlicing {
+            interval: Default::default(),
+        });
+        vec![turns, mps(true), mps(false), Method::Dedicated(Dedicated {})]
+    }
+
+    #[test]
+    fn every_rule_has_a_reason_and_a_source() {
+        for method in methods() {
+            for dimension in Dimension::ALL {
+                for limited in [true, false] {
+                    let rule = method.rules().guarantee(dimension, limited);
+                    assert!(
+                        !rule.by.is_empty() && !rule.source.is_empty(),
+                        "{method:?} {dimension:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn between_shares_only_hardware_is_hard() {
+        for method in methods().iter().filter(|method| !method.is_whole()) {
+            let grades = Dimension::ALL.map(|dimension| method.rules().guarantee(dimension, true).grade);
+            assert!(grades.iter().all(|grade| *grade < Grade::Hard), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_is_the_same_after_json() {
+        for method in methods() {
+            let json = serde_json::to_value(method).unwrap();
+            assert_eq!(json["strategy"], method.strategy().to_string());
+            assert_eq!(serde_json::from_value::<Method>(json.clone()).unwrap(), method);
+            let mut more = json;
+            more["later"] = true.into();
+            assert!(serde_json::from_value::<Method>(more).is_err(), "{method:?}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same time, each
+//! with a ceiling of memory and of compute.
+
+use super::{Held, InContainer, MostShares, Rule, Rules, Size};
+use crate::error::{Error, Result};
+use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
+use crate::policy::{MpsComputeMode, MpsUsers, Policy, Priority, Split};
+use crate::share::arithmetic::memory_of;
+use crate::share::guarantee::{Dimension, Grade};
+use crate::share::{Need, Share, SplitDevice};
+use crate::types::{ContainerPath, CudaVersion, HostPath, MemorySize, Percent, Promise};
+use serde::{Deserialize, Serialize};
+
+/// Where CUDA looks for the daemon when nothing says otherwise. A process that an engine starts by `exec` gets no
+/// environment from CDI, and must find the daemon all the same.
+const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
+
+const DOCUMENTATION: &str =
+    "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
+const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
+
+/// CUDA's multi-process service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mps {
+    /// Whose processes one daemon serves.
+    pub users: MpsUsers,
+    /// Whether the device is set to EXCLUSIVE_PROCESS while it is shared.
+    pub exclusive_process: bool,
+    /// Seconds without a claim before the device is put back.
+    pub grace: u32,
+}
+
+impl Mps {
+    pub(super) fn new(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Self> {
+        if target.gpu.architecture.is_some_and(|a| a < Architecture::Volta) {
+            let what = "MPS has no limits before Volta, so a share would promise nothing";
+            let error = policy.wrong(split.place, target, what);
+            return Err(error.hint("use timeSlicing for this device"));
+        }
+        let is_vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
+        let wanted = policy.mps.compute_mode == MpsComputeMode::Exclusive;
+        Ok(Self {
+            users: policy.mps.users,
+            // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
+            exclusive_process: wanted && target.mig.is_none() && !is_vgpu,
+            grace: policy.mps.grace,
+        })
+    }
+}
+
+impl Rules for Mps {
+    fn stays_whole(&self) -> bool {
+        false
+    }
+
+    /// MPS counts CUDA contexts: 48 a device from Volta on, 60 with CUDA 13.1 and later (MPS documentation, "Limitations";
+    /// with the default of two connections a client). A container that runs several processes takes several.
+    fn most_shares(&self, inventory: &Inventory) -> Option<MostShares> {
+        let cuda = inventory.driver.as_ref().and_then(|driver| driver.cuda);
+        let (shares, why) = match cuda.is_some_and(|cuda| cuda >= CudaVersion { major: 13, minor: 1 }) {
+            true => (60, "MPS serves 60 clients here (CUDA 13.1 and later)"),
+            false => (48, "MPS serves 48 clients here (before CUDA 13.1)"),
+        };
+        Some(MostShares { shares, why })
+    }
+
+    fn equal_part(&self, device: HostDevice<'_>, split: &Split, policy: &Policy, parts: u32) -> Result<Size> {
+        let too_many = |least: &str| {
+            let what = format!("{parts} replicas have less than {least} each");
+            policy.wrong(split.place, device, what).hint("ask for fewer")
+        };
+        let whole = memory_of(device)?;
+        let memory = (policy.overcommit_memory.of(whole) / u64::from(parts)).min(whole);
+        let compute = (policy.overcommit_compute.of(100) / u64::from(parts)).min(100);
+        let compute = Percent::new(u32::try_from(compute).unwrap_or(100)).map_err(|_| too_many("1% of compute"))?;
+        if memory == 0 {
+            return Err(too_many("1 MiB"));
+        }
+        Ok((Some(MemorySize::from_mib(memory)), Some(compute)))
+    }
+
+    fn promise(&self, _: &SplitDevice, share: &Share) -> Promise {
+        Promise::Mps {
+            memory_mib: share.memory.map(MemorySize::mib),
+            compute: share.compute.map(Percent::get),
+        }
+    }
+
+    fn guarantee(&self, dimension: Dimension, limited: bool) -> Rule {
+        let rule = |grade, by, source| Rule { grade, by, source };
+        match (dimension, limited, self.exclusive_process) {
+            (Dimension::Memory, false, _) => rule(Grade::None, "the share has no limit", DOCUMENTATION),
+            (Dimension::Memory, true, true) => rule(
+                Grade::Soft,
+                "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's",
+                DOCUMENTATION,
+            ),
+            (Dimension::Memory, true, false) => rule(
+                Grade::Advisory,
+                "MPS limit of each process; one that unsets a variable leaves MPS and its limit",
+                ON_MIG,
+            ),
+            (Dimension::Compute, false, _) => rule(Grade::None, "the share has no ceiling", DOCUMENTATION),
+            (Dimension::Compute, true, true) => rule(
+                Grade::Soft,
+                "MPS active thread percentage, device in EXCLUSIVE_PROCESS; a ceiling, not a reservation",
+                DOCUMENTATION,
+            ),
+            (Dimension::Compute, true, false) => rule(
+                Grade::Advisory,
+                "MPS active thread percentage; a process that unsets a variable leaves MPS",
+                ON_MIG,
+            ),
+            (Dimension::Bandwidth, ..) => rule(Grade::None, "only MIG divides bandwidth", DOCUMENTATION),
+            (Dimension::Faults, ..) => rule(
+                Grade::None,
+                "one fault ends every client of the device; its own daemon keeps it on this device",
+                DOCUMENTATION,
+            ),
+        }
+    }
+
+    /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not restricted).
+    fn against_root(&self, grade: Grade) -> Grade {
+        grade.lower()
+    }
+
+    fn not_available(&self, on_mig: bool) -> &'static [&'static str] {
+        match on_mig {
+            true => &[],
+            false => &[
+                "memory: hard limit of the container's cgroup (driver 615, cgroup v2)",
+                "compute: static SM partition (CUDA 13.1, Ampere)",
+            ],
+        }
+    }
+
+    /// Sets every variable that MPS reads, so that what an image or its user sets is written over. `CUDA_MPS_SM_PARTITION`
+    /// alone is left: it has no value without an effect, and the daemon reads it only if it was started for static partitions
+    /// (MPS documentation, "Environment Variables").
+    fn in_container(&self, device: &SplitDevice, held: &Held, state_dir: &HostPath) -> Result<InContainer> {
+        let uuid = device.uuid.as_ref();
+        let uuid = uuid.ok_or_else(|| Error::failed(device.device, "has no UUID to limit it by"))?;
+        let memory = held.memory.or(device.memory).map(MemorySize::mib);
+        // With overcommit, shares that are claimed as one are more together than the device has.
+        let memory = memory.map(|mib| device.memory.map_or(mib, |whole| mib.min(whole.mib())));
+        let compute = held.compute.map_or(100, |percent| percent.min(100));
+        let priority = match held.priority {
+            Priority::Normal => "0",
+            Priority::BelowNormal => "1",
+        };
+        let mut environment = vec![
+            ("CUDA_MPS_PIPE_DIRECTORY", PIPE_IN_CONTAINER.to_owned()),
+            ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", compute.to_string()),
+            ("NVIDIA_GPU_MEMORY_REQUEST", "0".into()),
+            ("CUDA_MPS_CLIENT_PRIORITY", priority.into()),
+            ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "0".into()),
+            ("CUDA_VISIBLE_DEVICES", uuid.clone()),
+        ];
+        if let Some(mib) = memory {
+            // By UUID: an ordinal means different devices in the container and in the daemon.
+            environment.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("{uuid}={mib}M")));
+            environment.push(("NVIDIA_GPU_MEMORY_LIMIT", mib.to_string()));
+        }
+        let pipe = pipe_directory(device, state_dir);
+        Ok(InContainer {
+            environment,
+            directories: vec![(ContainerPath::new(PIPE_IN_CONTAINER)?, pipe.clone())],
+            daemon: Some(pipe),
+        })
+    }
+
+    /// The daemon's defaults allow the largest claim that may be made, because a client can only go below them.
+    fn needs(&self, device: &SplitDevice, state_dir: &HostPath) -> Vec<Need> {
+        let (memory, compute) = largest_claim(device);
+        let mode = self.exclusive_process.then(|| Need::ExclusiveProcess {
+            uuid: device.uuid.clone(),
+        });
+        let daemon = Need::MpsDaemon {
+            uuid: device.uuid.clone(),
+            pipe: pipe_directory(device, state_dir),
+            users: self.users,
+            memory: memory.map(MemorySize::from_mib),
+            compute,
+        };
+        mode.into_iter().chain([daemon]).collect()
+    }
+
+    /// A container that has the programs which command a daemon could lift its own limits.
+    fn withholds(&self, name: &str) -> bool {
+        name.starts_with("nvidia-cuda-mps-")
+    }
+}
+
+/// The pipe directory of a device's daemon on the host. It is short, because the path of a socket has at most 108 bytes.
+fn pipe_directory(device: &SplitDevice, state_dir: &HostPath) -> HostPath {
+    let name = device.device.cdi_name().replace(':', "-");
+    state_dir.join("mps").join(&name)
+}
+
+/// The largest claim that may be made of a device, in MiB and percent; `None` where its shares have no such limit. Several
+/// shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
+fn largest_claim(device: &SplitDevice) -> (Option<u64>, Option<u32>) {
+    let all = |sizes: Vec<u64>, whole: Option<u64>| {
+        let most = if device.one_share_a_claim {
+            sizes.into_iter().max()
+        } else {
+            sizes.into_iter().reduce(u64::saturating_add)
+        };
+        // With overcommit the sum is more than the device has.
+        most.map(|most| whole.map_or(most, |whole| most.min(whole)))
+    };
+    let memory = device
+        .shares
+        .iter()
+        .filter_map(|share| share.memory)
+        .map(MemorySize::mib);
+    let compute = device.shares.iter().filter_map(|share| share.compute);
+    let compute = compute.map(|compute| u64::from(compute.get()));
+    (
+        all(memory.collect(), device.memory.map(MemorySize::mib)),
+        all(compute.collect(), Some(100)).and_then(|percent| u32::try_from(percent).ok()),
+    )
+}
