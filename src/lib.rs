@@ -17,6 +17,7 @@
 //! | [`sys`] | the only `unsafe` code |
 //! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
 //! | [`elf`] | what a shared library says about itself |
+//! | [`digest`] | SHA-256 digests of what a specification was made from |
 //! | [`inventory`] | what a host has, as data |
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |

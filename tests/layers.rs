@@ -27,7 +27,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("ldcache", "error"),
     ("elf", "error ldcache"),
     // Data.
-    ("inventory", "error text types"),
+    ("digest", "error"),
+    ("inventory", "digest error text types"),
     ("edits", "error inventory types"),
     ("sim", "error inventory"),
     ("sources", "error inventory sim"),
@@ -39,11 +40,11 @@ const LAYERS: &[(&str, &str)] = &[
     ("host", "elf error inventory ldcache sys text types"),
     ("call", "error types"),
     // From data to data.
-    ("policy", "error text types"),
-    ("share", "error inventory policy text types"),
+    ("policy", "error text types yaml"),
+    ("share", "digest error inventory policy text types"),
     ("claims", "error ledger share types"),
     ("derive", "call edits error inventory policy share text types"),
-    ("cdi", "call edits error text types yaml"),
+    ("cdi", "call digest edits error text types yaml"),
     // What a program calls.
     (
         "hook",
