@@ -21,16 +21,18 @@ mod lock;
 pub mod process;
 mod raw;
 mod record;
+mod refused;
 mod store;
 mod utc;
 
 pub use crate::types::{Bounds, Promise, STATE_DIR, Strategy};
-pub use book::{Ask, Book, Guest, Refused, World};
+pub use book::{Ask, Book, Guest, World};
 pub use claim::{Cgroup, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{Holder, KubernetesObject};
 pub use identity::ContainerName;
+pub use refused::Refused;
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};

@@ -1,5 +1,5 @@
-//! What containers and people hold that a new policy does not provide for. It stays valid until it ends, so somebody who
-//! changes the policy must know of it.
+//! What is held and what a new policy does not provide for. It stays valid until it ends, so a person who changes the policy
+//! must know of it.
 
 use super::containers::Names;
 use super::held::Held;

@@ -52,7 +52,7 @@ struct DeviceStatus {
     held: Vec<String>,
     /// Shares that are held and that the policy of now does not have.
     held_of_earlier_policy: Vec<String>,
-    /// Whether somebody holds all of it.
+    /// Whether one claim holds all of it.
     held_whole: bool,
     /// Whether the device's book in the ledger could be read. Where it could not, nothing is known to be held or free.
     readable: bool,

@@ -2,8 +2,8 @@
 //! gone.
 //!
 //! `claim` is a `createRuntime` hook: it runs in the engine's namespaces, where a process's number means something, and
-//! its failure keeps the container from starting. `release` is a `poststop` hook, a courtesy: engines skip it after a crash,
-//! and then whoever looks next sees that the process is gone.
+//! its failure keeps the container from starting. `release` is a `poststop` hook. Engines skip it after a crash;
+//! then the next program that reads the ledger sees that the process is gone.
 //!
 //! # Arguments
 //!
@@ -90,7 +90,7 @@ fn refuse_options(unknown: &Unknown, report: &mut Report<'_>) -> Result<()> {
     }
 }
 
-/// Runs `hook release`. It never fails: an engine that is told of a failure here can do nothing with it but alarm people.
+/// Runs `hook release`. It never fails, because an engine cannot do anything about a failure at that point.
 pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
     if let Err(error) = try_release(arguments, state, report) {
         report.failure(&error);

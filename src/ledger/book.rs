@@ -1,15 +1,14 @@
-//! The claims on one GPU and its MIG devices, and the rules by which they change. Pure: what the rules must know of the
-//! disk, clocks and processes comes in through [`World`].
+//! The claims on one GPU and its MIG devices, and the rules by which they change. The rules are
+//! pure: they learn about clocks and processes through [`World`].
 
 use super::claim::{self, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
 use super::raw::Unread;
 use super::record;
-use crate::text::some;
+use super::refused::Refused;
 use crate::types::{Bounds, DeviceKey, GpuUuid};
 use std::collections::HashSet;
-use std::fmt;
 
 /// The claims on one GPU: on the whole of it, on its shares and on its MIG devices. They are in one book because they
 /// exclude one another.
@@ -19,8 +18,8 @@ pub struct Book {
     pub gpu: GpuUuid,
     /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// The claims. No two meet. [`super::Locked::change_scanned`] gives a book that has them only where a rule has needed
-    /// one of them, and keeps the others as text.
+    /// The claims, of which no two hold the same. A book from [`super::Locked::change_scanned`] has only those that a rule
+    /// has needed; it keeps the lines of the others as text.
     pub claims: Vec<Claim>,
     pub(super) unread: Unread,
 }
@@ -45,7 +44,7 @@ pub trait World {
     fn boot(&self) -> &str;
 }
 
-/// What somebody wants.
+/// A claim that is asked for.
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// The device.
@@ -76,85 +75,6 @@ pub struct Ask {
     pub ttl: Option<u64>,
 }
 
-/// Why a claim was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// Another claim holds a part that cannot be held twice.
-    Taken {
-        /// The other claim.
-        by: Box<Claim>,
-        /// Whether it is on another device than the one asked for: on the GPU that a MIG device is on, or the reverse.
-        elsewhere: bool,
-    },
-    /// It and all held claims together are more than the device has.
-    Misfit {
-        /// What does not fit.
-        misfit: Misfit,
-        /// The claims that hold the rest.
-        beside: Vec<Claim>,
-    },
-    /// The holder holds another part of this device, and may hold one.
-    Another {
-        /// What it holds.
-        part: HeldPart,
-    },
-    /// Every share that would do is held.
-    NoneFree,
-    /// There is no claim of that name.
-    NoSuchClaim(String),
-    /// It belongs to another user.
-    NotYours(Box<Claim>),
-    /// There is a claim of that name already.
-    NameTaken(String),
-    /// The claim of that name was promised something else than the specification that names it says.
-    OtherPromise(String),
-    /// A container uses it.
-    InUse {
-        /// The claim.
-        claim: Box<Claim>,
-        /// Whether the container certainly runs. Otherwise it cannot be seen from here, and may run.
-        runs: bool,
-    },
-    /// It may be held: the line of the claim that holds it is damaged.
-    Unreadable(HeldPart),
-}
-
-impl std::error::Error for Refused {}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Taken { by, elsewhere } => {
-                write!(f, "{} holds {}", by.who(), by.part)?;
-                if *elsewhere {
-                    write!(f, " {}", by.device)?;
-                }
-                write!(f, " since {}", super::utc(by.since))
-            }
-            Refused::Misfit { misfit, beside } => {
-                let who: Vec<String> = beside.iter().map(Claim::who).collect();
-                write!(f, "{misfit}: by {}", some(&who))
-            }
-            Refused::Another { part } => {
-                write!(
-                    f,
-                    "this container holds {part} of this device already, and can hold nothing else of it"
-                )
-            }
-            Refused::NoneFree => write!(f, "no share of it is free"),
-            Refused::NoSuchClaim(name) => write!(f, "there is no claim {name}"),
-            Refused::NotYours(claim) => write!(f, "{} belongs to another user", claim.who()),
-            Refused::NameTaken(_) => write!(f, "exists already"),
-            Refused::OtherPromise(name) => {
-                write!(f, "claim {name} is not the one that this specification was written for")
-            }
-            Refused::InUse { claim, runs: true } => write!(f, "{} is using it", claim.who()),
-            Refused::InUse { claim, runs: false } => write!(f, "{} may be using it", claim.who()),
-            Refused::Unreadable(part) => write!(f, "the ledger's line of the claim that holds {part} is damaged"),
-        }
-    }
-}
-
 impl Book {
     /// A book without claims.
     pub fn new(gpu: GpuUuid) -> Self {
@@ -177,11 +97,11 @@ impl Book {
         self.claims.is_empty() && self.unread.claims.is_empty()
     }
 
-    /// Reads those claims to the end that `matters` is true of: by the device, the part and the line. One whose line is
-    /// damaged stays as it is, and what it holds is held.
+    /// Parses the lines of those claims for which `matters` returns true, given their device, part and line. A claim whose
+    /// line is damaged keeps its line, and still holds its part.
     ///
     /// # Errors
-    /// The line of one of them is damaged.
+    /// Returns an error if one of these lines is damaged.
     fn read(&mut self, matters: impl Fn(&DeviceKey, &HeldPart, &str) -> bool) -> Result<(), Refused> {
         let mut result = Ok(());
         let (text, gpu, claims) = (&self.unread.text, &self.gpu, &mut self.claims);
@@ -204,13 +124,13 @@ impl Book {
         result
     }
 
-    /// Reads all claims to the end that can be.
+    /// Parses the lines of all claims.
     fn read_all(&mut self) {
-        // Who holds what of the others is known, and none of them can be given back.
+        // A damaged line still says what is held. Its claim cannot be given back.
         let _: Result<(), Refused> = self.read(|_, _, _| true);
     }
 
-    /// Gives back what nobody can hold any more, and says how many claims those were.
+    /// Gives back the claims whose container is certainly gone and those whose time is over. Returns how many.
     pub fn reconcile(&mut self, world: &impl World) -> usize {
         self.read_all();
         let before = self.claims.len();
@@ -218,10 +138,11 @@ impl Book {
         before - self.claims.len()
     }
 
-    /// Gives back what nobody can hold any more of those claims that matter. To look at a process takes the kernel longer
-    /// than all else here, so that a claim looks at those alone that could be in its way.
+    /// As [`Book::reconcile`], for the claims for which `matters` returns true. Looking at a process takes longer than
+    /// everything else here, so a new claim looks only at those claims that could prevent it.
     ///
-    /// Each process is looked at once: one that ends between two looks would leave a claim that is neither held nor over.
+    /// Each process is looked at once: a process that ended between two looks would leave a claim that is neither held nor
+    /// over.
     fn settle(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
         self.enter_boot(world);
         self.claims.retain_mut(|claim| {
@@ -252,7 +173,7 @@ impl Book {
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
     ///
     /// # Errors
-    /// Who holds what is asked for, or that it does not fit beside what is held.
+    /// Returns which claim holds what is asked for, or what does not fit in addition to what is held.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
         let own = |claim: &Claim| claim.holder.is_same_user(&ask.holder);
         self.read_of(&ask.holder, |device, part| {
@@ -276,7 +197,7 @@ impl Book {
         if let Some(own) = self.claims.iter().find(another).filter(|_| ask.alone) {
             return Err(Refused::Another { part: own.part.clone() });
         }
-        // What the container itself holds is the better reason: nobody else needs to end first.
+        // What the container itself holds is the better reason, because then no other container has to end first.
         let in_the_way = || self.claims.iter().filter(|c| c.meets(&ask.device, &ask.part));
         if let Some(other) = in_the_way().find(another).or_else(|| in_the_way().next()) {
             return Err(if another(&other) {
@@ -323,7 +244,7 @@ impl Book {
         fit::fits(&ask.device, &ask.part, ask.bounds, self.held()).err()
     }
 
-    /// Reads to the end what `holder` holds, and what `meets` is true of.
+    /// Parses the lines of the claims of `holder`, and of those for which `meets` returns true.
     fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &HeldPart) -> bool) -> Result<(), Refused> {
         let id = record::id_field(holder);
         self.read(|device, part, line| meets(device, part) || id.as_ref().is_some_and(|id| id.is_in(line)))
@@ -366,8 +287,8 @@ impl Book {
         Ok(share)
     }
 
-    /// Those of `shares` of `device` that no claim in this book holds. Nobody's process is looked at: a claim that is over
-    /// counts until somebody [reconciles](Book::reconcile).
+    /// Those of `shares` of `device` that no claim in this book holds. No process is looked at: a claim that is over counts
+    /// until the book is [reconciled](Book::reconcile).
     pub fn unheld<'a>(
         &'a self,
         device: &'a DeviceKey,
@@ -379,13 +300,13 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
-    /// Whether `part` of `device` can be claimed now: nobody holds any of it, and it fits beside what is held.
+    /// Whether `part` of `device` can be claimed now: no claim holds any of it, and it fits in addition to what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         !self.held().any(|held| claim::meet(held, (device, part)))
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 
-    /// Whether no share of `device` can be claimed, because somebody holds the whole of it, the GPU that it is on or an
+    /// Whether no share of `device` can be claimed, because a claim holds the whole of it, the GPU that it is on or an
     /// instance on it.
     pub fn is_closed(&self, device: &DeviceKey) -> bool {
         let mut beside = self.held().filter(|(other, _)| other.overlaps(device));
@@ -403,7 +324,8 @@ impl Book {
     /// earlier claim of that name must not set its limits. `alone`: the container may hold nothing else of this device.
     ///
     /// # Errors
-    /// No such claim, another user's, one in which another container runs, or a second one where it may have one.
+    /// Returns an error if there is no such claim, if it belongs to another user, if another holder uses it, and if the
+    /// holder may hold nothing else of the device and does.
     pub fn enter(&mut self, name: &str, guest: Guest, world: &impl World) -> Result<(), Refused> {
         let Guest {
             holder,
@@ -472,7 +394,8 @@ impl Book {
     /// given back. `force` gives back also what a container uses.
     ///
     /// # Errors
-    /// One of them belongs to another user, or is used by a container that runs or may run. Then none is given back.
+    /// Returns an error if one of them belongs to another user, or is used by a container that runs or may run. Then none
+    /// is given back.
     pub fn release_by_hand(
         &mut self,
         meant: impl Fn(&Claim) -> bool,
@@ -547,7 +470,7 @@ fn outlives(claim: &mut Claim, world: &impl World) -> bool {
     claim.name.is_some() && !claim.once
 }
 
-/// Whether a claim without a process is over: one that nobody used in time, or one that is nobody's.
+/// Whether a claim without a process is over: its time to live has passed, or it has neither a name nor a holder.
 fn is_over(claim: &Claim, world: &impl World) -> bool {
     match claim.name {
         None => claim.holder == Holder::Person,

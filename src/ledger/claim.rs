@@ -133,7 +133,7 @@ pub struct Claim {
     pub part: HeldPart,
     /// The name under which an engine was asked for it: `nvidia.com/gpu=0.big`. For people; `None` where it is unknown.
     pub asked_as: Option<String>,
-    /// The specification of a claim that was made beforehand, so that whoever gives the claim back can remove it.
+    /// The specification of a claim that was made beforehand, so that it can be removed together with the claim.
     pub spec_file: Option<String>,
     /// How firm it is.
     pub state: ClaimState,

@@ -28,7 +28,7 @@ impl LedgerDirectory {
     /// and is not to be made.
     ///
     /// # Errors
-    /// A directory on the way, or the ledger itself, that somebody else could replace or write: who can do that could
+    /// Returns an error if another user could replace or write the ledger or a directory on the way to it: that user could
     /// promise a share twice, or have root write files elsewhere.
     pub(super) fn ledger(state_dir: &Path, make: bool) -> Result<Option<Self>> {
         let Some(state) = Self::state(state_dir, make)? else {
@@ -130,7 +130,7 @@ impl LedgerDirectory {
     /// Opens the file `name` for reading and writing, and makes it where it is missing.
     ///
     /// # Errors
-    /// Something else than a file of this ledger has that name.
+    /// Returns an error if what has that name is not a file of this ledger.
     pub(super) fn open_or_make(&self, name: &str) -> Result<OwnedFd> {
         // NONBLOCK: to open a FIFO would wait for its other end.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -195,11 +195,11 @@ impl LedgerDirectory {
         Ok(Some(bytes))
     }
 
-    /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that whoever reads
-    /// `name` finds the old text or the new one. The caller holds the lock.
+    /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that a reader
+    /// of `name` finds the old text or the new one. The caller holds the lock.
     ///
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
-    /// FIFO or a file with a second name that somebody else put there.
+    /// FIFO or a file with a second name that another program put there.
     pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let about = self.path(new);
@@ -260,8 +260,8 @@ fn is_directory(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::Directory
 }
 
-/// Refuses a directory or link that somebody else than root and the user who runs this could change: its owner can, and
-/// so can they whom its mode lets write. In a directory with the sticky bit nobody can replace what belongs to another.
+/// Refuses a directory or link that a user other than root and the one who runs this could change, as its owner or because
+/// of its mode. In a directory with the sticky bit, no user can replace the files of another.
 fn check(found: &OwnedFd, path: &Path) -> Result<Stat> {
     const STICKY: RawMode = 0o1000;
     let status = fs::fstat(found).about(path.display(), "cannot be read")?;

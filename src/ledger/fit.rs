@@ -1,10 +1,10 @@
-//! Whether a part of a device fits beside what is held.
+//! Whether a part of a device fits in addition to what is held.
 
 use super::claim::HeldPart;
 use crate::types::{Bounds, DeviceKey, MemorySize, Promise, Strategy};
 use std::fmt;
 
-/// Why a part does not fit beside what is held.
+/// Why a part does not fit in addition to what is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Misfit {
     /// The device is used under another strategy.
@@ -34,7 +34,7 @@ pub enum Misfit {
     },
     /// More turns than there are.
     Turns,
-    /// One has a limit of memory and the other has none: who has no limit takes what the other was promised.
+    /// One has a limit of memory and the other has no limit, so that it can take what the first was promised.
     Unlimited {
         /// `memory` or `compute`.
         dimension: &'static str,
@@ -63,7 +63,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// Whether `part` of `device` fits beside the parts that are `held`, of which none is its own. Sums are exact.
+/// Whether `part` of `device` fits in addition to the parts that are `held` by other claims. Sums are exact.
 ///
 /// Claims on other devices count where they use the same memory: compute instances of one GPU instance.
 ///

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The name of the file that is locked.
 pub(super) const FILE: &str = "lock";
 
-/// How long a lock is waited for: less than the ten seconds that an engine gives the hook, so that the hook can say why.
+/// How long to wait for the lock: less than the ten seconds that an engine gives the hook, so that the hook can report it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The lock, held until this is dropped. The kernel opens it when its holder ends in any way.
@@ -23,16 +23,16 @@ pub(super) struct Lock {
 
 /// Waits for the lock.
 ///
-/// It is on a file that is there for nothing else, and then on the directory of the ledger. Somebody may remove the file
-/// while it is locked, and who comes next makes a new one and locks that; the directory is still the same one.
+/// Locked are a file that has no other purpose, and then the directory of the ledger. Another program may remove the file
+/// while it is locked, and the next process makes a new one and locks that; the directory is still the same one.
 ///
 /// # Errors
-/// Somebody has held it for `patience`: the line names that process.
+/// Returns an error if a process has held it for `patience`. The error names that process.
 pub(super) fn take(directory: &LedgerDirectory, patience: Duration) -> Result<Lock> {
     let deadline = Instant::now() + patience;
     let file = loop {
         let file = wait(directory, directory.open_or_make(FILE)?, deadline, patience)?;
-        // Removed while we waited: those who come now wait for another file.
+        // Otherwise it was removed while this process waited, and other processes lock another file now.
         if directory.is(FILE, &file)? {
             break file;
         }
@@ -51,9 +51,9 @@ fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience:
         Err(e) => return Err(Error::failed(about.display(), "cannot be locked").from_source(e)),
     }
     let status = fstat(&file).about(about.display(), "cannot be read")?;
-    // The kernel serves those who wait in their order, but it waits for ever: so a thread waits, and this one watches the
-    // clock. The lock belongs to the open file and not to a thread. When nobody listens any more, the file is dropped and
-    // the lock with it.
+    // The kernel serves waiting processes in their order, but without a deadline. So a thread waits for the lock, and this
+    // one waits for the thread until the deadline. The lock belongs to the open file and not to a thread: a thread that
+    // gets the lock too late drops the file, and the lock with it.
     let (send, receive) = channel();
     let waiting = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         let locked = loop {
@@ -82,7 +82,7 @@ fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience:
 }
 
 /// The process that holds a lock on this file, in the text of `/proc/locks` (proc(5)): a line each, like
-/// `1: FLOCK  ADVISORY  WRITE 4242 00:19:1234 0 EOF`; a line of one who waits has `->` as its second word.
+/// `1: FLOCK  ADVISORY  WRITE 4242 00:19:1234 0 EOF`; the line of a waiting process has `->` as its second word.
 fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     locks.lines().find_map(|line| {

@@ -31,8 +31,8 @@ impl Machine {
     /// Looks at `/proc`.
     ///
     /// # Errors
-    /// A `/proc` that does not show the boot, this process's pid namespace or the offset of its time namespace: without
-    /// them a claim could be taken for another's.
+    /// Returns an error if `/proc` does not show the boot, this process's pid namespace or the offset of its time namespace:
+    /// without them, the claim of one process could be taken for that of another.
     pub fn here() -> Result<Self> {
         Self::at(Path::new("/proc"))
     }
@@ -56,7 +56,7 @@ impl Machine {
     /// The init of a container, as it is now, with the cgroup that is the container's own.
     ///
     /// # Errors
-    /// There is no such process.
+    /// Returns an error if there is no such process.
     pub fn process(&self, pid: u32) -> Result<InitProcess> {
         let start = self
             .start_of(pid)?
@@ -160,7 +160,7 @@ impl World for Machine {
 
     fn uptime(&self) -> u64 {
         use nix::time::{ClockId, clock_gettime};
-        // The clock that goes on while the machine sleeps, and that nobody can set. A time namespace shifts it.
+        // This clock continues while the machine sleeps, and cannot be set. A time namespace shifts it.
         let seconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| t.tv_sec());
         u64::try_from(seconds.saturating_sub(self.offset.seconds())).unwrap_or(0)
     }

@@ -164,7 +164,7 @@ fn unescape(words: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// The book that a text is.
+/// Parses a book.
 pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
     let mut promises = Promises::default();
     let (mut book, claims) = each_line(text, |gpu, line, _| claim(gpu, line, &mut promises))?;
@@ -172,9 +172,9 @@ pub(super) fn decode(text: &str) -> Result<Book, Unreadable> {
     Ok(book)
 }
 
-/// The book that a text is, of whose claims only that is read which they hold. See [`Book::read`].
+/// Parses a book, but of each claim only what it holds. See [`Book::read`].
 ///
-/// Fields are counted and not looked at: a line with a damaged one is found when somebody needs that claim.
+/// Fields are counted and not parsed: a damaged field is found when the claim is needed.
 pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
     let mut promises = Promises::default();
     let mut last: Option<(&str, Arc<DeviceKey>)> = None;

@@ -25,7 +25,7 @@ pub struct Ledger {
     directory: LedgerDirectory,
 }
 
-/// The ledger while nobody else changes it.
+/// The ledger while no other process can change it.
 #[derive(Debug)]
 pub struct Locked<'a> {
     ledger: &'a Ledger,
@@ -74,8 +74,7 @@ impl Ledger {
     /// The ledger in `state_dir`, made where it is missing.
     ///
     /// # Errors
-    /// A directory that cannot be made, or that somebody else could replace or write: a ledger that others can write binds
-    /// nobody.
+    /// Returns an error if the directory cannot be created, or if another user could replace or write it.
     pub fn open(state_dir: &Path) -> LedgerResult<Self> {
         match LedgerDirectory::ledger(state_dir, true)? {
             Some(directory) => Ok(Self { directory }),
@@ -83,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// The ledger in `state_dir`; `None` where nobody has made one, and so nobody holds anything.
+    /// The ledger in `state_dir`; `None` if there is none, and so nothing is held.
     ///
     /// # Errors
     /// As [`Ledger::open`].
@@ -91,10 +90,10 @@ impl Ledger {
         Ok(LedgerDirectory::ledger(state_dir, false)?.map(|directory| Self { directory }))
     }
 
-    /// Keeps everybody else out until the result is dropped: for a change that depends on more than one book.
+    /// Keeps other processes from changing anything until the result is dropped.
     ///
     /// # Errors
-    /// A lock that cannot be made, or that somebody holds for too long.
+    /// Returns an error if the lock cannot be made, or if another process holds it for too long.
     pub fn lock(&self) -> LedgerResult<Locked<'_>> {
         Ok(Locked {
             ledger: self,
@@ -102,11 +101,11 @@ impl Ledger {
         })
     }
 
-    /// Every book, each as it was at one moment. Waits for nobody, since a book is replaced at once, and works on a
+    /// Every book, each as it was at one moment. Needs no lock, since a book is replaced in one step, and works on a
     /// read-only disk too.
     ///
     /// # Errors
-    /// A directory that cannot be listed.
+    /// Returns an error if the directory cannot be listed.
     pub fn books(&self) -> LedgerResult<Books> {
         let mut all = Books::default();
         for name in self.directory.names()? {
@@ -269,10 +268,10 @@ impl Locked<'_> {
         Ok(value)
     }
 
-    /// Changes every book. One that is damaged, or cannot be written, hides no other: what is wrong comes back.
+    /// Changes every book. Returns the errors of books that are damaged or cannot be written; the others are changed.
     ///
     /// # Errors
-    /// A directory that cannot be listed.
+    /// Returns an error if the directory cannot be listed.
     pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> LedgerResult<Vec<LedgerError>> {
         let all = self.ledger.books()?;
         let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
@@ -294,7 +293,7 @@ impl Locked<'_> {
     }
 }
 
-/// The book that `text` is, for those who throw bytes at it.
+/// Parses a book, for fuzzing.
 #[cfg(fuzzing)]
 pub(crate) fn parse(text: &str) -> Option<Book> {
     record::decode(text).ok()

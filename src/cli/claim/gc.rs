@@ -65,7 +65,7 @@ fn directories(args: &Args, claims: &[&Claim]) -> BTreeSet<PathBuf> {
     dirs.map(|dir| std::fs::canonicalize(&dir).unwrap_or(dir)).collect()
 }
 
-/// Says that a claim's specification is gone: somebody else removed it, and no container can ask for the claim.
+/// Reports a claim whose specification another program has removed, so that no container can use the claim.
 fn without_spec(claim: &Claim) -> Option<Error> {
     let file = claim.spec_file.as_ref()?;
     let is_gone = matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound);

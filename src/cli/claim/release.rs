@@ -103,7 +103,7 @@ fn refusal(error: LedgerError, specs: &Specs, names: &mut Names) -> Error {
     }
 }
 
-/// Removes the specification of a claim, unless that file is somebody else's by now.
+/// Removes the specification of a claim, unless the file is no longer that of the claim.
 fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<()> {
     let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) else {
         return Ok(());

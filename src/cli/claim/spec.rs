@@ -68,7 +68,7 @@ pub(super) struct Swept {
 }
 
 /// Removes the specifications in `dir` of claims that are gone, and what killed writers left. `claims` are all claims of the
-/// ledger in `state_dir`, whose lock the caller holds: nobody makes a claim meanwhile.
+/// ledger in `state_dir`, whose lock the caller holds, so that no claim is made meanwhile.
 ///
 /// # Errors
 /// Returns an error if `dir` cannot be listed or a file cannot be removed.

@@ -1,11 +1,11 @@
 //! Whether the MPS daemon of a device is running.
 //!
-//! A CUDA program that cannot reach its daemon runs without MPS, without any limit, and says nothing (MPS
-//! documentation, "Client Attach"). So a share whose daemon is not there is not given.
+//! A CUDA program that cannot reach its daemon runs without MPS and without any limit, and says nothing (MPS
+//! documentation, "Client Attach"). So a share is not given while its daemon does not run.
 //!
-//! What is asked is what a client asks: that somebody listens on the daemon's socket. The kernel answers that for the process
-//! that made the socket and no other: files that a daemon leaves when it is killed listen to nobody, and the number in its pid
-//! file may be another process's by now.
+//! The check connects to the daemon's socket, as a client does. That succeeds only while the process that made the socket
+//! listens on it. Files prove nothing: a daemon that is killed leaves its files, and the number in its pid file may belong to
+//! another process by now.
 
 use crate::error::{Error, Result};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The socket in the daemon's pipe directory that clients connect to.
 const CONTROL: &str = "control";
 
-/// How long a daemon may leave its queue of clients full: less than the engine gives this hook. A client would wait for ever.
+/// How long a daemon may leave its queue of clients full: less time than the engine gives this hook. A client would wait without end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Refuses when no daemon has `directory`.

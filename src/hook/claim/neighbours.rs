@@ -3,7 +3,7 @@
 //! A CUDA process talks to one MPS daemon, and the daemon shows it one device: a second device in the container would be
 //! there and not be seen, or take the process out of MPS and its limits.
 //!
-//! Devices are compared by their numbers, because a node has any name that somebody gives it. What the container gets is
+//! Devices are compared by their numbers, because a node can have any name. What the container gets is
 //! read from its config.json: device entries, and bind mounts of nodes and of directories that hold nodes.
 
 use crate::call::{ClaimCall, OwnNode};
@@ -58,7 +58,7 @@ fn config(bundle: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The numbers of the share's own nodes, and how other devices are told from what every container gets.
+/// The numbers of the share's own nodes, and how other devices are told apart from what every container gets.
 struct Own {
     numbers: BTreeSet<Number>,
     /// Majors under which GPUs are.
