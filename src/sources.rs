@@ -1,18 +1,19 @@
-//! Opens an inventory that somebody has already: a file, standard input, a built-in one.
+//! Opens a saved inventory: from a file, from standard input, or a built-in one.
 
-use crate::error::{Context, Error, Result};
+use crate::bounded;
+use crate::error::{Error, Result};
 use crate::inventory::{Inventory, load};
 use crate::sim;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The inventory of sixteen GPUs with seven MIG devices each has a quarter of a megabyte.
+/// The largest inventory, in bytes. That of sixteen GPUs with seven MIG devices each has a quarter of a megabyte.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Opens `spec`: a path, `-` for standard input, `sim:NAME` for a built-in inventory.
 ///
 /// # Errors
-/// What cannot be read, and what is no inventory.
+/// Returns an error if it cannot be read or is not a valid inventory.
 pub fn open(spec: &str) -> Result<Inventory> {
     if let Some(name) = spec.strip_prefix("sim:") {
         return sim::open(name);
@@ -25,17 +26,8 @@ pub fn open(spec: &str) -> Result<Inventory> {
 }
 
 fn text(name: &str, from: impl Read) -> Result<String> {
-    let mut text = String::new();
-    from.take(MAX_BYTES + 1)
-        .read_to_string(&mut text)
-        .about(name, "cannot be read")?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(Error::usage(
-            name,
-            format!("is larger than {MAX_BYTES} bytes, and no inventory"),
-        ));
-    }
-    Ok(text)
+    let bytes = bounded::read(from, MAX_BYTES).map_err(|e| Error::usage(name, "cannot be read").from_source(e))?;
+    String::from_utf8(bytes).map_err(|e| Error::usage(name, "is not valid UTF-8").from_source(e))
 }
 
 #[cfg(test)]

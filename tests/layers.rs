@@ -17,6 +17,7 @@ use walkdir::WalkDir;
 
 /// A module, and the modules that it uses, in the order of the alphabet.
 const LAYERS: &[(&str, &str)] = &[
+    ("bounded", ""),
     ("text", ""),
     ("error", "text"),
     ("types", "error"),
@@ -31,13 +32,13 @@ const LAYERS: &[(&str, &str)] = &[
     ("inventory", "digest error text types"),
     ("edits", "error inventory types"),
     ("sim", "error inventory"),
-    ("sources", "error inventory sim"),
+    ("sources", "bounded error inventory sim"),
     // What reads and writes files.
     ("root", ""),
     ("ledger", "error text types"),
     ("messages", "error root text"),
-    ("oci", "error root"),
-    ("host", "elf error inventory ldcache sys text types"),
+    ("oci", "bounded error root"),
+    ("host", "bounded elf error inventory ldcache sys text types"),
     ("call", "error types"),
     // From data to data.
     ("policy", "error text types yaml"),

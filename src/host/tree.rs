@@ -9,11 +9,12 @@
 //! [`TreePath`] is a path of one tree with every link followed; [`HostPath`] is the name of a file on the described host,
 //! for an engine or a person.
 
+use crate::bounded;
 use crate::types::HostPath;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -152,13 +153,7 @@ impl Tree {
 
     /// Reads a regular file of at most `limit` bytes.
     pub(crate) fn read(&self, inner: &str, limit: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.resolve(inner)?.open()?.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit {
-            let what = format!("larger than {limit} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-        }
-        Ok(bytes)
+        bounded::read(self.resolve(inner)?.open()?, limit)
     }
 
     /// Reads a small text file of the kernel or the driver. Invalid UTF-8 is replaced; the parsers refuse the result.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::STATE_LIMIT;
+use crate::bounded;
 use crate::error::{Context, Error, Result};
 
 /// The part of a container's state that a hook needs.
@@ -36,16 +37,7 @@ impl State {
     /// # Errors
     /// Returns an error if it cannot be read, is larger than [`STATE_LIMIT`], or is invalid.
     pub fn read(from: impl Read) -> Result<State> {
-        let mut bytes = Vec::new();
-        from.take(STATE_LIMIT + 1)
-            .read_to_end(&mut bytes)
-            .about("container state", "cannot read standard input")?;
-        if bytes.len() as u64 > STATE_LIMIT {
-            return Err(Error::failed(
-                "container state",
-                format!("larger than {STATE_LIMIT} bytes"),
-            ));
-        }
+        let bytes = bounded::read(from, STATE_LIMIT).about("container state", "cannot read standard input")?;
         Self::parse(&bytes)
     }
 

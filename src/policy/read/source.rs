@@ -1,8 +1,9 @@
 //! A policy's text, from a file that somebody names: `tranche` may be root, and the file may be anything.
 
+use crate::bounded;
 use crate::error::{Context, Error, Result};
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub fn text(path: &Path) -> Result<String> {
     let shown = &path.display();
     let file = match open(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
             return Err(Error::failed(shown, "not found").hint("write a policy there, or give --config FILE"));
         }
         other => other.about(shown, "cannot be opened")?,
@@ -26,17 +27,12 @@ pub fn text(path: &Path) -> Result<String> {
     if !data.is_file() {
         return Err(Error::failed(shown, "is not a regular file").hint("a policy is read from a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .about(shown, "cannot be read")?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(Error::failed(
-            shown,
-            format!("is larger than {MOST_BYTES} bytes, the most for a policy"),
-        )
-        .hint("make it smaller"));
-    }
+    let bytes = bounded::read(file, MOST_BYTES).map_err(|e| match e.kind() {
+        ErrorKind::FileTooLarge => {
+            Error::failed(shown, format!("is {e}, the most for a policy")).hint("make it smaller")
+        }
+        _ => Error::failed(shown, "cannot be read").from_source(e),
+    })?;
     String::from_utf8(bytes).map_err(|_| Error::failed(shown, "is not UTF-8 text").hint("save it as UTF-8"))
 }
 
