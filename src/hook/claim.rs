@@ -103,7 +103,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Repo
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
-    // Neither has such a container anything to give back, nor is a line at its end of use to anybody.
+    // A container of a rootless engine holds nothing in the ledger, and an error at its end would help no one.
     if !is_root_of_the_machine() {
         return Ok(());
     }

@@ -198,7 +198,7 @@ fn the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container() 
         return;
     };
     scene
-        .create(&["--name=short", "--shares=1", "--of=0", "--ttl=1"])
+        .create(&["--name=short", "--shares=1", "--of=0", "--ttl=5"])
         .run()
         .ok();
     let book = || {
