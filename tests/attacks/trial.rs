@@ -66,6 +66,9 @@ impl Attack {
     /// Tries it with each way of resolving paths, at the same time: the kernel's `openat2` and, in a thread that has lost
     /// it, the walk of `O_PATH` handles. Then on the programs that must fail.
     pub(crate) fn run(self, body: impl Fn(&mut Trial) + Sync) {
+        if !self.can_run() {
+            return;
+        }
         let mut all = Trial::of(Subject::Real, "with openat2");
         let walked = std::thread::scope(|threads| {
             let walk = threads.spawn(|| {
@@ -83,9 +86,17 @@ impl Attack {
 
     /// As [`Self::run`], where no path of an image is resolved, or a run takes long.
     pub(crate) fn run_one_way(self, body: impl Fn(&mut Trial)) {
+        if !self.can_run() {
+            return;
+        }
         let mut trial = Trial::of(Subject::Real, "one way");
         body(&mut trial);
         self.finish(trial, &body);
+    }
+
+    /// Whether it can be tried; says so if not. The naive program mounts, and serves no image where it may not.
+    fn can_run(&self) -> bool {
+        crate::can_mount(self.name)
     }
 
     fn finish(self, real: Trial, body: &dyn Fn(&mut Trial)) {

@@ -39,7 +39,7 @@ fi
 [ $# -gt 0 ] || "$cargo" test --no-default-features --lib --bins || status=1
 
 if [ "$(state)" != "$before" ]; then
-    echo "failed: the tests changed files of the host:" >&2
+    echo "failed: these files of the host changed while the tests ran:" >&2
     { echo "$before"; state; } | sort | uniq -u >&2
     status=1
 fi
