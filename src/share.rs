@@ -1,7 +1,7 @@
 //! From a policy and an inventory to a plan: which shares there are, how large, and what each is worth.
 //!
-//! Pure: equal policies and equal inventories give equal plans, in whatever order they were written. A plan that
-//! cannot hold cannot be made: [`plan`] says which device, what was asked and what there is.
+//! Equal policies and equal inventories give equal plans, in whatever order they were written. A plan that cannot hold is not
+//! made: the error of [`plan`] names the device, what was requested, and what the device has.
 
 mod absent;
 mod arithmetic;
@@ -49,9 +49,9 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitDevice {
-    /// Which.
+    /// Its indices.
     pub device: Device,
-    /// The same in the ledger: a key that stays when indices move, and that is known without NVML.
+    /// Its key in the ledger, which does not change when indices do, and which is known without NVML.
     pub key: DeviceKey,
     /// Its UUID, where it is known.
     pub uuid: Option<String>,
@@ -167,8 +167,8 @@ impl SplitDevice {
         }
     }
 
-    /// One of its replicas, where it has equal ones: they differ in nothing but their number. `None` where its shares have
-    /// names that a person gave.
+    /// One of its replicas, which differ only in their number. `None` if its shares are not equal and have names from the
+    /// policy.
     pub fn replica(&self) -> Option<&Share> {
         self.shares.first().filter(|share| share.name.number().is_some())
     }

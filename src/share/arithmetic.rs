@@ -59,7 +59,7 @@ fn size(amount: Amount, target: HostDevice<'_>) -> Result<MemorySize> {
     }))
 }
 
-/// A share without a limit takes what the others were promised: either all have one, or none.
+/// A share without a limit could take what the others were promised, so either all shares have a limit or none.
 fn all_or_none(
     policy: &Policy,
     target: HostDevice<'_>,

@@ -1,19 +1,19 @@
-//! Which free shares serve a wish best.
+//! Finds the free shares that serve a wish best.
 
 use super::{Plan, Share, SplitDevice};
 use crate::error::{Error, Result};
 use crate::types::{Device, MemorySize, ShareName};
 
-/// What somebody wants, of whatever device.
+/// What a claim must have. A field that is `None` sets no condition.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish {
-    /// At least so much memory.
+    /// At least this much memory.
     pub memory: Option<MemorySize>,
-    /// At least so much compute, in percent of a device. More than 100 is no device's.
+    /// At least this much compute, in percent of a device. No device has more than 100.
     pub compute: Option<u32>,
-    /// So many shares.
+    /// This number of shares.
     pub shares: Option<usize>,
-    /// Of this device.
+    /// Shares of this device.
     pub device: Option<Device>,
 }
 
@@ -73,7 +73,7 @@ pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bo
 
 /// The shares of one device to take: exactly as many as asked, or as few as serve.
 fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: Wish) -> Option<Vec<&'a Share>> {
-    // What has no limit serves no wish for so much of it: nothing would keep it there.
+    // A share without a limit does not serve a wish for an amount: nothing would keep that amount for it.
     let unlimited =
         |s: &&&Share| (wish.memory.is_some() && s.memory.is_none()) || (wish.compute.is_some() && s.compute.is_none());
     if free.iter().any(|s| unlimited(&s)) {

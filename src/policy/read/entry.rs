@@ -169,12 +169,13 @@ fn read_shares(
                 .wrong(name.place, format!("name: \"{}\" {what}", name.value))
                 .hint(hint));
         }
-        if around.strategy == Strategy::TimeSlicing && share.priority.is_some() {
-            warnings.push(format!(
+        match around.strategy {
+            Strategy::TimeSlicing if share.priority.is_some() => warnings.push(format!(
                 "{}: share {}: priority has a meaning under MPS only, and is ignored under time-slicing",
                 place.of(around.file),
                 name.value
-            ));
+            )),
+            Strategy::TimeSlicing | Strategy::Mps | Strategy::Dedicated => {}
         }
         read.push(ShareAsk {
             place,
