@@ -12,7 +12,7 @@
 //! | [`text`] | text for people: escaped, bounded, in lists |
 //! | [`error`] | the one-line message for people, and the exit code |
 //! | [`types`] | newtypes for what must not be mixed up, such as paths of the host and of a container |
-//! | `bounded` | reads input of a limited size |
+//! | [`bounded`] | reads input of a limited size |
 //! | [`yaml`] | YAML files with the line and column of each value |
 //! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
 //! | [`sys`] | the only `unsafe` code |
@@ -38,7 +38,7 @@
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
 
-mod bounded;
+pub mod bounded;
 pub mod call;
 pub mod claims;
 pub mod elf;

@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("call", "error types"),
     // From data to data.
-    ("policy", "error text types yaml"),
+    ("policy", "bounded error text types yaml"),
     ("share", "digest error inventory policy text types"),
     ("claims", "error ledger share types"),
     ("derive", "call edits error inventory policy share text types"),
