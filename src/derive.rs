@@ -1,7 +1,7 @@
-//! From what a host has to what is done to a container: pure, so that equal hosts give equal bytes.
+//! Works out from an inventory what is done to a container. It is pure, so that equal hosts give equal bytes.
 //!
-//! [`derive()`] gives a [`Derived`]: edits that every container of the kind gets ([`Derived::common`]: control nodes, the
-//! driver's files, one hook) and edits of each device. [`crate::cdi`] makes a specification of it.
+//! [`derive()`] gives a [`Derived`]: edits that every container of the kind gets ([`Derived::common`]: control nodes,
+//! the driver's files, one hook) and edits of each device. [`crate::cdi`] makes a specification of it.
 
 mod claim;
 mod coherence;
@@ -32,8 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Works out what `inventory` can give to containers.
 ///
 /// # Errors
-/// [`crate::error::Kind::Nothing`] where the host has nothing of the kind; a usage error for a mode that does not exist yet, an unknown
-/// device id, or a vendor and class that CDI does not allow.
+/// Returns [`crate::error::Kind::Nothing`] if the host has no device for the mode, and a usage error for a mode that is
+/// not supported, an unknown device, or a vendor or class that is not valid in CDI.
 pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
     let mode = match options.mode {
         Mode::Auto => match inventory.platform.kind {
@@ -55,7 +55,7 @@ pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
         renamed: BTreeMap::new(),
         warnings: Vec::new(),
     };
-    // Where NVIDIA's own runtime stands below the engine, this keeps it from adding every GPU by the image's wish.
+    // If the engine uses NVIDIA's runtime, this keeps that runtime from adding every GPU that the image asks for.
     derived
         .common
         .env
@@ -82,7 +82,7 @@ pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
     Ok(derived)
 }
 
-/// Gives each device the hook that opens the directories of its nodes, where that hook was asked for.
+/// Adds the hook that opens the directories of a device's nodes to each device, if that hook is enabled.
 fn open_directories(hook: &HookOptions, derived: &mut Derived) {
     let renamed = derived.renamed.values_mut().flatten();
     for device in derived.devices.iter_mut().chain(renamed) {
@@ -91,7 +91,7 @@ fn open_directories(hook: &HookOptions, derived: &mut Derived) {
     }
 }
 
-/// Takes out of each device what all of them get anyway, and a second device of the same name.
+/// Removes from each device what all of them have in common, and removes every second device of the same name.
 fn settle(derived: &mut Derived) {
     let mut seen = BTreeSet::new();
     let common = &derived.common;
@@ -106,7 +106,7 @@ fn settle(derived: &mut Derived) {
         if !new {
             warnings.push(Warning {
                 object: format!("device {}", device.name),
-                text: "there are two of this name; the first is kept".into(),
+                text: "two devices have this name; the first one is kept".into(),
             });
         }
         new && !device.edits.is_empty()

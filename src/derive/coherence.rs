@@ -1,8 +1,8 @@
-//! GPUs that share one address space with the processor, and those that do not, as kinds of their own.
+//! Kinds of their own for GPUs that share one address space with the processor, and for those that do not.
 //!
-//! This is what NVIDIA's generator does under its feature flag `enable-coherent-annotations`: beside the specification of
-//! all devices, it writes one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both. A GPU of which NVML says
-//! that the addressing mode is not supported is not coherent. Without NVML nobody knows, and neither class is written.
+//! NVIDIA's generator does this under its feature flag `enable-coherent-annotations`: in addition to the specification
+//! of all devices, it writes one of class `gpu.coherent`, one of class `gpu.noncoherent`, or both. A GPU is not
+//! coherent if NVML says that it does not support the addressing mode. Without NVML, neither class is written.
 
 use super::select;
 use super::{Derived, DerivedDevice, Options};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// own edits.
 ///
 /// # Errors
-/// A class that CDI does not allow, two devices that cannot be merged into `all`.
+/// Returns an error if a class is not valid in CDI, or if two devices cannot be merged into `all`.
 pub(super) fn split(
     found: &[&(HostDevice<'_>, Edits)],
     source: Source,
@@ -34,7 +34,7 @@ pub(super) fn split(
     let mut all: BTreeMap<CdiKind, Edits> = BTreeMap::new();
     for strategy in &options.names {
         for (one, edits) in found {
-            // What is wrong with a name was said when the device itself was named.
+            // A name that is not valid was reported when the device itself was named.
             let Some(name) = select::name(*one, *strategy, &mut Vec::new()) else {
                 continue;
             };

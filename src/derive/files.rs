@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// Options for files that a container only reads.
 const READ_ONLY: [&str; 5] = ["ro", "nosuid", "nodev", "rbind", "rprivate"];
-/// Options for sockets: without `ro`, since connecting is writing; nothing is executed there.
+/// Options for sockets: without `ro`, because connecting needs write access, and with `noexec`.
 const SOCKET: [&str; 5] = ["nosuid", "nodev", "rbind", "rprivate", "noexec"];
 
 /// The files of `driver` that a container gets, by path.
@@ -24,7 +24,7 @@ pub(super) fn wanted<'a>(driver: &'a Driver, options: &Options) -> Vec<&'a Drive
     files
 }
 
-/// Libraries that CUDA and OpenGL both load: a file has one capability, and theirs is compute.
+/// Libraries that both CUDA and OpenGL load. A file has one capability, and theirs is compute.
 fn serves_drawing(file: &DriverFile) -> bool {
     let name = file.container.file_name();
     ["libnvidia-allocator.so.", "libnvidia-gpucomp.so."]
@@ -44,11 +44,11 @@ pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile]) {
     }
 }
 
-/// Adds a mount of each file where a link to it belongs: for a specification that has no program to make links.
+/// Adds a mount of each file at the place of each link to it, for a specification without a hook that creates links.
 pub(super) fn mount_links(edits: &mut Edits, files: &[&DriverFile]) {
     for file in files {
         for link in &file.links {
-            // A file of that name has been mounted already, or a link of an earlier file: both serve.
+            // A file of that name, or a link of an earlier file, is mounted there already.
             edits.mounts.entry(link.path.clone()).or_insert_with(|| MountEdit {
                 host: file.host.clone(),
                 options: texts(&READ_ONLY),
@@ -57,7 +57,7 @@ pub(super) fn mount_links(edits: &mut Edits, files: &[&DriverFile]) {
     }
 }
 
-/// A mount of something that only is read.
+/// A mount that is only read.
 pub(super) fn read_only(host: crate::types::HostPath) -> MountEdit {
     MountEdit {
         host,
@@ -65,7 +65,7 @@ pub(super) fn read_only(host: crate::types::HostPath) -> MountEdit {
     }
 }
 
-/// The directories in a container that hold libraries among `files`, which its loader has to know.
+/// The directories with libraries among `files`. The loader in the container has to search them.
 pub(super) fn library_dirs(files: &[&DriverFile]) -> BTreeSet<ContainerPath> {
     let for_loader = files.iter().filter(|file| is_for_loader(file));
     for_loader.map(|file| file.container.parent()).collect()
@@ -80,9 +80,10 @@ pub(super) fn is_for_loader(file: &DriverFile) -> bool {
         && !file.container.as_str().split('/').any(|part| part == "xorg")
 }
 
-/// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, for programs
-/// that load them by path, in the order in which the driver's libraries were searched. The directory of VDPAU's back end
-/// is not one of them, even where the loader's cache names it: NVIDIA's generator does not write it either.
+/// `NVIDIA_CTK_LIBCUDA_DIR`: the directories of a container that have 64-bit libraries of exactly this driver, for
+/// programs that load them by path, in the order in which the driver's libraries were searched. The directory of
+/// VDPAU's back end is not one of them, even where the loader's cache names it: NVIDIA's generator does not write it
+/// either.
 pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<String> {
     let end = format!(".so.{}", driver.version);
     let native = |f: &&&DriverFile| {

@@ -1,4 +1,4 @@
-//! What a container gets only when it asks for it by name: the host's management, storage, RDMA, switches, channels.
+//! Devices that a container gets only by name: management of the host, storage, RDMA, NVSwitches and IMEX channels.
 
 use super::gpu::{driver_files, no_driver};
 use super::{Derived, DerivedDevice, DeviceChoice, Mode, Options, files, hook, node};
@@ -19,7 +19,7 @@ pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, deriv
     };
     only_all(options)?;
     if nodes.is_empty() {
-        return Err(Error::new(Kind::Nothing, "host", format!("there is no {looked_for}")));
+        return Err(Error::new(Kind::Nothing, "host", format!("no {looked_for} found")));
     }
     let mut all = Edits::default();
     for one in nodes {
@@ -35,7 +35,7 @@ pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, deriv
     Ok(())
 }
 
-/// One device `all` with every NVIDIA node of the host, and what a container needs to look after it.
+/// One device `all` with every NVIDIA node of the host, and the driver's files for a container that manages the host.
 pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
     only_all(options)?;
     let there = &inventory.nodes;
@@ -66,7 +66,7 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
     }
     derived.devices.push(DerivedDevice::named("all", all)?);
 
-    // A host may have nodes and no libraries (the driver's files in a container that is not up yet).
+    // A host may have nodes and no libraries: the driver's files may be in a container that has not started yet.
     if let Some(driver) = &inventory.driver {
         let files: Vec<DriverFile> = files::wanted(driver, options)
             .into_iter()
@@ -88,8 +88,8 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
     Ok(())
 }
 
-/// Whether `file` is for looking after a host: the driver's own libraries of all kinds, because tests of a driver load
-/// them, but no module of an X server, no program that draws and no configuration of graphics.
+/// Whether a container that manages the host gets `file`. It gets all of the driver's own libraries, because tests of a
+/// driver load them, but no module of an X server, no program that draws and no configuration of graphics.
 fn looks_after(driver: &Driver, file: &DriverFile) -> bool {
     match file.kind {
         FileKind::Library { .. } => {
@@ -102,8 +102,8 @@ fn looks_after(driver: &Driver, file: &DriverFile) -> bool {
     }
 }
 
-/// Links by which GBM, Vulkan and the X server find their parts of the driver. NVIDIA's generator makes them together with
-/// the files of graphics, which a container that looks after the host does not get.
+/// Links by which GBM, Vulkan and the X server find their parts of the driver. NVIDIA's generator writes them together
+/// with the files of graphics, which a container that manages the host does not get.
 const LINKS_OF_GRAPHICS: [&str; 3] = [
     "nvidia-drm_gbm.so",
     "libnvidia-vulkan-producer.so",

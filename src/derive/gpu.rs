@@ -1,4 +1,4 @@
-//! GPUs and MIG devices: what most specifications are about.
+//! The devices of a specification of GPUs and MIG devices.
 
 use super::select;
 use super::share::{self, Sharing};
@@ -15,7 +15,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     let catalogue = inventory.catalogue();
     let gpus: Vec<&Gpu> = catalogue.gpus().collect();
     let devices = if options.devices.contains(&DeviceChoice::None) {
-        // NVIDIA's generator writes nothing but `none` then, whatever else is named.
+        // NVIDIA's generator writes only `none` then, whatever else is named.
         Vec::new()
     } else if options.devices.is_empty() {
         if gpus.is_empty() {
@@ -25,12 +25,12 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     } else {
         select::chosen(&catalogue, &options.devices)?
     };
-    // Instances without a name are instances: the inventory has said that they are left out.
+    // A GPU with instances that have no name is not empty. Discovery has warned that these are left out.
     let is_empty = |g: &&&Gpu| g.is_in_mig_mode() && g.mig_devices.is_empty() && g.unnamed_instances.is_empty();
     for gpu in gpus.iter().filter(is_empty) {
         derived.warnings.push(Warning {
             object: gpu.label(),
-            text: "is in MIG mode and has no instances: no device for it".into(),
+            text: "is in MIG mode and has no instances, so there is no device for it".into(),
         });
     }
     common(inventory, driver, &gpus, options, &mut derived.common);
@@ -42,7 +42,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
             Some(edits) => found.push((one, edits)),
             None => derived.warnings.push(Warning {
                 object: one.to_string(),
-                text: "a device node of it is missing, and its number is unknown: left out".into(),
+                text: "is left out, because one of its device nodes is missing and its number is unknown".into(),
             }),
         }
     }
@@ -79,7 +79,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     Ok(())
 }
 
-/// One device under one of its names: as it is, or, where the policy splits it, as a whole and as its shares.
+/// Adds a device under one of its names. A device that the policy splits is added as a whole and as its shares.
 fn named(
     one: HostDevice<'_>,
     name: DeviceName,
@@ -95,7 +95,8 @@ fn named(
             let Some(hook) = share::hook_of(options) else {
                 derived.warnings.push(Warning {
                     object: format!("device {name}"),
-                    text: "something of it is held, and only the hook of tranche can claim it: left out".into(),
+                    text: "is left out, because something of it is held and only the hook of tranche can claim it"
+                        .into(),
                 });
                 return Ok(());
             };
@@ -106,15 +107,15 @@ fn named(
         return Ok(());
     };
     if !one.gpu.index_is_known {
-        // Its daemon's directory and its claims go by its index, which is not known.
+        // The directory of its MPS daemon and its claims are named by its index, which is not known.
         derived.warnings.push(Warning {
             object: one.to_string(),
-            text: "is split by the policy, and its index is not known without NVML: left out".into(),
+            text: "is left out, because the policy splits it and its index is not known without NVML".into(),
         });
         return Ok(());
     }
     let Some(hook) = share::hook_of(options) else {
-        let text = "is split by the policy, and a share needs the hook of tranche to claim it: left out";
+        let text = "is left out, because the policy splits it and only the hook of tranche can claim a share";
         derived.warnings.push(Warning {
             object: format!("device {name}"),
             text: text.into(),
@@ -152,8 +153,8 @@ fn held_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a Sharing>
     (sharing.plan.split(one.device()).is_none() && sharing.is_held(one)).then_some(sharing)
 }
 
-/// Takes the programs out of `common` that a container with a share must not have. Containers with a device of their own
-/// still get them.
+/// Removes the programs from `common` that a container with a share must not have, and returns them for the containers
+/// that have a device to themselves.
 fn take_programs(common: &mut Edits, options: &Options) -> Edits {
     let is_withheld = |program: &ContainerPath| {
         let sharing = options.sharing.as_ref();
@@ -168,7 +169,7 @@ fn take_programs(common: &mut Edits, options: &Options) -> Edits {
     }
 }
 
-/// What one device needs by itself: all that is common, and its own edits.
+/// The edits of one device, and what all devices have in common.
 pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> Result<(Derived, Edits)> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
     let catalogue = inventory.catalogue();
@@ -189,8 +190,8 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> R
     Ok((derived, edits))
 }
 
-/// The driver's files and no device. CDI requires that a device has edits, so it sets the variable that NVIDIA's generator
-/// sets there.
+/// The driver's files and no device. CDI requires that a device has edits, so it sets the variable that NVIDIA's
+/// generator sets there.
 fn none() -> Result<DerivedDevice> {
     let mut edits = Edits::default();
     edits.env.insert("NVCT_EMPTY_DEVICE".into(), String::new());
@@ -212,8 +213,8 @@ fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Optio
     for control in &inventory.nodes.control {
         let wanted = match control.role {
             ControlRole::Ctl | ControlRole::Uvm => true,
-            // CUDA runs without them: one that the driver has not made is not worth a container of a rootless engine, which
-            // binds nodes and fails on one that is missing. And where nothing is drawn nobody sets a mode.
+            // CUDA runs without these nodes, and a rootless engine, which binds nodes, fails if one is missing. So
+            // those that the driver has not created are left out. Only programs that draw use the mode-setting node.
             ControlRole::UvmTools => control.node.present,
             ControlRole::Modeset => control.node.present && options.draws(),
         };

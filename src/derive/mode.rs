@@ -9,9 +9,9 @@ use std::str::FromStr;
 pub enum Mode {
     /// By platform: GPUs on an ordinary machine.
     Auto,
-    /// GPUs and MIG devices. The name is NVIDIA's; an inventory without NVML serves as well.
+    /// GPUs and MIG devices. The name is NVIDIA's; NVML is not required.
     Nvml,
-    /// Everything that the driver has, for a container that looks after the host.
+    /// All devices of the driver, for a container that manages the host.
     Management,
     /// GPUDirect Storage.
     Gds,
@@ -23,9 +23,9 @@ pub enum Mode {
     Nvswitch,
     /// IMEX channels.
     Imex,
-    /// Tegra; not yet.
+    /// Tegra, which is not supported yet.
     Csv,
-    /// Windows Subsystem for Linux; not yet.
+    /// Windows Subsystem for Linux, which is not supported yet.
     Wsl,
 }
 
@@ -43,9 +43,10 @@ impl Mode {
         (Mode::Wsl, "wsl"),
     ];
 
-    /// Vendor and class of the mode's devices, unless somebody says otherwise.
+    /// Vendor and class of the mode's devices, unless options name others.
     ///
-    /// The same that NVIDIA's runtime asks for, so that `NVIDIA_GDS=enabled` and its kin find a specification of ours.
+    /// NVIDIA's runtime asks for the same ones, so that `NVIDIA_GDS=enabled` and the like find tranche's
+    /// specifications.
     pub fn kind(self) -> (&'static str, &'static str) {
         match self {
             Mode::Auto | Mode::Nvml | Mode::Csv | Mode::Wsl => ("nvidia.com", "gpu"),
@@ -68,7 +69,7 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = Error;
 
-    /// Takes a mode's name in any case, as NVIDIA's tool does.
+    /// Reads a mode's name in any letter case, as NVIDIA's tool does.
     fn from_str(text: &str) -> Result<Self, Error> {
         let lower = text.to_ascii_lowercase();
         Self::ALL

@@ -4,7 +4,7 @@ use super::Options;
 use crate::edits::{Edits, NodeEdit};
 use crate::inventory::DeviceNode;
 
-/// Permission bits for a node that the driver has not made yet.
+/// Permission bits for a node that the driver has not created yet.
 #[derive(Clone, Copy)]
 pub(super) struct AbsentMode(u32);
 
@@ -15,8 +15,8 @@ pub(super) const READ_ONLY: AbsentMode = AbsentMode(0o444);
 
 /// Adds `node`, and the group that a process needs to open it.
 ///
-/// Numbers are written only where the host has no node: an engine takes numbers in a specification for the truth, even
-/// after the driver came back with another major; without them it reads the node at every start.
+/// The node's numbers are written only if the host has no node. An engine uses the numbers of a specification even
+/// after the driver was loaded with another major number; without them, it reads the node at every start.
 pub(super) fn add(edits: &mut Edits, node: &DeviceNode, absent: AbsentMode, options: &Options) {
     let gid = (node.gid != 0).then_some(node.gid);
     edits.nodes.insert(

@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// What a person may choose about a specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// What it is about.
+    /// Which devices it describes.
     pub mode: Mode,
-    /// Vendor, where not the mode's own.
+    /// Vendor; `None` for that of the mode.
     pub vendor: Option<String>,
-    /// Class, where not the mode's own.
+    /// Class; `None` for that of the mode.
     pub class: Option<String>,
-    /// How devices are named; each way gives every device once more.
+    /// How devices are named. Every device has a name under each strategy.
     pub names: Vec<NameStrategy>,
-    /// Which devices; empty: all that there are.
+    /// The chosen devices; empty for all.
     pub devices: Vec<DeviceChoice>,
     /// Whether there is a device `all`.
     pub all_device: bool,
@@ -31,10 +31,10 @@ pub struct Options {
     pub sockets: bool,
     /// Whether its process joins the groups that own the device nodes (needs CDI 0.7).
     pub additional_gids: bool,
-    /// Whether GPUs that share one address space with the processor, and those that do not, get kinds of their own besides
-    /// (needs CDI 0.6).
+    /// Whether there are additional kinds for GPUs that share one address space with the processor and for those that
+    /// do not (needs CDI 0.6).
     pub split_by_coherence: bool,
-    /// Which devices are split; `None` where there is no policy.
+    /// Which devices are split; `None` without a policy.
     pub sharing: Option<Sharing>,
 }
 
@@ -58,7 +58,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a container is to draw: then it gets DRI nodes and the mode-setting node.
+    /// Whether a container may draw. It then gets DRI nodes and the mode-setting node.
     pub(super) fn draws(&self) -> bool {
         self.capabilities.contains(&DriverCapability::Graphics)
             || self.capabilities.contains(&DriverCapability::Display)
@@ -153,7 +153,7 @@ const EVERY_CAPABILITY: [(DriverCapability, &str); 7] = [
 /// Reads a list of driver capabilities as `NVIDIA_DRIVER_CAPABILITIES` has it: names with commas between, or `all`.
 ///
 /// # Errors
-/// A name that does not exist.
+/// Returns a usage error for an unknown name.
 pub fn capabilities_from_text(text: &str) -> Result<BTreeSet<DriverCapability>, Error> {
     let mut found = BTreeSet::new();
     for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {

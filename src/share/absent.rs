@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AbsentDevice {
-    /// Where the policy asks for it: `config.yaml:7:14`.
+    /// The place in the policy: `config.yaml:7:14`.
     pub place: String,
     /// What the policy asks for: `device 42`, `4 devices`.
     pub asked: String,

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 pub(super) struct Resolved<'a> {
     /// Every device that is to be split, with the entry that says so.
     pub(super) targets: Vec<(HostDevice<'a>, &'a Split)>,
-    /// A line for each entry that found no device.
+    /// One line for each entry for which the host has no device.
     pub(super) notes: Vec<String>,
-    /// A line for each choice that was made between two entries.
+    /// One line for each pair of entries of which only one has an effect on a device.
     pub(super) warnings: Vec<String>,
     /// Devices that an entry names and that this host does not have.
     pub(super) absent: Vec<AbsentDevice>,
@@ -23,7 +23,8 @@ pub(super) struct Resolved<'a> {
 /// Finds the devices of every entry.
 ///
 /// # Errors
-/// A device in two entries; a device that is there and that the entry cannot mean (a GPU in MIG mode, another profile).
+/// Returns a usage error if a device is in two entries of one strategy, or if an entry names a device that it cannot
+/// share (a GPU in MIG mode, a MIG device of another profile).
 pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Result<Resolved<'a>> {
     let mut resolved = Resolved::default();
     let catalogue = inventory.catalogue();
@@ -32,7 +33,7 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
         let absent_before = resolved.absent.len();
         let meant = meant(policy, split, &catalogue, &mut resolved.absent)?;
         if meant.is_empty() && resolved.absent.len() == absent_before {
-            // One file serves many machines: an entry for a profile that this one lacks is no mistake.
+            // One file may serve many machines, so an entry for a profile that this one lacks is not a mistake.
             let place = split.place.of(&policy.file);
             resolved
                 .notes
@@ -51,7 +52,7 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
                     return Err(twice(policy, target, other, split));
                 }
             };
-            // As NVIDIA's device plugin decides it, which takes MPS for a resource that is in both sections.
+            // NVIDIA's device plugin also uses MPS for a resource that is in both sections.
             overruled
                 .entry((turns.place, mps.place))
                 .or_default()
@@ -128,7 +129,7 @@ fn meant<'a>(
     }
 }
 
-/// What an entry is about, for messages.
+/// The resource of an entry, for messages.
 fn entry(split: &Split) -> String {
     match &split.resource {
         Resource::Gpu => format!("{} of nvidia.com/gpu", split.strategy),

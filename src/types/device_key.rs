@@ -5,11 +5,12 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// A device under the one key that every source of information knows: the UUID of the GPU and, for a MIG device, the ids
-/// of its GPU instance and compute instance.
+/// A device under the one key that every source of information knows: the UUID of the GPU and, for a MIG device, the
+/// ids of its GPU instance and compute instance.
 ///
-/// The UUID is in `/proc/driver/nvidia/gpus/*/information` and the ids are in `/proc/driver/nvidia/capabilities`, so the
-/// key is the same with NVML and without it. Indices move, and the UUID of a MIG device is known to NVML alone.
+/// The UUID is in `/proc/driver/nvidia/gpus/*/information` and the ids are in `/proc/driver/nvidia/capabilities`, so
+/// the key is the same with NVML and without it. Indices change with the set of GPUs, and only NVML knows the UUID of a
+/// MIG device.
 ///
 /// As text: `GPU-8188460b-…` for a whole GPU, `GPU-8188460b-…/7/0` for a MIG device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,14 +43,14 @@ impl DeviceKey {
         self.instance
     }
 
-    /// Whether both have hardware in common that computes: they are equal, or one is the GPU that the other is on.
+    /// Whether both compute on some of the same hardware: they are equal, or one is the GPU that the other is on.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.gpu == other.gpu
             && (self.instance.is_none() || other.instance.is_none() || self.instance == other.instance)
     }
 
-    /// Whether both use the same memory: they overlap, or they are compute instances of one GPU instance (MIG user guide,
-    /// "Compute Instance": the memory belongs to the GPU instance).
+    /// Whether both use the same memory: they overlap, or they are compute instances of one GPU instance (MIG user
+    /// guide, "Compute Instance": the memory belongs to the GPU instance).
     pub fn shares_memory_with(&self, other: &Self) -> bool {
         let memory = |key: &Self| key.instance.map(|(gpu_instance, _)| gpu_instance);
         self.overlaps(other) || (self.gpu == other.gpu && memory(self) == memory(other))

@@ -11,12 +11,12 @@ pub struct MemorySize(u64);
 const MIB: u64 = 1 << 20;
 
 impl MemorySize {
-    /// A size of so many bytes.
+    /// A size, from bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// A size of so many MiB; one that u64 bytes cannot hold becomes the largest.
+    /// A size, from MiB. One that does not fit into u64 bytes becomes the largest size.
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib.saturating_mul(MIB))
     }
@@ -26,7 +26,7 @@ impl MemorySize {
         self.0
     }
 
-    /// The size in whole MiB, rounded down: what is promised must be there.
+    /// The size in whole MiB, rounded down, because no more may be promised than there is.
     pub const fn mib(self) -> u64 {
         self.0 / MIB
     }
@@ -35,11 +35,11 @@ impl MemorySize {
 impl std::str::FromStr for MemorySize {
     type Err = Error;
 
-    /// As people write it: `64Gi`, `7000M` (millions), `12GiB`, `512MiB`, plain bytes. Whole numbers, and decimals
-    /// before a unit (`1.5Gi`), rounded down to bytes.
+    /// Reads `64Gi`, `12GiB`, `512MiB`, `7000M` (millions of bytes) or plain bytes. A number before a unit may have
+    /// decimals (`1.5Gi`); the size is rounded down to bytes.
     fn from_str(text: &str) -> Result<Self, Error> {
         parse(text).map(Self).ok_or_else(|| {
-            Error::usage(format!("\"{text}\""), "not a size of memory").hint("write 7Gi, 7000Mi or 7500M")
+            Error::usage(format!("\"{text}\""), "not a valid size of memory").hint("write 7Gi, 7000Mi or 7500M")
         })
     }
 }
@@ -75,7 +75,7 @@ fn parse(text: &str) -> Option<u64> {
 }
 
 impl fmt::Display for MemorySize {
-    /// In GiB with one decimal from 1 GiB on, in MiB below: for people, not for arithmetic.
+    /// Writes the size for people: in GiB with one decimal from 1 GiB on, in MiB below.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = self.mib();
         if mib >= 1024 {

@@ -10,18 +10,18 @@ use std::str::FromStr;
 /// has all slices of its GPU instance (NVIDIA's MIG user guide, "Device names").
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MigProfile {
-    /// Compute slices of the compute instance, where fewer than the GPU instance has.
+    /// Compute slices of the compute instance; `None` if it has all slices of its GPU instance.
     pub compute_slices: Option<u8>,
     /// Slices of the GPU instance.
     pub gpu_slices: u8,
-    /// Memory as the name tells it: in GB, rounded by NVIDIA.
+    /// Memory in GB, as NVIDIA rounds it for the name.
     pub memory_gb: u32,
-    /// What follows a `+` (media extensions, graphics) or a `-`, with that sign, in the order of the name.
+    /// The attributes after `+` (media extensions, graphics) or `-`, each with its sign, in the order of the name.
     pub attributes: Vec<String>,
 }
 
 impl MigProfile {
-    /// Whether instances of this profile can draw: those need the DRI nodes too.
+    /// Whether instances of this profile can draw. These need the DRI nodes as well.
     pub fn has_graphics(&self) -> bool {
         self.attributes.iter().any(|a| a == "+gfx")
     }
@@ -72,7 +72,7 @@ fn number<T: FromStr>(text: &str, unit: &str) -> Option<T> {
         .then(|| digits.parse().ok())?
 }
 
-/// `+me.all` keeps its dot; `+me+gfx` is two.
+/// Splits `+me+gfx` into two attributes. A dot belongs to its attribute: `+me.all` is one.
 fn attributes(mut tail: &str) -> Option<Vec<String>> {
     let mut found = Vec::new();
     while !tail.is_empty() {

@@ -1,4 +1,4 @@
-//! Small numbers that name things. Each is a type of its own, because each is wrong in the place of another.
+//! Numbers that identify something. Each has a type of its own, so that one cannot be used in the place of another.
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -16,7 +16,7 @@ macro_rules! number {
         impl std::str::FromStr for $name {
             type Err = crate::error::Error;
 
-            /// Decimal digits alone: no sign, no space.
+            /// Reads decimal digits, without sign or space.
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 if text.bytes().all(|b| b.is_ascii_digit()) && let Ok(n) = text.parse() {
                     return Ok(Self(n));
@@ -28,11 +28,11 @@ macro_rules! number {
 }
 
 number!(
-    /// NVML's index of a GPU: its place in the order of PCI addresses. Not the minor of its device node.
+    /// NVML's index of a GPU: its position in the order of PCI addresses. It can differ from the minor of its node.
     GpuIndex
 );
 number!(
-    /// The minor number of `/dev/nvidiaN`, and the N in that name. Not NVML's index.
+    /// The minor number of `/dev/nvidiaN`, and the N in that name. It can differ from NVML's index.
     Minor
 );
 number!(

@@ -1,4 +1,4 @@
-//! Paths, by whose tree they belong to.
+//! Paths, each with a type that says to which tree it belongs.
 //!
 //! Both are absolute, without `.`, `..` or doubled slashes, and valid UTF-8, because a CDI spec (JSON or YAML) carries
 //! nothing else.
@@ -17,7 +17,7 @@ macro_rules! path {
             /// Takes an absolute path; `.`, `..` and doubled slashes are resolved as text.
             ///
             /// # Errors
-            /// A path that is relative or not UTF-8.
+            /// Returns a usage error if the path is relative or not valid UTF-8.
             pub fn new(path: impl AsRef<Path>) -> Result<Self, Error> {
                 let path = path.as_ref();
                 let text = path
@@ -67,8 +67,8 @@ macro_rules! path {
                 }
             }
 
-            /// What is left of the path below `prefix`, beginning with a slash (`/` for `prefix` itself), or `None`
-            /// where it does not lie below. Whole parts count: `/dev/nvidia` is no prefix of `/dev/nvidia0`.
+            /// The rest of the path below `prefix`, beginning with a slash (`/` for `prefix` itself); `None` if the
+            /// path is not below it. `/dev/nvidia0` is not below `/dev/nvidia`.
             pub fn below(&self, prefix: &str) -> Option<&str> {
                 let prefix = prefix.trim_end_matches('/');
                 let rest = self.0.strip_prefix(prefix)?;

@@ -4,10 +4,10 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a device sits on PCI: domain, bus, device, function.
+/// The address of a PCI device: domain, bus, device, function.
 ///
-/// Written as the kernel writes it in sysfs (`0000:41:00.0`). NVML writes eight digits of domain and capital letters
-/// (`00000000:41:00.0`); both are read.
+/// It is written as in sysfs (`0000:41:00.0`). NVML's form, with eight digits of domain and capital letters
+/// (`00000000:C1:00.0`), is read as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
     /// 16 bits on most machines, 32 behind a VMD controller or on some hypervisors.

@@ -1,4 +1,4 @@
-//! Parts of a whole, without rounding.
+//! Percentages and factors, in whole numbers, so that sums are exact.
 
 use crate::error::Error;
 use std::fmt;
@@ -6,17 +6,14 @@ use std::str::FromStr;
 
 /// Whole percent of a device's compute: 1 to 100.
 ///
-/// MPS takes whole numbers (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`), so a finer number would be a promise that nothing
-/// keeps.
+/// Decimals are not valid, because MPS takes whole numbers (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Percent(u8);
 
 impl Percent {
-    /// A percentage.
-    ///
     /// # Errors
-    /// 0, and more than 100.
+    /// Returns a usage error for 0 and for more than 100.
     pub fn new(percent: u32) -> Result<Self, Error> {
         match u8::try_from(percent) {
             Ok(p @ 1..=100) => Ok(Self(p)),
@@ -47,7 +44,7 @@ impl From<Percent> for u32 {
 impl FromStr for Percent {
     type Err = Error;
 
-    /// `80%`, or `80`.
+    /// Reads `80%` or `80`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
         let number = if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -65,13 +62,13 @@ impl fmt::Display for Percent {
     }
 }
 
-/// How much more than there is may be promised: 1.0 is nothing more. Kept in thousandths, so that sums stay exact.
+/// The factor by which more may be promised than there is, from 1.0. It is kept in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Overcommit(u32);
 
 impl Overcommit {
-    /// Promise what is there.
+    /// 1.0: no more is promised than there is.
     pub const NONE: Self = Self(1000);
 
     /// What may be promised of `whole`, rounded down.
@@ -84,7 +81,7 @@ impl Overcommit {
 impl FromStr for Overcommit {
     type Err = Error;
 
-    /// `1`, `1.5`, `1.25`: 1 to 100, at most three decimals.
+    /// Reads `1`, `1.5` or `1.25`: 1 to 100, with at most three decimals.
     fn from_str(text: &str) -> Result<Self, Error> {
         parse_thousandths(text)
             .filter(|t| (1000..=100_000).contains(t))

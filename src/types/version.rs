@@ -1,4 +1,4 @@
-//! Versions: of the driver, of CUDA, of the CDI specification. They order as numbers, not as text.
+//! Versions of the driver, of CUDA and of the CDI specification. They are ordered as numbers, not as text.
 
 use crate::error::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
 
 /// A driver's version: `550.54.15`, `450.80.02`, `580.95`.
 ///
-/// The text is kept, because it is part of file names where `02` is not `2`.
+/// The text is kept, because it is part of file names, in which `02` is not `2`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DriverVersion {
     text: String,
@@ -107,7 +107,7 @@ macro_rules! major_minor {
 }
 
 major_minor!(
-    /// The newest CUDA that a driver serves.
+    /// The newest version of CUDA that a driver supports.
     CudaVersion,
     "12.4"
 );
@@ -117,17 +117,16 @@ major_minor!(
     "9.0"
 );
 
-/// A version of the CDI specification that exists. Order is age.
+/// A released version of the CDI specification, ordered by age (SPEC.md, "Released versions").
 ///
-/// 0.1.0 and 0.2.0 were never a minimum of anything, so a generator has no use for them; a reader meets them rarely
-/// (SPEC.md, "Released versions").
+/// 0.1.0 and 0.2.0 are only read: no field of a spec has one of them as its minimum version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CdiVersion {
     /// 0.1.0
     V0_1,
     /// 0.2.0
     V0_2,
-    /// The first with the fields of today.
+    /// The first with today's fields.
     V0_3,
     /// Mounts have a `type`.
     V0_4,
@@ -159,7 +158,7 @@ impl CdiVersion {
         (Self::V1_1, "1.1.0"),
     ];
 
-    /// The newest version that we know.
+    /// The newest version.
     pub const NEWEST: Self = Self::V1_1;
 
     /// The version as a spec declares it.
@@ -171,7 +170,7 @@ impl CdiVersion {
 impl FromStr for CdiVersion {
     type Err = Error;
 
-    /// Takes `0.5.0`, and `0.5` for people.
+    /// Reads `0.5.0`, or `0.5` as people write it.
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL
             .iter()
@@ -179,7 +178,7 @@ impl FromStr for CdiVersion {
             .map(|(version, _)| *version)
             .ok_or_else(|| {
                 Error::usage(format!("\"{text}\""), "not a version of CDI")
-                    .hint("known are 0.1.0 to 0.8.0, 1.0.0 and 1.1.0")
+                    .hint("expected 0.1.0 to 0.8.0, 1.0.0 or 1.1.0")
             })
     }
 }

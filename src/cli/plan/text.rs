@@ -1,5 +1,5 @@
-//! A plan for people, in 80 columns: a paragraph for each kind of device. Commands alone are longer, since a command in
-//! two lines cannot be copied.
+//! A plan for people, with a paragraph for each group of equal devices, in lines of 80 columns. Only commands may be
+//! longer, because a command in two lines cannot be copied.
 
 use crate::cli::needs;
 use crate::cli::out;
@@ -60,7 +60,7 @@ fn guarantees(sharing: &Sharing) -> impl Iterator<Item = &Guarantees> {
         .map(|s| &s.guarantees)
 }
 
-/// The devices in groups that differ in nothing but which device it is.
+/// The devices in groups that have equal shares and properties.
 fn alike(devices: &[SplitDevice]) -> Vec<Vec<&SplitDevice>> {
     let mut groups: Vec<Vec<&SplitDevice>> = Vec::new();
     for device in devices {
@@ -160,7 +160,7 @@ fn times(percent: u32) -> String {
     }
 }
 
-/// The names of a device, and what each gives.
+/// The names of a device, and what a container gets under each.
 fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
     let base = split.device.cdi_name();
     let mut rows = Vec::new();
@@ -223,8 +223,8 @@ fn not_shared(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
     not_shared.map(|device| device.name()).collect()
 }
 
-/// Adds `begin` and `rest` in lines of at most [`WIDTH`]; later lines are indented by `indent`. A word that is longer than a
-/// line has a line of its own.
+/// Adds `begin` and `rest` in lines of at most [`WIDTH`]; later lines are indented by `indent`. A word that is longer
+/// than a line has a line of its own.
 fn wrapped(text: &mut String, begin: &str, rest: &str, indent: usize) {
     let mut line = begin.to_owned();
     let mut is_empty = true;
