@@ -17,17 +17,16 @@ mod select;
 mod share;
 
 pub use claim::claim;
-pub use device::{gpu_edits, mig_edits};
 pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};
 pub use share::{Sharing, claimed_since_held};
 
-use crate::edits::{Derived, DerivedDevice, Edits};
+use crate::edits::{Derived, DerivedDevice};
 use crate::error::{Error, Result};
 use crate::inventory::{Inventory, PlatformKind, Warning};
 use crate::types::CdiKind;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Works out what `inventory` can give to containers.
 ///
@@ -48,13 +47,7 @@ pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
         options.vendor.as_deref().unwrap_or(vendor),
         options.class.as_deref().unwrap_or(class),
     )?;
-    let mut derived = Derived {
-        kind,
-        common: Edits::default(),
-        devices: Vec::new(),
-        renamed: BTreeMap::new(),
-        warnings: Vec::new(),
-    };
+    let mut derived = Derived::new(kind);
     // If the engine uses NVIDIA's runtime, this keeps that runtime from adding every GPU that the image asks for.
     derived
         .common

@@ -8,7 +8,7 @@ use super::select;
 use super::{Derived, DerivedDevice, Options};
 use crate::edits::Edits;
 use crate::error::Result;
-use crate::inventory::{AddressingMode, HostDevice, Source, Warning};
+use crate::inventory::{AddressingMode, HostDevice, Source};
 use crate::types::CdiKind;
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ pub(super) fn split(
     derived: &mut Derived,
 ) -> Result<()> {
     if source == Source::Proc {
-        derived.warnings.push(Warning {
-            object: "enable-coherent-annotations".into(),
-            text: "NVML did not answer, so it is unknown which GPUs are coherent; neither class is written".into(),
-        });
+        derived.warn(
+            "enable-coherent-annotations",
+            "NVML did not answer, so it is unknown which GPUs are coherent; neither class is written",
+        );
         return Ok(());
     }
     let mut all: BTreeMap<CdiKind, Edits> = BTreeMap::new();
@@ -42,19 +42,11 @@ pub(super) fn split(
             let mut edits = edits.clone();
             edits.merge(programs)?;
             all.entry(kind.clone()).or_default().merge(&edits)?;
-            derived
-                .renamed
-                .entry(kind)
-                .or_default()
-                .push(DerivedDevice { name, edits });
+            derived.add(kind, DerivedDevice { name, edits });
         }
     }
     for (kind, edits) in all.into_iter().filter(|_| select::wants_all(options)) {
-        derived
-            .renamed
-            .entry(kind)
-            .or_default()
-            .push(DerivedDevice::named("all", edits)?);
+        derived.add(kind, DerivedDevice::named("all", edits)?);
     }
     Ok(())
 }

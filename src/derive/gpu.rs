@@ -5,10 +5,9 @@ use super::share::{self, Sharing};
 use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
-use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory, Warning};
+use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory};
 use crate::share::SplitDevice;
 use crate::types::{CdiKind, ContainerPath, Device, DeviceName};
-use std::collections::BTreeMap;
 
 pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
@@ -28,22 +27,22 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     // A GPU with instances that have no name is not empty. Discovery has warned that these are left out.
     let is_empty = |g: &&&Gpu| g.is_in_mig_mode() && g.mig_devices.is_empty() && g.unnamed_instances.is_empty();
     for gpu in gpus.iter().filter(is_empty) {
-        derived.warnings.push(Warning {
-            object: gpu.label(),
-            text: "is in MIG mode and has no instances, so there is no device for it".into(),
-        });
+        derived.warn(
+            gpu.label(),
+            "is in MIG mode and has no instances, so there is no device for it",
+        );
     }
     common(inventory, driver, &gpus, options, &mut derived.common);
     let programs = take_programs(&mut derived.common, options);
 
     let mut found = Vec::new();
     for one in devices {
-        match edits(one, options) {
+        match device::edits(one, options) {
             Some(edits) => found.push((one, edits)),
-            None => derived.warnings.push(Warning {
-                object: one.to_string(),
-                text: "is left out, because one of its device nodes is missing and its number is unknown".into(),
-            }),
+            None => derived.warn(
+                one,
+                "is left out, because one of its device nodes is missing and its number is unknown",
+            ),
         }
     }
     for strategy in &options.names {
@@ -93,11 +92,10 @@ fn named(
         edits.merge(programs)?;
         if let Some(sharing) = held_of(one, options) {
             let Some(hook) = share::hook_of(options) else {
-                derived.warnings.push(Warning {
-                    object: format!("device {name}"),
-                    text: "is left out, because something of it is held and only the hook of tranche can claim it"
-                        .into(),
-                });
+                derived.warn(
+                    format_args!("device {name}"),
+                    "is left out, because something of it is held and only the hook of tranche can claim it",
+                );
                 return Ok(());
             };
             let asked_as = format!("{}={name}", derived.kind);
@@ -108,18 +106,15 @@ fn named(
     };
     if !one.gpu.index_is_known {
         // The directory of its MPS daemon and its claims are named by its index, which is not known.
-        derived.warnings.push(Warning {
-            object: one.to_string(),
-            text: "is left out, because the policy splits it and its index is not known without NVML".into(),
-        });
+        derived.warn(
+            one,
+            "is left out, because the policy splits it and its index is not known without NVML",
+        );
         return Ok(());
     }
     let Some(hook) = share::hook_of(options) else {
         let text = "is left out, because the policy splits it and only the hook of tranche can claim a share";
-        derived.warnings.push(Warning {
-            object: format!("device {name}"),
-            text: text.into(),
-        });
+        derived.warn(format_args!("device {name}"), text);
         return Ok(());
     };
     let asked_as = format!("{}={name}", derived.kind);
@@ -133,11 +128,7 @@ fn named(
         });
     }
     for (kind, device) in share::shares(&name, edits, split, sharing, &hook)? {
-        if kind == derived.kind {
-            derived.devices.push(device);
-        } else {
-            derived.renamed.entry(kind).or_default().push(device);
-        }
+        derived.add(kind, device);
     }
     Ok(())
 }
@@ -176,15 +167,9 @@ pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> R
     let gpus: Vec<&Gpu> = catalogue.gpus().collect();
     let edits = catalogue
         .at(device)
-        .and_then(|one| edits(one, options))
+        .and_then(|one| device::edits(one, options))
         .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
-    let mut derived = Derived {
-        kind: CdiKind::new("nvidia.com", "gpu")?,
-        common: Edits::default(),
-        devices: Vec::new(),
-        renamed: BTreeMap::new(),
-        warnings: Vec::new(),
-    };
+    let mut derived = Derived::new(CdiKind::new("nvidia.com", "gpu")?);
     common(inventory, driver, &gpus, options, &mut derived.common);
     take_programs(&mut derived.common, options);
     Ok((derived, edits))
@@ -200,13 +185,6 @@ fn none() -> Result<DerivedDevice> {
 
 pub(super) fn no_driver() -> Error {
     Error::new(Kind::Nothing, "host", "no NVIDIA driver found").hint("tranche list -v shows where tranche searched")
-}
-
-fn edits(one: HostDevice<'_>, options: &Options) -> Option<Edits> {
-    match one.mig {
-        None => device::gpu_edits(one.gpu, options),
-        Some(mig) => device::mig_edits(one.gpu, mig, options),
-    }
 }
 
 fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Options, edits: &mut Edits) {

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::inventory::Warning;
 use crate::types::{CdiKind, DeviceName};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The content of one or more CDI specifications, before any format or version of CDI is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,31 @@ pub struct Derived {
 }
 
 impl Derived {
+    /// No devices of `kind` yet.
+    pub fn new(kind: CdiKind) -> Self {
+        Self {
+            kind,
+            common: Edits::default(),
+            devices: Vec::new(),
+            renamed: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a device under `kind`.
+    pub fn add(&mut self, kind: CdiKind, device: DerivedDevice) {
+        match kind == self.kind {
+            true => self.devices.push(device),
+            false => self.renamed.entry(kind).or_default().push(device),
+        }
+    }
+
+    /// Adds a warning about `object`.
+    pub fn warn(&mut self, object: impl fmt::Display, text: &str) {
+        let (object, text) = (object.to_string(), text.to_owned());
+        self.warnings.push(Warning { object, text });
+    }
+
     /// One value for each kind that has devices: first `self.kind`, then those of `self.renamed` in the order of their
     /// names. Each has the common edits; the warnings stay with the first.
     pub fn by_kind(mut self) -> Vec<Derived> {
@@ -30,11 +56,9 @@ impl Derived {
         let common = self.common.clone();
         let mut all = vec![self];
         all.extend(renamed.into_iter().map(|(kind, devices)| Derived {
-            kind,
             common: common.clone(),
             devices,
-            renamed: BTreeMap::new(),
-            warnings: Vec::new(),
+            ..Self::new(kind)
         }));
         all.retain(|d| !d.devices.is_empty());
         all
