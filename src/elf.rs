@@ -1,8 +1,8 @@
-//! What we ask of an ELF library: its ABI, its SONAME, a note.
+//! What tranche reads of an ELF library: its ABI, its SONAME, a note.
 //!
-//! A driver library has a hundred megabytes and an image's may be anything, so only the few pieces that answer the
-//! question are read, each under a limit, and no number in the file is believed before it was checked. The structures
-//! are those of the `object` crate; its own reader is not used, because it allocates whatever size the file claims.
+//! A driver library may have a hundred megabytes, and a file of an image may be hostile. So only the few pieces that are
+//! needed are read, each with a limit, and every number in the file is checked before it is used. The structures are those
+//! of the `object` crate. Its reader is not used, because it allocates any size that the file names.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,7 +29,7 @@ const MAX_SECTIONS: u64 = 4096;
 /// glibc's loader takes names of any length; a SONAME is also a file name, which has 255 bytes at most.
 const MAX_SONAME: u64 = 255;
 
-/// A shared library, as far as we looked.
+/// What is read of a shared library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedLibrary {
     /// Whether its pointers have 64 bits.
@@ -45,7 +45,7 @@ pub struct SharedLibrary {
 }
 
 impl SharedLibrary {
-    /// The word under which it stands in a loader's cache; nothing for an architecture that we do not know.
+    /// Its ABI in a loader's cache. `None` for an unknown architecture.
     pub fn cache_flags(&self) -> Option<Flags> {
         Flags::of(self.is_64, self.machine, self.elf_flags)
     }
@@ -53,8 +53,9 @@ impl SharedLibrary {
 
 /// Reads what [`SharedLibrary`] says from an open file, or from a slice.
 ///
-/// Errors: not an ELF file, not a shared library, a structure that is outside the file or larger than any real one.
-/// A library without a dynamic section or a SONAME is no error.
+/// # Errors
+/// Returns an error for a file that is not an ELF file or not a shared library, and for a structure that is outside the
+/// file or larger than any real one. A library may lack a dynamic section or a SONAME.
 pub fn read<S: ReadAt>(file: S) -> Result<SharedLibrary> {
     let mut source = Source::new(file);
     match source.class()? {
@@ -110,7 +111,7 @@ fn soname<H: FileHeader<Endian = Endianness>, S: ReadAt>(
     }
     let Some(name) = name else { return Ok(None) };
     let strings: u64 = strings.ok_or_else(|| malformed("a SONAME without a string table"))?;
-    // The table is named by its address in memory; the segment that is loaded there tells its place in the file.
+    // The table is given by its address in memory. The segment that is loaded there gives its place in the file.
     let at = segments
         .iter()
         .filter(|s| s.p_type(endian) == elf::PT_LOAD)
@@ -121,10 +122,10 @@ fn soname<H: FileHeader<Endian = Endianness>, S: ReadAt>(
         });
     let at = at.ok_or_else(|| malformed(format_args!("no segment holds its strings at {strings:#x}")))?;
     let name = source.string(at, MAX_SONAME, "SONAME")?;
-    // A SONAME becomes a file name beside the library and a line in a cache: one with a slash is neither.
+    // A SONAME is also the name of a link beside the library, so it cannot have a slash.
     if name.is_empty() || name.contains(&b'/') {
         return Err(malformed(format_args!(
-            "SONAME {} is no file name",
+            "SONAME {} is not a file name",
             OsStr::from_bytes(&name).display()
         )));
     }

@@ -1,13 +1,12 @@
 //! glibc's `/etc/ld.so.cache`: read, extend and write it without starting `ldconfig`.
 //!
-//! Everything in here is a function from bytes to bytes. The cache of a host is trusted to be what it is; the cache
-//! of an image was written by somebody who may mean harm, so no length or offset in it is believed: nothing is
-//! allocated by a number that the file merely claims, and a string is a borrowed slice of the file, which keeps
-//! memory proportional to the file whatever the offsets say.
+//! This module turns bytes into bytes. The cache of an image may be hostile, so no length or offset in it is trusted:
+//! memory is not allocated by a number in the file, and a string is a slice of the file. What is read thus takes memory in
+//! proportion to the file.
 //!
 //! The format is glibc's `sysdeps/generic/dl-cache.h`, in three shapes: the new one (`glibc-ld.so.cache1.1`), the
 //! old one (`ld.so-1.7.0`), and the old one followed by the new, which was `ldconfig`'s default before glibc 2.32.
-//! We read all three and write the new one, which every loader since glibc 2.2 reads.
+//! All three are read. The new one is written, which every loader since glibc 2.2 reads.
 //!
 //! Alpine and other musl images have no cache; for them [`musl`] edits the loader's path file.
 
@@ -29,11 +28,10 @@ pub use read::read;
 pub use sorted::Sorted;
 pub use write::write;
 
-/// The largest cache that is worth reading, in bytes: 10,000 libraries take about 1.3 MB. Callers cap their read of
-/// an image's file at this.
+/// The most bytes that a caller reads of an image's cache. 10,000 libraries take about 1.3 MB.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// What a cache says. Strings are slices of the bytes that were read: names need not be UTF-8.
+/// The content of a cache. Strings are slices of the bytes that were read, and need not be UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache<'a> {
     /// Which of the three shapes the file had.
@@ -44,7 +42,7 @@ pub struct Cache<'a> {
     pub entries: Vec<CacheEntry<'a>>,
     /// Who wrote it, from the extension section (glibc 2.33 and later).
     pub generator: Option<&'a [u8]>,
-    /// What could not be used. A caller that replaces the file should say so; one that only looks may go on.
+    /// The entries that could not be used. A caller that replaces the file should report them.
     pub skipped: Skipped,
 }
 
@@ -60,7 +58,7 @@ impl<'a> Cache<'a> {
         }
     }
 
-    /// The libraries of this SONAME for this kind of program, best first, as the loader would take them.
+    /// The libraries of this SONAME and ABI, in the order in which the loader would take them.
     pub fn find<'s>(&'s self, soname: &'s OsStr, flags: Flags) -> impl Iterator<Item = &'s CacheEntry<'a>> {
         self.entries
             .iter()
@@ -77,7 +75,7 @@ pub struct CacheEntry<'a> {
     pub path: &'a Path,
     /// ABI of the library.
     pub flags: Flags,
-    /// The lowest kernel version that it asked for; 0 is any. Loaders ignore it since glibc 2.36.
+    /// The lowest kernel version that it needs; 0 is any. Loaders ignore it since glibc 2.36.
     pub osversion: u32,
     /// The processor that it is built for.
     pub hwcap: Hwcap<'a>,
@@ -118,7 +116,7 @@ pub enum Hwcap<'a> {
     Named {
         /// Name of the subdirectory, `x86-64-v3`.
         name: &'a OsStr,
-        /// The instruction set level that the library asks for, 0 to 1023; 0 where the architecture has none.
+        /// The instruction set level that the library needs, 0 to 1023; 0 on architectures without levels.
         isa_level: u16,
     },
 }
@@ -144,7 +142,7 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The order of the machine that this program runs on, which is that of the containers beside it.
+    /// The order of the machine that this program runs on, and of its containers.
     pub const NATIVE: Endian = if cfg!(target_endian = "big") {
         Endian::Big
     } else {
@@ -168,12 +166,12 @@ impl Endian {
     }
 }
 
-/// What of a cache could not be used.
+/// The entries of a cache that could not be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many entries were left out.
+    /// Their number.
     pub count: usize,
-    /// The first thing that was wrong, with its offset: an entry, or the extension section.
+    /// The first problem, with its offset: in an entry, or in the extension section.
     pub first: Option<String>,
 }
 
@@ -189,12 +187,12 @@ const OLD_ENTRY: usize = 12;
 const EXTENSION_MAGIC: u32 = 0xeaa4_2174;
 const TAG_GENERATOR: u32 = 0;
 const TAG_GLIBC_HWCAPS: u32 = 1;
-/// This bit of a capability word says that its low half is an index into the names of the extension section, and
-/// the ten bits above that half the instruction set level.
+/// With this bit, the low half of a capability word is an index into the names of the extension section, and the ten bits
+/// above it are the instruction set level.
 const HWCAP_EXTENSION: u64 = 1 << 62;
 const ISA_LEVEL_MASK: u64 = (1 << 10) - 1;
-/// A path that the kernel takes has at most 4,095 bytes, so a longer one serves no loader.
+/// The kernel takes paths of at most 4,095 bytes, so a loader cannot use a longer one.
 const MAX_STRING: usize = 4095;
-/// Longer than the name of any `glibc-hwcaps` directory. Many entries share one such name, so it is no part of the
-/// reader's account of overlapping strings, and this bounds it instead.
+/// Longer than the name of any `glibc-hwcaps` directory. Many entries share such a name, so that the reader does not count
+/// it among overlapping strings and limits its length instead.
 const MAX_HWCAP_NAME: usize = 64;

@@ -2,6 +2,12 @@
 
 use std::borrow::Cow;
 
+/// A number of things, such as `1 link` or `3 links`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// `text` with every character escaped that changes how a terminal shows the text around it.
 ///
 /// These are control characters (escape sequences begin with one, and a line break would begin a line of its own in a

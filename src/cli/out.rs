@@ -60,12 +60,6 @@ fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{}", shown(&line));
 }
 
-/// So many of a thing, as people say it.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
-
 /// Says what went wrong, in one line, and gives the exit code that tells it to a program.
 pub fn complain(error: &Error) -> ExitCode {
     say(format_args!("tranche: {error}"));

@@ -132,14 +132,14 @@ impl Report {
         if self.split_devices > 0 || self.dedicated_devices == 0 {
             parts.push(format!(
                 "{} of {}",
-                out::counted(self.shares, "share"),
-                out::counted(self.split_devices, "device")
+                crate::text::counted(self.shares, "share"),
+                crate::text::counted(self.split_devices, "device")
             ));
         }
         if self.dedicated_devices > 0 {
             parts.push(format!(
                 "{} for one container at a time",
-                out::counted(self.dedicated_devices, "device")
+                crate::text::counted(self.dedicated_devices, "device")
             ));
         }
         format!("{}: valid; {}\n", self.file, parts.join(", "))

@@ -1,4 +1,4 @@
-//! Notes: what a vendor wrote into a library about itself.
+//! Notes: information that a vendor put into a library.
 
 use object::elf::{ELFCLASS64, FileHeader32, FileHeader64, SHT_NOTE};
 use object::endian::{Endian, Endianness};
@@ -11,14 +11,15 @@ use crate::error::Result;
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 /// Two lengths and a type.
 const HEADER: usize = 12;
-/// Longer than the name of any section that we look for.
+/// Longer than the name of any section that is searched for.
 const MAX_SECTION_NAME: u64 = 63;
 
 /// The content of the note of `owner` in the section `section`: of CUDA's forward compatibility, for example, whose
-/// libraries carry `.note.cuda.fwd_compatibility` owned by `NVIDIA Corporation` with JSON in it. Nothing if the file
+/// libraries carry `.note.cuda.fwd_compatibility` owned by `NVIDIA Corporation` with JSON in it. `None` if the file
 /// has no such section, or no note of that owner in it.
 ///
-/// Errors: as [`super::read`]'s.
+/// # Errors
+/// As [`super::read`].
 pub fn note<S: ReadAt>(file: S, section: &str, owner: &str) -> Result<Option<Vec<u8>>> {
     let mut source = Source::new(file);
     match source.class()? {
@@ -56,8 +57,8 @@ fn note_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(
             return Err(malformed(format_args!("a section {section} of {size} bytes")));
         }
         let data = source.bytes(candidate.sh_offset(endian).into(), size)?;
-        // The specification gives 64-bit files words of eight bytes here and nobody follows it; the section's alignment
-        // tells those that pad to eight.
+        // By the specification, notes in 64-bit files consist of words of eight bytes, but no compiler follows it. The
+        // section's alignment shows which files pad to eight.
         let align = if candidate.sh_addralign(endian).into() == 8 {
             8
         } else {
@@ -70,8 +71,8 @@ fn note_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(
     Ok(None)
 }
 
-/// The content of the first note of `owner` in a section. A note that claims more than its section holds ends with the
-/// section: the libraries of some CUDA releases for Orin carry such a one, two bytes short.
+/// The content of the first note of `owner` in a section. A note that is longer than its section ends with the section:
+/// the libraries of some CUDA releases for Orin have such a note, which is two bytes short.
 fn find<'a>(section: &'a [u8], owner: &[u8], align: usize, word: impl Fn([u8; 4]) -> u32) -> Option<&'a [u8]> {
     let mut rest = section;
     loop {

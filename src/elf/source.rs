@@ -12,12 +12,12 @@ use object::read::elf::FileHeader;
 use super::{malformed, until_zero};
 use crate::error::{Context, Error, Result};
 
-/// What has bytes at offsets. A position to move would be a question more to the kernel for each piece.
+/// Something with bytes at offsets. Unlike `Read` and `Seek`, it needs one system call for a piece.
 pub trait ReadAt {
-    /// Reads some bytes from `offset` on into `buffer`, and says how many: 0 at the end.
+    /// Reads some bytes from `offset` on into `buffer`, and returns how many: 0 at the end.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -50,7 +50,7 @@ impl<S: ReadAt> Source<S> {
         }
     }
 
-    /// Checks that this is an ELF file and says of which class (`ELFCLASS64` or `ELFCLASS32`).
+    /// Checks that this is an ELF file, and returns its class (`ELFCLASS64` or `ELFCLASS32`).
     pub(super) fn class(&mut self) -> Result<object::elf::FileClass> {
         self.start = read_up_to(&self.file, 0, START).about("ELF file", "cannot read")?;
         if !self.start.starts_with(&ELFMAG) {
@@ -102,7 +102,7 @@ impl<S: ReadAt> Source<S> {
                 .unwrap_or_default()
                 .to_vec());
         }
-        // A file position is signed: beyond that nothing can be, and some systems call it an invalid argument.
+        // A file position is signed, so a file has no bytes beyond. Some systems report an invalid argument there.
         if offset > i64::MAX as u64 {
             return Ok(Vec::new());
         }
@@ -113,8 +113,8 @@ impl<S: ReadAt> Source<S> {
     }
 }
 
-/// Reads `size` bytes from `offset` on, or fewer where the file ends. Unlike `read_to_end` it does not grope for the end with
-/// small reads, which would be most of what a hook asks the kernel for. The caller has bounded `size`.
+/// Reads `size` bytes from `offset` on, or fewer where the file ends. Unlike `read_to_end` it does not search for the end
+/// with small reads. The caller has bounded `size`.
 fn read_up_to(file: &impl ReadAt, offset: u64, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;

@@ -201,7 +201,7 @@ fn a_soname_that_is_no_file_name_is_refused() {
         let error = read_bytes(&Sample { soname, ..X86_64 }.build())
             .unwrap_err()
             .to_string();
-        assert!(error.ends_with("is no file name"), "{error}");
+        assert!(error.ends_with("is not a file name"), "{error}");
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::place::Current;
@@ -54,9 +55,14 @@ fn write_file(bundle: &Bundle, bytes: &[u8], report: &mut Report<'_>) -> io::Res
 /// The minors of the GPUs of a container.
 fn minors(config: &Config) -> impl Iterator<Item = Minor> {
     let minor = |path: &Path| {
-        let digits = path.to_str()?.strip_prefix("/dev/nvidia")?;
-        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-        digits.parse().ok().filter(|_| plain).map(Minor)
+        let digits = path.as_os_str().as_bytes().strip_prefix(b"/dev/nvidia")?;
+        let is_number = digits.iter().all(u8::is_ascii_digit);
+        str::from_utf8(digits)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|_| is_number)
+            .map(Minor)
     };
     config.nodes().filter_map(minor)
 }

@@ -11,19 +11,14 @@ use crate::oci::Bundle;
 const DRI: &str = "/dev/dri";
 const BY_PATH: &str = "/dev/dri/by-path";
 
-/// Makes the link of each node that the container has. A program that looks for a node by its address finds none
-/// without, but the node works: a link that cannot be made is a line, not a failure.
+/// Makes the link of each node that the container has. A link that cannot be made is reported and does not fail the start:
+/// the node works without it.
 pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut Report<'_>) {
     let config = &bundle.config;
-    // Where /dev or /dev/dri is the host's own, its by-path is there already, and not ours to write.
-    if config.is_bound_from_host(Path::new(DRI)) {
-        return;
-    }
-    let mut here = links
-        .iter()
-        .filter(|link| config.has_node(link.node().as_path()))
-        .peekable();
-    if here.peek().is_none() {
+    let is_here = |link: &&ByPath| config.has_node(link.node().as_path());
+    let mut here = links.iter().filter(is_here).peekable();
+    // Where /dev or /dev/dri is the host's own, its by-path is there already and must not be changed.
+    if here.peek().is_none() || config.is_bound_from_host(Path::new(DRI)) {
         return;
     }
     if let Err(e) = make_all(here, bundle) {

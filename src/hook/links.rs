@@ -8,6 +8,7 @@ use super::report::Report;
 use crate::error::{Context, Result};
 use crate::oci::Bundle;
 use crate::root::{ContainerRoot, Linked, OwnDirectory};
+use crate::text::counted;
 use crate::types::Link;
 
 /// What became of the links that were asked for.
@@ -22,12 +23,15 @@ pub(super) struct MadeLinks<'a> {
 /// Makes every link, with the directories that it needs.
 ///
 /// # Errors
-/// If one cannot be made though the place can be written: the container would start without a library that its
-/// programs look for. Those before it are taken away again.
+/// Returns an error if a link cannot be made in a place that can be written: the container would start without a library
+/// that its programs look for. The links before it are removed again.
 pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<MadeLinks<'a>> {
     if bundle.config.read_only {
         if !links.is_empty() {
-            report.note("root", format!("is read-only: {} not made", counted(links.len())));
+            report.note(
+                "root",
+                format!("is read-only: {} not made", counted(links.len(), "link")),
+            );
         }
         return Ok(MadeLinks::default());
     }
@@ -50,19 +54,20 @@ pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'
         }
     }
     if read_only > 0 {
-        report.note("root", format!("has read-only places: {} not made", counted(read_only)));
+        report.note(
+            "root",
+            format!("has read-only places: {} not made", counted(read_only, "link")),
+        );
     }
     Ok(made)
 }
 
-/// Takes links away that [`make`] made, for a start that fails: the root is to be as it was. Where the image has put
-/// something else in a link's place since, that stays.
+/// Removes links that [`make`] made, so that a start that fails leaves the root as it was. If something else has replaced a
+/// link since, it stays.
 pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
     for link in links.iter().rev() {
-        let (Some(parent), Some(name)) = (link.path.as_path().parent(), link.path.as_path().file_name()) else {
-            continue;
-        };
-        // The start fails with the error that led here; that a link could not be taken away is less than that.
+        let Some((parent, name)) = place(link) else { continue };
+        // The start fails with the error that led here, which matters more than a link that cannot be removed.
         let _ = bundle.root.own_directory(parent).and_then(|directory| {
             if directory.read_link(name)? == OsStr::new(&link.target) {
                 directory.remove(name)?;
@@ -70,6 +75,18 @@ pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
             Ok(())
         });
     }
+}
+
+/// The directory of a link, and the link's name in it. `None` for the root.
+fn place(link: &Link) -> Option<(&Path, &OsStr)> {
+    // The path is in normal form, so there is no need for Path's own functions, which look at each part.
+    let (parent, name) = link
+        .path
+        .as_str()
+        .rsplit_once('/')
+        .filter(|(_, name)| !name.is_empty())?;
+    let parent = if parent.is_empty() { "/" } else { parent };
+    Some((Path::new(parent), OsStr::new(name)))
 }
 
 /// The directories that links go to. Most go to one, so the last is kept open.
@@ -80,23 +97,13 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn link(&mut self, link: &'a Link) -> io::Result<Linked> {
-        let (Some(parent), Some(name)) = (link.path.as_path().parent(), link.path.as_path().file_name()) else {
-            return Err(ErrorKind::InvalidInput.into());
-        };
+        let (parent, name) = place(link).ok_or(ErrorKind::InvalidInput)?;
         let (at, directory) = match self.last.take() {
-            Some((at, directory)) if at == parent => (at, directory),
+            Some((at, directory)) if at.as_os_str() == parent.as_os_str() => (at, directory),
             _ => (parent, self.root.make_directory(parent)?),
         };
         let linked = directory.link(name, OsStr::new(&link.target))?;
         self.last = Some((at, directory));
         Ok(linked)
-    }
-}
-
-fn counted(links: usize) -> String {
-    if links == 1 {
-        "1 link".to_owned()
-    } else {
-        format!("{links} links")
     }
 }

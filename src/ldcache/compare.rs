@@ -8,8 +8,8 @@ use super::{CacheEntry, Hwcap};
 
 /// Orders entries as `ldconfig` writes them: names descending by [`compare_names`]; for one name the flags descending
 /// as signed numbers; then libraries for named processors, by that name, before those for any; then the more
-/// specific capability bits first. Entries that are equal in all of that keep the order in which they were added,
-/// which is that of the configured directories, and the loader takes the first.
+/// specific capability bits first. Entries that are equal in all of these keep the order in which they were added (that
+/// of the configured directories), and the loader takes the first.
 ///
 /// glibc `elf/cache.c`; the loader's side is `search_cache` in `elf/dl-cache.c`.
 pub fn compare(a: &CacheEntry<'_>, b: &CacheEntry<'_>) -> Ordering {
@@ -26,19 +26,19 @@ pub fn compare(a: &CacheEntry<'_>, b: &CacheEntry<'_>) -> Ordering {
         .then_with(|| b.osversion.cmp(&a.osversion))
 }
 
-/// Compares two SONAMEs as the loader does: runs of digits by their value, before that any digit after any other
-/// character, everything else by its byte, which is signed where C's `char` is (x86) and not elsewhere (ARM).
+/// Compares two SONAMEs as the loader does: two numbers by value, a digit after any other character, and everything else
+/// by its byte, which is signed where C's `char` is signed (x86) and unsigned elsewhere (ARM).
 ///
-/// glibc lets a number overflow; so do we, and then compare the two results rather than subtract them, because sorting
-/// needs an order without circles. The two differ only for names with numbers more than 2^31 apart.
+/// A number overflows here as in glibc. The two values are then compared, where glibc subtracts them, because sorting needs
+/// an order without circles. The results differ only for names with numbers more than 2^31 apart.
 pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
-    // Neighbours in a cache begin alike, and what is alike decides nothing but how a number begins.
+    // Neighbours in a cache have a common beginning, which matters only if it ends within a number.
     let alike = alike(a, b);
     if alike == a.len() && alike == b.len() {
         return Ordering::Equal;
     }
-    // What decides is nearly always the first byte that differs. It does not if it may end a number, or belongs to one
-    // that is longer than the other.
+    // Nearly always the first byte that differs decides. It does not if it ends a number, or if it is in a number that is
+    // longer than the other.
     match (a.get(alike), b.get(alike)) {
         (Some(x), Some(y)) if !x.is_ascii_digit() && !y.is_ascii_digit() => return (*x as c_char).cmp(&(*y as c_char)),
         (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
@@ -84,7 +84,7 @@ pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
                 (false, false) if x != y => return (*x as c_char).cmp(&(*y as c_char)),
                 (false, false) => (a, b) = (rest_a, rest_b),
             },
-            // The end of a string is a zero byte there, which counts like any other.
+            // In glibc the end of a string is a zero byte, which is compared like any other.
             (Some((x, _)), None) if x.is_ascii_digit() => return Ordering::Greater,
             (None, Some((y, _))) if y.is_ascii_digit() => return Ordering::Less,
             (Some((x, _)), None) => return (*x as c_char).cmp(&0),
@@ -94,7 +94,7 @@ pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// How many bytes the two begin with in common. A cache is compared through several times, so this takes eight at once.
+/// The length of the common beginning. Eight bytes are compared at once, because a cache has thousands of names.
 fn alike(a: &[u8], b: &[u8]) -> usize {
     let mut alike = 0;
     for (x, y) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {

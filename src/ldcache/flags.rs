@@ -44,7 +44,7 @@ impl Flags {
     pub const RISCV_DOUBLE: Flags = Flags(0x1003);
 
     /// The flags that `ldconfig` gives a library, from its ELF header: whether it is 64-bit, `e_machine` and
-    /// `e_flags`. Nothing for an architecture that we do not know.
+    /// `e_flags`. `None` for an unknown architecture.
     pub fn of(is_64: bool, machine: u16, elf_flags: u32) -> Option<Flags> {
         Some(match (is_64, machine) {
             (true, EM_X86_64) => Flags::X86_64,
@@ -62,8 +62,8 @@ impl Flags {
         })
     }
 
-    /// The flags of a library for programs of the machine that this program runs on, by their word size. Nothing where
-    /// the word size alone does not say.
+    /// The flags of a library for programs of the machine that this program runs on, by their word size. `None` on
+    /// architectures whose ABI does not follow from the word size.
     pub fn of_this_machine(is_64: bool) -> Option<Flags> {
         Some(
             match (is_64, cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64")) {
@@ -76,7 +76,7 @@ impl Flags {
         )
     }
 
-    /// Whether programs of this ABI have 64-bit pointers; nothing for flags that we do not know.
+    /// Whether programs of this ABI have 64-bit pointers. `None` for unknown flags.
     pub fn is_64(self) -> Option<bool> {
         match self.0 & 0xff00 {
             0x0300 | 0x0400 | 0x0500 | 0x0a00 | 0x0f00 | 0x1000 => Some(true),

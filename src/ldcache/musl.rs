@@ -5,26 +5,28 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Where musl looks when it has no path file (`ldso/dynlink.c`): once there is one, only what that says counts.
+/// Where musl searches without a path file (`ldso/dynlink.c`). With a path file, it searches only what that names.
 const DEFAULT_PATH: &[u8] = b"/lib\n/usr/local/lib\n/usr/lib\n";
 
-/// The path file of musl's loader for an architecture by musl's name of it (`x86_64`, `aarch64`).
+/// The path file of musl's loader for an architecture, in musl's spelling (`x86_64`, `aarch64`).
 pub fn path_file(arch: &str) -> String {
     format!("/etc/ld-musl-{arch}.path")
 }
 
-/// The content of the path file with `directories` in it: those that it lacks are appended, one to a line. `existing`
-/// is what the image has, `None` for no file, which stands for musl's own three directories. Gives `None` when there
-/// is nothing to change. A file without a line stays without musl's own: the image asked for that.
+/// The content of the path file with `directories` in it: missing ones are appended, one to a line. `existing` is the
+/// image's file; without one, musl's own three directories are written first. Returns `None` if nothing changes. To an
+/// empty file musl's own directories are not added: the image asked for that.
 ///
-/// Errors: a directory that is not absolute, or whose name the format cannot hold (`:`, line break, zero byte).
+/// # Errors
+/// Returns an error for a directory that is not absolute, or whose name the format cannot hold (`:`, line break, zero
+/// byte).
 pub fn with_directories(existing: Option<&[u8]>, directories: &[&Path]) -> Result<Option<Vec<u8>>> {
     let start = existing.unwrap_or(DEFAULT_PATH);
     let mut content = start.to_vec();
     for directory in directories {
         let name = directory.as_os_str().as_bytes();
         if !directory.is_absolute() || name.iter().any(|c| matches!(c, b':' | b'\n' | 0)) {
-            let what = "cannot stand in a path file of musl's loader";
+            let what = "cannot be written to a path file of musl's loader";
             return Err(Error::failed(directory.display(), what).hint("name an absolute directory without ':'"));
         }
         if content.split(|c| matches!(c, b':' | b'\n')).any(|known| known == name) {

@@ -16,9 +16,12 @@ const OBJECT: &str = "ld.so.cache";
 /// Reads a cache of any of the three shapes.
 ///
 /// An entry that cannot be used (a string outside the file, without an end, or longer than a path may be) is left
-/// out and counted in [`Cache::skipped`], as the loader would pass over it. Errors, each with the offset or the
-/// numbers: no known magic, a table that is longer than the file, a byte order that is none, and strings that
-/// overlap so much that writing them out would take many times the file, which no `ldconfig` writes.
+/// out and counted in [`Cache::skipped`]; the loader ignores it too.
+///
+/// # Errors
+/// Returns an error with the offset or the numbers for an unknown magic, a table that is longer than the file, an invalid
+/// byte order, and strings that overlap so much that they take many times the file when they are written out. No
+/// `ldconfig` writes such a file.
 pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
     if bytes.starts_with(NEW_MAGIC) {
         return read_new(bytes, 0, CacheFormat::New);
@@ -29,8 +32,7 @@ pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
             format_args!("not a loader's cache: unknown magic in {} bytes", bytes.len()),
         ));
     }
-    // The old header does not say its byte order. A count that fits in one order cannot be trusted to be wrong in the
-    // other, so ours comes first.
+    // The old header does not say its byte order, and a count may fit in both. The order of this machine is tried first.
     let (endian, count, table_end) = [Endian::NATIVE, Endian::Little, Endian::Big]
         .into_iter()
         .find_map(|endian| {
@@ -142,7 +144,7 @@ fn common_fields<'a>(
 ) -> Result<(Flags, &'a OsStr, &'a Path), String> {
     let word = |at| endian.u32_at(raw, at).unwrap_or_default();
     let path = strings.get(word(8));
-    // Nearly every path ends in its SONAME, and `ldconfig` writes such a name no second time.
+    // Nearly every path ends in its SONAME, and `ldconfig` then writes one string for both.
     let shared = match &path {
         Ok(path) => strings.end_of(word(8), path, word(4)),
         Err(_) => None,
@@ -206,10 +208,10 @@ impl Endian {
     }
 }
 
-/// The strings of a file, and how much of them was given out.
+/// The strings of a file, and how many bytes of them were returned.
 struct Strings<'a> {
     bytes: &'a [u8],
-    /// What offsets count from.
+    /// Where offsets begin to count.
     base: usize,
     /// End of the table: no string begins before it.
     first: usize,
@@ -226,7 +228,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// The string at `offset` if it is the end of `whole`, which is at `at`; counted.
+    /// The string at `offset` if it is the end of `whole`, which is at `at`. Its bytes are counted.
     fn end_of(&mut self, at: u32, whole: &'a OsStr, offset: u32) -> Option<&'a OsStr> {
         let within = usize::try_from(offset.checked_sub(at)?).ok()?;
         let end = whole.as_bytes().get(within..).filter(|end| !end.is_empty())?;
@@ -234,7 +236,7 @@ impl<'a> Strings<'a> {
         Some(OsStr::from_bytes(end))
     }
 
-    /// A SONAME or a path, counted.
+    /// A SONAME or a path. Its bytes are counted.
     fn get(&mut self, offset: u32) -> Result<&'a OsStr, String> {
         let string = self.at(offset, MAX_STRING)?;
         self.given += string.len();
@@ -258,8 +260,8 @@ impl<'a> Strings<'a> {
         Ok(OsStr::from_bytes(string))
     }
 
-    /// Overlapping strings can say a thousand times what the file holds. ldconfig shares a name with the end of its
-    /// path, which is twice at most.
+    /// Refuses overlapping strings that together are many times as long as the file. In a cache of ldconfig only a name and
+    /// the end of its path overlap, which is twice at most.
     fn check_budget(&self) -> Result<()> {
         let limit = self.bytes.len().saturating_mul(4).saturating_add(MAX_STRING);
         if self.given <= limit {
@@ -306,7 +308,7 @@ impl<'a> Extensions<'a> {
             match tag {
                 TAG_GENERATOR => found.generator = Some(data),
                 TAG_GLIBC_HWCAPS => found.hwcaps = data,
-                // Sections of later glibc versions: loaders skip those that they do not know, and so do we.
+                // Sections of later glibc versions. Loaders skip sections that they do not know, too.
                 _ => {}
             }
         }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// What `ldconfig -p` shows as the origin of the file.
+/// `ldconfig -p` shows this as the origin of the file.
 const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 
 /// Writes a cache of the new shape.
@@ -19,7 +19,7 @@ const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 /// more than a cache can address (4 GiB).
 pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
     let count = entries.len();
-    // Names are numbered in their order, so that equal libraries give equal bytes.
+    // Numbered in the order of the names, so that equal libraries give equal bytes.
     let mut hwcaps: BTreeMap<&[u8], u32> = BTreeMap::new();
     let mut length = NEW_HEADER + NEW_ENTRY * count;
     for entry in entries.iter() {
@@ -76,7 +76,7 @@ pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
         let words = [entry.flags.0, number_of(name_at)?, number_of(path_at)?, entry.osversion];
         out.entry(index, words, hwcap);
     }
-    // Every zero must be the end of a string. Counting them all is quicker than looking for one in each.
+    // Every zero must be the end of a string. To count them all is quicker than to search each string.
     let strings = out.bytes.get(strings_at..).unwrap_or_default();
     if zeros(strings) != ends {
         entries.iter().try_for_each(|entry| {
@@ -93,13 +93,13 @@ pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
     Ok(out.bytes)
 }
 
-/// How many bytes are zero. In pieces whose sum is a byte again, which the compiler counts many at once.
+/// How many bytes are zero. They are counted in pieces whose sum fits in a byte: the compiler then counts many at once.
 fn zeros(bytes: &[u8]) -> usize {
     let count = |piece: &[u8]| piece.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();
     bytes.chunks(255).map(|piece| usize::from(count(piece))).sum()
 }
 
-/// Whether a loader could make use of this string of a library, by its length.
+/// Checks the length of a string of a library.
 fn check(entry: &CacheEntry<'_>, string: &[u8], limit: usize) -> Result<()> {
     match string.len() {
         0 => Err(cannot_hold(entry, "an empty string")),
@@ -118,11 +118,11 @@ fn check_zero(entry: &CacheEntry<'_>, string: &[u8]) -> Result<()> {
 fn cannot_hold(entry: &CacheEntry<'_>, what: &str) -> Error {
     Error::failed(
         entry.soname.display(),
-        format_args!("{what} cannot stand in a loader's cache"),
+        format_args!("{what} cannot be written to a loader's cache"),
     )
 }
 
-/// The cache's numbers have 32 bits.
+/// A number of the cache, which has 32 bits.
 fn number_of(value: usize) -> Result<u32> {
     u32::try_from(value).map_err(|_| Error::failed("ld.so.cache", "more libraries than a cache can hold (4 GiB)"))
 }
@@ -140,7 +140,7 @@ impl Output {
         });
     }
 
-    /// Appends a string with its end, and says where it is.
+    /// Appends a string with its end, and returns its offset.
     fn string(&mut self, string: &[u8]) -> usize {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(string);
@@ -174,8 +174,8 @@ impl Output {
         self.bytes.truncate(end);
     }
 
-    /// The sections at the end: who wrote this, and the names of processors. Loaders before glibc 2.33 know nothing of
-    /// them and pass over entries that name a processor.
+    /// Appends the sections at the end: the program that wrote the file, and the names of processors. Loaders before glibc
+    /// 2.33 do not know them, and ignore entries that name a processor.
     fn extensions(&mut self, names: &[u32]) -> Result<()> {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
         let at = self.bytes.len();

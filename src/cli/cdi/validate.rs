@@ -127,9 +127,12 @@ impl Report {
         }
         let found = match self.problems.len() {
             0 => "no problems".to_owned(),
-            n => out::counted(n, "problem"),
+            n => crate::text::counted(n, "problem"),
         };
-        let (files, devices) = (out::counted(self.files, "file"), out::counted(self.devices, "device"));
+        let (files, devices) = (
+            crate::text::counted(self.files, "file"),
+            crate::text::counted(self.devices, "device"),
+        );
         if self.files > 0 || !self.problems.is_empty() {
             out::note(format_args!("engines find {devices} in {files}; {found}"));
         }

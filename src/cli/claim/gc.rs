@@ -48,8 +48,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         out::note(format_args!(
             "{} released, {} removed",
-            out::counted(returned, "claim"),
-            out::counted(removed.len(), "specification")
+            crate::text::counted(returned, "claim"),
+            crate::text::counted(removed.len(), "specification")
         ));
     }
     Ok(out::complain_all(&problems))

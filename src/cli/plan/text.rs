@@ -2,7 +2,6 @@
 //! longer, because a command in two lines cannot be copied.
 
 use crate::cli::needs;
-use crate::cli::out;
 use crate::derive::Sharing;
 use crate::inventory::Inventory;
 use crate::policy::WholeDevice;
@@ -146,7 +145,7 @@ fn what(split: &SplitDevice) -> String {
     } else {
         "share"
     };
-    let shares = out::counted(split.shares.len(), equal);
+    let shares = crate::text::counted(split.shares.len(), equal);
     format!("{}, {shares}", split.method.strategy())
 }
 
