@@ -1,19 +1,16 @@
 //! A directory of the host that is not an image's: a bundle, or a directory of tranche's own.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::Mode;
 
 use super::directory::single;
-use super::found::read_file;
-use super::{Directory, Kind, OwnDirectory};
+use super::{Directory, OwnDirectory};
 
 /// An open directory of the host. Its path comes from an engine or an administrator, and not from an image, so what is in
 /// it may be read and written as it is.
@@ -42,19 +39,9 @@ impl HostDirectory {
     /// # Errors
     /// `FileTooLarge` beyond `limit` bytes, `InvalidInput` for a link and for anything else that is not a regular file.
     pub fn read(&self, name: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
-        let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-        // Opened at once, and looked at then: whoever may write this directory may do everything that opening may do. A
-        // FIFO is not waited for.
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let file = match openat(&self.0, single(name)?, flags, Mode::empty()) {
-            Err(Errno::ELOOP | Errno::ENXIO) => return Err(not_regular()),
-            opened => File::from(opened?),
-        };
-        let status = fstat(&file)?;
-        match Kind::of(&status) {
-            Kind::File => read_file(&file, &status, limit),
-            _ => Err(not_regular()),
-        }
+        // Opened through /proc, like every file: where /proc is not the kernel's, a hook thus ends before it touches anything,
+        // and pathrs is not called, which would panic there.
+        self.0.find(name)?.read(limit)
     }
 
     fn new(directory: Directory) -> Self {
