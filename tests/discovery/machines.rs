@@ -103,6 +103,9 @@ fn a_driver_in_a_container_keeps_its_root_on_the_host() {
 
 #[test]
 fn what_each_kind_of_machine_has() {
+    if !support::rights::owns_machine("machines::what_each_kind_of_machine_has") {
+        return;
+    }
     let desk = bed("workstation-rtx4090").look();
     let gpu = &desk.gpus[0];
     assert_eq!(gpu.architecture, Some(Architecture::Ada));

@@ -128,6 +128,9 @@ fn what_the_library_forks_ends_when_tranche_is_killed() {
 
 #[test]
 fn waiting_is_told_in_one_line_and_the_answer_comes() {
+    if !support::rights::owns_machine("silence::waiting_is_told_in_one_line_and_the_answer_comes") {
+        return;
+    }
     let bed = bed(SMALL);
     bed.faults(serde_json::json!({"init_ms": 3500}));
     let (code, out, err) = tranche(&["list", "--root", bed.host.root.to_str().unwrap()]);
