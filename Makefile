@@ -20,7 +20,6 @@ CARGO ?= cargo
 # if Rust has that target, otherwise with glibc linked statically. It has no unwind tables: a panic aborts it, and without
 # symbols there is nothing to show of a stack.
 MACHINE := $(shell uname -m)
-ORDER := src/bin/tranche-oci.ld
 MUSL := $(MACHINE)-unknown-linux-musl
 HAVE_MUSL := $(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(MUSL)/lib)
 ifneq ($(HAVE_MUSL),)
@@ -35,8 +34,6 @@ GLIBC := $(subst ., ,$(shell getconf GNU_LIBC_VERSION))
 ifeq ($(shell test "$(lastword $(GLIBC))" -ge 36 && echo yes),yes)
 OCI_FLAGS += -C link-arg=-Wl,-z,pack-relative-relocs
 endif
-# The functions of a start side by side. With this mangling, the symbols of a function differ only in numbers of crates.
-OCI_FLAGS += -C symbol-mangling-version=v0 -C link-arg=-Wl,-T,$(CURDIR)/$(ORDER)
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
 # Both programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
@@ -49,7 +46,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 TRANCHE_VERSION ?= $(VERSION)$(if $(COMMIT), ($(COMMIT)))
 cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 
-.PHONY: build cli oci order demo test bless attack attack-long mutants test-vm bench fuzz lint install install-nvidia-names packages
+.PHONY: build cli oci demo test bless attack attack-long mutants test-vm bench fuzz lint install install-nvidia-names packages
 
 build: cli oci
 
@@ -60,11 +57,6 @@ cli:
 oci:
 	RUSTFLAGS="$(RUSTFLAGS) $(OCI_FLAGS)" $(CARGO) build --no-default-features --bin tranche-oci --profile oci --target $(OCI_TARGET)
 	install -D -m 755 $(OCI) $(BIN)/tranche-oci
-
-# Run this after larger changes of `hook prepare`. It needs valgrind.
-order: export CARGO_PROFILE_OCI_STRIP := none
-order: oci
-	TRANCHE_OCI_ORDER="$(CURDIR)/$(ORDER)" TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" $(CARGO) test --bench prepare -- --bench
 
 packages:
 	@tests/bed/packages.sh

@@ -7,7 +7,6 @@
 //! ```text
 //! make bench                                      # builds tranche-oci as it is shipped
 //! TRANCHE_OCI_BEFORE=/path/to/other make bench    # measures another tranche-oci in the same run
-//! make order                                      # writes which functions a start calls, for the linker
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)]
@@ -17,7 +16,6 @@ mod crun;
 #[path = "../tests/support/stub_elf.rs"]
 mod stub_elf;
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -75,9 +73,6 @@ fn main() {
     let empty = compile(top.path(), "empty", "int main(void) { return 0; }\n");
     let peak = compile(top.path(), "peak", PEAK);
 
-    if let Some(script) = std::env::var_os("TRANCHE_OCI_ORDER") {
-        return write_order(Path::new(&script), &Bench::new(top.path(), &oci, 3000));
-    }
     let before = std::env::var_os("TRANCHE_OCI_BEFORE").map(PathBuf::from);
     println!(
         "{:>9} {:>9} {:>12} {:>7} {:>6} {:>12} {:>7} {:>12} {:>10} {:>9} {:>13}",
@@ -255,51 +250,6 @@ impl Bench {
         let line = text.lines().find(|line| line.contains("Collected : "))?;
         line.split_whitespace().last().map(str::to_owned)
     }
-}
-
-/// Writes the linker script that puts the functions of a first start side by side. The program must have its symbols.
-fn write_order(script: &Path, bench: &Bench) {
-    bench.reset();
-    let profile = bench.at("profile");
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--demangle=no"]);
-    command.arg(format!("--callgrind-out-file={}", profile.display()));
-    command
-        .arg(&bench.oci)
-        .args(&bench.arguments)
-        .stdin(File::open(bench.at("state.json")).unwrap());
-    assert!(command.status().unwrap().success());
-    let profile = fs::read_to_string(profile).unwrap();
-    let called = profile
-        .lines()
-        .filter_map(|line| line.strip_prefix("fn=").or(line.strip_prefix("cfn="))?.split_once(' '));
-    // valgrind does not know openat2, so that pathrs finds each path there, and only there.
-    let names = called
-        .map(|(_, name)| name)
-        .filter(|name| name.starts_with("_R") && !name.contains("6pathrs"));
-    let sections: BTreeSet<String> = names.map(section).collect();
-    assert!(sections.len() > 50, "the program has no symbols");
-    let mut text =
-        "/* The functions that a first start calls, side by side: the kernel maps 64 KiB of the program at each first \
-        touch.\n   Written by `make order`. A function that is missing, or that no longer exists, only costs time. */\n\
-        SECTIONS\n{\n  .text.start :\n  {\n"
-            .to_owned();
-    sections
-        .iter()
-        .for_each(|section| text += &format!("    *({section})\n"));
-    fs::write(script, text + "  }\n}\nINSERT BEFORE .text;\n").unwrap();
-}
-
-/// The section of a function, by the function's symbol. Numbers that differ from build to build are left open.
-fn section(symbol: &str) -> String {
-    let symbol = symbol.split(['.', '\'']).next().unwrap_or_default();
-    let mut parts = symbol.split("Cs");
-    let mut section = format!(".text.{}", parts.next().unwrap_or_default());
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-        section += &format!("Cs*{rest}");
-    }
-    section + "*"
 }
 
 /// crun alone, on a bundle of a static program, with the hook in its configuration and without.
