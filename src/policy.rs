@@ -14,8 +14,8 @@ use crate::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, 
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// A whole policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A whole policy. By default, nothing is split.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The file that it was read from, for messages.
     pub file: String,
@@ -33,22 +33,6 @@ pub struct Policy {
     pub mps: MpsSettings,
     /// Settings for every device under time-slicing.
     pub time_slicing: TimeSlicingSettings,
-}
-
-impl Default for Policy {
-    /// Nothing is split.
-    fn default() -> Self {
-        Self {
-            file: String::new(),
-            splits: Vec::new(),
-            whole_device: WholeDevice::default(),
-            names: ReplicaNames::default(),
-            overcommit_memory: Overcommit::NONE,
-            overcommit_compute: Overcommit::NONE,
-            mps: MpsSettings::default(),
-            time_slicing: TimeSlicingSettings::default(),
-        }
-    }
 }
 
 impl Policy {

@@ -68,6 +68,53 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
+/// Defines an enum of words, each variant with its text. A noun after the name (`Strategy: "strategy"`) is how errors call
+/// it, and makes the type one that is read from text.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident $(: $noun:literal)? {
+            $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// All values, in their order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        $(impl std::str::FromStr for $name {
+            type Err = crate::error::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
+                    let known: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
+                    crate::error::Error::unknown(format!("{} \"{text}\"", $noun), &known)
+                })
+            }
+        })?
+    };
+}
+pub(crate) use words;
+
 /// Defines a type for text that passes the check `$is_valid`. `$error` says what any other text is not.
 macro_rules! text_type {
     ($(#[$meta:meta])* $name:ident, $is_valid:expr, $error:literal) => {

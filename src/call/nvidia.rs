@@ -3,52 +3,36 @@
 use super::link;
 use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read, wrong};
 use super::{Program, link::container_path};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::types::{ContainerPath, HostPath, Link};
 use std::ffi::OsString;
-use std::fmt;
-use std::str::FromStr;
 
-/// A hook of NVIDIA's toolkit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NvidiaHook {
-    /// Makes links to libraries, and by-path links of DRI nodes.
-    CreateSymlinks,
-    /// Adds the driver's libraries to the loader's cache.
-    UpdateLdcache,
-    /// Puts the image's own newer libcuda first, if the driver supports it.
-    EnableCudaCompat,
-    /// Keeps the driver's programs from making device nodes.
-    DisableDeviceNodeModification,
-    /// Tells OpenGL which GPUs are in the container.
-    UpdateApplicationProfile,
-    /// Sets the permissions of directories that an engine makes for device nodes. crun before 1.6 made them unreadable in
-    /// rootless containers; nothing newer needs it, so it is left out unless it is asked for.
-    Chmod,
-    /// Limits GPU memory by cgroup.
-    ApplyCudaMemoryLimits,
-    /// Makes a link of each SONAME.
-    CreateSonameSymlinks,
-    /// Does nothing.
-    Noop,
+crate::types::words! {
+    /// A hook of NVIDIA's toolkit. The word is its verb on a command line.
+    pub enum NvidiaHook: "hook" {
+        /// Makes links to libraries, and by-path links of DRI nodes.
+        CreateSymlinks = "create-symlinks",
+        /// Adds the driver's libraries to the loader's cache.
+        UpdateLdcache = "update-ldcache",
+        /// Puts the image's own newer libcuda first, if the driver supports it.
+        EnableCudaCompat = "enable-cuda-compat",
+        /// Keeps the driver's programs from making device nodes.
+        DisableDeviceNodeModification = "disable-device-node-modification",
+        /// Tells OpenGL which GPUs are in the container.
+        UpdateApplicationProfile = "update-application-profile",
+        /// Sets the permissions of directories that an engine makes for device nodes. crun before 1.6 made them unreadable
+        /// in rootless containers; later engines do not need it, so it is left out unless an option asks for it.
+        Chmod = "chmod",
+        /// Limits GPU memory by cgroup.
+        ApplyCudaMemoryLimits = "apply-cuda-memory-limits",
+        /// Makes a link of each SONAME.
+        CreateSonameSymlinks = "create-soname-symlinks",
+        /// Does nothing.
+        Noop = "noop",
+    }
 }
 
 impl NvidiaHook {
-    const ALL: [(NvidiaHook, &'static str); 9] = [
-        (NvidiaHook::CreateSymlinks, "create-symlinks"),
-        (NvidiaHook::UpdateLdcache, "update-ldcache"),
-        (NvidiaHook::EnableCudaCompat, "enable-cuda-compat"),
-        (
-            NvidiaHook::DisableDeviceNodeModification,
-            "disable-device-node-modification",
-        ),
-        (NvidiaHook::UpdateApplicationProfile, "update-application-profile"),
-        (NvidiaHook::Chmod, "chmod"),
-        (NvidiaHook::ApplyCudaMemoryLimits, "apply-cuda-memory-limits"),
-        (NvidiaHook::CreateSonameSymlinks, "create-soname-symlinks"),
-        (NvidiaHook::Noop, "noop"),
-    ];
-
     /// The hooks that a specification of tranche can have.
     pub const WRITTEN: [NvidiaHook; 6] = [
         NvidiaHook::CreateSymlinks,
@@ -58,31 +42,6 @@ impl NvidiaHook {
         NvidiaHook::UpdateApplicationProfile,
         NvidiaHook::Chmod,
     ];
-
-    /// The name of the hook, which is its verb on a command line.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(hook, _)| *hook == self)
-            .map_or("", |(_, name)| name)
-    }
-}
-
-impl fmt::Display for NvidiaHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for NvidiaHook {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.iter().find(|(_, name)| *name == text);
-        known
-            .map(|(hook, _)| *hook)
-            .ok_or_else(|| Error::usage(format!("hook \"{text}\""), "does not exist"))
-    }
 }
 
 /// A call of one of NVIDIA's hooks. Each hook uses some of the options and ignores the others.

@@ -89,13 +89,10 @@ impl KnownLibrary {
     }
 
     fn write(&self) -> String {
-        let bits = match self.class {
-            ElfClass::Elf32 => "32",
-            ElfClass::Elf64 => "64",
-        };
-        match &self.soname {
-            Some(soname) => format!("{bits}::{}::{soname}", self.path),
-            None => format!("{bits}::{}", self.path),
+        let Self { class, path, soname } = self;
+        match soname {
+            Some(soname) => format!("{class}::{path}::{soname}"),
+            None => format!("{class}::{path}"),
         }
     }
 
@@ -107,12 +104,9 @@ impl KnownLibrary {
             Some((path, soname)) => (path, Some(soname)),
             None => (rest, None),
         };
-        let library = |class| Self::new(class, container_path(path)?, soname);
-        match bits {
-            "32" => library(ElfClass::Elf32).map(Some),
-            "64" => library(ElfClass::Elf64).map(Some),
-            _ => library(ElfClass::Elf64).map(|_| None),
-        }
+        let class = ElfClass::ALL.iter().find(|class| class.as_str() == bits);
+        let library = Self::new(*class.unwrap_or(&ElfClass::Elf64), container_path(path)?, soname)?;
+        Some(class.map(|_| library))
     }
 }
 

@@ -48,7 +48,7 @@ impl Default for Options {
             devices: Vec::new(),
             all_device: true,
             hook: Some(HookOptions::default()),
-            capabilities: EVERY_CAPABILITY.iter().map(|(c, _)| *c).collect(),
+            capabilities: DriverCapability::ALL.iter().copied().collect(),
             sockets: true,
             additional_gids: true,
             split_by_coherence: false,
@@ -65,30 +65,15 @@ impl Options {
     }
 }
 
-/// How a device is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NameStrategy {
-    /// `0`, `0:1`
-    Index,
-    /// `gpu0`, `mig0:1`
-    TypeIndex,
-    /// `GPU-…`, `MIG-…`
-    Uuid,
-}
-
-impl FromStr for NameStrategy {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "index" => Ok(Self::Index),
-            "type-index" => Ok(Self::TypeIndex),
-            "uuid" => Ok(Self::Uuid),
-            _ => Err(Error::unknown(
-                format!("device name strategy \"{text}\""),
-                &["index", "type-index", "uuid"],
-            )),
-        }
+crate::types::words! {
+    /// How a device is named.
+    pub enum NameStrategy: "device name strategy" {
+        /// `0`, `0:1`
+        Index = "index",
+        /// `gpu0`, `mig0:1`
+        TypeIndex = "type-index",
+        /// `GPU-…`, `MIG-…`
+        Uuid = "uuid",
     }
 }
 
@@ -140,16 +125,6 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-const EVERY_CAPABILITY: [(DriverCapability, &str); 7] = [
-    (DriverCapability::Compute, "compute"),
-    (DriverCapability::Utility, "utility"),
-    (DriverCapability::Graphics, "graphics"),
-    (DriverCapability::Video, "video"),
-    (DriverCapability::Display, "display"),
-    (DriverCapability::Ngx, "ngx"),
-    (DriverCapability::Compat32, "compat32"),
-];
-
 /// Reads a list of driver capabilities as `NVIDIA_DRIVER_CAPABILITIES` has it: names with commas between, or `all`.
 ///
 /// # Errors
@@ -157,17 +132,10 @@ const EVERY_CAPABILITY: [(DriverCapability, &str); 7] = [
 pub fn capabilities_from_text(text: &str) -> Result<BTreeSet<DriverCapability>, Error> {
     let mut found = BTreeSet::new();
     for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        if name == "all" {
-            found.extend(EVERY_CAPABILITY.iter().map(|(c, _)| *c));
-            continue;
+        match name {
+            "all" => found.extend(DriverCapability::ALL),
+            name => drop(found.insert(name.parse()?)),
         }
-        let known = EVERY_CAPABILITY.iter().find(|(_, n)| *n == name).ok_or_else(|| {
-            let known: Vec<&str> = std::iter::once("all")
-                .chain(EVERY_CAPABILITY.iter().map(|(_, n)| *n))
-                .collect();
-            Error::unknown(format!("driver capability \"{name}\""), &known)
-        })?;
-        found.insert(known.0);
     }
     Ok(found)
 }

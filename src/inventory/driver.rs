@@ -57,22 +57,23 @@ pub enum FileKind {
     Socket,
 }
 
-/// What an image may ask for in `NVIDIA_DRIVER_CAPABILITIES`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DriverCapability {
-    /// CUDA and OpenCL.
-    Compute,
-    /// NVML, nvidia-smi.
-    Utility,
-    /// OpenGL and Vulkan.
-    Graphics,
-    /// The video codec.
-    Video,
-    /// Leasing X11 displays.
-    Display,
-    /// NGX: DLSS and its kin.
-    Ngx,
-    /// 32-bit libraries, of whatever use.
-    Compat32,
+crate::types::words! {
+    /// What an image may ask for in `NVIDIA_DRIVER_CAPABILITIES`.
+    pub enum DriverCapability: "driver capability" {
+        /// CUDA and OpenCL.
+        Compute = "compute",
+        /// NVML, nvidia-smi.
+        Utility = "utility",
+        /// OpenGL and Vulkan.
+        Graphics = "graphics",
+        /// The video codec.
+        Video = "video",
+        /// Leases of X11 displays.
+        Display = "display",
+        /// NGX: DLSS and the like.
+        Ngx = "ngx",
+        /// 32-bit libraries for any use.
+        Compat32 = "compat32",
+    }
 }
+crate::types::serde_as_text!(DriverCapability);

@@ -2,7 +2,6 @@
 
 use super::holder::Holder;
 use crate::types::{DeviceKey, Promise, ShareName, Strategy};
-use serde::Serialize;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -89,15 +88,16 @@ impl fmt::Display for HeldPart {
     }
 }
 
-/// How firm a claim is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClaimState {
-    /// Set aside: for a container that is being made, or by a person for one to come.
-    Reserved,
-    /// In use by a process.
-    Held,
+crate::types::words! {
+    /// How firm a claim is.
+    pub enum ClaimState: "state of a claim" {
+        /// Set aside: for a container that is being made, or by a person for one to come.
+        Reserved = "reserved",
+        /// In use by a process.
+        Held = "held",
+    }
 }
+crate::types::serde_as_text!(ClaimState);
 
 /// The init of a container, recorded in such a way that no later process with its number is taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -105,10 +105,7 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
         text.push('=');
         text.push_str(promises.text(share.promise));
     }
-    text.push_str(match claim.state {
-        ClaimState::Reserved => "\treserved\t",
-        ClaimState::Held => "\theld\t",
-    });
+    text.extend(["\t", claim.state.as_str(), "\t"]);
     number(text, Some(u64::from(claim.uid)));
     number(text, Some(claim.since));
     number(text, claim.ttl);
@@ -269,11 +266,8 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let mut fields = LineFields(Some(line));
     let device = device(gpu, fields.word()?)?;
     let part = part(fields.word()?, promises)?;
-    let state = match fields.word()? {
-        "reserved" => ClaimState::Reserved,
-        "held" => ClaimState::Held,
-        _ => return None,
-    };
+    let state = fields.word()?;
+    let state = *ClaimState::ALL.iter().find(|known| known.as_str() == state)?;
     let uid = u32::try_from(fields.number()??).ok()?;
     let since = fields.number()??;
     let (ttl, until) = (fields.number()?, fields.number()?);

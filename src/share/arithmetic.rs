@@ -40,7 +40,7 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
             asks.iter().map(named).collect::<Result<_>>()?
         }
         Parts::Whole => {
-            let all = Some(Percent::new(100)?);
+            let all = Some(Percent::ALL);
             vec![share(ShareName::whole(), target.memory(), all, Priority::Normal)]
         }
     };

@@ -3,21 +3,21 @@
 
 use super::strategy::{Rule, Rules};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// How well a guarantee holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Grade {
-    /// There is none.
-    None,
-    /// It holds for a program that leaves its environment alone.
-    Advisory,
-    /// It holds against a program that merely wants more.
-    Soft,
-    /// It holds against a process that tries.
-    Hard,
+crate::types::words! {
+    /// How well a guarantee holds.
+    pub enum Grade: "grade" {
+        /// Nothing is guaranteed.
+        None = "none",
+        /// It holds for a program that leaves its environment alone.
+        Advisory = "advisory",
+        /// It holds against a program that merely wants more.
+        Soft = "soft",
+        /// It holds against a process that tries to get around it.
+        Hard = "hard",
+    }
 }
+crate::types::serde_as_text!(Grade);
 
 impl Grade {
     /// The grade below this one.
@@ -27,17 +27,6 @@ impl Grade {
             Grade::Soft => Grade::Advisory,
             Grade::Advisory | Grade::None => Grade::None,
         }
-    }
-}
-
-impl fmt::Display for Grade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Grade::None => "none",
-            Grade::Advisory => "advisory",
-            Grade::Soft => "soft",
-            Grade::Hard => "hard",
-        })
     }
 }
 

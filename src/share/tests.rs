@@ -335,8 +335,8 @@ proptest! {
         let shares = asks.iter().enumerate().map(|(i, (memory, compute))| ShareAsk {
             place: Place::default(),
             name: format!("s{i}").parse().unwrap(),
-            compute: Some(Percent::new(*compute).unwrap()),
-            memory: Some(Amount::Percent(Percent::new(*memory).unwrap())),
+            compute: Some(Percent::try_from(*compute).unwrap()),
+            memory: Some(Amount::Percent(Percent::try_from(*memory).unwrap())),
             priority: Priority::Normal,
         });
         p.splits.push(Split {

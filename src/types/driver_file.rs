@@ -3,16 +3,16 @@
 use super::ContainerPath;
 use serde::{Deserialize, Serialize};
 
-/// Word size of an ELF file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ElfClass {
-    /// 32-bit.
-    #[serde(rename = "32")]
-    Elf32,
-    /// 64-bit.
-    #[serde(rename = "64")]
-    Elf64,
+super::words! {
+    /// Word size of an ELF file, in bits.
+    pub enum ElfClass: "word size" {
+        /// 32-bit.
+        Elf32 = "32",
+        /// 64-bit.
+        Elf64 = "64",
+    }
 }
+super::serde_as_text!(ElfClass);
 
 /// A symbolic link that belongs to a file: `libcuda.so.1` beside `libcuda.so.550.54.15`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

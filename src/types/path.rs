@@ -107,24 +107,13 @@ path!(
     ContainerPath
 );
 
-/// The tree that a path belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The host, where the engine follows the path.
-    Host,
-    /// The container.
-    Container,
-}
-
-impl std::str::FromStr for Side {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "host" => Ok(Side::Host),
-            "container" => Ok(Side::Container),
-            _ => Err(Error::usage(format!("\"{text}\""), "is neither host nor container")),
-        }
+super::words! {
+    /// The tree that a path belongs to.
+    pub enum Side: "tree" {
+        /// The host, where the engine follows the path.
+        Host = "host",
+        /// The container.
+        Container = "container",
     }
 }
 

@@ -12,14 +12,8 @@ use std::str::FromStr;
 pub struct Percent(u8);
 
 impl Percent {
-    /// # Errors
-    /// Returns a usage error for 0 and for more than 100.
-    pub fn new(percent: u32) -> Result<Self, Error> {
-        match u8::try_from(percent) {
-            Ok(p @ 1..=100) => Ok(Self(p)),
-            _ => Err(Error::usage(format!("{percent}%"), "a share is 1% to 100%")),
-        }
-    }
+    /// All of a device.
+    pub const ALL: Self = Self(100);
 
     /// The number.
     pub fn get(self) -> u32 {
@@ -31,7 +25,10 @@ impl TryFrom<u32> for Percent {
     type Error = Error;
 
     fn try_from(percent: u32) -> Result<Self, Error> {
-        Self::new(percent)
+        match u8::try_from(percent) {
+            Ok(p @ 1..=100) => Ok(Self(p)),
+            _ => Err(Error::usage(format!("{percent}%"), "a share is 1% to 100%")),
+        }
     }
 }
 
@@ -47,12 +44,10 @@ impl FromStr for Percent {
     /// Reads `80%` or `80`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
-        let number = if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-            digits.parse().ok()
-        } else {
-            None
-        };
-        Self::new(number.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a whole percentage like 30%"))?)
+        let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+        let number = is_number.then(|| digits.parse::<u32>().ok()).flatten();
+        let number = number.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a whole percentage like 30%"));
+        Self::try_from(number?)
     }
 }
 
@@ -67,10 +62,14 @@ impl fmt::Display for Percent {
 #[serde(transparent)]
 pub struct Overcommit(u32);
 
-impl Overcommit {
+impl Default for Overcommit {
     /// 1.0: no more is promised than there is.
-    pub const NONE: Self = Self(1000);
+    fn default() -> Self {
+        Self(1000)
+    }
+}
 
+impl Overcommit {
     /// What may be promised of `whole`, rounded down.
     pub fn of(self, whole: u64) -> u64 {
         let promised = u128::from(whole) * u128::from(self.0) / 1000;
@@ -96,13 +95,7 @@ fn parse_thousandths(text: &str) -> Option<u32> {
     if whole.is_empty() || whole.len() > 6 || decimals.len() > 3 || !digits(whole) || !digits(decimals) {
         return None;
     }
-    let whole: u32 = whole.parse().ok()?;
-    let decimals: u32 = if decimals.is_empty() {
-        0
-    } else {
-        format!("{decimals:0<3}").parse().ok()?
-    };
-    Some(whole * 1000 + decimals)
+    format!("{whole}{decimals:0<3}").parse().ok()
 }
 
 impl fmt::Display for Overcommit {
@@ -134,8 +127,8 @@ mod tests {
         let x: Overcommit = "1.2".parse().unwrap();
         assert_eq!(x.of(81_559), 97_870);
         assert_eq!(x.to_string(), "1.2");
-        assert_eq!("1".parse::<Overcommit>().unwrap(), Overcommit::NONE);
-        assert_eq!(Overcommit::NONE.to_string(), "1.0");
+        assert_eq!("1".parse::<Overcommit>().unwrap(), Overcommit::default());
+        assert_eq!(Overcommit::default().to_string(), "1.0");
         for bad in ["0.9", "0", "", "1.2345", "nan", "1e3", "101", ".5"] {
             assert!(bad.parse::<Overcommit>().is_err(), "{bad}");
         }

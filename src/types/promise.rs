@@ -85,19 +85,10 @@ impl Promise {
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct OrNone<T>(Option<T>);
-        impl<T: fmt::Display> fmt::Display for OrNone<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match &self.0 {
-                    Some(value) => value.fmt(f),
-                    None => f.write_str("-"),
-                }
-            }
-        }
         match self {
             Promise::Whole => f.write_str("whole"),
             Promise::Turns { turns, of } => write!(f, "{turns}/{of}"),
-            Promise::Mps { memory_mib, compute } => write!(f, "mps:{}:{}", OrNone(*memory_mib), OrNone(*compute)),
+            Promise::Mps { memory_mib, compute } => write!(f, "mps:{}:{}", or_dash(*memory_mib), or_dash(*compute)),
         }
     }
 }
@@ -127,7 +118,12 @@ fn parse(text: &str) -> Option<Promise> {
     (1 <= turns && turns <= of).then_some(Promise::Turns { turns, of })
 }
 
-/// A number in decimal digits, or `-` for none.
+/// The text of a limit: a number, or `-` for no limit.
+fn or_dash(limit: Option<impl fmt::Display>) -> String {
+    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+/// The reverse of [`or_dash`].
 fn or_none(text: &str) -> Option<Option<u64>> {
     if text == "-" {
         return Some(None);
@@ -160,10 +156,7 @@ impl Default for Bounds {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.memory_mib {
-            Some(mib) => write!(f, "{mib}:{}", self.compute),
-            None => write!(f, "-:{}", self.compute),
-        }
+        write!(f, "{}:{}", or_dash(self.memory_mib), self.compute)
     }
 }
 

@@ -42,12 +42,8 @@ impl ShareName {
 /// Replicas order by number, so that 10 comes after 9; words order as text, after the numbers.
 impl Ord for ShareName {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        match (self.number(), other.number()) {
-            (Some(a), Some(b)) => a.cmp(&b).then_with(|| self.0.cmp(&other.0)),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (None, None) => self.0.cmp(&other.0),
-        }
+        let order = |name: &Self| (name.number().is_none(), name.number());
+        order(self).cmp(&order(other)).then_with(|| self.0.cmp(&other.0))
     }
 }
 

@@ -17,10 +17,11 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
 /// A driver's version: `550.54.15`, `450.80.02`, `580.95`.
 ///
 /// The text is kept, because it is part of file names, in which `02` is not `2`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DriverVersion {
-    text: String,
+    // The order of versions is that of the numbers, and then that of the text.
     numbers: Vec<u32>,
+    text: String,
 }
 
 impl DriverVersion {
@@ -55,20 +56,6 @@ impl FromStr for DriverVersion {
 impl fmt::Display for DriverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
-    }
-}
-
-impl PartialOrd for DriverVersion {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for DriverVersion {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.numbers
-            .cmp(&other.numbers)
-            .then_with(|| self.text.cmp(&other.text))
     }
 }
 
@@ -117,54 +104,37 @@ major_minor!(
     "9.0"
 );
 
-/// A released version of the CDI specification, ordered by age (SPEC.md, "Released versions").
-///
-/// 0.1.0 and 0.2.0 are only read: no field of a spec has one of them as its minimum version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CdiVersion {
-    /// 0.1.0
-    V0_1,
-    /// 0.2.0
-    V0_2,
-    /// The first with today's fields.
-    V0_3,
-    /// Mounts have a `type`.
-    V0_4,
-    /// Device nodes have a `hostPath`; a device's name may begin with a digit.
-    V0_5,
-    /// Annotations; a class may hold dots.
-    V0_6,
-    /// `intelRdt`, `additionalGids`.
-    V0_7,
-    /// Nothing new in a spec.
-    V0_8,
-    /// Nothing new in a spec.
-    V1_0,
-    /// `netDevices`, more of `intelRdt`.
-    V1_1,
+super::words! {
+    /// A released version of the CDI specification, ordered by age (SPEC.md, "Released versions").
+    ///
+    /// 0.1.0 and 0.2.0 are only read: no field of a specification has one of them as its minimum version.
+    pub enum CdiVersion {
+        /// 0.1.0
+        V0_1 = "0.1.0",
+        /// 0.2.0
+        V0_2 = "0.2.0",
+        /// The first with the current fields.
+        V0_3 = "0.3.0",
+        /// Mounts have a `type`.
+        V0_4 = "0.4.0",
+        /// Device nodes have a `hostPath`; a device's name may begin with a digit.
+        V0_5 = "0.5.0",
+        /// Annotations; a class may contain dots.
+        V0_6 = "0.6.0",
+        /// `intelRdt`, `additionalGids`.
+        V0_7 = "0.7.0",
+        /// Nothing new in a specification.
+        V0_8 = "0.8.0",
+        /// Nothing new in a specification.
+        V1_0 = "1.0.0",
+        /// `netDevices`, more of `intelRdt`.
+        V1_1 = "1.1.0",
+    }
 }
 
 impl CdiVersion {
-    const ALL: [(Self, &'static str); 10] = [
-        (Self::V0_1, "0.1.0"),
-        (Self::V0_2, "0.2.0"),
-        (Self::V0_3, "0.3.0"),
-        (Self::V0_4, "0.4.0"),
-        (Self::V0_5, "0.5.0"),
-        (Self::V0_6, "0.6.0"),
-        (Self::V0_7, "0.7.0"),
-        (Self::V0_8, "0.8.0"),
-        (Self::V1_0, "1.0.0"),
-        (Self::V1_1, "1.1.0"),
-    ];
-
     /// The newest version.
     pub const NEWEST: Self = Self::V1_1;
-
-    /// The version as a spec declares it.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(v, _)| *v == self).map_or("", |(_, text)| text)
-    }
 }
 
 impl FromStr for CdiVersion {
@@ -172,20 +142,11 @@ impl FromStr for CdiVersion {
 
     /// Reads `0.5.0`, or `0.5` as people write it.
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL
-            .iter()
-            .find(|(_, known)| *known == text || known.strip_suffix(".0") == Some(text))
-            .map(|(version, _)| *version)
-            .ok_or_else(|| {
-                Error::usage(format!("\"{text}\""), "not a version of CDI")
-                    .hint("expected 0.1.0 to 0.8.0, 1.0.0 or 1.1.0")
-            })
-    }
-}
-
-impl fmt::Display for CdiVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        let is_it = |known: &str| known == text || known.strip_suffix(".0") == Some(text);
+        let found = Self::ALL.iter().copied().find(|version| is_it(version.as_str()));
+        found.ok_or_else(|| {
+            Error::usage(format!("\"{text}\""), "not a version of CDI").hint("expected 0.1.0 to 0.8.0, 1.0.0 or 1.1.0")
+        })
     }
 }
 

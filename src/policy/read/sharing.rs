@@ -4,7 +4,7 @@ use super::entry::{Around, read_split};
 use super::sections::{Dedicated, Entry, Mps, Sharing, TimeSlicing};
 use crate::error::Result;
 use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy, TimeSlicingSettings};
-use crate::types::{CdiKind, Overcommit, Place};
+use crate::types::{CdiKind, Place};
 
 /// The policy of the section. With `mig_too`, `nvidia.com/gpu` means MIG devices as well.
 pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut Vec<String>) -> Result<Policy> {
@@ -12,8 +12,8 @@ pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut V
         file: file.to_owned(),
         whole_device: sharing.whole_device,
         names: sharing.names,
-        overcommit_memory: sharing.overcommit.memory.unwrap_or(Overcommit::NONE),
-        overcommit_compute: sharing.overcommit.compute.unwrap_or(Overcommit::NONE),
+        overcommit_memory: sharing.overcommit.memory.unwrap_or_default(),
+        overcommit_compute: sharing.overcommit.compute.unwrap_or_default(),
         ..Policy::default()
     };
     // NVIDIA's plugin defaults to true for failRequestsGreaterThanOne under MPS, because there a second replica gives a

@@ -73,7 +73,8 @@ impl Rules for Mps {
         let whole = memory_of(device)?;
         let memory = (policy.overcommit_memory.of(whole) / u64::from(parts)).min(whole);
         let compute = (policy.overcommit_compute.of(100) / u64::from(parts)).min(100);
-        let compute = Percent::new(u32::try_from(compute).unwrap_or(100)).map_err(|_| too_many("1% of compute"))?;
+        let compute =
+            Percent::try_from(u32::try_from(compute).unwrap_or(100)).map_err(|_| too_many("1% of compute"))?;
         if memory == 0 {
             return Err(too_many("1 MiB"));
         }
