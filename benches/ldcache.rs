@@ -133,7 +133,7 @@ fn driver_libraries(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
         .map(|file| {
             let file = file.unwrap();
             let library = tranche::elf::read(File::open(file.path()).unwrap()).unwrap();
-            let flags = library.cache_flags().unwrap_or(Flags::LIBC6);
+            let flags = library.flags.unwrap_or(Flags::LIBC6);
             directory::File {
                 name: kept(file.file_name()),
                 is_link: false,

@@ -12,7 +12,7 @@ use object::endian::Endianness;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::error::{Error, Result};
-use crate::ldcache::{Endian, Flags};
+use crate::ldcache::Flags;
 
 mod notes;
 mod source;
@@ -34,21 +34,10 @@ const MAX_SONAME: u64 = 255;
 pub struct SharedLibrary {
     /// Whether its pointers have 64 bits.
     pub is_64: bool,
-    /// Its byte order.
-    pub endian: Endian,
-    /// `e_machine`: 62 is x86_64, 183 aarch64.
-    pub machine: u16,
-    /// `e_flags`: parts of the ABI on some architectures.
-    pub elf_flags: u32,
+    /// Its ABI in a loader's cache; `None` for an unknown architecture.
+    pub flags: Option<Flags>,
     /// The name that programs ask for; a library may have none, and is then found by its file's name.
     pub soname: Option<OsString>,
-}
-
-impl SharedLibrary {
-    /// Its ABI in a loader's cache. `None` for an unknown architecture.
-    pub fn cache_flags(&self) -> Option<Flags> {
-        Flags::of(self.is_64, self.machine, self.elf_flags)
-    }
 }
 
 /// Reads what [`SharedLibrary`] says from an open file, or from a slice.
@@ -69,15 +58,10 @@ fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source
     if header.e_type(endian) != elf::ET_DYN {
         return Err(malformed("not a shared library"));
     }
+    let is_64 = header.is_class_64();
     Ok(SharedLibrary {
-        is_64: header.is_class_64(),
-        endian: if endian == Endianness::Big {
-            Endian::Big
-        } else {
-            Endian::Little
-        },
-        machine: header.e_machine(endian).0,
-        elf_flags: header.e_flags(endian).0,
+        is_64,
+        flags: Flags::of(is_64, header.e_machine(endian), header.e_flags(endian)),
         soname: soname::<H, S>(source, &header, endian)?,
     })
 }

@@ -10,6 +10,7 @@
 //!
 //! Alpine and other musl images have no cache; for them [`musl`] edits the loader's path file.
 
+use object::endian::{Endian, Endianness};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -31,39 +32,16 @@ pub use write::write;
 /// The most bytes that a caller reads of an image's cache. 10,000 libraries take about 1.3 MB.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// The content of a cache. Strings are slices of the bytes that were read, and need not be UTF-8.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The content of a cache. Strings are slices of the bytes that were read, and need not be UTF-8. The default is a cache
+/// without a library, in the byte order of this machine, for an image that has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cache<'a> {
-    /// Which of the three shapes the file had.
-    pub format: CacheFormat,
     /// The byte order of its numbers.
-    pub endian: Endian,
+    pub endian: Endianness,
     /// The libraries, in the file's order.
     pub entries: Vec<CacheEntry<'a>>,
-    /// Who wrote it, from the extension section (glibc 2.33 and later).
-    pub generator: Option<&'a [u8]>,
     /// The entries that could not be used. A caller that replaces the file should report them.
     pub skipped: Skipped,
-}
-
-impl<'a> Cache<'a> {
-    /// A cache without a library, for an image that has none.
-    pub fn empty(endian: Endian) -> Self {
-        Cache {
-            format: CacheFormat::New,
-            endian,
-            entries: Vec::new(),
-            generator: None,
-            skipped: Skipped::default(),
-        }
-    }
-
-    /// The libraries of this SONAME and ABI, in the order in which the loader would take them.
-    pub fn find<'s>(&'s self, soname: &'s OsStr, flags: Flags) -> impl Iterator<Item = &'s CacheEntry<'a>> {
-        self.entries
-            .iter()
-            .filter(move |e| e.soname == soname && e.flags == flags)
-    }
 }
 
 /// One library of a cache.
@@ -121,49 +99,12 @@ pub enum Hwcap<'a> {
     },
 }
 
-/// The shape of a cache file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheFormat {
-    /// `glibc-ld.so.cache1.1` alone.
-    New,
-    /// The old table followed by the new one. Only the new one is used.
-    Combined,
-    /// `ld.so-1.7.0` alone: no processor capabilities, no extensions.
-    Old,
+fn u32_at(endian: Endianness, bytes: &[u8], at: usize) -> Option<u32> {
+    Some(endian.read_u32(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The byte order of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endian {
-    /// Least significant byte first: x86_64, aarch64.
-    Little,
-    /// Most significant byte first.
-    Big,
-}
-
-impl Endian {
-    /// The order of the machine that this program runs on, and of its containers.
-    pub const NATIVE: Endian = if cfg!(target_endian = "big") {
-        Endian::Big
-    } else {
-        Endian::Little
-    };
-
-    fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(match self {
-            Endian::Little => u32::from_le_bytes(raw),
-            Endian::Big => u32::from_be_bytes(raw),
-        })
-    }
-
-    fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let raw = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
-        Some(match self {
-            Endian::Little => u64::from_le_bytes(raw),
-            Endian::Big => u64::from_be_bytes(raw),
-        })
-    }
+fn u64_at(endian: Endianness, bytes: &[u8], at: usize) -> Option<u64> {
+    Some(endian.read_u64(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The entries of a cache that could not be used.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tranche::ldcache::{Cache, CacheEntry, Endian, Flags, Sorted, read, write};
+use tranche::ldcache::{CacheEntry, Flags, Sorted, read, write};
 
 use crate::verbs::Image;
 use crate::{Wrong, files};
@@ -48,7 +48,7 @@ pub(crate) fn update(image: &Image<'_>, directories: &[OsString]) -> Result<(), 
 
 fn cache(image: &Image<'_>, found: &[(OsString, PathBuf)]) -> Result<(), Wrong> {
     let now = files::read(&image.at(CACHE), image.naive).unwrap_or_default();
-    let old = read(&now).unwrap_or_else(|_| Cache::empty(Endian::NATIVE));
+    let old = read(&now).unwrap_or_default();
     let added: Vec<CacheEntry<'_>> = found
         .iter()
         .filter(|(name, _)| name.to_string_lossy().contains(".so"))

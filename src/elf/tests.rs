@@ -128,12 +128,9 @@ fn both_classes_and_both_byte_orders() {
     for is_64 in [true, false] {
         for big in [true, false] {
             let library = read_bytes(&Sample { is_64, big, ..X86_64 }.build()).unwrap();
-            let endian = if big { Endian::Big } else { Endian::Little };
             let expected = SharedLibrary {
                 is_64,
-                endian,
-                machine: 62,
-                elf_flags: 0,
+                flags: Some(if is_64 { Flags::X86_64 } else { Flags::X32 }),
                 soname: Some("libcuda.so.1".into()),
             };
             assert_eq!(library, expected);
@@ -142,11 +139,9 @@ fn both_classes_and_both_byte_orders() {
             assert_eq!(note.unwrap().as_deref(), Some(b"json".as_slice()));
         }
     }
-    assert_eq!(read_bytes(&X86_64.build()).unwrap().cache_flags(), Some(Flags::X86_64));
+    assert_eq!(read_bytes(&X86_64.build()).unwrap().flags, Some(Flags::X86_64));
     assert_eq!(
-        read_bytes(&Sample { machine: 183, ..X86_64 }.build())
-            .unwrap()
-            .cache_flags(),
+        read_bytes(&Sample { machine: 183, ..X86_64 }.build()).unwrap().flags,
         Some(Flags::AARCH64)
     );
     assert_eq!(
@@ -159,7 +154,7 @@ fn both_classes_and_both_byte_orders() {
             .build()
         )
         .unwrap()
-        .cache_flags(),
+        .flags,
         Some(Flags::LIBC6)
     );
 }

@@ -17,7 +17,7 @@ use super::report::Report;
 use crate::call::KnownLibrary;
 use crate::error::{Context, Error, Result};
 use crate::ldcache::directory::NamedLibrary;
-use crate::ldcache::{self, Cache, CacheEntry, Endian, Sorted, musl};
+use crate::ldcache::{self, Cache, CacheEntry, Sorted, musl};
 use crate::oci::Bundle;
 use crate::types::{ContainerPath, Link};
 
@@ -78,7 +78,7 @@ fn glibc(
         report.note(CACHE, format_args!("replaced, because it cannot be used: {error}"));
         None
     });
-    let cache = cache.unwrap_or_else(|| Cache::empty(Endian::NATIVE));
+    let cache = cache.unwrap_or_default();
     if let Some(first) = cache.skipped.first.as_ref().filter(|_| cache.skipped.count > 0) {
         let count = cache.skipped.count;
         report.note(

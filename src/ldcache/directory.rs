@@ -15,7 +15,7 @@ pub struct File<'a> {
     pub is_link: bool,
     /// The SONAME inside, if there is one.
     pub soname: Option<&'a OsStr>,
-    /// Its ABI ([`crate::elf::SharedLibrary::cache_flags`]).
+    /// Its ABI ([`crate::elf::SharedLibrary::flags`]).
     pub flags: Flags,
 }
 

@@ -1,25 +1,15 @@
 //! The ABI word of a cache entry: which programs may load a library.
 
+use object::elf::{
+    EF_ARM_ABI_FLOAT_HARD, EF_ARM_ABI_FLOAT_SOFT, EF_RISCV_FLOAT_ABI_DOUBLE, EF_RISCV_FLOAT_ABI_SOFT, EM_386,
+    EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, FileFlags, Machine,
+};
 use std::fmt;
 
 /// The flags of an entry: the C library in the low byte, what the ABI requires in the next one (glibc, `ldconfig.h`
 /// and `dl-cache.h`). A loader takes only entries whose flags equal its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flags(pub u32);
-
-const EM_386: u16 = 3;
-const EM_PPC64: u16 = 21;
-const EM_S390: u16 = 22;
-const EM_ARM: u16 = 40;
-const EM_X86_64: u16 = 62;
-const EM_AARCH64: u16 = 183;
-const EM_RISCV: u16 = 243;
-/// `EF_ARM_ABI_FLOAT_HARD` and `_SOFT` of an ARM library's ELF header.
-const ARM_FLOAT_HARD: u32 = 0x400;
-const ARM_FLOAT_SOFT: u32 = 0x200;
-/// `EF_RISCV_FLOAT_ABI` of a RISC-V library's ELF header, and its value for doubles in registers.
-const RISCV_FLOAT_ABI: u32 = 0x6;
-const RISCV_FLOAT_DOUBLE: u32 = 0x4;
 
 impl Flags {
     /// 32-bit x86 with libc6, and every other architecture that needs no mark.
@@ -45,19 +35,19 @@ impl Flags {
 
     /// The flags that `ldconfig` gives a library, from its ELF header: whether it is 64-bit, `e_machine` and
     /// `e_flags`. `None` for an unknown architecture.
-    pub fn of(is_64: bool, machine: u16, elf_flags: u32) -> Option<Flags> {
+    pub fn of(is_64: bool, machine: Machine, elf_flags: FileFlags) -> Option<Flags> {
         Some(match (is_64, machine) {
             (true, EM_X86_64) => Flags::X86_64,
             (false, EM_X86_64) => Flags::X32,
             (false, EM_386) => Flags::LIBC6,
             (true, EM_AARCH64) => Flags::AARCH64,
-            (false, EM_ARM) if elf_flags & ARM_FLOAT_HARD != 0 => Flags::ARM_HARD,
-            (false, EM_ARM) if elf_flags & ARM_FLOAT_SOFT != 0 => Flags::ARM_SOFT,
+            (false, EM_ARM) if elf_flags.0 & EF_ARM_ABI_FLOAT_HARD != 0 => Flags::ARM_HARD,
+            (false, EM_ARM) if elf_flags.0 & EF_ARM_ABI_FLOAT_SOFT != 0 => Flags::ARM_SOFT,
             (false, EM_ARM) => Flags::LIBC6,
             (true, EM_PPC64) => Flags::PPC64,
             (true, EM_S390) => Flags::S390X,
-            (true, EM_RISCV) if elf_flags & RISCV_FLOAT_ABI == RISCV_FLOAT_DOUBLE => Flags::RISCV_DOUBLE,
-            (true, EM_RISCV) if elf_flags & RISCV_FLOAT_ABI == 0 => Flags::RISCV_SOFT,
+            (true, EM_RISCV) if elf_flags.riscv_float_abi() == EF_RISCV_FLOAT_ABI_DOUBLE => Flags::RISCV_DOUBLE,
+            (true, EM_RISCV) if elf_flags.riscv_float_abi() == EF_RISCV_FLOAT_ABI_SOFT => Flags::RISCV_SOFT,
             _ => return None,
         })
     }
@@ -74,15 +64,6 @@ impl Flags {
                 _ => return None,
             },
         )
-    }
-
-    /// Whether programs of this ABI have 64-bit pointers. `None` for unknown flags.
-    pub fn is_64(self) -> Option<bool> {
-        match self.0 & 0xff00 {
-            0x0300 | 0x0400 | 0x0500 | 0x0a00 | 0x0f00 | 0x1000 => Some(true),
-            0x0000 | 0x0800 | 0x0900 | 0x0b00 => Some(false),
-            _ => None,
-        }
     }
 }
 
@@ -116,21 +97,12 @@ mod tests {
 
     #[test]
     fn architectures_have_the_words_that_their_loaders_look_for() {
-        assert_eq!(Flags::of(true, EM_X86_64, 0), Some(Flags(0x0303)));
-        assert_eq!(Flags::of(false, EM_386, 0), Some(Flags(0x0003)));
-        assert_eq!(Flags::of(true, EM_AARCH64, 0), Some(Flags(0x0a03)));
-        assert_eq!(Flags::of(false, EM_ARM, 0x0500_0400), Some(Flags(0x0903)));
-        assert_eq!(Flags::of(true, EM_RISCV, 5), Some(Flags(0x1003)));
-        assert_eq!(Flags::of(false, 9999, 0), None);
-    }
-
-    #[test]
-    fn words_of_64_bit_programs_are_told_from_the_others() {
-        assert_eq!(Flags::X86_64.is_64(), Some(true));
-        assert_eq!(Flags::AARCH64.is_64(), Some(true));
-        assert_eq!(Flags::LIBC6.is_64(), Some(false));
-        assert_eq!(Flags::X32.is_64(), Some(false));
-        assert_eq!(Flags(0x7f03).is_64(), None);
+        assert_eq!(Flags::of(true, EM_X86_64, FileFlags(0)), Some(Flags(0x0303)));
+        assert_eq!(Flags::of(false, EM_386, FileFlags(0)), Some(Flags(0x0003)));
+        assert_eq!(Flags::of(true, EM_AARCH64, FileFlags(0)), Some(Flags(0x0a03)));
+        assert_eq!(Flags::of(false, EM_ARM, FileFlags(0x0500_0400)), Some(Flags(0x0903)));
+        assert_eq!(Flags::of(true, EM_RISCV, FileFlags(5)), Some(Flags(0x1003)));
+        assert_eq!(Flags::of(false, Machine(9999), FileFlags(0)), None);
     }
 
     #[test]

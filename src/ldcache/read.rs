@@ -4,14 +4,22 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use object::endian::Endianness;
+
 use super::{
-    Cache, CacheEntry, CacheFormat, EXTENSION_MAGIC, Endian, Flags, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK,
-    MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped,
-    TAG_GENERATOR, TAG_GLIBC_HWCAPS,
+    Cache, CacheEntry, EXTENSION_MAGIC, Flags, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING,
+    NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped, TAG_GLIBC_HWCAPS, u32_at, u64_at,
 };
 use crate::error::{Error, Result};
 
 const OBJECT: &str = "ld.so.cache";
+/// The byte orders to try for a file that does not say its own: first that of this machine and its containers.
+const ORDERS: [Endianness; 3] = [NATIVE, Endianness::Little, Endianness::Big];
+const NATIVE: Endianness = if cfg!(target_endian = "big") {
+    Endianness::Big
+} else {
+    Endianness::Little
+};
 
 /// Reads a cache of any of the three shapes.
 ///
@@ -24,7 +32,7 @@ const OBJECT: &str = "ld.so.cache";
 /// `ldconfig` writes such a file.
 pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
     if bytes.starts_with(NEW_MAGIC) {
-        return read_new(bytes, 0, CacheFormat::New);
+        return read_new(bytes, 0);
     }
     if !bytes.starts_with(OLD_MAGIC) {
         return Err(Error::failed(
@@ -32,22 +40,19 @@ pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
             format_args!("not a loader's cache: unknown magic in {} bytes", bytes.len()),
         ));
     }
-    // The old header does not say its byte order, and a count may fit in both. The order of this machine is tried first.
-    let (endian, count, table_end) = [Endian::NATIVE, Endian::Little, Endian::Big]
-        .into_iter()
-        .find_map(|endian| {
-            let count = endian.u32_at(bytes, 12)?;
-            Some((endian, count, table_end(bytes, OLD_HEADER, OLD_ENTRY, count)?))
-        })
-        .ok_or_else(|| truncated(bytes, 12, Endian::NATIVE.u32_at(bytes, 12)))?;
+    let found = ORDERS.into_iter().find_map(|endian| {
+        let count = u32_at(endian, bytes, 12)?;
+        Some((endian, table_end(bytes, OLD_HEADER, OLD_ENTRY, count)?))
+    });
+    let (endian, table_end) = found.ok_or_else(|| truncated(bytes, 12, u32_at(NATIVE, bytes, 12)))?;
     // The new table begins at the next multiple of its alignment, which is 4 where ldconfig ran as a 32-bit program.
     for align in [8, 4] {
         let start = table_end.next_multiple_of(align);
         if bytes.get(start..).is_some_and(|rest| rest.starts_with(NEW_MAGIC)) {
-            return read_new(bytes, start, CacheFormat::Combined);
+            return read_new(bytes, start);
         }
     }
-    read_old(bytes, endian, count, table_end)
+    read_old(bytes, endian, table_end)
 }
 
 /// Where a table of `count` entries after a header ends, if that is within the file.
@@ -67,12 +72,12 @@ fn truncated(bytes: &[u8], at: usize, count: Option<u32>) -> Error {
     }
 }
 
-fn read_old(bytes: &[u8], endian: Endian, count: u32, table_end: usize) -> Result<Cache<'_>> {
+fn read_old(bytes: &[u8], endian: Endianness, table_end: usize) -> Result<Cache<'_>> {
     let mut strings = Strings::new(bytes, table_end, table_end);
     let mut skipped = Skipped::default();
     let mut entries = Vec::new();
     let table = bytes.get(OLD_HEADER..table_end).unwrap_or_default();
-    for (index, raw) in table.chunks_exact(OLD_ENTRY).take(count as usize).enumerate() {
+    for (index, raw) in table.chunks_exact(OLD_ENTRY).enumerate() {
         match common_fields(endian, raw, &mut strings) {
             Ok((flags, soname, path)) => entries.push(CacheEntry::new(soname, path, flags)),
             Err(what) => skipped.add(index, &what),
@@ -80,24 +85,19 @@ fn read_old(bytes: &[u8], endian: Endian, count: u32, table_end: usize) -> Resul
         strings.check_budget()?;
     }
     Ok(Cache {
-        format: CacheFormat::Old,
         endian,
         entries,
-        generator: None,
         skipped,
     })
 }
 
-fn read_new(bytes: &[u8], start: usize, format: CacheFormat) -> Result<Cache<'_>> {
+fn read_new(bytes: &[u8], start: usize) -> Result<Cache<'_>> {
     let rest = bytes.get(start..).unwrap_or_default();
     let flag = rest.get(28).copied().unwrap_or_default();
-    let fits = |endian: Endian| {
-        let count = endian.u32_at(rest, 20)?;
-        table_end(rest, NEW_HEADER, NEW_ENTRY, count)
-    };
+    let fits = |endian| table_end(rest, NEW_HEADER, NEW_ENTRY, u32_at(endian, rest, 20)?);
     let endian = match flag & 3 {
-        2 => Endian::Little,
-        3 => Endian::Big,
+        2 => Endianness::Little,
+        3 => Endianness::Big,
         1 => {
             let at = start + 28;
             return Err(Error::failed(
@@ -106,43 +106,41 @@ fn read_new(bytes: &[u8], start: usize, format: CacheFormat) -> Result<Cache<'_>
             ));
         }
         // glibc before 2.33 does not say; a loader then assumes its own.
-        _ => match fits(Endian::NATIVE) {
-            Some(_) => Endian::NATIVE,
-            None => Endian::NATIVE.other(),
-        },
+        _ => ORDERS
+            .into_iter()
+            .find(|endian| fits(*endian).is_some())
+            .unwrap_or(NATIVE),
     };
-    let table_end = fits(endian).ok_or_else(|| truncated(bytes, start + 20, endian.u32_at(rest, 20)))?;
+    let table_end = fits(endian).ok_or_else(|| truncated(bytes, start + 20, u32_at(endian, rest, 20)))?;
     let mut skipped = Skipped::default();
-    let extensions = Extensions::read(bytes, start, endian).unwrap_or_else(|what| {
+    let hwcaps = hwcaps(bytes, start, endian).unwrap_or_else(|what| {
         skipped.first = Some(what);
-        Extensions::default()
+        &[]
     });
     let mut strings = Strings::new(bytes, start, start + table_end);
     let table = rest.get(NEW_HEADER..table_end).unwrap_or_default();
     let mut entries = Vec::with_capacity(table.len() / NEW_ENTRY);
     for (index, raw) in table.chunks_exact(NEW_ENTRY).enumerate() {
-        match new_entry(endian, raw, &mut strings, &extensions) {
+        match new_entry(endian, raw, &mut strings, hwcaps) {
             Ok(entry) => entries.push(entry),
             Err(what) => skipped.add(index, &what),
         }
         strings.check_budget()?;
     }
     Ok(Cache {
-        format,
         endian,
         entries,
-        generator: extensions.generator,
         skipped,
     })
 }
 
 /// The three words that both shapes begin an entry with.
 fn common_fields<'a>(
-    endian: Endian,
+    endian: Endianness,
     raw: &[u8],
     strings: &mut Strings<'a>,
 ) -> Result<(Flags, &'a OsStr, &'a Path), String> {
-    let word = |at| endian.u32_at(raw, at).unwrap_or_default();
+    let word = |at| u32_at(endian, raw, at).unwrap_or_default();
     let path = strings.get(word(8));
     // Nearly every path ends in its SONAME, and `ldconfig` then writes one string for both.
     let shared = match &path {
@@ -158,20 +156,20 @@ fn common_fields<'a>(
 }
 
 fn new_entry<'a>(
-    endian: Endian,
+    endian: Endianness,
     raw: &[u8],
     strings: &mut Strings<'a>,
-    extensions: &Extensions<'a>,
+    hwcaps: &[u8],
 ) -> Result<CacheEntry<'a>, String> {
     let (flags, soname, path) = common_fields(endian, raw, strings)?;
-    let osversion = endian.u32_at(raw, 12).unwrap_or_default();
-    let bits = endian.u64_at(raw, 16).unwrap_or_default();
+    let osversion = u32_at(endian, raw, 12).unwrap_or_default();
+    let bits = u64_at(endian, raw, 16).unwrap_or_default();
     let high = bits >> 32;
     let hwcap = if high & !ISA_LEVEL_MASK == HWCAP_EXTENSION >> 32 {
         let index = bits as u32;
         let offset = (index as usize)
             .checked_mul(4)
-            .and_then(|at| endian.u32_at(extensions.hwcaps, at));
+            .and_then(|at| u32_at(endian, hwcaps, at));
         let offset = offset.ok_or_else(|| format!("no processor name with index {index}"))?;
         let name = strings
             .at(offset, MAX_HWCAP_NAME)
@@ -196,15 +194,6 @@ impl Skipped {
     fn add(&mut self, index: usize, what: &str) {
         self.count += 1;
         self.first.get_or_insert_with(|| format!("entry {index}: {what}"));
-    }
-}
-
-impl Endian {
-    fn other(self) -> Endian {
-        match self {
-            Endian::Little => Endian::Big,
-            Endian::Big => Endian::Little,
-        }
     }
 }
 
@@ -274,46 +263,33 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The sections after the strings (glibc 2.33 and later).
-#[derive(Default)]
-struct Extensions<'a> {
-    generator: Option<&'a [u8]>,
-    /// Offsets of names, four bytes each.
-    hwcaps: &'a [u8],
-}
-
-impl<'a> Extensions<'a> {
-    /// Offsets of sections count from the start of the file, also in the combined shape.
-    fn read(bytes: &'a [u8], start: usize, endian: Endian) -> Result<Self, String> {
-        let mut found = Extensions::default();
-        let at = endian.u32_at(bytes, start + 32).unwrap_or_default() as usize;
-        if at == 0 {
-            return Ok(found);
-        }
-        let outside = || format!("the extensions at offset {at:#x} are outside the file");
-        if endian.u32_at(bytes, at) != Some(EXTENSION_MAGIC) {
-            return Err(format!("no extensions at offset {at:#x}"));
-        }
-        let count = endian.u32_at(bytes, at + 4).ok_or_else(outside)? as usize;
-        let length = count.checked_mul(16).ok_or_else(outside)?;
-        let sections = bytes
-            .get(at + 8..)
-            .and_then(|rest| rest.get(..length))
-            .ok_or_else(outside)?;
-        for section in sections.chunks_exact(16) {
-            let word = |at| endian.u32_at(section, at).unwrap_or_default();
-            let (tag, offset, size) = (word(0), word(8) as usize, word(12) as usize);
-            let data = bytes.get(offset..).and_then(|rest| rest.get(..size));
-            let data = data.ok_or_else(|| format!("section {tag} at offset {offset:#x} is outside the file"))?;
-            match tag {
-                TAG_GENERATOR => found.generator = Some(data),
-                TAG_GLIBC_HWCAPS => found.hwcaps = data,
-                // Sections of later glibc versions. Loaders skip sections that they do not know, too.
-                _ => {}
-            }
-        }
-        Ok(found)
+/// The names of processors in the extension section (glibc 2.33 and later): their offsets, four bytes each. Offsets of
+/// sections count from the start of the file, also in the combined shape.
+fn hwcaps(bytes: &[u8], start: usize, endian: Endianness) -> Result<&[u8], String> {
+    let at = u32_at(endian, bytes, start + 32).unwrap_or_default() as usize;
+    if at == 0 {
+        return Ok(&[]);
     }
+    if u32_at(endian, bytes, at) != Some(EXTENSION_MAGIC) {
+        return Err(format!("no extensions at offset {at:#x}"));
+    }
+    let sections = || {
+        let count = u32_at(endian, bytes, at + 4)? as usize;
+        bytes.get(at + 8..)?.get(..count.checked_mul(16)?)
+    };
+    let sections = sections().ok_or_else(|| format!("the extensions at offset {at:#x} are outside the file"))?;
+    let mut found: &[u8] = &[];
+    for section in sections.chunks_exact(16) {
+        let word = |at| u32_at(endian, section, at).unwrap_or_default();
+        let (tag, offset, size) = (word(0), word(8) as usize, word(12) as usize);
+        let data = bytes.get(offset..).and_then(|rest| rest.get(..size));
+        let data = data.ok_or_else(|| format!("section {tag} at offset {offset:#x} is outside the file"))?;
+        // The other sections are ignored: the name of the program that wrote the file, and those of later glibc versions.
+        if tag == TAG_GLIBC_HWCAPS {
+            found = data;
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

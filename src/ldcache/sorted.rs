@@ -101,8 +101,9 @@ mod tests {
     use std::ffi::OsStr;
     use std::path::Path;
 
-    use super::super::{Endian, Flags, read, write};
+    use super::super::{Flags, read, write};
     use super::*;
+    use object::endian::Endianness;
 
     fn entry<'a>(soname: &'a str, path: &'a str) -> CacheEntry<'a> {
         CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64)
@@ -122,7 +123,7 @@ mod tests {
             flags: Flags::LIBC6,
             ..entry("libcuda.so.1", "/usr/lib/libcuda.so.1")
         };
-        let bytes = write(&merge(&[stub, libc], &[driver, i386]), Endian::Little).unwrap();
+        let bytes = write(&merge(&[stub, libc], &[driver, i386]), Endianness::Little).unwrap();
         assert_eq!(read(&bytes).unwrap().entries, [driver, stub, i386, libc]);
     }
 
@@ -136,9 +137,9 @@ mod tests {
             entry("libcuda.so.1", "/usr/lib64/libcuda.so.1"),
             entry("libnvml.so.1", "/usr/lib64/libnvml.so.1"),
         ];
-        let once = write(&merge(&image, &driver), Endian::Little).unwrap();
+        let once = write(&merge(&image, &driver), Endianness::Little).unwrap();
         let cache = read(&once).unwrap();
-        let twice = write(&merge(&cache.entries, &driver), Endian::Little).unwrap();
+        let twice = write(&merge(&cache.entries, &driver), Endianness::Little).unwrap();
         assert_eq!(once, twice);
         assert_eq!(*merge(&[], &[driver[0], driver[0]]), [&driver[0]]);
     }

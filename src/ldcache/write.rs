@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
+use object::endian::{Endian, Endianness};
+
 use super::{
-    CacheEntry, EXTENSION_MAGIC, Endian, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
+    CacheEntry, EXTENSION_MAGIC, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING, NEW_ENTRY,
     NEW_HEADER, NEW_MAGIC, Sorted, TAG_GENERATOR, TAG_GLIBC_HWCAPS,
 };
 use crate::error::{Error, Result};
@@ -17,7 +19,7 @@ const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 /// # Errors
 /// Returns an error with the name of the library if a string is empty, too long or has a zero byte in it, and if there is
 /// more than a cache can address (4 GiB).
-pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
+pub fn write(entries: &Sorted<'_, '_>, endian: Endianness) -> Result<Vec<u8>> {
     let count = entries.len();
     // Numbered in the order of the names, so that equal libraries give equal bytes.
     let mut hwcaps: BTreeMap<&[u8], u32> = BTreeMap::new();
@@ -49,7 +51,7 @@ pub fn write(entries: &Sorted<'_, '_>, endian: Endian) -> Result<Vec<u8>> {
     out.bytes.extend(NEW_MAGIC);
     out.word(number_of(count)?);
     out.bytes.resize(NEW_HEADER, 0);
-    out.bytes[28] = if endian == Endian::Little { 2 } else { 3 };
+    out.bytes[28] = if endian.is_little_endian() { 2 } else { 3 };
 
     let strings_at = NEW_HEADER + NEW_ENTRY * count;
     // The table is filled in while its strings are appended behind it.
@@ -129,15 +131,12 @@ fn number_of(value: usize) -> Result<u32> {
 
 struct Output {
     bytes: Vec<u8>,
-    endian: Endian,
+    endian: Endianness,
 }
 
 impl Output {
     fn word(&mut self, value: u32) {
-        self.bytes.extend(match self.endian {
-            Endian::Little => value.to_le_bytes(),
-            Endian::Big => value.to_be_bytes(),
-        });
+        self.bytes.extend(self.endian.write_u32(value));
     }
 
     /// Appends a string with its end, and returns its offset.
@@ -156,15 +155,9 @@ impl Output {
         };
         let (first, last) = raw.split_at_mut(16);
         for (place, word) in first.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *place = match self.endian {
-                Endian::Little => word.to_le_bytes(),
-                Endian::Big => word.to_be_bytes(),
-            };
+            *place = self.endian.write_u32(word);
         }
-        last.copy_from_slice(&match self.endian {
-            Endian::Little => hwcap.to_le_bytes(),
-            Endian::Big => hwcap.to_be_bytes(),
-        });
+        last.copy_from_slice(&self.endian.write_u64(hwcap));
     }
 
     fn set_word(&mut self, at: usize, value: u32) {

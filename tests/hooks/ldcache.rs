@@ -8,8 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::endian::Endianness;
 use skip::not_run;
-use tranche::ldcache::{self, CacheEntry, Endian, Flags, Sorted, directory};
+use tranche::ldcache::{self, CacheEntry, Flags, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -87,7 +88,7 @@ fn kept(name: OsString) -> &'static OsStr {
 }
 
 /// The cache of these entries, the first before the others.
-fn cache(first: &[CacheEntry<'_>], others: &[CacheEntry<'_>], endian: Endian) -> Vec<u8> {
+fn cache(first: &[CacheEntry<'_>], others: &[CacheEntry<'_>], endian: Endianness) -> Vec<u8> {
     ldcache::write(&Sorted::new(first).then(Sorted::new(others)), endian).unwrap()
 }
 
@@ -103,7 +104,7 @@ fn libraries_of(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
             name: kept(file.file_name()),
             is_link: file.file_type().unwrap().is_symlink(),
             soname: library.soname.clone().map(kept),
-            flags: library.cache_flags().unwrap(),
+            flags: library.flags.unwrap(),
         });
     }
     directory::libraries(path, &files)
@@ -255,9 +256,10 @@ fn glibc_root(test: &str) -> Option<(LoaderRoot, Vec<directory::NamedLibrary<'st
     for name in ["libc.so.6", "libdl.so.2"] {
         let libc = tranche::elf::read(File::open(root.at("open")).unwrap())
             .unwrap()
-            .cache_flags()
+            .flags
             .unwrap();
-        if let Some(entry) = host.find(OsStr::new(name), libc).next() {
+        let mut entries = host.entries.iter();
+        if let Some(entry) = entries.find(|e| e.soname == OsStr::new(name) && e.flags == libc) {
             root.copy(entry.path, &format!("opt/libc/{name}"));
             let path = PathBuf::from(format!("/opt/libc/{name}"));
             libraries.push(directory::NamedLibrary {
@@ -293,17 +295,21 @@ fn a_real_loader_finds_the_driver_before_the_images_stub() {
         answers.is_empty() && errors.contains("libc.so.6"),
         "without a cache nothing is found: {errors}"
     );
-    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endian::NATIVE)).unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endianness::default())).unwrap();
     let (answers, errors) = root.open(&[name]);
     assert!(
         answers.is_empty() && errors.contains("libcuda.so.1"),
         "libc is found and libcuda is not: {errors}"
     );
     existing.push(image);
-    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endian::NATIVE)).unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&existing, &[], Endianness::default())).unwrap();
     assert_eq!(root.open(&[name]), (vec!["1".to_string()], String::new()));
     let driver = [driver];
-    fs::write(root.at("etc/ld.so.cache"), cache(&driver, &existing, Endian::NATIVE)).unwrap();
+    fs::write(
+        root.at("etc/ld.so.cache"),
+        cache(&driver, &existing, Endianness::default()),
+    )
+    .unwrap();
     assert_eq!(root.open(&[name]), (vec!["2".to_string()], String::new()));
 }
 
@@ -334,7 +340,7 @@ fn a_real_loader_finds_every_name_whatever_its_numbers() {
     // Names for other programs lie between and must not be taken.
     let wrong = Path::new("/nowhere");
     entries.extend(names.iter().map(|n| CacheEntry::new(n, wrong, Flags(0x0003))));
-    fs::write(root.at("etc/ld.so.cache"), cache(&entries, &[], Endian::NATIVE)).unwrap();
+    fs::write(root.at("etc/ld.so.cache"), cache(&entries, &[], Endianness::default())).unwrap();
     let names: Vec<_> = names.iter().map(|n| n.as_os_str()).collect();
     let (answers, errors) = root.open(&names);
     assert_eq!(errors, "");

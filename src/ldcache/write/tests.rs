@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::{Flags, Sorted, compare, read};
 use super::*;
 
-fn write(entries: &[CacheEntry<'_>], endian: Endian) -> Result<Vec<u8>> {
+fn write(entries: &[CacheEntry<'_>], endian: Endianness) -> Result<Vec<u8>> {
     super::write(&Sorted::new(entries), endian)
 }
 
@@ -20,12 +20,12 @@ const SAMPLES: [&[u8]; 3] = [
 fn what_ldconfig_wrote_survives_in_its_order() {
     for sample in SAMPLES {
         let cache = read(sample).unwrap();
-        for endian in [Endian::Little, Endian::Big] {
+        for endian in [Endianness::Little, Endianness::Big] {
             let written = write(&cache.entries, endian).unwrap();
             let again = read(&written).unwrap();
             assert_eq!(again.entries, cache.entries);
             assert_eq!((again.endian, again.skipped.count), (endian, 0));
-            assert_eq!(again.generator, Some(GENERATOR.as_bytes()));
+            assert!(written.ends_with(GENERATOR.as_bytes()));
         }
     }
 }
@@ -33,7 +33,7 @@ fn what_ldconfig_wrote_survives_in_its_order() {
 #[test]
 fn a_name_at_the_end_of_its_path_is_stored_once() {
     let entry = CacheEntry::new(OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"), Flags::X86_64);
-    let written = write(&[entry], Endian::Little).unwrap();
+    let written = write(&[entry], Endianness::Little).unwrap();
     assert_eq!(written.windows(11).filter(|w| *w == b"libfoo.so.1").count(), 1);
     // A path that is another file's (no link by the SONAME) needs both.
     let entry = CacheEntry {
@@ -41,7 +41,7 @@ fn a_name_at_the_end_of_its_path_is_stored_once() {
         ..entry
     };
     assert_eq!(
-        read(&write(&[entry], Endian::Little).unwrap()).unwrap().entries,
+        read(&write(&[entry], Endianness::Little).unwrap()).unwrap().entries,
         [entry]
     );
 }
@@ -56,14 +56,14 @@ fn strings_that_no_loader_could_use_are_refused() {
         ("liba.so", long.as_str()),
     ] {
         let entry = CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64);
-        assert!(write(&[entry], Endian::Little).is_err(), "{soname:?} {path:.20}");
+        assert!(write(&[entry], Endianness::Little).is_err(), "{soname:?} {path:.20}");
     }
 }
 
 #[test]
 fn no_library_is_a_cache_too() {
     let none: [CacheEntry<'_>; 0] = [];
-    let written = write(&none, Endian::Little).unwrap();
+    let written = write(&none, Endianness::Little).unwrap();
     assert_eq!(read(&written).unwrap().entries, []);
 }
 
@@ -119,7 +119,7 @@ fn owned() -> impl Strategy<Value = Owned> {
 proptest! {
     #[test]
     fn any_entries_come_back_sorted(all in prop::collection::vec(owned(), 0..40), big: bool) {
-        let endian = if big { Endian::Big } else { Endian::Little };
+        let endian = if big { Endianness::Big } else { Endianness::Little };
         let entries: Vec<_> = all.iter().map(Owned::entry).collect();
         let mut sorted = entries.clone();
         sorted.sort_by(compare);

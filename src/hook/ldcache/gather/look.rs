@@ -183,7 +183,7 @@ impl<'a> Look<'a> {
             return;
         };
         let Ok(library) = elf::read(open) else { return };
-        let Some(flags) = library.cache_flags() else { return };
+        let Some(flags) = library.flags else { return };
         let seen = Seen {
             soname: library.soname.map(Cow::Owned),
             flags,
