@@ -24,7 +24,7 @@ mod status;
 mod table;
 mod usage;
 
-use crate::error::Result;
+use anyhow::Result;
 use clap::builder::Resettable;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
@@ -75,13 +75,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
     match parsed {
         Ok((_, true)) => Err(match out::result(&crate::sim::help()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(e) => out::complain(&e),
+            Err(e) => out::complain(e),
         }),
         Ok((parsed, false)) => {
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))
         }
-        Err(error) if error.use_stderr() => Err(out::complain(&usage::in_one_line(&error, &arguments))),
+        Err(error) if error.use_stderr() => Err(out::complain(usage::in_one_line(&error, &arguments).into())),
         Err(help) => {
             // If standard output is closed, nobody is there to read it.
             let _ = help.print();

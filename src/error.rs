@@ -33,9 +33,12 @@ impl Kind {
     }
 }
 
-/// An error that is shown as one line.
+/// What was wrong with an object, and what can be done about it. [`line`] adds the causes.
+#[derive(thiserror::Error)]
+#[error(transparent)]
 pub struct Error(Box<Inner>);
 
+#[derive(thiserror::Error)]
 struct Inner {
     kind: Kind,
     object: String,
@@ -44,7 +47,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// `Result` with our [`Error`].
+/// `Result` with this module's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -91,16 +94,11 @@ impl Error {
         self
     }
 
-    /// Adds the error that this one comes from; its text follows ours in the line.
+    /// Adds the error that this one comes from. Its text follows in the [`line`].
     #[must_use]
     pub fn from_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
-    }
-
-    /// The error that this one comes from.
-    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
-        self.0.source.as_deref()
     }
 
     /// What became of the command.
@@ -114,35 +112,54 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names in here may come from an image: a line break in one must not start a line of its own in a log.
-        let mut line = format!("{}: {}", self.0.object, self.0.what);
-        let mut source = self.0.source.as_deref().map(|s| s as &dyn StdError);
-        while let Some(s) = source {
-            line.push_str(": ");
-            line.push_str(&s.to_string());
-            source = s.source();
-        }
-        if let Some(hint) = &self.0.hint {
-            line.push_str("; ");
-            line.push_str(hint);
-        }
-        f.write_str(&shown(&line))
+        let Self { object, what, .. } = self;
+        f.write_str(&shown(&format!("{object}: {what}")))?;
+        self.hint.iter().try_for_each(|hint| write!(f, "; {}", shown(hint)))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {self}", self.0.kind)
+        write!(f, "{:?}: {}", self.0.kind, line(self))
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // Display already tells the chain: giving the source too would say it twice.
-        None
+/// The one line for people about `error`: what was wrong, its causes, and what can be done. Names in it may come from an
+/// image, so a line break in one is escaped: it must not begin a line of its own in a log.
+pub fn line(error: &(dyn StdError + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut hints: Vec<&str> = Vec::new();
+    let mut before = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        // An error that only passes another one on has the same text: it is printed once.
+        if text == before {
+            texts.pop();
+        }
+        texts.push(match error.downcast_ref::<Error>() {
+            Some(Error(inner)) => {
+                hints.extend(inner.hint.as_deref());
+                format!("{}: {}", inner.object, inner.what)
+            }
+            None => text.clone(),
+        });
+        before = text;
+        next = error.source();
     }
+    let causes = texts.join(": ");
+    let parts: Vec<&str> = std::iter::once(causes.as_str())
+        .chain(hints.into_iter().rev())
+        .collect();
+    shown(&parts.join("; ")).into_owned()
 }
 
 /// Says what an I/O error was about.
@@ -166,13 +183,36 @@ mod tests {
         let e = Error::usage("gpu 7", "no such GPU")
             .from_source(std::io::Error::other("gone"))
             .hint("there are 0 to 3");
-        assert_eq!(e.to_string(), "gpu 7: no such GPU: gone; there are 0 to 3");
+        assert_eq!(line(&e), "gpu 7: no such GPU: gone; there are 0 to 3");
+        assert_eq!(e.to_string(), "gpu 7: no such GPU; there are 0 to 3");
+        assert_eq!(e.source().map(ToString::to_string).as_deref(), Some("gone"));
         assert_eq!(e.kind().exit_code(), 2);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct PassedOn(#[source] Error);
+
+    #[test]
+    fn an_error_that_passes_another_on_is_printed_once() {
+        let inner = Error::failed("/ledger", "cannot be read")
+            .from_source(std::io::Error::other("gone"))
+            .hint("look at the disk");
+        let passed = PassedOn(inner);
+        assert_eq!(line(&passed), "/ledger: cannot be read: gone; look at the disk");
+        let outer = Error::usage("claim a", "not made")
+            .from_source(passed)
+            .hint("try again");
+        assert_eq!(
+            line(&outer),
+            "claim a: not made: /ledger: cannot be read: gone; look at the disk; try again"
+        );
     }
 
     #[test]
     fn a_name_with_a_line_break_stays_in_its_line() {
         let e = Error::failed("/a\nERROR fake", "x\u{1b}[31m").hint("\u{202e}esrever");
+        assert_eq!(line(&e), e.to_string());
         assert_eq!(e.to_string(), "/a\\nERROR fake: x\\u{1b}[31m; \\u{202e}esrever");
     }
 }

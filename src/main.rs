@@ -14,6 +14,6 @@ fn main() -> ExitCode {
     tranche::cli::log::start(level);
     match tranche::cli::run(arguments) {
         Ok(code) => code,
-        Err(error) => tranche::cli::out::complain(&error),
+        Err(error) => tranche::cli::out::complain(error),
     }
 }

@@ -9,7 +9,7 @@ use tranche::oci::{Config, State};
 fuzz_target!(|bytes: &[u8]| {
     match State::parse(bytes) {
         Ok(state) => assert!(state.bundle.is_absolute() && state.pid != Some(0)),
-        Err(error) => assert_eq!(error.to_string().lines().count(), 1),
+        Err(error) => assert_eq!(tranche::error::line(&error).lines().count(), 1),
     }
     match Config::parse(bytes) {
         Ok(config) => {
@@ -17,6 +17,6 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = config.is_bound_from_host(Path::new("/dev/dri"));
             let _ = config.has_node(Path::new("/dev/dri/card0"));
         }
-        Err(error) => assert_eq!(error.to_string().lines().count(), 1),
+        Err(error) => assert_eq!(tranche::error::line(&error).lines().count(), 1),
     }
 });

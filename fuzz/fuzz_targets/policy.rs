@@ -9,7 +9,7 @@ fuzz_target!(|text: &str| {
     let read = match policy::read::parse("p.yaml", text) {
         Ok(read) => read,
         Err(error) => {
-            let line = error.to_string();
+            let line = tranche::error::line(&error);
             assert!(line.starts_with("p.yaml:") && !line.contains('\n'), "{line}");
             return;
         }

@@ -1,15 +1,14 @@
 //! `tranche-oci`, the program that engines execute.
 
 use std::ffi::{CString, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execv;
-use tranche::error::Kind;
+use tranche::error::{Context, Error, Kind, line};
 use tranche::hook;
 use tranche::personality::Personality;
 
@@ -29,67 +28,62 @@ followed by VERB, or `cdi`, followed by the arguments of `tranche cdi`.
 ";
 
 fn main() -> ExitCode {
-    match Personality::of(std::env::args_os()) {
-        Personality::Hook(arguments) => hooks(arguments),
-        Personality::CommandLine(arguments) => command_line(arguments),
-        Personality::Version => print(&format!("tranche-oci {}\n", tranche::types::PROGRAM_VERSION)),
-        Personality::Help => print(HELP),
-        Personality::Unknown(None) => fail("no command; see tranche-oci --help", Kind::Usage),
-        Personality::Unknown(Some(other)) => {
-            let other = tranche::text::shown(&other.to_string_lossy()).into_owned();
-            fail(&format!("{other}: not a command; see tranche-oci --help"), Kind::Usage)
-        }
-    }
+    run().unwrap_or_else(|error| {
+        // If standard error is closed, the exit code still reports that nothing was done.
+        let _ = writeln!(std::io::stderr().lock(), "tranche-oci: {}", line(error.as_ref()));
+        let kind = error.downcast_ref().map_or(Kind::Failed, Error::kind);
+        ExitCode::from(kind.exit_code())
+    })
 }
 
-/// Executes `tranche` in the directory of this program. Only a person or a script requests that, never an engine.
-fn command_line(arguments: Vec<OsString>) -> ExitCode {
-    let tranche = std::env::current_exe().map(|path| path.with_file_name("tranche"));
+fn run() -> anyhow::Result<ExitCode> {
+    let unknown = match Personality::of(std::env::args_os()) {
+        Personality::Hook(arguments) => return hooks(arguments),
+        Personality::CommandLine(arguments) => return Err(command_line(arguments).into()),
+        Personality::Version => return print(&format!("tranche-oci {}\n", tranche::types::PROGRAM_VERSION)),
+        Personality::Help => return print(HELP),
+        Personality::Unknown(None) => Error::usage("command line", "a command is missing"),
+        Personality::Unknown(Some(other)) => Error::usage(other.display(), "not a command"),
+    };
+    Err(unknown.hint("see tranche-oci --help").into())
+}
+
+/// Executes `tranche` in the directory of this program, and returns why that failed. Only a person or a script requests
+/// it, never an engine.
+fn command_line(arguments: Vec<OsString>) -> Error {
+    let path = match std::env::current_exe() {
+        Ok(path) => path.with_file_name("tranche"),
+        Err(error) => return Error::failed("tranche", "cannot be found").from_source(error),
+    };
     let word = |word: OsString| CString::new(word.into_vec()).map_err(|_| Errno::EINVAL);
-    let become_it = |path: &Path| {
-        let words = std::iter::once(path.as_os_str().to_owned()).chain(arguments);
-        let words = words.map(word).collect::<Result<Vec<_>, _>>()?;
-        execv(&words[0], &words)
-    };
-    let error = match &tranche {
-        Ok(path) => become_it(path).err().unwrap_or(Errno::UnknownErrno),
-        Err(_) => Errno::ENOENT,
-    };
-    let shown = tranche.as_deref().unwrap_or(Path::new("tranche")).display();
-    fail(
-        &format!("cannot run {shown}: {error}; install it beside tranche-oci"),
-        Kind::Failed,
-    )
-}
-
-/// Prints why nothing was done, and returns the exit code. If standard error is closed, the exit code still reports it.
-fn fail(what: &str, kind: Kind) -> ExitCode {
-    let _ = std::io::stderr().write_all(format!("tranche-oci: {what}\n").as_bytes());
-    ExitCode::from(kind.exit_code())
+    let words = std::iter::once(path.clone().into_os_string()).chain(arguments);
+    let words: Result<Vec<_>, _> = words.map(word).collect();
+    let error = words.and_then(|words| execv(words.first().ok_or(Errno::EINVAL)?, &words));
+    Error::failed(path.display(), "cannot be run")
+        .from_source(error.err().unwrap_or(Errno::UnknownErrno))
+        .hint("install it beside tranche-oci")
 }
 
 /// Processor time that a hook may take, in seconds: hundreds of times what it needs. Before Linux 5.6 the hook follows paths
 /// itself, and an image can contain paths that take long to follow. The limit then ends the start of that container.
 const MOST_SECONDS: u64 = 1;
 
-fn hooks(arguments: Vec<OsString>) -> ExitCode {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CPU)
-        && let Err(e) = setrlimit(Resource::RLIMIT_CPU, MOST_SECONDS.min(hard), hard)
-    {
-        return fail(&format!("hook: cannot limit its processor time: {e}"), Kind::Failed);
+fn hooks(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CPU) {
+        setrlimit(Resource::RLIMIT_CPU, MOST_SECONDS.min(hard), hard)
+            .about("hook", "cannot limit its processor time")?;
     }
-    ExitCode::from(hook::run(
+    Ok(ExitCode::from(hook::run(
         arguments,
         &mut std::io::stdin().lock(),
         &mut std::io::stderr().lock(),
-    ))
+    )))
 }
 
-fn print(text: &str) -> ExitCode {
+fn print(text: &str) -> anyhow::Result<ExitCode> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
         // A reader that closed the pipe does not want the rest.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(Kind::Failed.exit_code()),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).about("stdout", "cannot write")?,
+        _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -74,19 +74,20 @@ impl Offer for Unoffered {
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
     /// The ledger could not be used, or refuses the claim: [`Refused::NameTaken`].
-    #[error(transparent)]
+    #[error("{0}")]
     Ledger(#[from] LedgerError),
     /// No device has free what is wished for.
     #[error("{error}")]
     NothingFits {
         /// What each device has free.
+        #[source]
         error: Error,
         /// The claims that hold something of the devices in question.
         held: Vec<Claim>,
     },
     /// It cannot be offered to those who would use it.
     #[error("{0}")]
-    Offer(Error),
+    Offer(#[source] Error),
 }
 
 impl From<Refused> for ReserveError {

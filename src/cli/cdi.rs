@@ -12,7 +12,8 @@ pub(super) use generate::hook_beside_us;
 use super::out;
 use super::place::SpecDirArgs;
 use crate::cdi::registry::Registry;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error};
+use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +70,7 @@ fn registry(args: &SpecDirArgs) -> Result<Registry> {
                 out::note(format_args!("{}: not found", dir.display()));
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                return Err(Error::usage(dir.display(), "no such directory"));
+                bail!(Error::usage(dir.display(), "no such directory"));
             }
             // Other problems with it are reported when it is read.
             _ => {}

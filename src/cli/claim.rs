@@ -8,7 +8,8 @@ mod release;
 mod spec;
 
 use super::place::{SpecDirArgs, StateArgs};
-use crate::error::Result;
+use anyhow::Result;
+
 use std::process::ExitCode;
 
 /// Arguments of `tranche claim`.

@@ -7,7 +7,9 @@ use super::place::StateArgs;
 use super::specs::Specs;
 use super::{out, root_only, status};
 use crate::claims::{Finding, findings};
-use crate::error::Result;
+use anyhow::Result;
+
+use crate::error::line;
 use crate::inventory::Inventory;
 use crate::ledger::{Books, Claim, utc};
 use crate::share::Plan;
@@ -101,6 +103,6 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
         };
         shown(&line).into_owned()
     });
-    let lines = lines.chain(damaged.iter().map(|book| book.error.to_string())).collect();
+    let lines = lines.chain(damaged.iter().map(|book| line(&book.error))).collect();
     Ok(Earlier { lines, held })
 }

@@ -3,7 +3,8 @@
 use super::look::{self, LookArgs};
 use super::out;
 use super::place::HostArgs;
-use crate::error::Result;
+use anyhow::Result;
+
 use std::process::ExitCode;
 
 /// Print a description of the host as JSON, for --inventory on another machine

@@ -4,7 +4,8 @@ use super::look::{self, LookArgs};
 use super::out;
 use super::place::HostArgs;
 use super::table::Table;
-use crate::error::Result;
+use anyhow::{Result, bail};
+
 use crate::inventory::{
     AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
@@ -73,7 +74,7 @@ impl<'a> From<HostDevice<'a>> for Listed<'a> {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let inventory = look::inventory(&args.at, &args.how)?;
     if inventory.gpus.is_empty() {
-        return Err(look::no_gpu(&inventory));
+        bail!(look::no_gpu(&inventory));
     }
     let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
     if args.json {

@@ -2,11 +2,12 @@
 
 use super::out;
 use super::place::HostArgs;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::host::{self, DiscoveryOptions, RootPaths, Roots};
 use crate::inventory::{Degraded, Inventory};
 use crate::sources;
 use crate::types::HostPath;
+use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -108,7 +109,7 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
 /// Returns an error if a root is not a directory, or if the inventory cannot be read.
 pub fn quietly(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     match &at.inventory {
-        Some(spec) => sources::open(spec),
+        Some(spec) => Ok(sources::open(spec)?),
         None => {
             let paths = RootPaths {
                 root: at.root.clone(),

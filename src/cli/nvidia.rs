@@ -1,7 +1,8 @@
 //! The options that `nvidia-ctk` takes before its command, for scripts that only change the program's name.
 
 use super::log::Level;
-use crate::error::{Error, Result};
+use crate::error::Error;
+use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
 
@@ -55,6 +56,7 @@ impl GlobalArgs {
             format!("--config {shown}"),
             "before the command, this option means NVIDIA's config.toml, and this file is not called *.toml",
         )
-        .hint("give a policy after the command: tranche cdi generate --config FILE"))
+        .hint("give a policy after the command: tranche cdi generate --config FILE")
+        .into())
     }
 }

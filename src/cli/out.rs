@@ -3,8 +3,10 @@
 //! Results are made whole in memory and written at once: a reader that goes away (`| head`) ends the program quietly,
 //! and a failure halfway leaves no half of a result behind.
 
-use crate::error::{Context, Error, Kind, Result};
+use crate::error::{Context, Error, Kind, line};
+use crate::ledger::LedgerError;
 use crate::text::{shown, shown_json, shown_lines};
+use anyhow::Result;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -33,7 +35,7 @@ fn write(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.about("stdout", "cannot write"),
+        other => Ok(other.about("stdout", "cannot write")?),
     }
 }
 
@@ -60,15 +62,33 @@ fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{}", shown(&line));
 }
 
-/// Says what went wrong, in one line, and gives the exit code that tells it to a program.
-pub fn complain(error: &Error) -> ExitCode {
-    say(format_args!("tranche: {error}"));
-    code(error.kind())
+/// Prints what went wrong, in one line, and returns the exit code that says it to a program.
+pub fn complain(error: anyhow::Error) -> ExitCode {
+    let error = explained(error);
+    say(format_args!("tranche: {}", line(error.as_ref())));
+    code(kind(&error))
 }
 
-/// Says each thing that went wrong, in a line of its own, and gives the exit code of the last; success where nothing did.
+/// Prints a line for each thing that went wrong, and returns the exit code of the last; success if nothing did.
 pub fn complain_all(errors: &[Error]) -> ExitCode {
-    errors.iter().fold(ExitCode::SUCCESS, |_, error| complain(error))
+    errors.iter().fold(ExitCode::SUCCESS, |_, error| {
+        say(format_args!("tranche: {}", line(error)));
+        code(error.kind())
+    })
+}
+
+/// `error` with the text and the kind that it has for people, if it is one of the library that has neither.
+fn explained(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<LedgerError>() {
+        Ok(error) => Error::from(error).into(),
+        Err(other) => other,
+    }
+}
+
+/// The kind of the first error in the chain that has one.
+fn kind(error: &anyhow::Error) -> Kind {
+    let mut kinds = error.chain().filter_map(|error| error.downcast_ref().map(Error::kind));
+    kinds.next().unwrap_or(Kind::Failed)
 }
 
 /// The exit code for `kind`.

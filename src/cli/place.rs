@@ -1,7 +1,8 @@
 //! The options that name directories and files. They mean the same on every verb that has them.
 
-use crate::error::{Context, Result};
+use crate::error::Context;
 use crate::types::HostPath;
+use anyhow::Result;
 use std::path::PathBuf;
 
 /// Which host a verb examines.
@@ -99,6 +100,7 @@ impl StateArgs {
     /// Returns an error if the path is empty or leads out of the root.
     pub fn dir(&self) -> Result<HostPath> {
         let shown = self.state_dir.display();
-        HostPath::new(std::path::absolute(&self.state_dir).about(shown, "has no absolute path")?)
+        let dir = std::path::absolute(&self.state_dir).about(shown, "has no absolute path")?;
+        Ok(HostPath::new(dir)?)
     }
 }

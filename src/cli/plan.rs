@@ -5,7 +5,8 @@ mod text;
 use super::earlier;
 use super::out;
 use super::sharing::{self, SharingArgs};
-use crate::error::Result;
+use anyhow::Result;
+
 use std::process::ExitCode;
 
 /// Show the shares that the policy creates on this host, and what each guarantees

@@ -4,9 +4,10 @@ use super::earlier;
 use super::look::{self, LookArgs};
 use super::out;
 use super::place::{ConfigArgs, HostArgs, StateArgs};
-use crate::error::{Kind, Result};
+use crate::error::{Kind, line};
 use crate::policy::read;
 use crate::share;
+use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -90,7 +91,7 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
     let read = match read::parse_key(&report.file, text, args.config.config_key.as_deref()) {
         Ok(read) => read,
         Err(error) => {
-            report.problems.push(error.to_string());
+            report.problems.push(line(&error));
             return Ok(report);
         }
     };
@@ -103,7 +104,7 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
     let plan = match share::plan(&read.policy, &inventory) {
         Ok(plan) => plan,
         Err(error) => {
-            report.problems.push(error.to_string());
+            report.problems.push(line(&error));
             return Ok(report);
         }
     };

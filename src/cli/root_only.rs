@@ -1,6 +1,6 @@
 //! Says to users other than root that the ledger is root's, before anything else fails in words about files.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Returns an error that says so.
-pub(super) fn check(state_dir: &Path) -> Result<()> {
+pub(super) fn check(state_dir: &Path) -> Result<(), Error> {
     let me = nix::unistd::geteuid();
     if me.is_root() {
         return Ok(());

@@ -3,10 +3,11 @@
 use super::look::{self, LookArgs};
 use super::place::{ConfigArgs, HostArgs, StateArgs};
 use crate::derive::Sharing;
-use crate::error::{Context, Error, Kind, Result};
+use crate::error::{Context, Error, Kind};
 use crate::inventory::Inventory;
 use crate::policy::read;
 use crate::share::{self, Need};
+use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -59,7 +60,7 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
 ///
 /// # Errors
 /// Returns an error if the policy cannot be read.
-pub(super) fn policy(config: &ConfigArgs) -> Result<Option<read::Read>> {
+pub(super) fn policy(config: &ConfigArgs) -> Result<Option<read::Read>, Error> {
     let read = |file: PathBuf| read::file(&file, config.config_key.as_deref());
     config.file().map(read).transpose()
 }
@@ -71,14 +72,16 @@ pub(super) fn policy(config: &ConfigArgs) -> Result<Option<read::Read>> {
 pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
     let inventory = look::inventory(&args.host, &args.look)?;
     if inventory.gpus.is_empty() {
-        return Err(look::no_gpu(&inventory));
+        bail!(look::no_gpu(&inventory));
     }
     match of(&inventory, &args.config, &args.state)? {
         Some(sharing) => Ok((inventory, sharing)),
-        None => Err(Error::new(Kind::Nothing, "policy", "no device is shared").hint(format!(
-            "write a policy to {}, or give --config FILE",
-            read::DEFAULT_FILE
-        ))),
+        None => Err(Error::new(Kind::Nothing, "policy", "no device is shared")
+            .hint(format!(
+                "write a policy to {}, or give --config FILE",
+                read::DEFAULT_FILE
+            ))
+            .into()),
     }
 }
 
@@ -87,7 +90,7 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
 ///
 /// # Errors
 /// Returns an error if a directory cannot be made.
-pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<()> {
+pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<(), Error> {
     let devices = sharing.plan.devices.iter();
     for need in devices.flat_map(|split| split.needs(&sharing.state_dir)) {
         let Need::MpsDaemon { pipe: dir, .. } = need else {

@@ -8,11 +8,12 @@ use super::root_only;
 use super::specs::{Offered, Specs};
 use super::table::Table;
 use crate::claims::Claims;
-use crate::error::{Error, Result};
+use crate::error::{Error, line};
 use crate::ledger::{Book, Books, Claim, DamagedBook, HeldPart, HeldShare, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -101,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             .map(|claim| Held::of(claim, &specs, &mut names, uptime))
             .collect(),
         messages: said(kept.messages, &claims, &mut names),
-        problems: problems.iter().map(ToString::to_string).collect(),
+        problems: problems.iter().map(|error| line(error)).collect(),
     };
     if args.json {
         out::json(&status)?;
@@ -129,7 +130,7 @@ fn messages(state: &StateArgs) -> Result<Kept> {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime_dir = runtime_dir.filter(|directory| directory.is_absolute());
     match Messages::existing(Path::new(state.dir()?.as_str()), runtime_dir.as_deref())? {
-        Some(messages) => messages.all(),
+        Some(messages) => Ok(messages.all()?),
         None => Ok(Kept::default()),
     }
 }

@@ -15,7 +15,7 @@ use super::loader;
 use super::place::Current;
 use super::report::Report;
 use crate::call::KnownLibrary;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, line};
 use crate::ldcache::directory::NamedLibrary;
 use crate::ldcache::{self, Cache, CacheEntry, Sorted, musl};
 use crate::oci::Bundle;
@@ -75,7 +75,10 @@ fn glibc(
     let now = Current::at(bundle, path, ldcache::MAX_BYTES, report).about(CACHE, "cannot read")?;
     let cache = now.bytes().map(ldcache::read).transpose().unwrap_or_else(|error| {
         // The loader does without such a cache too.
-        report.note(CACHE, format_args!("replaced, because it cannot be used: {error}"));
+        report.note(
+            CACHE,
+            format_args!("replaced, because it cannot be used: {}", line(&error)),
+        );
         None
     });
     let cache = cache.unwrap_or_default();

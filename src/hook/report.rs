@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::call::Unknown;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, line};
 use crate::messages::{LINES, Message, Messages, Severity};
 use crate::oci::State;
 
@@ -73,7 +73,7 @@ impl<'w> Report<'w> {
 
     fn line(&mut self, severity: Severity, error: &Error) {
         // An error's text is one line, also where names of an image are in it.
-        let text = error.to_string();
+        let text = line(error);
         // Nobody may be listening, and a line lost must not cost a container its start. One write, so that lines of
         // several hooks do not mix.
         let line = shortened(&format!("{}: {text}", self.prefix));

@@ -60,6 +60,7 @@ fn without_guesses(gpus: &mut [Gpu]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::line;
     use crate::inventory::{Arch, Platform, PlatformKind};
 
     fn empty() -> Inventory {
@@ -86,7 +87,7 @@ mod tests {
         let unknown = serde_json::to_string(&empty())
             .unwrap()
             .replace("\"format\":1", "\"format\":1,\"more\":true");
-        let e = load("file.json", &unknown).unwrap_err().to_string();
+        let e = line(&load("file.json", &unknown).unwrap_err());
         assert!(e.contains("more") && e.contains("line 1"), "{e}");
         assert!(load("x", "").is_err());
         assert!(load("x", "[]").is_err());

@@ -8,17 +8,17 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A rule of the ledger: who holds what is asked for, or what does not fit.
-    #[error(transparent)]
+    #[error("{0}")]
     Refused(#[from] Refused),
     /// A book is damaged or has another format, so it is not known what is held of its GPU.
-    #[error("{}", .0.error)]
-    Damaged(DamagedBook),
+    #[error("{0}")]
+    Damaged(#[source] DamagedBook),
     /// The disk is full, or may only be read.
     #[error("{0}")]
-    OutOfSpace(Error),
+    OutOfSpace(#[source] Error),
     /// Anything else: a directory that others can write, a lock that is held for too long, a file that cannot be read.
     #[error("{0}")]
-    Failed(Error),
+    Failed(#[source] Error),
 }
 
 /// What the ledger gives, or why not.
@@ -26,7 +26,7 @@ pub type LedgerResult<T> = Result<T, LedgerError>;
 
 impl From<Error> for LedgerError {
     fn from(error: Error) -> Self {
-        let number = error.cause().and_then(|cause| {
+        let number = std::error::Error::source(&error).and_then(|cause| {
             let of_io = || cause.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
             cause.downcast_ref::<Errno>().copied().or_else(of_io)
         });

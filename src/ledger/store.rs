@@ -5,7 +5,7 @@ use super::directory::LedgerDirectory;
 use super::error::{LedgerError, LedgerResult};
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
-use crate::error::Error;
+use crate::error::{Error, line};
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -42,11 +42,13 @@ pub struct Books {
 }
 
 /// A book that cannot be read, so that it is not known what is held of its GPU.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct DamagedBook {
     /// The GPU; `None` where the file's name does not say which GPU it is about, so that it may be any.
     pub gpu: Option<GpuUuid>,
     /// What is wrong with it.
+    #[source]
     pub error: Error,
 }
 
@@ -124,7 +126,7 @@ impl Ledger {
             .iter_mut()
             .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
         all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
-        all.damaged.sort_by_key(|damaged| damaged.error.to_string());
+        all.damaged.sort_by_key(|damaged| line(&damaged.error));
         Ok(all)
     }
 

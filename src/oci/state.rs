@@ -68,6 +68,7 @@ fn pid<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::line;
 
     #[test]
     fn crun_and_runc_are_both_understood() {
@@ -98,14 +99,14 @@ mod tests {
             (b"{\"bundle\":\"/b\"} x", "does not parse"),
             (b"[1]", "does not parse"),
         ] {
-            let line = State::parse(bytes).unwrap_err().to_string();
+            let line = line(&State::parse(bytes).unwrap_err());
             assert!(line.contains(says), "{line}");
         }
     }
 
     #[test]
     fn an_endless_state_is_cut() {
-        let line = State::read(std::io::repeat(b' ')).unwrap_err().to_string();
+        let line = line(&State::read(std::io::repeat(b' ')).unwrap_err());
         assert!(line.contains("larger than"), "{line}");
     }
 }

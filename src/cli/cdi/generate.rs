@@ -23,10 +23,11 @@ use super::super::place::StateArgs;
 use super::super::sharing;
 use crate::cdi::header::Origin;
 use crate::derive::{self, Mode, Sharing};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::inventory::Inventory;
 use crate::share::Plan;
 use crate::text::some;
+use anyhow::{Result, bail};
 use files::Writer;
 use outcome::Outcome;
 use std::collections::BTreeSet;
@@ -59,13 +60,13 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
     if derived.kind.crashes_engines() {
         let what = "engines crash when they read a vendor or a class of one letter";
-        return Err(Error::usage(&derived.kind, what).hint("choose a longer one with --vendor or --class"));
+        bail!(Error::usage(&derived.kind, what).hint("choose a longer one with --vendor or --class"));
     }
     for warning in &derived.warnings {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
     let make_directories = || match &options.sharing {
-        Some(sharing) if args.host.is_here() => sharing::make_pipe_directories(sharing),
+        Some(sharing) if args.host.is_here() => Ok(sharing::make_pipe_directories(sharing)?),
         _ => Ok(()),
     };
     let writer = Writer {

@@ -6,9 +6,10 @@ use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::cdi::inject::{self, HostNode};
 use crate::cdi::registry::{FoundDevice, Registry};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error};
 use crate::text::{some, there_are};
 use crate::types::QualifiedName;
+use anyhow::Result;
 use report::Report;
 use serde_json::Value;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -37,7 +38,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let found = name.parse().ok().and_then(|name: QualifiedName| registry.find(&name));
         found.ok_or_else(|| unresolvable(name, &registry, &dirs))
     };
-    let found = args.names.iter().map(find).collect::<Result<Vec<FoundDevice<'_>>>>()?;
+    let found = args
+        .names
+        .iter()
+        .map(find)
+        .collect::<Result<Vec<FoundDevice<'_>>, _>>()?;
     let edits = inject::collect(found.iter().map(|f| (&f.file.spec, f.device)));
     if let Some(file) = &args.oci {
         let mut config = read(file)?;
@@ -89,7 +94,7 @@ fn incomplete(name: &str, registry: &Registry) -> Error {
 
 fn read(file: &Path) -> Result<Value> {
     let (name, text) = super::read_input(file)?;
-    serde_json::from_slice(&text).about(name, "is not valid JSON")
+    Ok(serde_json::from_slice(&text).about(name, "is not valid JSON")?)
 }
 
 /// The device node at `path` on this machine.

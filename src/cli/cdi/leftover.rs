@@ -6,7 +6,8 @@ use crate::cdi::Spec;
 use crate::cdi::directory::entries;
 use crate::cdi::header;
 use crate::cdi::registry::{Loaded, Registry};
-use crate::error::{Context, Result};
+use crate::error::Context;
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// The comment that marks a file beside `output`. A file that a person copied here, or that was made with an `--output`

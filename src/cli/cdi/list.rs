@@ -2,7 +2,8 @@
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
-use crate::error::Result;
+use anyhow::Result;
+
 use crate::types::QualifiedName;
 use std::process::ExitCode;
 

@@ -5,8 +5,9 @@ use crate::cdi::encode::{Format, comments_of, encode, file_of};
 use crate::cdi::header::Origin;
 use crate::cdi::transform::root;
 use crate::cdi::{parse, write};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::types::Side;
+use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let Verb::Root(args) = &args.verb;
     for dir in [&args.from, &args.to] {
         if !dir.starts_with('/') {
-            return Err(Error::usage(format!("\"{dir}\""), "path is not absolute"));
+            bail!(Error::usage(format!("\"{dir}\""), "path is not absolute"));
         }
     }
     let (name, text) = super::read_input(&args.input)?;

@@ -8,9 +8,10 @@ use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::cdi::Problem;
 use crate::cdi::registry::Registry;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::text::{shown, some};
 use crate::types::QualifiedName;
+use anyhow::{Result, bail};
 use stale::{CompareArgs, Staleness};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +63,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         false => report.print()?,
     }
     if report.files == 0 && report.problems.is_empty() {
-        return Err(nothing_to_check(&args));
+        bail!(nothing_to_check(&args));
     }
     Ok(match report.problems.is_empty() {
         true => ExitCode::SUCCESS,
@@ -76,7 +77,7 @@ fn registries(args: &Args) -> Result<Vec<Registry>> {
         return Ok(vec![super::registry(&args.dirs)?]);
     }
     let read = |file: &PathBuf| match file.symlink_metadata() {
-        Err(_) => Err(Error::usage(file.display(), "no such file or directory")),
+        Err(_) => Err(Error::usage(file.display(), "no such file or directory").into()),
         Ok(_) if file.is_dir() => Ok(Registry::read(std::slice::from_ref(file))),
         Ok(_) => Ok(Registry::read_file(file)),
     };

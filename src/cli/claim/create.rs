@@ -11,12 +11,13 @@ use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::specs::Specs;
 use crate::cli::{needs, out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error};
 use crate::inventory::Inventory;
 use crate::ledger::{Claim, Holder, utc};
 use crate::share::{Fit, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -73,8 +74,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // The name becomes a device's and a file's before anything is taken.
     let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
     if args.memory.is_some_and(|m| m.mib() == 0) {
-        return Err(Error::usage("--memory 0", "a claim needs some memory")
-            .hint("leave the option out for a share of any size"));
+        bail!(
+            Error::usage("--memory 0", "a claim needs some memory")
+                .hint("leave the option out for a share of any size")
+        );
     }
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
@@ -136,7 +139,7 @@ struct Specification<'a> {
 }
 
 impl Offer for Specification<'_> {
-    fn sweep(&self, claims: &[&Claim]) -> Result<()> {
+    fn sweep(&self, claims: &[&Claim]) -> Result<(), Error> {
         let state_dir = Path::new(self.sharing.state_dir.as_str());
         spec::sweep(&self.args.dir.spec_dir, claims, state_dir)?;
         match std::fs::symlink_metadata(self.file.as_path()) {
@@ -145,11 +148,12 @@ impl Offer for Specification<'_> {
                 self.file,
                 "exists already, and does not belong to a claim in this ledger",
             )
-            .hint("choose another name, or remove the file if it is not needed")),
+            .hint("choose another name, or remove the file if it is not needed")
+            .into()),
         }
     }
 
-    fn publish(&self, fit: &Fit) -> Result<Option<String>> {
+    fn publish(&self, fit: &Fit) -> Result<Option<String>, Error> {
         let options = Options {
             hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
             sharing: Some(self.sharing.clone()),
@@ -164,7 +168,7 @@ impl Offer for Specification<'_> {
         Ok(Some(self.file.to_string()))
     }
 
-    fn withdraw(&self) -> Result<()> {
+    fn withdraw(&self) -> Result<(), Error> {
         remove(self.file.as_path())
     }
 }
@@ -188,7 +192,8 @@ fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
         option,
         format!("no share of the policy has a limit of {what}: shares under time-slicing have no size"),
     )
-    .hint("request a number of shares with --shares, or split the device under mps"))
+    .hint("request a number of shares with --shares, or split the device under mps")
+    .into())
 }
 
 /// The line for a claim that was not made. Where it would fit if less were held, the line says who holds what since when.
@@ -222,10 +227,8 @@ fn device(inventory: &Inventory, sharing: &Sharing, selector: &DeviceSelector) -
         return Ok(device);
     }
     let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-    Err(
-        Error::usage(format!("device {selector}"), "is not shared by the policy")
-            .hint(format!("the policy shares {}", some(&split))),
-    )
+    let error = Error::usage(format!("device {selector}"), "is not shared by the policy");
+    Err(error.hint(format!("the policy shares {}", some(&split))).into())
 }
 
 fn describe(found: &Fit, sharing: &Sharing) -> String {

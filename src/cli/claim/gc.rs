@@ -3,8 +3,9 @@
 use super::{PlaceArgs, spec};
 use crate::claims::{Claims, Collected};
 use crate::cli::{out, root_only};
-use crate::error::{Error, Result};
+use crate::error::{Error, line};
 use crate::ledger::Claim;
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         out::note("no specification was removed, because part of the ledger could not be read");
     }
     if args.at.json {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems: Vec<String> = problems.iter().map(|error| line(error)).collect();
         out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;
     } else {
         out::note(format_args!(

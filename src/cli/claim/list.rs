@@ -5,9 +5,10 @@ use super::listed::ListedClaims;
 use crate::cli::held::{self, Held};
 use crate::cli::out;
 use crate::cli::table::Table;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::text::some;
 use crate::types::MemorySize;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +64,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
     let found = claims.shown(|claim| claim.name.as_deref() == Some(name));
     let Some(held) = found.first() else {
-        return Err(not_found(&claims, name));
+        bail!(not_found(&claims, name));
     };
     if args.at.json {
         out::json(held)?;

@@ -5,8 +5,9 @@ use crate::cli::containers::Names;
 use crate::cli::held::Held;
 use crate::cli::specs::Specs;
 use crate::cli::status;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::ledger::Claim;
+use anyhow::Result;
 
 /// What the ledger says now, and how it is shown.
 pub(super) struct ListedClaims {

@@ -7,9 +7,10 @@ use crate::cli::containers::Names;
 use crate::cli::held::{Container, Held};
 use crate::cli::specs::Specs;
 use crate::cli::{out, root_only};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::ledger::{Book, Books, Claim, ContainerName, HeldPart, LedgerError, Refused, utc};
 use crate::text::some;
+use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
     let Some(claims) = Claims::existing(state_dir)? else {
-        return Err(not_found(&args.what, &[], &Specs::default(), &mut Names::default()));
+        bail!(not_found(&args.what, &[], &Specs::default(), &mut Names::default()));
     };
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
     let locked = claims.lock()?;
@@ -104,7 +105,7 @@ fn refusal(error: LedgerError, specs: &Specs, names: &mut Names) -> Error {
 }
 
 /// Removes the specification of a claim, unless the file is no longer that of the claim.
-fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<()> {
+fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<(), Error> {
     let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) else {
         return Ok(());
     };
@@ -118,7 +119,8 @@ fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<()> {
             file.display(),
             format!("left alone, because it is not the specification that was written for claim {name}"),
         )
-        .hint("remove it yourself if it is not needed")),
+        .hint("remove it yourself if it is not needed")
+        .into()),
     }
 }
 
@@ -139,17 +141,19 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Nam
         [one] if is_whole_of(one, typed, specs) => return Ok(by_device),
         [one] => {
             let own = one.name.as_deref().unwrap_or_default();
-            return Err(Error::usage(typed, format!("is one of several shares of claim {own}"))
-                .hint(format!("tranche claim release {own} releases all of them")));
+            bail!(
+                Error::usage(typed, format!("is one of several shares of claim {own}"))
+                    .hint(format!("tranche claim release {own} releases all of them"))
+            );
         }
-        _ => return Err(ambiguous(typed, &by_device, specs, names)),
+        _ => bail!(ambiguous(typed, &by_device, specs, names)),
     }
     let by_container = of_container(typed, claims, names);
     let containers: Vec<&ContainerName> = by_container.iter().filter_map(|c| c.holder.container()).collect();
     match &containers[..] {
-        [] => Err(not_found(typed, claims, specs, names)),
+        [] => Err(not_found(typed, claims, specs, names).into()),
         [first, others @ ..] if others.iter().all(|other| other == first) => Ok(by_container),
-        _ => Err(ambiguous(typed, &by_container, specs, names)),
+        _ => Err(ambiguous(typed, &by_container, specs, names).into()),
     }
 }
 

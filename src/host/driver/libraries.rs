@@ -4,6 +4,7 @@ use super::lists;
 use super::locate::{SearchDir, locate};
 use super::search::{FoundLibraries, LibraryListing};
 use crate::elf;
+use crate::error::line;
 use crate::host::scan::Scan;
 use crate::host::tree::TreePath;
 use crate::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, LibraryDir, Link};
@@ -141,7 +142,7 @@ impl Reader<'_> {
         let library = path
             .open()
             .map_err(|e| format!("cannot be read: {e}"))
-            .and_then(|file| elf::read(file).map_err(|e| e.to_string()))
+            .and_then(|file| elf::read(file).map_err(|e| line(&e)))
             .map_err(|why| {
                 let text = format!("is not a library for a container and is left out: {why}");
                 self.scan.findings.warn(path.host(), text);

@@ -1,6 +1,7 @@
 //! Which directories have the driver's libraries, and of which version they are.
 
 use super::lists;
+use crate::error::line;
 use crate::host::scan::Scan;
 use crate::host::tree::{Tree, TreeEntry, TreePath, is_absence};
 use crate::types::{DriverVersion, HostPath};
@@ -132,7 +133,8 @@ fn cache_dirs(scan: &Scan<'_>) -> Vec<String> {
     let cache = match ldcache::read(&bytes) {
         Ok(cache) => cache,
         Err(e) => {
-            scan.findings.warn(&host, format!("is not valid: {e}; {INSTEAD}"));
+            scan.findings
+                .warn(&host, format!("is not valid: {}; {INSTEAD}", line(&e)));
             return Vec::new();
         }
     };

@@ -9,8 +9,9 @@ use crate::cdi::{LeftOut, Spec, build, write};
 use crate::cli::cdi::leftover;
 use crate::cli::out;
 use crate::edits::Derived;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::types::CdiKind;
+use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -36,8 +37,10 @@ impl Writer<'_> {
     pub(super) fn print(&self, by_kind: &[Derived]) -> Result<()> {
         if let Some(renamed) = by_kind.iter().skip(1).find(|d| self.coherence(&d.kind).is_none()) {
             let what = format!("shares of {} need a specification of their own", renamed.kind);
-            return Err(Error::usage("stdout", what)
-                .hint("give --output FILE; each further kind is then written to a file beside it"));
+            bail!(
+                Error::usage("stdout", what)
+                    .hint("give --output FILE; each further kind is then written to a file beside it")
+            );
         }
         for derived in by_kind {
             let (spec, comments) = self.specification(derived)?;
@@ -119,7 +122,7 @@ impl Writer<'_> {
     }
 
     /// The specification of one kind, and the comments of its header.
-    fn specification(&self, derived: &Derived) -> Result<(Spec, Vec<String>)> {
+    fn specification(&self, derived: &Derived) -> Result<(Spec, Vec<String>), Error> {
         let (spec, left_out) = build(derived, self.args.cdi_version)?;
         for line in LeftOut::lines(&left_out, &spec.kind) {
             out::note(line);

@@ -3,8 +3,9 @@
 use super::arguments::HookArgs;
 use crate::call::NvidiaHook;
 use crate::derive::HookOptions;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::types::HostPath;
+use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +22,7 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
         return Ok(None);
     }
     if args.enable_hooks.iter().any(|name| name == "all") {
-        return Err(Error::usage("--enable-hook all", "is not supported").hint("name the hooks one by one"));
+        bail!(Error::usage("--enable-hook all", "is not supported").hint("name the hooks one by one"));
     }
     let mut hook = match &args.hook_path {
         Some(given) => HookOptions::at(program(given, is_here)?),
@@ -75,11 +76,11 @@ fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<
 fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
     let path = Path::new(given);
     if path.is_absolute() {
-        return HostPath::new(path);
+        return Ok(HostPath::new(path)?);
     }
     if path.file_name() != Some(given) {
         let what = "is neither an absolute path nor the bare name of a program";
-        return Err(Error::usage(format!("--hook-path \"{}\"", given.display()), what));
+        bail!(Error::usage(format!("--hook-path \"{}\"", given.display()), what));
     }
     let path = std::env::var_os("PATH").filter(|_| is_here).unwrap_or_default();
     let is_program = |path: &PathBuf| {
@@ -89,7 +90,9 @@ fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(given))
         .find(is_program);
-    HostPath::new(found.unwrap_or_else(|| Path::new("/usr/bin").join(given)))
+    Ok(HostPath::new(
+        found.unwrap_or_else(|| Path::new("/usr/bin").join(given)),
+    )?)
 }
 
 /// The `tranche-oci` in the directory of this program, as in a build or an unpacked archive.

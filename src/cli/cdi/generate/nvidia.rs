@@ -3,7 +3,8 @@
 use crate::cli::cdi::between_commas;
 use crate::cli::look::LookArgs;
 use crate::cli::place::HostArgs;
-use crate::error::Result;
+use anyhow::Result;
+
 use crate::types::HostPath;
 use clap::Arg;
 use std::path::PathBuf;
@@ -99,7 +100,7 @@ pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut
         ),
     ] {
         if let Some(list) = variable(name).filter(|_| paths.is_empty()) {
-            *paths = between_commas(&list).map(HostPath::new).collect::<Result<_>>()?;
+            *paths = between_commas(&list).map(HostPath::new).collect::<Result<_, _>>()?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::hook;
 use crate::cli::look::EXPLICIT_LIBRARIES;
 use crate::cli::out;
 use crate::derive::{Options, capabilities_from_text};
-use crate::error::Result;
+use anyhow::Result;
 
 /// The options of a specification.
 ///

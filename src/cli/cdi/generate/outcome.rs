@@ -5,8 +5,9 @@
 
 use crate::cli::{look, out};
 use crate::derive::Mode;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::inventory::Inventory;
+use anyhow::Result;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -51,7 +52,8 @@ impl Outcome {
                 file.display(),
                 format!("not replaced, because the host was not examined completely: {reasons}"),
             )
-            .hint("repair that, or give --degraded to write what was found")),
+            .hint("repair that, or give --degraded to write what was found")
+            .into()),
         }
     }
 

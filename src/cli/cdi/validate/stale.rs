@@ -7,7 +7,9 @@ use crate::cdi::registry::Loaded;
 use crate::cli::look::{self, LookArgs};
 use crate::cli::place::{ConfigArgs, HostArgs};
 use crate::cli::sharing;
-use crate::error::Result;
+use anyhow::Result;
+
+use crate::error::line;
 use crate::share::{self, Plan};
 
 /// What specifications are compared with: the same options as those of `cdi generate`.
@@ -54,7 +56,7 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
     let inventory = match look::quietly(&args.host, &args.look) {
         Ok(inventory) => inventory,
         Err(error) if args.host.is_here() => {
-            found.note(error);
+            found.note(line(error.as_ref()));
             return Ok(found);
         }
         Err(error) => return Err(error),
@@ -73,9 +75,9 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
     });
     let policy = match plan.and_then(|plan| plan.digest()) {
         Ok(policy) => Some(policy),
-        Err(error) if args.config.config.is_some() => return Err(error),
+        Err(error) if args.config.config.is_some() => return Err(error.into()),
         Err(error) => {
-            found.note(error);
+            found.note(line(&error));
             None
         }
     };
