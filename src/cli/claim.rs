@@ -3,7 +3,6 @@
 mod create;
 mod gc;
 mod list;
-mod listed;
 mod release;
 mod spec;
 

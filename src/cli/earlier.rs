@@ -1,8 +1,7 @@
 //! What is held and what a new policy does not provide for. It stays valid until it ends, so a person who changes the policy
 //! must know of it.
 
-use super::containers::Names;
-use super::held::Held;
+use super::held::View;
 use super::place::StateArgs;
 use super::specs::Specs;
 use super::{out, root_only, status};
@@ -11,9 +10,9 @@ use anyhow::Result;
 
 use crate::error::line;
 use crate::inventory::Inventory;
-use crate::ledger::{Books, Claim, utc};
+use crate::ledger::{Claim, utc};
 use crate::share::Plan;
-use crate::text::{shown, some};
+use crate::text::shown;
 use crate::types::DeviceKey;
 use std::collections::BTreeSet;
 
@@ -52,57 +51,45 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
         }
         return Ok(Earlier::default());
     }
-    let (Books { mut books, damaged }, _) = status::books(state)?;
-    books.retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));
+    let (mut books, _) = status::books(state)?;
+    books
+        .books
+        .retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));
     let nothing = Plan::default();
-    let found = findings(plan.unwrap_or(&nothing), &books);
+    let found = findings(plan.unwrap_or(&nothing), &books.books);
     let unreadable = inventory.gpus.iter().map(|gpu| &gpu.uuid);
-    let unreadable = unreadable.filter(|gpu| damaged.iter().any(|book| book.may_be_of(gpu)));
+    let unreadable = unreadable.filter(|gpu| books.damaged.iter().any(|book| book.may_be_of(gpu)));
     let mut held: BTreeSet<DeviceKey> = unreadable.cloned().map(DeviceKey::whole).collect();
     held.extend(found.iter().filter_map(|finding| match finding {
         Finding::NotSplit { claim } => Some(claim.device.clone()),
         Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
     }));
-    let specs = plan.map(Specs::of_plan).unwrap_or_default();
-    let mut names = Names::default();
-    let mut by = |claim: &Claim| {
-        let held = Held::of(claim, &specs, &mut names, 0);
-        let holder = match &held.container {
-            Some(container) => format!("container {}", container.shown()),
-            None => format!("user {}", held.uid),
-        };
-        (held.cdi, format!("{holder} since {}", utc(claim.since)))
+    let mut view = View::new(plan.map(Specs::of_plan).unwrap_or_default(), 0);
+    let by = |view: &mut View, claim: &Claim| {
+        let held = view.held(claim);
+        format!("{}: held by {} since {}", held.cdi, held.by(), utc(held.since))
     };
-    let lines = found.iter().map(|finding| {
-        let line = match finding {
-            Finding::UnknownShare { claim } => {
-                let (name, by) = by(claim);
-                format!(
-                    "{name}: held by {by}; the policy does not have this share, which stays valid until it is released"
-                )
-            }
-            Finding::NotSplit { claim } => {
-                let (name, by) = by(claim);
-                format!(
-                    "{name}: held by {by}; the policy does not share this device, and tranche cdi generate keeps the \
-                     whole of it claimed until this is released"
-                )
-            }
-            Finding::NoLongerFits { device, misfit, claims } => {
-                let held: Vec<String> = claims
-                    .iter()
-                    .map(|claim| by(claim))
-                    .map(|(n, by)| format!("{n} by {by}"))
-                    .collect();
-                format!(
-                    "{device}: the shares of the policy do not fit in addition to what is held: {misfit}; held: {}; \
-                     some shares are refused until that is released",
-                    some(&held)
-                )
-            }
-        };
-        shown(&line).into_owned()
+    let lines = found.iter().map(|finding| match finding {
+        Finding::UnknownShare { claim } => format!(
+            "{}; the policy does not have this share, which stays valid until it is released",
+            by(&mut view, claim)
+        ),
+        Finding::NotSplit { claim } => format!(
+            "{}; the policy does not share this device, and tranche cdi generate keeps the whole of it claimed until this \
+             is released",
+            by(&mut view, claim)
+        ),
+        Finding::NoLongerFits { device, misfit, claims } => format!(
+            "{device}: the shares of the policy do not fit in addition to what is held: {misfit}; held: {}; some shares \
+             are refused until that is released",
+            view.list(claims.iter().copied())
+        ),
     });
-    let lines = lines.chain(damaged.iter().map(|book| line(&book.error))).collect();
-    Ok(Earlier { lines, held })
+    let lines = lines
+        .map(|line| shown(&line).into_owned())
+        .chain(books.errors().map(|error| line(error)));
+    Ok(Earlier {
+        lines: lines.collect(),
+        held,
+    })
 }

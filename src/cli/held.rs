@@ -3,10 +3,11 @@
 
 use super::containers::Names;
 use super::specs::Specs;
-use crate::ledger::{Claim, ClaimState, HeldPart, Promise, Strategy};
+use crate::ledger::{Claim, ClaimState, HeldPart, Promise, Strategy, utc};
 use crate::text::some;
 use crate::types::{DeviceKey, MemorySize};
 use serde::Serialize;
+use std::fmt::Display;
 
 /// A claim.
 #[derive(Debug, Serialize)]
@@ -58,9 +59,27 @@ pub(super) struct Container {
     pub(super) pid: Option<u32>,
 }
 
-impl Held {
-    /// `claim` as it is shown, at `uptime` seconds since boot.
-    pub(super) fn of(claim: &Claim, specs: &Specs, names: &mut Names, uptime: u64) -> Self {
+/// How claims are shown: by the names that specifications give to devices, and engines to containers.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) specs: Specs,
+    pub(super) names: Names,
+    /// Seconds since boot, by which a claim's time to live is counted.
+    uptime: u64,
+}
+
+impl View {
+    /// A view by the names of `specs` and of engines, at `uptime` seconds since boot.
+    pub(super) fn new(specs: Specs, uptime: u64) -> Self {
+        Self {
+            specs,
+            names: Names::default(),
+            uptime,
+        }
+    }
+
+    /// `claim` as it is shown.
+    pub(super) fn held(&mut self, claim: &Claim) -> Held {
         let compute = |promise| match promise {
             Promise::Mps { compute, .. } => compute,
             _ => None,
@@ -68,14 +87,14 @@ impl Held {
         let promise = claim.part.promise();
         let container = claim.holder.container().map(|container| Container {
             id: container.id.clone(),
-            name: names.of(container),
+            name: self.names.of(container),
             bundle: container.bundle.clone(),
             pid: claim.process.as_ref().map(|p| p.pid),
         });
-        Self {
-            cdi: specs.name(claim),
+        Held {
+            cdi: self.specs.name(claim),
             name: claim.name.clone(),
-            device: specs.device(&claim.device),
+            device: self.specs.device(&claim.device),
             key: claim.device.clone(),
             whole: claim.part == HeldPart::Whole,
             shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
@@ -87,15 +106,44 @@ impl Held {
             uid: claim.uid,
             since: claim.since,
             ttl: claim.ttl,
-            seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
+            seconds_left: claim.until.map(|until| until.saturating_sub(self.uptime)),
             once: claim.once,
             spec_file: claim.spec_file.clone(),
         }
     }
 
-    /// Who holds it, for a table or a message.
+    /// `claims` as a list in one line: what is held, by whom and since when.
+    pub(super) fn list<'c>(&mut self, claims: impl IntoIterator<Item = &'c Claim>) -> String {
+        let line = |claim| {
+            let held = self.held(claim);
+            format!("{} by {} since {}", held.cdi, held.by(), utc(held.since))
+        };
+        some(&claims.into_iter().map(line).collect::<Vec<_>>())
+    }
+}
+
+impl Held {
+    /// Who holds it, in a sentence.
+    pub(super) fn by(&self) -> String {
+        match &self.container {
+            Some(container) => format!("container {}", container.shown()),
+            None => format!("user {} (no container yet)", self.uid),
+        }
+    }
+
+    /// Its memory, in a table.
+    pub(super) fn memory(&self) -> String {
+        or_dash(self.memory_mib.map(MemorySize::from_mib))
+    }
+
+    /// Its compute, in a table.
+    pub(super) fn compute(&self) -> String {
+        or_dash(self.compute_percent.map(|percent| format!("{percent}%")))
+    }
+
+    /// Who uses it, in a table.
     pub(super) fn holder(&self) -> String {
-        self.container.as_ref().map_or_else(|| "-".to_owned(), Container::shown)
+        or_dash(self.container.as_ref().map(Container::shown))
     }
 
     /// Its shares, each with its device: `0.a, 0.b`; the device for all of it.
@@ -114,13 +162,21 @@ impl Held {
 
 impl Container {
     /// `train (262bf9f7e5a8)`, or the short id alone.
-    pub(super) fn shown(&self) -> String {
-        let short: String = self.id.chars().take(12).collect();
-        match &self.name {
-            Some(name) => format!("{name} ({short})"),
-            None => short,
-        }
+    fn shown(&self) -> String {
+        container_text(&self.id, self.name.as_deref())
     }
+}
+
+/// The container `id`, which its engine calls `name`, for people: `train (262bf9f7e5a8)`, or the short id alone.
+pub(super) fn container_text(id: &str, name: Option<&str>) -> String {
+    let short: String = id.chars().take(12).collect();
+    let short = if short.is_empty() { "unknown" } else { &short };
+    name.map_or_else(|| short.to_owned(), |name| format!("{name} ({short})"))
+}
+
+/// A value in a table, and a dash if there is none.
+pub(super) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// The state of a claim, in a table.

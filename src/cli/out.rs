@@ -49,6 +49,17 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     write(&shown_json(&text))
 }
 
+/// Writes a result to stdout: `value` as JSON, or its text for people.
+///
+/// # Errors
+/// As [`document`].
+pub fn either(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    match is_json {
+        true => json(value),
+        false => result(&text()),
+    }
+}
+
 /// Writes one line to stderr, for people, unless they asked for errors alone.
 pub fn note(line: impl std::fmt::Display) {
     if !super::log::is_quiet() {
@@ -70,8 +81,8 @@ pub fn complain(error: anyhow::Error) -> ExitCode {
 }
 
 /// Prints a line for each thing that went wrong, and returns the exit code of the last; success if nothing did.
-pub fn complain_all(errors: &[Error]) -> ExitCode {
-    errors.iter().fold(ExitCode::SUCCESS, |_, error| {
+pub fn complain_all<'a>(errors: impl IntoIterator<Item = &'a Error>) -> ExitCode {
+    errors.into_iter().fold(ExitCode::SUCCESS, |_, error| {
         say(format_args!("tranche: {}", line(error)));
         code(error.kind())
     })

@@ -1,15 +1,15 @@
 //! `tranche status`: who holds what, what is free, and what hooks said.
 
 use super::containers::Names;
-use super::held::{self, Held};
+use super::held::{self, Held, View, or_dash};
 use super::out;
 use super::place::{SpecDirArgs, StateArgs};
 use super::root_only;
 use super::specs::{Offered, Specs};
 use super::table::Table;
 use crate::claims::Claims;
-use crate::error::{Error, line};
-use crate::ledger::{Book, Books, Claim, DamagedBook, HeldPart, HeldShare, utc};
+use crate::error::line;
+use crate::ledger::{Books, Claim, HeldPart, HeldShare, utc};
 use crate::messages::{Kept, Message, Messages, Severity};
 use crate::text::{shown, some};
 use crate::types::DeviceKey;
@@ -33,10 +33,10 @@ pub(super) struct Args {
 
 /// All of it, as `--json` gives it. docs/sharing.md documents the fields.
 #[derive(Debug, Serialize)]
-struct Status {
+struct Status<'m> {
     devices: Vec<DeviceStatus>,
     claims: Vec<Held>,
-    messages: Vec<Said>,
+    messages: Vec<Said<'m>>,
     /// What could not be read, and so is missing above.
     problems: Vec<String>,
 }
@@ -63,65 +63,53 @@ struct DeviceStatus {
 
 /// What a hook said.
 #[derive(Debug, Serialize)]
-struct Said {
+struct Said<'m> {
     #[serde(flatten)]
-    message: Message,
+    message: &'m Message,
     /// The name that the container's engine shows; `null` where the container is gone or no file has its name.
     name: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let state_dir = &args.state.state_dir;
     // A user sees what the hooks of his own engine said; the ledger is root's.
-    let (Books { books, damaged }, uptime, unseen) = match root_only::check(state_dir) {
-        Ok(()) => {
-            let (books, uptime) = books(&args.state)?;
-            (books, uptime, None)
-        }
-        Err(error) => (Books::default(), 0, Some(error)),
+    let unseen = root_only::check(&args.state.state_dir).err();
+    let sees_ledger = unseen.is_none();
+    let (books, mut view) = match sees_ledger {
+        true => read(&args.state, &args.specs)?,
+        false => Default::default(),
     };
     let kept = messages(&args.state)?;
-    let sees_ledger = unseen.is_none();
-    let specs = match sees_ledger {
-        true => Specs::read(&args.specs, state_dir),
-        false => Specs::default(),
-    };
-    let mut names = Names::default();
-    let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
-    let devices = devices(&specs, &books, &damaged);
-    let problems: Vec<Error> = damaged
-        .into_iter()
-        .map(|book| book.error)
-        .chain(unseen)
-        .chain(kept.damaged)
-        .collect();
+    let claims: Vec<&Claim> = books.claims().collect();
+    let problems = || books.errors().chain(&unseen).chain(&kept.damaged);
     let status = Status {
-        devices,
-        claims: claims
-            .iter()
-            .map(|claim| Held::of(claim, &specs, &mut names, uptime))
-            .collect(),
-        messages: said(kept.messages, &claims, &mut names),
-        problems: problems.iter().map(|error| line(error)).collect(),
+        devices: devices(&view.specs, &books),
+        claims: claims.iter().map(|claim| view.held(claim)).collect(),
+        messages: said(&kept.messages, &claims, &mut view.names),
+        problems: problems().map(|error| line(error)).collect(),
     };
-    if args.json {
-        out::json(&status)?;
-    } else {
-        out::result(&text(&status, sees_ledger))?;
-    }
+    out::either(args.json, &status, || text(&status, sees_ledger))?;
     // What could be read is shown all the same.
-    Ok(out::complain_all(&problems))
+    Ok(out::complain_all(problems()))
+}
+
+/// What is held, and how it is shown.
+///
+/// # Errors
+/// Returns an error if this user cannot use the ledger, or if it cannot be listed.
+pub(super) fn read(state: &StateArgs, specs: &SpecDirArgs) -> Result<(Books, View)> {
+    let (books, uptime) = books(state)?;
+    Ok((books, View::new(Specs::read(specs, &state.state_dir), uptime)))
 }
 
 /// What is held, and the seconds since boot by which a claim's time to live is counted.
 ///
 /// # Errors
-/// Returns an error if this user cannot use the ledger, or if it cannot be listed.
+/// As [`read`].
 pub(super) fn books(state: &StateArgs) -> Result<(Books, u64)> {
     root_only::check(&state.state_dir)?;
     Ok(match Claims::existing(&state.state_dir)? {
         Some(claims) => (claims.books()?, claims.uptime()),
-        None => (Books::default(), 0),
+        None => Default::default(),
     })
 }
 
@@ -135,76 +123,29 @@ fn messages(state: &StateArgs) -> Result<Kept> {
     }
 }
 
-fn said(messages: Vec<Message>, claims: &[&Claim], names: &mut Names) -> Vec<Said> {
-    let holders = || claims.iter().filter_map(|c| c.holder.container());
-    let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for message in &messages {
-        if !known.contains_key(&message.container) {
-            let name = names.of_id(&message.container, holders());
-            known.insert(message.container.clone(), name);
-        }
-    }
-    let said = messages.into_iter().map(|message| Said {
-        name: known.get(&message.container).cloned().flatten(),
+fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut Names) -> Vec<Said<'m>> {
+    let holders = || claims.iter().filter_map(|claim| claim.holder.container());
+    let said = messages.iter().map(|message| Said {
+        name: names.of_id(&message.container, holders()),
         message,
     });
     said.collect()
 }
 
-fn devices(specs: &Specs, books: &[Book], damaged: &[DamagedBook]) -> Vec<DeviceStatus> {
+fn devices(specs: &Specs, books: &Books) -> Vec<DeviceStatus> {
     let unknown = Offered::default();
     let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
-    for claim in books.iter().flat_map(|book| &book.claims) {
+    for claim in books.claims() {
         keys.entry(&claim.device).or_insert(&unknown);
     }
-    let device = |(key, offered): (&DeviceKey, &Offered)| {
-        let book = books.iter().find(|book| book.gpu == *key.gpu());
-        let claims = book.into_iter().flat_map(|book| &book.claims);
-        let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
-        // Instances of a GPU exclude it as a whole, and the reverse.
-        let held_whole = on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty());
-        let readable = !damaged.iter().any(|book| book.may_be_of(key.gpu()));
-        // A share of an earlier policy may have the name of one of now, and another size.
-        let shares = on_it().flat_map(|claim| claim.part.shares());
-        let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(|share| {
-            offered.siblings.contains(&share.name.to_string())
-                && offered
-                    .size(share.name.as_str())
-                    .is_none_or(|size| size == share.promise)
-        });
-        let names =
-            |shares: Vec<&HeldShare>| -> BTreeSet<String> { shares.iter().map(|s| s.name.to_string()).collect() };
-        let held = names(now);
-        let is_free = |name: &&String| {
-            let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
-            let part = offered.size(name).and_then(part);
-            part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
-        };
-        DeviceStatus {
-            device: specs.device(key),
-            key: key.clone(),
-            shares: offered.siblings.clone(),
-            held_of_earlier_policy: names(earlier).into_iter().collect(),
-            held: offered
-                .siblings
-                .iter()
-                .filter(|name| held.contains(*name))
-                .cloned()
-                .collect(),
-            held_whole,
-            readable,
-            free: match readable {
-                true => offered.siblings.iter().filter(is_free).cloned().collect(),
-                false => Vec::new(),
-            },
-        }
-    };
-    let mut devices: Vec<DeviceStatus> = keys.into_iter().map(device).collect();
+    let devices = keys.into_iter();
+    let devices = devices.map(|(key, offered)| DeviceStatus::new(specs.device(key), key, offered, books));
+    let mut devices: Vec<DeviceStatus> = devices.collect();
     devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
     devices
 }
 
-fn text(status: &Status, sees_ledger: bool) -> String {
+fn text(status: &Status<'_>, sees_ledger: bool) -> String {
     let mut text = String::new();
     if !status.devices.is_empty() {
         let mut table = Table::with_header(&["DEVICE", "HELD", "FREE"]);
@@ -237,6 +178,41 @@ fn text(status: &Status, sees_ledger: bool) -> String {
 }
 
 impl DeviceStatus {
+    /// The device `key`, which specifications call `device` and of which they offer `offered`.
+    fn new(device: String, key: &DeviceKey, offered: &Offered, books: &Books) -> Self {
+        let book = books.books.iter().find(|book| book.gpu == *key.gpu());
+        let claims = book.into_iter().flat_map(|book| &book.claims);
+        let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
+        let readable = !books.damaged.iter().any(|book| book.may_be_of(key.gpu()));
+        // A share of an earlier policy may have the name of one of now, and another size.
+        let is_of_now = |share: &&HeldShare| {
+            let size = offered.size(share.name.as_str());
+            offered.siblings.contains(&share.name.to_string()) && size.is_none_or(|size| size == share.promise)
+        };
+        let shares = on_it().flat_map(|claim| claim.part.shares());
+        let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(is_of_now);
+        let earlier: BTreeSet<String> = earlier.into_iter().map(|share| share.name.to_string()).collect();
+        let is_free = |name: &str| {
+            let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
+            let part = offered.size(name).and_then(part);
+            part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
+        };
+        let siblings = |is_meant: &dyn Fn(&str) -> bool| -> Vec<String> {
+            offered.siblings.iter().filter(|name| is_meant(name)).cloned().collect()
+        };
+        Self {
+            device,
+            key: key.clone(),
+            shares: offered.siblings.clone(),
+            held: siblings(&|name| now.iter().any(|share| share.name.as_str() == name)),
+            held_of_earlier_policy: earlier.into_iter().collect(),
+            // Instances of a GPU exclude it as a whole, and the reverse.
+            held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
+            readable,
+            free: siblings(&|name| readable && is_free(name)),
+        }
+    }
+
     fn is_held(&self) -> String {
         if !self.readable {
             return "unknown".to_owned();
@@ -244,20 +220,14 @@ impl DeviceStatus {
         if self.held_whole {
             return "whole".to_owned();
         }
-        let of_policy = match self.shares.len() {
-            0 => None,
-            all => Some(format!("{} of {all}", self.held.len())),
-        };
-        let of_earlier = match self.held_of_earlier_policy.len() {
-            0 => None,
-            number => Some(format!("{number} of an earlier policy")),
-        };
-        let parts: Vec<String> = of_policy.into_iter().chain(of_earlier).collect();
-        if parts.is_empty() {
-            "-".to_owned()
-        } else {
-            parts.join(", ")
+        let mut parts = Vec::new();
+        if !self.shares.is_empty() {
+            parts.push(format!("{} of {}", self.held.len(), self.shares.len()));
         }
+        if !self.held_of_earlier_policy.is_empty() {
+            parts.push(format!("{} of an earlier policy", self.held_of_earlier_policy.len()));
+        }
+        or_dash(Some(parts.join(", ")).filter(|parts| !parts.is_empty()))
     }
 
     fn is_free(&self) -> String {
@@ -294,37 +264,28 @@ fn ranges(names: &[String]) -> String {
 }
 
 /// The messages, grouped by container in the order in which they began.
-fn messages_text(said: &[Said]) -> String {
+fn messages_text(said: &[Said<'_>]) -> String {
     let mut text = String::new();
     if !said.is_empty() {
         text.push_str("\nmessages of hooks:\n");
     }
-    let mut containers: Vec<&Said> = Vec::new();
-    for one in said {
-        if !containers.iter().any(|c| c.message.container == one.message.container) {
-            containers.push(one);
+    for (at, first) in said.iter().enumerate() {
+        let is_same = |one: &&Said<'_>| one.message.container == first.message.container;
+        if said.iter().take(at).any(|one| is_same(&one)) {
+            continue;
         }
-    }
-    for container in containers {
-        let short: String = container.message.container.chars().take(12).collect();
-        let id = if short.is_empty() { "unknown" } else { &short };
-        let name = match &container.name {
-            Some(name) => format!("{name} ({id})"),
-            None => id.to_owned(),
-        };
+        let name = held::container_text(&first.message.container, first.name.as_deref());
         text.push_str(&format!("container {}\n", shown(&name)));
-        for one in said
-            .iter()
-            .filter(|s| s.message.container == container.message.container)
-        {
+        for one in said.iter().filter(is_same) {
             let severity = match one.message.severity {
                 Severity::Failure => "failure",
                 Severity::Remark => "remark",
             };
             // A specification may name a hook that does not exist; the text says which.
-            let hook = Some(one.message.hook.as_str())
-                .filter(|hook| !hook.is_empty())
-                .unwrap_or("hook");
+            let hook = match one.message.hook.as_str() {
+                "" => "hook",
+                hook => hook,
+            };
             let line = format!("{severity} of {hook}: {}", one.message.text);
             text.push_str(&format!("  {}  {}\n", utc(one.message.at), shown(&line)));
         }

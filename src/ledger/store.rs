@@ -1,6 +1,7 @@
 //! The ledger on disk.
 
 use super::book::Book;
+use super::claim::Claim;
 use super::directory::LedgerDirectory;
 use super::error::{LedgerError, LedgerResult};
 use super::lock;
@@ -39,6 +40,18 @@ pub struct Books {
     pub books: Vec<Book>,
     /// The others.
     pub damaged: Vec<DamagedBook>,
+}
+
+impl Books {
+    /// Every claim in the books that can be read, by GPU and age.
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.books.iter().flat_map(|book| &book.claims)
+    }
+
+    /// What is wrong with the other books.
+    pub fn errors(&self) -> impl Iterator<Item = &Error> {
+        self.damaged.iter().map(|book| &book.error)
+    }
 }
 
 /// A book that cannot be read, so that it is not known what is held of its GPU.

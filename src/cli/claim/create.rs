@@ -5,15 +5,14 @@ use crate::cdi::encode::{Format, encode};
 use crate::cdi::{build, write};
 use crate::claims::{Claims, Offer, Reservation, ReserveError, explain, remove};
 use crate::cli::cdi::hook_beside_us;
-use crate::cli::containers::Names;
-use crate::cli::held::Held;
+use crate::cli::held::View;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::specs::Specs;
 use crate::cli::{needs, out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error};
 use crate::inventory::Inventory;
-use crate::ledger::{Claim, Holder, utc};
+use crate::ledger::{Claim, Holder};
 use crate::share::{Fit, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
@@ -112,17 +111,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let reserved = claims.reserve(&sharing.plan, &reservation, &offer);
     let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
-    if args.json {
-        let held = Held::of(
-            &claim,
-            &Specs::of_plan(&sharing.plan),
-            &mut Names::default(),
-            claims.uptime(),
-        );
-        out::json(&held)?;
-    } else {
-        out::result(&format!("{device_name}\n"))?;
-    }
+    let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
+    out::either(args.json, &held, || format!("{device_name}\n"))?;
     out::note(describe(&found, &sharing));
     if let Some(split) = sharing.plan.split(found.device) {
         needs::note(&sharing, split);
@@ -148,8 +138,7 @@ impl Offer for Specification<'_> {
                 self.file,
                 "exists already, and does not belong to a claim in this ledger",
             )
-            .hint("choose another name, or remove the file if it is not needed")
-            .into()),
+            .hint("choose another name, or remove the file if it is not needed")),
         }
     }
 
@@ -203,20 +192,12 @@ fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
         ReserveError::Offer(error) => return error,
         ReserveError::Ledger(error) => return explain(format_args!("claim {}", args.name), error),
     };
-    let specs = Specs::of_plan(&sharing.plan);
-    let mut names = Names::default();
-    let shown = held.iter().map(|claim| {
-        let held = Held::of(claim, &specs, &mut names, 0);
-        let by = match &held.container {
-            Some(container) => container.shown(),
-            None => "no container yet".to_owned(),
-        };
-        format!("{} by {by} since {}", held.cdi, utc(held.since))
-    });
-    let shown: Vec<String> = shown.collect();
-    match &shown[..] {
+    match &held[..] {
         [] => error,
-        shown => error.and_hint(format_args!("held: {}", some(shown))),
+        held => {
+            let mut view = View::new(Specs::of_plan(&sharing.plan), 0);
+            error.and_hint(format_args!("held: {}", view.list(held)))
+        }
     }
 }
 

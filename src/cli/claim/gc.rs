@@ -29,14 +29,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let is_whole = problems.is_empty();
     if is_whole {
         let books = locked.books()?;
-        let claims: Vec<&Claim> = books.books.iter().flat_map(|b| &b.claims).collect();
-        problems.extend(books.damaged.into_iter().map(|book| book.error));
+        let claims: Vec<&Claim> = books.claims().collect();
         for dir in directories(args, &claims) {
             let swept = spec::sweep(&dir, &claims, state_dir)?;
             removed.extend(swept.removed);
             problems.extend(swept.left);
         }
         problems.extend(claims.iter().filter_map(|claim| without_spec(claim)));
+        problems.extend(books.damaged.into_iter().map(|book| book.error));
     }
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);

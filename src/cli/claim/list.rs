@@ -1,13 +1,12 @@
 //! `tranche claim list` and `tranche claim show`.
 
 use super::PlaceArgs;
-use super::listed::ListedClaims;
-use crate::cli::held::{self, Held};
-use crate::cli::out;
+use crate::cli::held::{self, Held, or_dash};
 use crate::cli::table::Table;
+use crate::cli::{out, status};
 use crate::error::Error;
+use crate::ledger::{Books, utc};
 use crate::text::some;
-use crate::types::MemorySize;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 
@@ -27,16 +26,17 @@ pub(super) struct ShowArgs {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<ExitCode> {
-    let mut claims = ListedClaims::read(&args.at)?;
-    let held = claims.shown(|claim| claim.name.is_some());
+    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
+    let named = books.claims().filter(|claim| claim.name.is_some());
+    let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
     if args.at.json {
         out::json(&held)?;
-    } else if held.is_empty() && claims.damaged.is_empty() {
-        out::note("there are no claims; tranche claim create makes one, and tranche status shows what containers hold");
     } else if !held.is_empty() {
         out::result(&table(&held))?;
+    } else if books.damaged.is_empty() {
+        out::note("there are no claims; tranche claim create makes one, and tranche status shows what containers hold");
     }
-    Ok(out::complain_all(&claims.damaged))
+    Ok(out::complain_all(books.errors()))
 }
 
 fn table(held: &[Held]) -> String {
@@ -45,84 +45,68 @@ fn table(held: &[Held]) -> String {
         table.row([
             claim.name.clone().unwrap_or_default(),
             claim.shares(),
-            claim
-                .memory_mib
-                .map_or_else(|| "-".to_owned(), |m| MemorySize::from_mib(m).to_string()),
-            claim
-                .compute_percent
-                .map_or_else(|| "-".to_owned(), |c| format!("{c}%")),
+            claim.memory(),
+            claim.compute(),
             held::state(claim.state).to_owned(),
             claim.holder(),
-            claim.seconds_left.map_or_else(|| "-".to_owned(), held::span),
+            or_dash(claim.seconds_left.map(held::span)),
         ]);
     }
     table.text()
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let mut claims = ListedClaims::read(&args.at)?;
+    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
     let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
-    let found = claims.shown(|claim| claim.name.as_deref() == Some(name));
-    let Some(held) = found.first() else {
-        bail!(not_found(&claims, name));
+    let Some(claim) = books.claims().find(|claim| claim.name.as_deref() == Some(name)) else {
+        bail!(not_found(&books, name));
     };
-    if args.at.json {
-        out::json(held)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let held = view.held(claim);
+    out::either(args.at.json, &held, || text(name, &held))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(name: &str, held: &Held) -> String {
     let left = match (held.seconds_left, held.ttl) {
         (Some(left), _) => held::span(left),
         (None, Some(ttl)) => format!("{} after its container has ended", held::span(ttl)),
         (None, None) => "until it is released".to_owned(),
     };
-    let text = Table::of_values([
+    let afterwards = match held.once {
+        true => "released",
+        false => "kept for the next container",
+    };
+    Table::of_values([
         ("claim", name.to_owned()),
         ("CDI name", held.cdi.clone()),
         ("device", format!("{} ({})", held.device, held.key)),
         ("shares", held.shares()),
         ("strategy", held.strategy.to_string()),
-        (
-            "memory",
-            or_none(held.memory_mib.map(|m| MemorySize::from_mib(m).to_string())),
-        ),
-        ("compute", or_none(held.compute_percent.map(|c| format!("{c}%")))),
+        ("memory", held.memory()),
+        ("compute", held.compute()),
         ("state", held::state(held.state).to_owned()),
         ("holder", held.holder()),
         ("time left", left),
-        (
-            "when its container ends",
-            if held.once {
-                "released"
-            } else {
-                "kept for the next container"
-            }
-            .to_owned(),
-        ),
+        ("when its container ends", afterwards.to_owned()),
         ("user", held.uid.to_string()),
-        ("created", crate::ledger::utc(held.since)),
-        ("specification", or_none(held.spec_file.clone())),
-    ]);
-    out::result(&text)?;
-    Ok(ExitCode::SUCCESS)
+        ("created", utc(held.since)),
+        ("specification", or_dash(held.spec_file.as_ref())),
+    ])
 }
 
-/// Says that there is no claim `name`, and which there are.
-fn not_found(claims: &ListedClaims, name: &str) -> Error {
+/// The error for a claim `name` that does not exist. Its hint lists those that do.
+fn not_found(books: &Books, name: &str) -> Error {
     // It may be in a book that cannot be read.
-    out::complain_all(&claims.damaged);
-    let known: Vec<&str> = claims.claims.iter().filter_map(|c| c.name.as_deref()).collect();
+    out::complain_all(books.errors());
+    let known: Vec<&str> = books.claims().filter_map(|claim| claim.name.as_deref()).collect();
     let hint = match &known[..] {
         [] => "there are no claims; tranche claim create makes one".to_owned(),
         known => format!("there are {}", some(known)),
     };
-    let error = if claims.damaged.is_empty() {
-        Error::usage(format!("claim {name}"), "not found")
-    } else {
-        Error::failed(
-            format!("claim {name}"),
-            "not found in the part of the ledger that can be read",
-        )
+    let object = format!("claim {name}");
+    let error = match books.damaged.is_empty() {
+        true => Error::usage(object, "not found"),
+        false => Error::failed(object, "not found in the part of the ledger that can be read"),
     };
     error.hint(hint)
 }

@@ -4,12 +4,11 @@ use super::{PlaceArgs, spec};
 use crate::call::Subject;
 use crate::claims::{Claims, LockedClaims, remove};
 use crate::cli::containers::Names;
-use crate::cli::held::{Container, Held};
+use crate::cli::held::{Held, View};
 use crate::cli::specs::Specs;
 use crate::cli::{out, root_only};
 use crate::error::Error;
-use crate::ledger::{Book, Books, Claim, ContainerName, HeldPart, LedgerError, Refused, utc};
-use crate::text::some;
+use crate::ledger::{Books, Claim, HeldPart, LedgerError, Refused, utc};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,25 +33,24 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
     let Some(claims) = Claims::existing(state_dir)? else {
-        bail!(not_found(&args.what, &[], &Specs::default(), &mut Names::default()));
+        bail!(not_found(&args.what, &[], &mut View::default()));
     };
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
     let locked = claims.lock()?;
-    let Books { books, damaged } = locked.books()?;
+    let books = locked.books()?;
     let done = take_back(args, &locked, &books, claims.uptime());
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
-    let damaged: Vec<Error> = damaged.into_iter().map(|book| book.error).collect();
-    out::complain_all(&damaged);
+    out::complain_all(books.errors());
     let Released { released, left } = done?;
     let code = out::complain_all(&left);
     if args.at.json {
         out::json(&serde_json::json!({ "released": released }))?;
     } else {
         for held in &released {
-            let of = held.container.as_ref().map(|c| format!(", held by {}", c.shown()));
-            out::note(format_args!("released {}{}", held.cdi, of.unwrap_or_default()));
+            let by = held.container.as_ref().map(|_| format!(", held by {}", held.holder()));
+            out::note(format_args!("released {}{}", held.cdi, by.unwrap_or_default()));
         }
     }
     Ok(code)
@@ -66,38 +64,38 @@ struct Released {
 }
 
 /// Gives back what is meant, and removes the specifications of claims. `books` are those of the ledger.
-fn take_back(args: &Args, locked: &LockedClaims<'_>, books: &[Book], uptime: u64) -> Result<Released> {
+fn take_back(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64) -> Result<Released> {
     let state_dir = &args.at.state.state_dir;
-    let claims: Vec<&Claim> = books.iter().flat_map(|b| &b.claims).collect();
-    let specs = Specs::read(&args.at.specs, state_dir);
-    let mut names = Names::default();
-    let meant = resolve(&args.what, &claims, &specs, &mut names)?;
-    locked
-        .release_by_hand(&meant, args.force)
-        .map_err(|error| refusal(error, &specs, &mut names))?;
-    let released = meant.iter().map(|claim| Held::of(claim, &specs, &mut names, uptime));
-    let released = released.collect();
-    // After the ledger: a process that is killed in between leaves a specification without a claim, which no container can
-    // use and `gc` removes.
-    let left = meant.iter().filter_map(|claim| remove_spec(claim, state_dir).err());
+    let claims: Vec<&Claim> = books.claims().collect();
+    let mut view = View::new(Specs::read(&args.at.specs, state_dir), uptime);
+    let meant = resolve(&args.what, &claims, &mut view)?;
+    let done = locked.release_by_hand(&meant, args.force);
+    done.map_err(|error| refusal(error, &mut view))?;
     Ok(Released {
-        released,
-        left: left.collect(),
+        released: meant.iter().map(|claim| view.held(claim)).collect(),
+        // After the ledger: a process that is killed in between leaves a specification without a claim, which no container
+        // can use and `gc` removes.
+        left: meant
+            .iter()
+            .filter_map(|claim| remove_spec(claim, state_dir).err())
+            .collect(),
     })
 }
 
-/// The line for a claim that is not given back.
-fn refusal(error: LedgerError, specs: &Specs, names: &mut Names) -> Error {
+/// The error for a claim that is not given back.
+fn refusal(error: LedgerError, view: &mut View) -> Error {
     match error {
         LedgerError::Refused(Refused::NotYours(claim)) => {
-            Error::failed(specs.name(&claim), format!("belongs to user {}", claim.uid))
+            Error::failed(view.specs.name(&claim), format!("belongs to user {}", claim.uid))
         }
         LedgerError::Refused(Refused::InUse { claim, runs }) => {
+            let held = view.held(&claim);
             let reason = match runs {
                 true => "is running",
                 false => "may be running: its pid namespace cannot be examined, and has processes",
             };
-            Error::failed(specs.name(&claim), holder(&claim, names, reason))
+            let what = format!("is held since {} by {}, which {reason}", utc(held.since), held.by());
+            Error::failed(&held.cdi, what)
                 .hint("stop that container, or give --force: it then keeps its access to the device until it ends")
         }
         other => other.into(),
@@ -119,26 +117,22 @@ fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<(), Error> {
             file.display(),
             format!("left alone, because it is not the specification that was written for claim {name}"),
         )
-        .hint("remove it yourself if it is not needed")
-        .into()),
+        .hint("remove it yourself if it is not needed")),
     }
 }
 
 /// The claims that `typed` means. A claim's name is tried first, then a device, then a container.
-fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Names) -> Result<Vec<&'a Claim>> {
+fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec<&'a Claim>> {
     let name = typed.strip_prefix("nvidia.com/claim=").unwrap_or(typed);
-    let by_name: Vec<&Claim> = claims
-        .iter()
-        .copied()
-        .filter(|c| c.name.as_deref() == Some(name))
-        .collect();
+    let by_name = claims.iter().filter(|claim| claim.name.as_deref() == Some(name));
+    let by_name: Vec<&Claim> = by_name.copied().collect();
     if !by_name.is_empty() {
         return Ok(by_name);
     }
-    let by_device = of_device(typed, claims, specs);
+    let by_device = of_device(typed, claims, &view.specs);
     match &by_device[..] {
         [] => {}
-        [one] if is_whole_of(one, typed, specs) => return Ok(by_device),
+        [one] if is_whole_of(one, typed, &view.specs) => return Ok(by_device),
         [one] => {
             let own = one.name.as_deref().unwrap_or_default();
             bail!(
@@ -146,14 +140,14 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs, names: &mut Nam
                     .hint(format!("tranche claim release {own} releases all of them"))
             );
         }
-        _ => bail!(ambiguous(typed, &by_device, specs, names)),
+        _ => bail!(ambiguous(typed, &by_device, view)),
     }
-    let by_container = of_container(typed, claims, names);
-    let containers: Vec<&ContainerName> = by_container.iter().filter_map(|c| c.holder.container()).collect();
-    match &containers[..] {
-        [] => Err(not_found(typed, claims, specs, names).into()),
-        [first, others @ ..] if others.iter().all(|other| other == first) => Ok(by_container),
-        _ => Err(ambiguous(typed, &by_container, specs, names).into()),
+    let by_container = of_container(typed, claims, &mut view.names);
+    let mut containers = by_container.iter().filter_map(|claim| claim.holder.container());
+    match containers.next() {
+        None => Err(not_found(typed, claims, view).into()),
+        Some(first) if containers.all(|other| other == first) => Ok(by_container),
+        Some(_) => Err(ambiguous(typed, &by_container, view).into()),
     }
 }
 
@@ -198,43 +192,14 @@ fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec
     if exact.is_empty() { begins } else { exact }
 }
 
-fn holder(claim: &Claim, names: &mut Names, reason: &str) -> String {
-    let since = utc(claim.since);
-    match claim.holder.container() {
-        Some(container) => {
-            let shown = container_of(container, names).shown();
-            format!("is held since {since} by container {shown}, which {reason}")
-        }
-        None => format!("is held since {since} by user {}", claim.uid),
-    }
+fn ambiguous(typed: &str, claims: &[&Claim], view: &mut View) -> Error {
+    let candidates = view.list(claims.iter().copied());
+    Error::usage(typed, "matches more than one").hint(format!("name one of them: {candidates}"))
 }
 
-fn container_of(container: &ContainerName, names: &mut Names) -> Container {
-    Container {
-        id: container.id.clone(),
-        name: names.of(container),
-        bundle: container.bundle.clone(),
-        pid: None,
-    }
-}
-
-/// One claim as a candidate in an error.
-fn candidate(claim: &Claim, specs: &Specs, names: &mut Names) -> String {
-    let container = claim.holder.container();
-    let by = container.map(|c| format!(" of container {}", container_of(c, names).shown()));
-    format!("{}{}", specs.name(claim), by.unwrap_or_default())
-}
-
-fn ambiguous(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
-    let candidates: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
-    Error::usage(typed, "matches more than one").hint(format!("name one of them: {}", some(&candidates)))
-}
-
-fn not_found(typed: &str, claims: &[&Claim], specs: &Specs, names: &mut Names) -> Error {
-    let error = Error::usage(typed, "not found among claims, held devices and containers");
-    let held: Vec<String> = claims.iter().map(|c| candidate(c, specs, names)).collect();
-    match &held[..] {
-        [] => error.hint("nothing is held"),
-        held => error.hint(format!("these are held: {}", some(held))),
-    }
+fn not_found(typed: &str, claims: &[&Claim], view: &mut View) -> Error {
+    Error::usage(typed, "not found among claims, held devices and containers").hint(match claims {
+        [] => "nothing is held".to_owned(),
+        held => format!("these are held: {}", view.list(held.iter().copied())),
+    })
 }

@@ -1,6 +1,7 @@
 //! The specifications of claims: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI names a transient specification.
 
 use crate::call::{ClaimCall, Subject};
+use crate::cdi::directory::entries;
 use crate::cdi::header;
 use crate::cdi::registry::Registry;
 use crate::cdi::write;
@@ -8,6 +9,8 @@ use crate::claims::remove;
 use crate::cli::specs::{claim_of, same_directory};
 use crate::error::{Context, Error, Result};
 use crate::ledger::Claim;
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "nvidia.com-claim_";
@@ -116,22 +119,12 @@ fn is_live(path: &Path, name: &str, claims: &[&Claim]) -> bool {
 
 /// The files of claims in `dir`; a directory that does not exist has none.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Error::failed(dir.display(), "cannot be listed").from_source(e)),
+    let is_of_claim = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with(PREFIX) && name.ends_with(SUFFIX)
     };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.about(dir.display(), "cannot be listed")?;
-        let name = entry.file_name();
-        if name
-            .to_str()
-            .is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX))
-        {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    Ok(files)
+    let paths: io::Result<Vec<PathBuf>> = entries(dir).collect();
+    let mut paths = paths.about(dir.display(), "cannot be listed")?;
+    paths.retain(is_of_claim);
+    Ok(paths)
 }

@@ -63,11 +63,11 @@ fn a_refusal_says_who_holds_what_since_when_and_what_is_free() {
         "{line}"
     );
     assert!(
-        line.contains("nvidia.com/gpu=0.3 by train (0123456789ab) since 20"),
+        line.contains("nvidia.com/gpu=0.3 by container train (0123456789ab) since 20"),
         "{line}"
     );
     assert!(
-        line.contains("nvidia.com/claim=one by no container yet since 20"),
+        line.contains("nvidia.com/claim=one by user 0 (no container yet) since 20"),
         "{line}"
     );
     let line = scene.create(&["--name=one", "--shares=1"]).run().failed(2);

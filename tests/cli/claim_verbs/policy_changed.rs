@@ -60,7 +60,7 @@ fn a_device_that_the_new_policy_does_not_share() {
     for (_, err) in [generate, check] {
         for (name, by) in [
             ("nvidia.com/gpu=0.3", "container 0123456789ab"),
-            ("nvidia.com/claim=later", "user 0"),
+            ("nvidia.com/claim=later", "user 0 (no container yet)"),
         ] {
             let says = format!("{name}: held by {by} since 20");
             let line = err

@@ -60,11 +60,11 @@ fn a_name_that_means_more_than_one_lists_them() {
     ];
     let line = scene.at_specs(&["claim", "release", "aaaa"]).run().failed(2);
     assert!(
-        line.contains("aaaa: matches more than one") && line.contains("nvidia.com/gpu=0.0 of container aaaa1111"),
+        line.contains("aaaa: matches more than one") && line.contains("nvidia.com/gpu=0.0 by container aaaa1111"),
         "{line}"
     );
     assert!(
-        line.contains("nvidia.com/gpu=0.1 of container aaaa2222") && !line.contains("bbbb"),
+        line.contains("nvidia.com/gpu=0.1 by container aaaa2222") && !line.contains("bbbb"),
         "{line}"
     );
     let line = scene.at_specs(&["claim", "release", "aaa"]).run().failed(2);
