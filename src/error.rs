@@ -1,4 +1,4 @@
-//! One error type: a line for a person, a kind for a program.
+//! The plain error of the library: what was wrong with which object for a person, a kind for a program, and the cause.
 //!
 //! A message names the object, says what was wrong and, where we know, what to do:
 //! `gpu 0: shares ask for 96 GiB of 80 GiB; lower one`.
@@ -7,7 +7,7 @@ use crate::text::{shown, some};
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What became of a command, for those who decide by it: the exit code of both programs.
+/// How a command ended, for programs that depend on it: the exit code of both programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -162,7 +162,7 @@ pub fn line(error: &(dyn StdError + 'static)) -> String {
     shown(&parts.join("; ")).into_owned()
 }
 
-/// Says what an I/O error was about.
+/// Adds an object and what was being done to an error of another library.
 pub trait Context<T> {
     /// Turns a failure into [`Kind::Failed`] about `object`, doing `what` (`"cannot read"`).
     fn about(self, object: impl fmt::Display, what: impl fmt::Display) -> Result<T>;

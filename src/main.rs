@@ -1,4 +1,4 @@
-//! `tranche`, the command line: parse, run, say what became of it.
+//! `tranche`, the command line.
 
 use std::process::ExitCode;
 

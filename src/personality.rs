@@ -6,6 +6,22 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+/// The help of `tranche-oci`.
+pub const HELP: &str = "\
+tranche-oci: the hooks of tranche, which container engines run
+
+  tranche-oci hook VERB [OPTION VALUE]...  run an OCI hook; the container's state is read from standard input
+  tranche-oci --version                    print the version
+  tranche-oci --help                       print this help
+
+VERB is prepare, claim, release, or the name of a hook of nvidia-cdi-hook.
+
+Engines call this program because the specifications that `tranche cdi generate` writes name it.
+
+Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidia-ctk, the first argument is `hook`,
+followed by VERB, or `cdi`, followed by the arguments of `tranche cdi`.
+";
+
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Personality {

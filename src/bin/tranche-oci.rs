@@ -10,22 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execv;
 use tranche::error::{Context, Error, Kind, line};
 use tranche::hook;
-use tranche::personality::Personality;
-
-const HELP: &str = "\
-tranche-oci: the hooks of tranche, which container engines run
-
-  tranche-oci hook VERB [OPTION VALUE]...  run an OCI hook; the container's state is read from standard input
-  tranche-oci --version                    print the version
-  tranche-oci --help                       print this help
-
-VERB is prepare, claim, release, or the name of a hook of nvidia-cdi-hook.
-
-Engines call this program because the specifications that `tranche cdi generate` writes name it.
-
-Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidia-ctk, the first argument is `hook`,
-followed by VERB, or `cdi`, followed by the arguments of `tranche cdi`.
-";
+use tranche::personality::{HELP, Personality};
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
