@@ -14,7 +14,7 @@ mod plan;
 #[cfg(feature = "cli")]
 mod reserve;
 
-pub use explain::explain;
+pub use explain::{explain, kind_of};
 #[cfg(feature = "cli")]
 pub use plan::{Finding, findings, part};
 #[cfg(feature = "cli")]

@@ -1,5 +1,4 @@
-//! The command line of `tranche`: one file per verb, each of which says what was typed, does it through the library,
-//! and renders the result. Nothing in the library uses this module.
+//! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the result. Nothing in the library uses this module.
 
 mod cdi;
 mod claim;
@@ -29,6 +28,7 @@ use clap::builder::Resettable;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
 
 /// Gives a container a GPU, or an exact slice of one, on any engine.
 #[derive(Parser)]
@@ -60,11 +60,11 @@ enum Verb {
     Status(status::Args),
 }
 
-/// Reads the arguments; gives them with how much is said on stderr.
+/// Reads the arguments; returns them with the level of the log.
 ///
 /// # Errors
-/// The exit code, once clap has said what was wrong or printed the help that was asked for.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, log::Level), ExitCode> {
+/// Returns the exit code if help was requested and printed, or after a line about invalid arguments.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, LevelFilter), ExitCode> {
     let command = without_empty_variables(Arguments::command());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = command.try_get_matches_from(&arguments);
@@ -99,8 +99,8 @@ fn wants_list_of_simulations(matches: &ArgMatches) -> bool {
             .is_some_and(|(_, verb)| wants_list_of_simulations(verb))
 }
 
-/// An environment variable that is set and empty is as good as none: unit files and their `EnvironmentFile`s name variables
-/// for people to fill in.
+/// Ignores environment variables that are set and empty: unit files and their `EnvironmentFile`s name variables for people
+/// to fill in.
 fn without_empty_variables(command: Command) -> Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     command
@@ -111,10 +111,10 @@ fn without_empty_variables(command: Command) -> Command {
         .mut_subcommands(without_empty_variables)
 }
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// # Errors
-/// Whatever the verb could not do.
+/// Returns the error of the verb.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     arguments.of_nvidia.look_at_config()?;
     match arguments.verb {

@@ -55,6 +55,17 @@ pub struct Registry {
     pub problems: Vec<Problem>,
 }
 
+/// A device that a later directory defines too.
+#[derive(Debug, serde::Serialize)]
+pub struct Shadowed {
+    /// The device.
+    pub name: QualifiedName,
+    /// The file that loses.
+    pub file: PathBuf,
+    /// The file that wins.
+    pub by: PathBuf,
+}
+
 impl Registry {
     /// Reads `dirs`, of which a later one wins over an earlier one. A directory that does not exist is empty.
     pub fn read(dirs: &[PathBuf]) -> Self {
@@ -132,18 +143,21 @@ impl Registry {
         self.problems.iter().find(|problem| problem.loses(name))
     }
 
-    /// Devices that a later directory defines too: `(name, the file that loses, the file that wins)`.
-    pub fn shadowed(&self) -> Vec<(QualifiedName, &Path, &Path)> {
+    /// Devices that a later directory defines too.
+    pub fn shadowed(&self) -> Vec<Shadowed> {
         let names = self
             .files
             .iter()
             .flat_map(|file| file.names().map(move |(_, name)| (name, file)));
-        names
-            .filter_map(|(name, file)| {
-                let winner = self.find(&name)?.file;
-                (winner.rank > file.rank).then_some((name, file.path.as_path(), winner.path.as_path()))
+        let shadowed = names.filter_map(|(name, file)| {
+            let winner = self.find(&name)?.file;
+            (winner.rank > file.rank).then(|| Shadowed {
+                name,
+                file: file.path.clone(),
+                by: winner.path.clone(),
             })
-            .collect()
+        });
+        shadowed.collect()
     }
 
     fn sort_problems(&mut self) {

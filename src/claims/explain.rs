@@ -10,11 +10,7 @@ pub fn explain(object: impl Display, error: LedgerError) -> Error {
     let LedgerError::Refused(refused) = error else {
         return error.into();
     };
-    let kind = match refused {
-        Refused::NameTaken(_) => Kind::Usage,
-        _ => Kind::Failed,
-    };
-    let error = Error::new(kind, object, &refused);
+    let error = Error::new(kind_of(&refused), object, &refused);
     match refused {
         Refused::NoSuchClaim(_) => error.hint("tranche claim list shows those that exist"),
         Refused::OtherPromise(_) => error.hint("release it and create it again"),
@@ -28,6 +24,14 @@ pub fn explain(object: impl Display, error: LedgerError) -> Error {
         | Refused::NoneFree
         | Refused::NotYours(_)
         | Refused::Unreadable(_) => error,
+    }
+}
+
+/// The exit class of a refusal.
+pub fn kind_of(refused: &Refused) -> Kind {
+    match refused {
+        Refused::NameTaken(_) => Kind::Usage,
+        _ => Kind::Failed,
     }
 }
 

@@ -23,13 +23,13 @@ enum Verb {
     /// Reserve shares for a container that starts later, and print the CDI name with which the container requests them
     Create(Box<create::Args>),
     /// List the claims that were made with create
-    List(list::ListArgs),
+    List(PlaceArgs),
     /// Show one claim
     Show(list::ShowArgs),
     /// Release a claim, a share, or all that a container holds
     Release(release::Args),
     /// Release claims that have ended, and remove specifications and temporary files that were left behind
-    Gc(gc::Args),
+    Gc(PlaceArgs),
 }
 
 /// Where the verbs that do not look at the host find everything.

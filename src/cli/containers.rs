@@ -1,12 +1,12 @@
 //! The name that a person gave a container, as its engine keeps it. Only files are read: no program is started, and an
 //! engine that is hung or gone costs nothing.
 
+use crate::bounded;
 use crate::ledger::ContainerName;
 use nix::fcntl::OFlag;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of `container`; `None` where no file of its engine tells it.
+    /// The name of `container`; `None` if no file of its engine has it.
     pub(super) fn of(&mut self, container: &ContainerName) -> Option<String> {
         let bundle = Path::new(&container.bundle);
         self.of_podman(bundle, &container.id)
@@ -69,7 +69,7 @@ impl Names {
             let list = self.read(&store.join(file))?.as_array()?;
             let container = list.iter().find(|c| c["id"] == id)?;
             let name = container["names"].get(0)?.as_str()?;
-            // CRI-O names a container k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT; its annotations tell the same in words.
+            // CRI-O names a container k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT; its annotations have the same parts.
             (!name.starts_with("k8s_")).then(|| name.to_owned())
         })
     }
@@ -127,9 +127,7 @@ fn json(path: &Path) -> Option<Value> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    let mut text = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&bounded::read(file, MOST_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]

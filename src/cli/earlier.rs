@@ -6,7 +6,7 @@ use super::place::StateArgs;
 use super::specs::Specs;
 use super::{out, root_only, status};
 use crate::claims::{Finding, findings};
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::error::line;
 use crate::inventory::Inventory;
@@ -51,7 +51,7 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
         }
         return Ok(Earlier::default());
     }
-    let (mut books, _) = status::books(state)?;
+    let (mut books, _) = status::books(state).context("held shares: cannot be determined")?;
     books
         .books
         .retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));

@@ -51,7 +51,7 @@ pub(super) struct Held {
 pub(super) struct Container {
     /// As its engine knows it.
     pub(super) id: String,
-    /// The name that its engine shows; `null` where no file tells it.
+    /// The name that its engine shows; `null` if no file of the engine has it.
     pub(super) name: Option<String>,
     /// The directory of its bundle.
     pub(super) bundle: String,
@@ -174,7 +174,7 @@ pub(super) fn container_text(id: &str, name: Option<&str>) -> String {
     name.map_or_else(|| short.to_owned(), |name| format!("{name} ({short})"))
 }
 
-/// A value in a table, and a dash if there is none.
+/// The text of a value in a table; a dash without a value.
 pub(super) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

@@ -19,7 +19,7 @@ pub(super) struct Args {
 /// Writes the inventory. A host without a driver has one too.
 ///
 /// # Errors
-/// Places that are none; an inventory that cannot be read.
+/// As [`look::inventory`].
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     out::json(&look::inventory(&args.at, &args.how)?)?;
     Ok(ExitCode::SUCCESS)

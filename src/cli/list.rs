@@ -77,12 +77,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!(look::no_gpu(&inventory));
     }
     let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
-    if args.json {
-        out::json(&rows)?;
-    } else {
-        out::result(&text(&inventory, &rows, args.wide))?;
-    }
-    Ok(look::exit_code(&inventory))
+    out::either(args.json, &rows, || text(&inventory, &rows, args.wide))?;
+    Ok(look::exit_code(look::missing(&inventory).as_deref()))
 }
 
 /// What is unusual about `gpu`.
@@ -124,23 +120,18 @@ fn notes(gpu: &Gpu) -> Vec<String> {
     notes
 }
 
-/// The node that distinguishes this device from others: the GPU's own, or those of a MIG device's instances.
-fn node(device: HostDevice<'_>) -> String {
-    let unknown = || "?".to_owned();
-    match device.mig {
-        None => device
-            .gpu
-            .node
-            .as_ref()
-            .map_or_else(unknown, |node| node.container.to_string()),
-        Some(mig) => {
-            let caps = [&mig.gpu_instance_cap, &mig.compute_instance_cap].into_iter().flatten();
-            let names: Vec<String> = caps
-                .map(|cap| cap.container.file_name().replace("nvidia-cap", "cap"))
-                .collect();
-            if names.is_empty() { unknown() } else { names.join(", ") }
+/// The node that distinguishes a device from others: the GPU's own, or those of a MIG device's instances.
+fn node(row: &Listed<'_>) -> String {
+    let HostDevice { gpu, mig } = row.device;
+    let own: Vec<String> = match mig {
+        None => row.nodes.clone(),
+        Some(_) => {
+            let caps = row.nodes.iter().skip(usize::from(gpu.node.is_some()));
+            caps.map(|cap| cap.rsplit('/').next().unwrap_or(cap).replace("nvidia-cap", "cap"))
+                .collect()
         }
-    }
+    };
+    if own.is_empty() { "?".to_owned() } else { own.join(", ") }
 }
 
 fn text(inventory: &Inventory, rows: &[Listed<'_>], wide: bool) -> String {
@@ -148,16 +139,15 @@ fn text(inventory: &Inventory, rows: &[Listed<'_>], wide: bool) -> String {
         true => Table::with_header(&["GPU", "NAME", "MEMORY", "UUID", "NODE", "PCI", "NOTES"]),
         false => Table::narrow(&["GPU", "NAME", "MEMORY", "NOTES"]),
     };
+    let unknown = || "?".to_owned();
     for row in rows {
         let is_mig = row.device.mig.is_some();
-        let memory = row
-            .memory_mib
-            .map_or_else(|| "?".to_owned(), |m| MemorySize::from_mib(m).to_string());
+        let memory = row.memory_mib.map(|mib| MemorySize::from_mib(mib).to_string());
         let product = format!("{}{}", if is_mig { "  " } else { "" }, row.product);
-        let mut cells = vec![row.name.clone(), product, memory];
+        let mut cells = vec![row.name.clone(), product, memory.unwrap_or_else(unknown)];
         if wide {
-            cells.push(row.uuid.clone().unwrap_or_else(|| "?".to_owned()));
-            cells.push(node(row.device));
+            cells.push(row.uuid.clone().unwrap_or_else(unknown));
+            cells.push(node(row));
             cells.push(if is_mig { String::new() } else { row.pci.clone() });
         }
         cells.push(row.notes.join(", "));
@@ -249,7 +239,7 @@ mod tests {
                 names.extend(row.uuid.clone());
                 if row.device.mig.is_none() {
                     names.push(row.pci.clone());
-                    names.push(node(row.device));
+                    names.push(node(&row));
                 }
                 for name in names {
                     let selector: DeviceSelector = name.parse().unwrap();

@@ -128,7 +128,6 @@ pub fn choices(at: &HostArgs, how: &LookArgs) -> String {
     if at.inventory.is_some() {
         return String::new();
     }
-    let path = |name: &str, path: &dyn std::fmt::Display| format!("--{name}={path}");
     let roots = [
         ("driver-root", &at.driver_root),
         ("dev-root", &at.dev_root),
@@ -137,29 +136,24 @@ pub fn choices(at: &HostArgs, how: &LookArgs) -> String {
     ];
     let roots = roots
         .into_iter()
-        .filter_map(|(name, root)| Some(path(name, &root.as_ref()?.display())));
-    let libraries = how
-        .library_search_paths
-        .iter()
-        .map(|dir| path("library-search-path", dir));
-    let configs = how
-        .config_search_paths
-        .iter()
-        .map(|dir| path("config-search-path", dir));
+        .filter_map(|(name, root)| Some((name, root.as_deref()?)));
+    let search_paths = [
+        ("library-search-path", &how.library_search_paths),
+        ("config-search-path", &how.config_search_paths),
+    ];
+    let search_paths = search_paths.into_iter();
+    let search_paths = search_paths.flat_map(|(name, dirs)| dirs.iter().map(move |dir| (name, dir.as_path())));
+    let paths = roots.chain(search_paths);
+    let paths = paths.map(|(name, path)| format!("--{name}={}", path.display()));
     let switches = [
-        ("--compat32", how.compat32),
-        ("--no-nvml", how.no_nvml),
-        (
-            "--feature-flag=enable-explicit-driver-libraries",
-            how.explicit_libraries,
-        ),
+        (how.compat32, "--compat32".to_owned()),
+        (how.no_nvml, "--no-nvml".to_owned()),
+        (how.explicit_libraries, format!("--feature-flag={EXPLICIT_LIBRARIES}")),
     ];
     let switches = switches
         .into_iter()
-        .filter(|(_, is_on)| *is_on)
-        .map(|(name, _)| name.to_owned());
-    let all: Vec<String> = roots.chain(libraries).chain(configs).chain(switches).collect();
-    all.join(" ")
+        .filter_map(|(is_on, switch)| is_on.then_some(switch));
+    paths.chain(switches).collect::<Vec<_>>().join(" ")
 }
 
 /// Logs one line for each name that was not found. A list of several places is logged once, after the names.
@@ -180,33 +174,28 @@ fn say_absent(inventory: &Inventory) {
     }
 }
 
-/// The exit code for a result of this inventory. If the inventory is not complete, prints the reasons and returns the code of
-/// a failure, although the result was printed.
-pub fn exit_code(inventory: &Inventory) -> ExitCode {
-    if inventory.degraded.is_empty() {
+/// The exit code for a result of an inventory that lacks `missing`. If anything is missing, prints what, and returns the
+/// code of a failure, although the result was printed.
+pub fn exit_code(missing: Option<&str>) -> ExitCode {
+    let Some(missing) = missing else {
         return ExitCode::SUCCESS;
-    }
-    out::note(format_args!("tranche: not complete: {}", reasons(inventory)));
+    };
+    out::note(format_args!("tranche: not complete: {missing}"));
     out::code(Kind::Failed)
 }
 
-/// The reasons why this inventory is not complete, in one line.
-pub fn reasons(inventory: &Inventory) -> String {
+/// The reasons why this inventory is not complete, in one line; `None` if it is complete.
+pub fn missing(inventory: &Inventory) -> Option<String> {
     let reasons: Vec<String> = inventory.degraded.iter().map(ToString::to_string).collect();
-    reasons.join("; ")
+    (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 /// The error for a host without a GPU: [`Kind::Nothing`], or [`Kind::Failed`] if the driver is installed and did not answer.
 pub fn no_gpu(inventory: &Inventory) -> Error {
-    let failure = inventory
-        .degraded
-        .iter()
-        .find(|degraded| !matches!(degraded, Degraded::NoGpu { .. }));
-    if let Some(failure) = failure {
-        return Error::failed(
-            "host",
-            format!("no GPU was found, because it could not be examined: {failure}"),
-        );
+    let is_failure = |degraded: &&Degraded| !matches!(degraded, Degraded::NoGpu { .. });
+    if let Some(failure) = inventory.degraded.iter().find(is_failure) {
+        let what = format!("no GPU was found, because it could not be examined: {failure}");
+        return Error::failed("host", what);
     }
     match &inventory.driver {
         None => Error::new(

@@ -1,10 +1,10 @@
 //! The options that `nvidia-ctk` takes before its command, for scripts that only change the program's name.
 
-use super::log::Level;
 use crate::error::Error;
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
 
 /// Options of the program as a whole.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,16 +29,16 @@ pub(super) struct GlobalArgs {
 
 impl GlobalArgs {
     /// How much is said on stderr, with `-v` given that many times. Quiet wins, as it does in NVIDIA's tool.
-    pub(super) fn level(&self, verbose: u8) -> Level {
+    pub(super) fn level(&self, verbose: u8) -> LevelFilter {
         match (self.quiet, self.debug, verbose) {
-            (true, _, _) => Level::Errors,
-            (_, true, _) | (_, _, 2..) => Level::Everything,
-            (_, _, 1) => Level::Steps,
-            _ => Level::Warnings,
+            (true, _, _) => LevelFilter::ERROR,
+            (_, true, _) | (_, _, 2..) => LevelFilter::DEBUG,
+            (_, _, 1) => LevelFilter::INFO,
+            _ => LevelFilter::WARN,
         }
     }
 
-    /// Says that NVIDIA's configuration is not read. The one key in it that concerns generation is the driver's root.
+    /// Warns that NVIDIA's configuration is not read. The one key in it that concerns generation is the driver's root.
     ///
     /// # Errors
     /// A file that is not named like NVIDIA's: it is a policy, which has its place after the command, and a policy that is

@@ -1,15 +1,16 @@
 //! What goes to stdout and stderr, and the exit code.
 //!
-//! Results are made whole in memory and written at once: a reader that goes away (`| head`) ends the program quietly,
-//! and a failure halfway leaves no half of a result behind.
+//! A result is complete in memory before it is written: a failure halfway leaves no half of a result behind. A reader that
+//! closes the pipe (`| head`) is not an error.
 
+use crate::claims;
 use crate::error::{Context, Error, Kind, line};
-use crate::ledger::LedgerError;
 use crate::text::{shown, shown_json, shown_lines};
 use anyhow::Result;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
 
 /// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text with
 /// names in it that may have line breaks has been through [`crate::text::shown`] before.
@@ -62,12 +63,12 @@ pub fn either(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> Stri
 
 /// Writes one line to stderr, for people, unless they asked for errors alone.
 pub fn note(line: impl std::fmt::Display) {
-    if !super::log::is_quiet() {
+    if LevelFilter::current() != LevelFilter::ERROR {
         say(line);
     }
 }
 
-/// Writes one line to stderr. If that fails, nobody is there who could be told.
+/// Writes one line to stderr. A failure has no reader, because the line itself had none.
 fn say(line: impl std::fmt::Display) {
     let line = line.to_string();
     let _ = writeln!(io::stderr().lock(), "{}", shown(&line));
@@ -75,7 +76,6 @@ fn say(line: impl std::fmt::Display) {
 
 /// Prints what went wrong, in one line, and returns the exit code that says it to a program.
 pub fn complain(error: anyhow::Error) -> ExitCode {
-    let error = explained(error);
     say(format_args!("tranche: {}", line(error.as_ref())));
     code(kind(&error))
 }
@@ -88,21 +88,46 @@ pub fn complain_all<'a>(errors: impl IntoIterator<Item = &'a Error>) -> ExitCode
     })
 }
 
-/// `error` with the text and the kind that it has for people, if it is one of the library that has neither.
-fn explained(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<LedgerError>() {
-        Ok(error) => Error::from(error).into(),
-        Err(other) => other,
-    }
-}
-
-/// The kind of the first error in the chain that has one.
+/// The kind of the first error in the chain that has one. The errors of other modules have one only if their cause has.
 fn kind(error: &anyhow::Error) -> Kind {
-    let mut kinds = error.chain().filter_map(|error| error.downcast_ref().map(Error::kind));
-    kinds.next().unwrap_or(Kind::Failed)
+    let kinds = error.chain().map(|error| match error.downcast_ref() {
+        Some(refused) => Some(claims::kind_of(refused)),
+        None => error.downcast_ref().map(Error::kind),
+    });
+    kinds.flatten().next().unwrap_or(Kind::Failed)
 }
 
 /// The exit code for `kind`.
 pub fn code(kind: Kind) -> ExitCode {
     ExitCode::from(kind.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{LedgerError, Refused};
+
+    #[test]
+    fn the_exit_code_is_that_of_the_first_error_that_has_a_kind() {
+        let error = anyhow::Error::from(Error::usage("gpu 7", "not found").hint("there is gpu 0"));
+        assert_eq!(kind(&error), Kind::Usage);
+        let error = error.context("--device 7");
+        assert_eq!(kind(&error), Kind::Usage);
+        assert_eq!(line(error.as_ref()), "--device 7: gpu 7: not found; there is gpu 0");
+        let inner = Error::new(Kind::Nothing, "host", "no GPU");
+        let error = anyhow::Error::from(Error::new(Kind::Found, "policy", "cannot be applied").from_source(inner));
+        assert_eq!(kind(&error), Kind::Found);
+        assert_eq!(kind(&anyhow::anyhow!("unknown")), Kind::Failed);
+    }
+
+    #[test]
+    fn errors_of_the_ledger_have_the_kind_of_their_cause() {
+        let taken = LedgerError::from(Refused::NameTaken("a".to_owned()));
+        assert_eq!(kind(&taken.into()), Kind::Usage);
+        let free = LedgerError::from(Refused::NoneFree);
+        assert_eq!(kind(&free.into()), Kind::Failed);
+        let failed = LedgerError::from(Error::usage("/run/x", "not a directory").hint("give another"));
+        assert_eq!(line(&failed), "/run/x: not a directory; give another");
+        assert_eq!(kind(&failed.into()), Kind::Usage);
+    }
 }

@@ -23,10 +23,6 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let (inventory, sharing) = sharing::required(&args.at)?;
     earlier::earlier(&inventory, Some(&sharing.plan), &args.at.state)?.report();
-    if args.json {
-        out::json(&sharing.plan)?;
-    } else {
-        out::result(&text::of(&inventory, &sharing))?;
-    }
+    out::either(args.json, &sharing.plan, || text::of(&inventory, &sharing))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! `tranche policy check`: whether a policy is valid, and can be applied to this host.
 
 use super::earlier;
-use super::look::{self, LookArgs};
+use super::look;
 use super::out;
-use super::place::{ConfigArgs, HostArgs, StateArgs};
+use super::sharing::SharingArgs;
 use crate::error::{Kind, line};
 use crate::policy::read;
 use crate::share;
@@ -32,13 +32,7 @@ struct CheckArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    config: ConfigArgs,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    host: HostArgs,
-    #[command(flatten)]
-    look: LookArgs,
+    at: SharingArgs,
 }
 
 /// What a check found. With `--json` it is the result.
@@ -64,7 +58,12 @@ struct Report {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let Verb::Check(args) = &args.verb;
-    let file = args.config.config.clone().unwrap_or_else(|| read::DEFAULT_FILE.into());
+    let file = args
+        .at
+        .config
+        .config
+        .clone()
+        .unwrap_or_else(|| read::DEFAULT_FILE.into());
     // A file that cannot be read is a failure of the check, and not its result: the exit code is 1.
     let text = read::text(&file)?;
     let report = check(args, &file, &text)?;
@@ -88,27 +87,25 @@ fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
         file: file.display().to_string(),
         ..Report::default()
     };
-    let read = match read::parse_key(&report.file, text, args.config.config_key.as_deref()) {
+    let refused = |mut report: Report, error| {
+        report.problems.push(line(&error));
+        Ok(report)
+    };
+    let read = match read::parse_key(&report.file, text, args.at.config.config_key.as_deref()) {
         Ok(read) => read,
-        Err(error) => {
-            report.problems.push(line(&error));
-            return Ok(report);
-        }
+        Err(error) => return refused(report, error),
     };
     report.warnings.extend(read.warnings);
-    let inventory = look::inventory(&args.host, &args.look)?;
+    let inventory = look::inventory(&args.at.host, &args.at.look)?;
     report.gpu_found = !inventory.gpus.is_empty();
     if !report.gpu_found {
         return Ok(report);
     }
     let plan = match share::plan(&read.policy, &inventory) {
         Ok(plan) => plan,
-        Err(error) => {
-            report.problems.push(line(&error));
-            return Ok(report);
-        }
+        Err(error) => return refused(report, error),
     };
-    report.held = earlier::earlier(&inventory, Some(&plan), &args.state)?.lines;
+    report.held = earlier::earlier(&inventory, Some(&plan), &args.at.state)?.lines;
     report.warnings.extend(plan.warnings);
     report.warnings.extend(plan.notes);
     report.problems.extend(plan.absent.iter().map(ToString::to_string));

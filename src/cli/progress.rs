@@ -4,7 +4,7 @@ use super::out;
 use crate::host::nvml::Waiting;
 use std::io::{self, IsTerminal, Write};
 
-/// Says that NVML is waited for: on a terminal in a line that is written over, elsewhere in one line, once.
+/// Reports that tranche waits for NVML: on a terminal in a line that is overwritten, elsewhere in one line, once.
 pub(super) fn waiting(waiting: Option<Waiting>) {
     const ERASE_LINE: &str = "\r\x1b[K";
     let mut stderr = io::stderr().lock();
@@ -16,6 +16,6 @@ pub(super) fn waiting(waiting: Option<Waiting>) {
         return;
     }
     let line = waiting.map(|w| w.to_string()).unwrap_or_default();
-    // Nobody is there to be told where this fails.
+    // A failure has no reader, because the line itself had none.
     let _ = write!(stderr, "{ERASE_LINE}{line}").and_then(|()| stderr.flush());
 }

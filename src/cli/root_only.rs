@@ -1,13 +1,13 @@
-//! Says to users other than root that the ledger is root's, before anything else fails in words about files.
+//! Tells users other than root that the ledger belongs to root, before an error about one of its files does.
 
 use crate::error::Error;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Fails where this user cannot use the ledger in `state_dir`: it is root's, or would have to be made by root.
+/// Checks that this user can use the ledger in `state_dir`, or create it.
 ///
 /// # Errors
-/// Returns an error that says so.
+/// Returns an error if the ledger belongs to another user, or only root can create it.
 pub(super) fn check(state_dir: &Path) -> Result<(), Error> {
     let me = nix::unistd::geteuid();
     if me.is_root() {

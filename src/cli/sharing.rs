@@ -31,8 +31,10 @@ pub(super) struct SharingArgs {
 ///
 /// # Errors
 /// Returns an error if the policy is invalid, or cannot be applied to this host.
-pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) -> Result<Option<Sharing>> {
-    let Some(read) = policy(config)? else { return Ok(None) };
+pub(super) fn of(inventory: &Inventory, args: &SharingArgs) -> Result<Option<Sharing>> {
+    let Some(read) = policy(&args.config)? else {
+        return Ok(None);
+    };
     for warning in &read.warnings {
         tracing::warn!("{warning}");
     }
@@ -52,11 +54,11 @@ pub(super) fn of(inventory: &Inventory, config: &ConfigArgs, state: &StateArgs) 
     Ok(Some(Sharing {
         plan,
         held: BTreeSet::new(),
-        state_dir: state.dir()?,
+        state_dir: args.state.dir()?,
     }))
 }
 
-/// The policy; `None` where there is none.
+/// The policy; `None` if no file was named and the default file does not exist.
 ///
 /// # Errors
 /// Returns an error if the policy cannot be read.
@@ -74,7 +76,7 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
     if inventory.gpus.is_empty() {
         bail!(look::no_gpu(&inventory));
     }
-    match of(&inventory, &args.config, &args.state)? {
+    match of(&inventory, args)? {
         Some(sharing) => Ok((inventory, sharing)),
         None => Err(Error::new(Kind::Nothing, "policy", "no device is shared")
             .hint(format!(

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(super) struct Specs {
     devices: BTreeMap<DeviceKey, Offered>,
-    /// Every name, with what it stands for.
+    /// Every name, and the device or share that it names.
     names: BTreeMap<String, (DeviceKey, Subject)>,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Specs {
 pub(super) struct Offered {
     /// The name of the device, `nvidia.com/gpu=0`, whether or not the policy hides it.
     name: Option<String>,
-    /// Names of shares, the shortest of each: index names are shorter than UUIDs.
-    shares: BTreeMap<String, String>,
+    /// The shares that have a name of their own: the shortest name that specifications give them (index names are shorter
+    /// than UUIDs), and the size.
+    shares: BTreeMap<String, (String, Promise)>,
     /// The shares that the device has, in the order of the policy.
     pub(super) siblings: Vec<String>,
-    /// The sizes of shares that have a name of their own, and the size of each of equal replicas.
-    sizes: BTreeMap<String, Promise>,
+    /// The size of each of equal replicas.
     replica: Option<Promise>,
     /// The most that may be promised of the device to all holders together.
     pub(super) bounds: Bounds,
@@ -38,7 +38,7 @@ pub(super) struct Offered {
 impl Offered {
     /// How much of the device a share is; `None` where no specification offers the share.
     pub(super) fn size(&self, share: &str) -> Option<Promise> {
-        self.sizes.get(share).copied().or(self.replica)
+        self.shares.get(share).map(|(_, size)| *size).or(self.replica)
     }
 }
 
@@ -52,14 +52,14 @@ impl Specs {
             let Some(call) = claim_of(found.device) else {
                 continue;
             };
-            if same_directory(call.state_dir.as_path(), state_dir) {
+            if is_same(call.state_dir.as_path(), state_dir) {
                 specs.add(&name.to_string(), call);
             }
         }
         specs
     }
 
-    /// The devices of a plan, before any specification says so.
+    /// The devices of a plan, for which there may be no specification yet.
     pub(super) fn of_plan(plan: &Plan) -> Self {
         let offered = |split: &SplitDevice| Offered {
             name: Some(format!("{}={}", split.kind, split.device.cdi_name())),
@@ -69,7 +69,7 @@ impl Specs {
         let devices = plan.devices.iter().map(|split| (split.key.clone(), offered(split)));
         Self {
             devices: devices.collect(),
-            names: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -82,27 +82,21 @@ impl Specs {
         }
         let offered = self.devices.entry(device.clone()).or_default();
         let bounds = call.bounds.unwrap_or_default();
-        match &subject {
-            Subject::Share(share, size) => {
-                offered.sizes.insert(share.to_string(), *size);
-                offered.bounds = bounds;
-            }
-            Subject::Any(size) => (offered.replica, offered.bounds) = (Some(*size), bounds),
-            Subject::Whole | Subject::Claim(..) => {}
-        }
         let base = match &subject {
-            Subject::Share(share, _) => {
-                let shortest = offered
-                    .shares
-                    .entry(share.to_string())
-                    .or_insert_with(|| name.to_owned());
+            Subject::Share(share, size) => {
+                offered.bounds = bounds;
+                let known = offered.shares.entry(share.to_string());
+                let (shortest, _) = known.or_insert_with(|| (name.to_owned(), *size));
                 if name.len() < shortest.len() {
                     name.clone_into(shortest);
                 }
                 name.strip_suffix(&format!(".{share}"))
             }
-            Subject::Any(_) => name.strip_suffix(".any"),
-            _ => Some(name),
+            Subject::Any(size) => {
+                (offered.replica, offered.bounds) = (Some(*size), bounds);
+                name.strip_suffix(".any")
+            }
+            Subject::Whole | Subject::Claim(..) => Some(name),
         };
         if let Some(base) = base
             && offered.name.as_ref().is_none_or(|n| base.len() < n.len())
@@ -135,21 +129,19 @@ impl Specs {
             return name.clone();
         }
         let device = self.device(&claim.device);
-        match claim.part.shares() {
-            [] => device,
-            [share] => {
-                let offered = self.devices.get(&claim.device);
-                let name = offered.and_then(|o| o.shares.get(share.name.as_str()).cloned());
-                name.unwrap_or_else(|| format!("{device}.{}", share.name))
-            }
-            _ => device,
+        let [share] = claim.part.shares() else {
+            return device;
+        };
+        let offered = self.devices.get(&claim.device);
+        match offered.and_then(|offered| offered.shares.get(share.name.as_str())) {
+            Some((name, _)) => name.clone(),
+            None => format!("{device}.{}", share.name),
         }
     }
 
-    /// What a person means by `typed`: a name as in a specification, or what is behind its `=`.
+    /// The devices and shares that a person means by `typed`.
     pub(super) fn meant(&self, typed: &str) -> Vec<&(DeviceKey, Subject)> {
-        let is_meant = |name: &str| name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed);
-        let found = self.names.iter().filter(|(name, _)| is_meant(name));
+        let found = self.names.iter().filter(|(name, _)| is_named(name, typed));
         found.map(|(_, meant)| meant).collect()
     }
 }
@@ -160,8 +152,13 @@ pub(super) fn claim_of(device: &cdi::Device) -> Option<ClaimCall> {
     hooks.find_map(|hook| ClaimCall::of_hook(&hook.args))
 }
 
-/// Whether two paths are one directory, by whatever links they lead there.
-pub(super) fn same_directory(a: &Path, b: &Path) -> bool {
+/// Whether a person means the device `name` by `typed`: the whole name, or what is behind its `=`.
+pub(super) fn is_named(name: &str, typed: &str) -> bool {
+    name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed)
+}
+
+/// Whether two paths lead to the same file or directory, by whatever links.
+pub(super) fn is_same(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| -> PathBuf {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         std::fs::canonicalize(&absolute).unwrap_or(absolute)

@@ -30,17 +30,16 @@ use crate::text::some;
 use anyhow::{Result, bail};
 use files::Writer;
 use outcome::Outcome;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(mut args: Args) -> Result<ExitCode> {
-    take_nvidia_variables(&mut args.host, &mut args.look)?;
+    take_nvidia_variables(&mut args.at.host, &mut args.at.look)?;
     let mut options = options::options(&args)?;
-    args.look.take_feature_flags(&args.what.feature_flags);
-    let inventory = look::inventory(&args.host, &args.look)?;
+    args.at.look.take_feature_flags(&args.what.feature_flags);
+    let inventory = look::inventory(&args.at.host, &args.at.look)?;
     let outcome = Outcome::of(&inventory, options.mode, args.file.degraded);
-    if args.host.is_here()
+    if args.at.host.is_here()
         && let Some(hook) = &options.hook
     {
         hook::warn_if_missing(hook);
@@ -48,14 +47,14 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     let mut origin = Origin {
         host: inventory.digest()?,
         policy: None,
-        options: look::choices(&args.host, &args.look),
+        options: look::choices(&args.at.host, &args.at.look),
     };
     // Only these modes have shares.
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
-        options.sharing = sharing::of(&inventory, &args.config, &args.state)?;
+        options.sharing = sharing::of(&inventory, &args.at)?;
         let plan = options.sharing.as_ref().map(|s| &s.plan);
         origin.policy = Some(plan.unwrap_or(&Plan::default()).digest()?);
-        options.sharing = with_held(options.sharing, &inventory, &args.state)?;
+        options.sharing = with_held(options.sharing, &inventory, &args.at.state)?;
     }
     let derived = derive::derive(&inventory, &options).map_err(|error| outcome.of_failure(error))?;
     if derived.kind.crashes_engines() {
@@ -66,7 +65,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
         tracing::warn!("{}: {}", warning.object, warning.text);
     }
     let make_directories = || match &options.sharing {
-        Some(sharing) if args.host.is_here() => Ok(sharing::make_pipe_directories(sharing)?),
+        Some(sharing) if args.at.host.is_here() => Ok(sharing::make_pipe_directories(sharing)?),
         _ => Ok(()),
     };
     let writer = Writer {
@@ -81,7 +80,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     Ok(outcome.exit_code())
 }
 
-/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Says what
+/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Reports what
 /// is held, and what that changes in the specification.
 ///
 /// # Errors
@@ -92,17 +91,10 @@ fn with_held(sharing: Option<Sharing>, inventory: &Inventory, state: &StateArgs)
     if earlier.held.is_empty() {
         return Ok(sharing);
     }
-    let sharing = match sharing {
-        Some(sharing) => sharing,
-        None => Sharing {
-            plan: Plan::default(),
-            held: BTreeSet::new(),
-            state_dir: state.dir()?,
-        },
-    };
     let sharing = Sharing {
+        plan: sharing.map(|sharing| sharing.plan).unwrap_or_default(),
         held: earlier.held,
-        ..sharing
+        state_dir: state.dir()?,
     };
     let claimed = derive::claimed_since_held(inventory, &sharing);
     if !claimed.is_empty() {

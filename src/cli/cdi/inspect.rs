@@ -51,10 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report::new(&args.names, &found, &edits, &host_node);
-    match args.json {
-        true => out::json(&report)?,
-        false => out::result(&report.to_string())?,
-    }
+    out::either(args.json, &report, || report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -66,11 +63,7 @@ fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
     let Some((kind, _)) = name.split_once('=') else {
         return incomplete(name, registry);
     };
-    let names = registry.devices().map(|(name, _)| name);
-    let names: Vec<String> = names
-        .filter(|name| name.kind.to_string() == kind)
-        .map(ToString::to_string)
-        .collect();
+    let names = names(registry, |name| name.kind.to_string() == kind);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     Error::usage(name, "no such CDI device").hint(match names.as_slice() {
         [] => format!("no file in {} has that kind", some(&dirs)),
@@ -80,16 +73,18 @@ fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
 
 /// Suggests the whole name of a device for `name`, which lacks the kind.
 fn incomplete(name: &str, registry: &Registry) -> Error {
-    let names = registry.devices().map(|(name, _)| name);
-    let names: Vec<String> = names
-        .filter(|whole| whole.device.as_str() == name)
-        .map(ToString::to_string)
-        .collect();
+    let names = names(registry, |whole| whole.device.as_str() == name);
     Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
         [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
         [one] => format!("use {one}"),
         names => there_are(names),
     })
+}
+
+/// The devices of which `is_meant` is true.
+fn names(registry: &Registry, is_meant: impl Fn(&QualifiedName) -> bool) -> Vec<String> {
+    let names = registry.devices().map(|(name, _)| name);
+    names.filter(|name| is_meant(name)).map(ToString::to_string).collect()
 }
 
 fn read(file: &Path) -> Result<Value> {

@@ -7,10 +7,9 @@ mod stale;
 use super::super::out;
 use super::super::place::SpecDirArgs;
 use crate::cdi::Problem;
-use crate::cdi::registry::Registry;
+use crate::cdi::registry::{Registry, Shadowed};
 use crate::error::{Error, Kind};
 use crate::text::{shown, some};
-use crate::types::QualifiedName;
 use anyhow::{Result, bail};
 use stale::{CompareArgs, Staleness};
 use std::path::PathBuf;
@@ -44,13 +43,6 @@ struct Report {
     shadowed: Vec<Shadowed>,
     /// Checks that were not made.
     notes: Vec<String>,
-}
-
-#[derive(serde::Serialize)]
-struct Shadowed {
-    name: QualifiedName,
-    file: PathBuf,
-    by: PathBuf,
 }
 
 pub(super) fn run(mut args: Args) -> Result<ExitCode> {
@@ -95,16 +87,10 @@ impl Report {
             true => Staleness::default(),
             false => stale::find(files, &args.compare)?,
         };
-        let shadowed = registries.iter().flat_map(Registry::shadowed);
-        let shadowed = shadowed.map(|(name, file, by)| Shadowed {
-            name,
-            file: file.to_owned(),
-            by: by.to_owned(),
-        });
         Ok(Self {
             files: registries.iter().map(|registry| registry.files().len()).sum(),
             devices: registries.iter().map(|registry| registry.devices().count()).sum(),
-            shadowed: shadowed.collect(),
+            shadowed: registries.iter().flat_map(Registry::shadowed).collect(),
             notes: stale.notes,
             problems: registries
                 .into_iter()
@@ -141,7 +127,7 @@ impl Report {
     }
 }
 
-/// Says where no specification was found, and how to write one.
+/// The error for places without a specification. Its hint is how to write one.
 fn nothing_to_check(args: &Args) -> Error {
     let places = match args.files.is_empty() {
         true => super::spec_dirs(&args.dirs),

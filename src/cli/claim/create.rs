@@ -50,23 +50,11 @@ pub(super) struct Args {
     /// Print JSON; docs/sharing.md describes the fields
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    dir: DirArgs,
+    /// The directory for the claim's specification; it must be one that engines read
+    #[arg(long, value_name = "DIR", env = "TRANCHE_SPEC_DIR", default_value = "/var/run/cdi")]
+    spec_dir: PathBuf,
     #[command(flatten)]
     at: SharingArgs,
-}
-
-/// Where the specification goes.
-#[derive(Debug, clap::Args)]
-struct DirArgs {
-    /// The directory for the claim's specification; it must be one that engines read
-    #[arg(
-        long = "spec-dir",
-        value_name = "DIR",
-        env = "TRANCHE_SPEC_DIR",
-        default_value = "/var/run/cdi"
-    )]
-    spec_dir: PathBuf,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
@@ -93,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     sizeless(&sharing, wish)?;
     // A hook names this file later, from whatever directory an engine runs in.
-    let file = spec::file(&args.dir.spec_dir, &args.name);
+    let file = spec::file(&args.spec_dir, &args.name);
     let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
     let claims = Claims::open(state_dir)?;
     let reservation = Reservation {
@@ -131,7 +119,7 @@ struct Specification<'a> {
 impl Offer for Specification<'_> {
     fn sweep(&self, claims: &[&Claim]) -> Result<(), Error> {
         let state_dir = Path::new(self.sharing.state_dir.as_str());
-        spec::sweep(&self.args.dir.spec_dir, claims, state_dir)?;
+        spec::sweep(&self.args.spec_dir, claims, state_dir)?;
         match std::fs::symlink_metadata(self.file.as_path()) {
             Err(_) => Ok(()),
             Ok(_) => Err(Error::failed(

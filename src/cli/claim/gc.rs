@@ -10,14 +10,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    at: PlaceArgs,
-}
-
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let state_dir = &args.at.state.state_dir;
+pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
+    let state_dir = &at.state.state_dir;
     root_only::check(state_dir)?;
     let claims = Claims::open(state_dir)?;
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
@@ -30,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if is_whole {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.claims().collect();
-        for dir in directories(args, &claims) {
+        for dir in directories(at, &claims) {
             let swept = spec::sweep(&dir, &claims, state_dir)?;
             removed.extend(swept.removed);
             problems.extend(swept.left);
@@ -43,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if !is_whole {
         out::note("no specification was removed, because part of the ledger could not be read");
     }
-    if args.at.json {
+    if at.json {
         let problems: Vec<String> = problems.iter().map(|error| line(error)).collect();
         out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;
     } else {
@@ -57,11 +51,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Where specifications of claims are: where engines read, and where claims say that theirs is.
-fn directories(args: &Args, claims: &[&Claim]) -> BTreeSet<PathBuf> {
+fn directories(at: &PlaceArgs, claims: &[&Claim]) -> BTreeSet<PathBuf> {
     let said = claims
         .iter()
         .filter_map(|claim| Path::new(claim.spec_file.as_ref()?).parent());
-    let dirs = args.at.specs.dirs().into_iter().chain(said.map(Path::to_owned));
+    let dirs = at.specs.dirs().into_iter().chain(said.map(Path::to_owned));
     // One directory under two paths is looked at once.
     dirs.map(|dir| std::fs::canonicalize(&dir).unwrap_or(dir)).collect()
 }

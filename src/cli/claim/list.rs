@@ -11,12 +11,6 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
-    #[command(flatten)]
-    at: PlaceArgs,
-}
-
-#[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// The claim's name
     #[arg(value_name = "NAME")]
@@ -25,11 +19,11 @@ pub(super) struct ShowArgs {
     at: PlaceArgs,
 }
 
-pub(super) fn list(args: &ListArgs) -> Result<ExitCode> {
-    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
+pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
+    let (books, mut view) = status::read(&at.state, &at.specs)?;
     let named = books.claims().filter(|claim| claim.name.is_some());
     let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
-    if args.at.json {
+    if at.json {
         out::json(&held)?;
     } else if !held.is_empty() {
         out::result(&table(&held))?;

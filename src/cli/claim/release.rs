@@ -5,7 +5,7 @@ use crate::call::Subject;
 use crate::claims::{Claims, LockedClaims, remove};
 use crate::cli::containers::Names;
 use crate::cli::held::{Held, View};
-use crate::cli::specs::Specs;
+use crate::cli::specs::{Specs, is_named};
 use crate::cli::{out, root_only};
 use crate::error::Error;
 use crate::ledger::{Books, Claim, HeldPart, LedgerError, Refused, utc};
@@ -111,8 +111,8 @@ fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<(), Error> {
     if matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
         return Ok(());
     }
-    match spec::owner(file, state_dir) {
-        spec::Owner::Claim(of) if of == *name => remove(file),
+    match spec::claim_at(file, state_dir) {
+        Ok(of) if of == *name => remove(file),
         _ => Err(Error::failed(
             file.display(),
             format!("left alone, because it is not the specification that was written for claim {name}"),
@@ -153,7 +153,7 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
 
 /// The claims on the device or share that `typed` names.
 fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Claim> {
-    let is_name = |name: &str| name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed);
+    let is_name = |name: &str| is_named(name, typed);
     let meant = specs.meant(typed);
     let is_meant = |claim: &Claim| {
         let by_spec = meant.iter().any(|(key, subject)| {

@@ -6,7 +6,7 @@ use crate::cdi::header;
 use crate::cdi::registry::Registry;
 use crate::cdi::write;
 use crate::claims::remove;
-use crate::cli::specs::{claim_of, same_directory};
+use crate::cli::specs::{claim_of, is_same};
 use crate::error::{Context, Error, Result};
 use crate::ledger::Claim;
 use std::ffi::OsStr;
@@ -21,44 +21,42 @@ pub(super) fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{PREFIX}{name}{SUFFIX}"))
 }
 
-/// Whose a specification of a claim is, by what it says itself.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// A claim of that name in this ledger.
-    Claim(String),
-    /// Another ledger.
-    Ledger(PathBuf),
-    /// It does not say; why.
-    Unknown(&'static str),
-}
-
-/// Whose the specification at `path` is. tranche writes its name into the header, and the claim and its state directory
-/// into the hooks.
-pub(super) fn owner(path: &Path, state_dir: &Path) -> Owner {
+/// The claim of the ledger in `state_dir` that the specification at `path` is for. tranche writes its name into the header,
+/// and the claim and its state directory into the hooks.
+///
+/// # Errors
+/// Returns an error that says why the file is left alone: it is for a claim of another ledger, or may be anything.
+pub(super) fn claim_at(path: &Path, state_dir: &Path) -> Result<String, Error> {
+    let unknown = |why: &str| {
+        Error::failed(path.display(), format!("left alone, because {why}"))
+            .hint("remove it yourself if it is not needed")
+    };
     if !std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
-        return Owner::Unknown("it is not a regular file");
+        return Err(unknown("it is not a regular file"));
     }
     let read = Registry::read_file(path);
     let Some(loaded) = read.files().first() else {
-        return Owner::Unknown("it is not a valid specification");
+        return Err(unknown("it is not a valid specification"));
     };
     if !header::is_by_tranche(&loaded.comments) {
-        return Owner::Unknown("its header does not say that tranche wrote it");
+        return Err(unknown("its header does not say that tranche wrote it"));
     }
     let calls: Vec<ClaimCall> = loaded.spec.devices.iter().filter_map(claim_of).collect();
     let [call] = &calls[..] else {
-        return Owner::Unknown("it does not describe exactly one claim");
+        return Err(unknown("it does not describe exactly one claim"));
     };
     let Subject::Claim(name, _) = &call.subject else {
-        return Owner::Unknown("it does not describe a claim");
+        return Err(unknown("it does not describe a claim"));
     };
     if path.file_name() != file(Path::new(""), name).file_name() {
-        return Owner::Unknown("its file name does not match its claim");
+        return Err(unknown("its file name does not match its claim"));
     }
-    if !same_directory(call.state_dir.as_path(), state_dir) {
-        return Owner::Ledger(call.state_dir.as_path().to_owned());
+    if !is_same(call.state_dir.as_path(), state_dir) {
+        let what = format!("left alone, because it belongs to the ledger in {}", call.state_dir);
+        let hint = format!("run tranche claim gc --state-dir {}", call.state_dir);
+        return Err(Error::failed(path.display(), what).hint(hint));
     }
-    Owner::Claim(name.clone())
+    Ok(name.clone())
 }
 
 /// What [`sweep`] did.
@@ -78,23 +76,13 @@ pub(super) struct Swept {
 pub(super) fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<Swept> {
     let mut swept = Swept::default();
     for path in files(dir)? {
-        match owner(&path, state_dir) {
-            Owner::Claim(name) if is_live(&path, &name, claims) => {}
-            Owner::Claim(_) => {
+        match claim_at(&path, state_dir) {
+            Ok(name) if is_live(&path, &name, claims) => {}
+            Ok(_) => {
                 remove(&path)?;
                 swept.removed.push(path);
             }
-            Owner::Ledger(other) => {
-                let what = format!("left alone, because it belongs to the ledger in {}", other.display());
-                swept.left.push(
-                    Error::failed(path.display(), what)
-                        .hint(format!("run tranche claim gc --state-dir {}", other.display())),
-                );
-            }
-            Owner::Unknown(why) => swept.left.push(
-                Error::failed(path.display(), format!("left alone, because {why}"))
-                    .hint("remove it yourself if it is not needed"),
-            ),
+            Err(error) => swept.left.push(error),
         }
     }
     write::remove_abandoned(dir)?;
@@ -103,18 +91,11 @@ pub(super) fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<S
 
 /// Whether `path` is the specification of one of `claims`, and not of an earlier claim with the same name.
 fn is_live(path: &Path, name: &str, claims: &[&Claim]) -> bool {
-    let is_here = |file: &str| {
-        let file = Path::new(file);
-        file.file_name() == path.file_name()
-            && same_directory(
-                file.parent().unwrap_or(Path::new("/")),
-                path.parent().unwrap_or(Path::new(".")),
-            )
-    };
-    claims
-        .iter()
-        .filter(|claim| claim.name.as_deref() == Some(name))
-        .any(|claim| claim.spec_file.as_deref().is_none_or(is_here))
+    let mut named = claims.iter().filter(|claim| claim.name.as_deref() == Some(name));
+    named.any(|claim| {
+        let file = claim.spec_file.as_deref();
+        file.is_none_or(|file| is_same(Path::new(file), path))
+    })
 }
 
 /// The files of claims in `dir`; a directory that does not exist has none.

@@ -2,8 +2,7 @@
 
 use super::nvidia::CsvArgs;
 use crate::cdi::encode::Format;
-use crate::cli::look::LookArgs;
-use crate::cli::place::{ConfigArgs, HostArgs, StateArgs};
+use crate::cli::sharing::SharingArgs;
 use crate::derive::{DeviceChoice, Mode, NameStrategy};
 use crate::types::{CdiVersion, HostPath};
 use std::ffi::OsString;
@@ -13,13 +12,7 @@ use std::ffi::OsString;
 pub(in super::super) struct Args {
     // First, because options without a heading of their own would get that of the options before them.
     #[command(flatten)]
-    pub(super) config: ConfigArgs,
-    #[command(flatten)]
-    pub(super) state: StateArgs,
-    #[command(flatten)]
-    pub(super) host: HostArgs,
-    #[command(flatten)]
-    pub(super) look: LookArgs,
+    pub(super) at: SharingArgs,
     #[command(flatten)]
     pub(super) file: FileArgs,
     #[command(flatten)]

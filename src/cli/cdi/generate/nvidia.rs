@@ -9,55 +9,48 @@ use crate::types::HostPath;
 use clap::Arg;
 use std::path::PathBuf;
 
-/// An option, its other names in NVIDIA's tool, and the environment variable that sets it there.
-const NAMES: &[(&str, &[&str], &str)] = &[
-    ("output", &[], "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"),
-    ("format", &[], "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT"),
-    ("vendor", &["cdi-vendor"], "NVIDIA_CTK_CDI_GENERATE_VENDOR"),
-    ("class", &["cdi-class"], "NVIDIA_CTK_CDI_GENERATE_CLASS"),
-    ("mode", &["discovery-mode"], "NVIDIA_CTK_CDI_GENERATE_MODE"),
-    (
-        "device-id",
-        &["device-ids", "device", "devices"],
-        "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS",
-    ),
-    (
-        "device-name-strategy",
-        &[],
-        "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES",
-    ),
-    ("no-all-device", &[], "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE"),
-    (
-        "feature-flag",
-        &["feature-flags"],
-        "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS",
-    ),
-    ("hook-path", &["nvidia-ctk-path"], "NVIDIA_CTK_CDI_HOOK_PATH"),
-    (
-        "disable-hook",
-        &["disable-hooks"],
-        "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS",
-    ),
-    (
-        "enable-hook",
-        &["enable-hooks"],
-        "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS",
-    ),
-    ("ldconfig-path", &[], "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH"),
-    ("csv.file", &[], "NVIDIA_CTK_CDI_GENERATE_CSV_FILES"),
-    ("csv.ignore-pattern", &[], "NVIDIA_CTK_CDI_GENERATE_CSV_IGNORE_PATTERNS"),
+/// Options, and the other names that they have in NVIDIA's tool.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("vendor", &["cdi-vendor"]),
+    ("class", &["cdi-class"]),
+    ("mode", &["discovery-mode"]),
+    ("device-id", &["device-ids", "device", "devices"]),
+    ("feature-flag", &["feature-flags"]),
+    ("hook-path", &["nvidia-ctk-path"]),
+    ("disable-hook", &["disable-hooks"]),
+    ("enable-hook", &["enable-hooks"]),
+];
+
+/// Options, and the environment variables that set them in NVIDIA's tool.
+const VARIABLES: &[(&str, &str)] = &[
+    ("output", "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"),
+    ("format", "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT"),
+    ("vendor", "NVIDIA_CTK_CDI_GENERATE_VENDOR"),
+    ("class", "NVIDIA_CTK_CDI_GENERATE_CLASS"),
+    ("mode", "NVIDIA_CTK_CDI_GENERATE_MODE"),
+    ("device-id", "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS"),
+    ("device-name-strategy", "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES"),
+    ("no-all-device", "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE"),
+    ("feature-flag", "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"),
+    ("hook-path", "NVIDIA_CTK_CDI_HOOK_PATH"),
+    ("disable-hook", "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS"),
+    ("enable-hook", "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS"),
+    ("ldconfig-path", "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH"),
+    ("csv.file", "NVIDIA_CTK_CDI_GENERATE_CSV_FILES"),
+    ("csv.ignore-pattern", "NVIDIA_CTK_CDI_GENERATE_CSV_IGNORE_PATTERNS"),
     (
         "csv.compat-container-root",
-        &[],
         "NVIDIA_CTK_CDI_GENERATE_CSV_CONTAINER_COMPAT_ROOT",
     ),
 ];
 
 /// Gives `option` the names and the environment variable that it has in NVIDIA's tool.
 pub(in crate::cli::cdi) fn with_nvidia_names(option: Arg) -> Arg {
-    let names = NAMES.iter().find(|(name, ..)| option.get_long() == Some(name));
-    match names {
-        Some((_, others, variable)) => option.aliases(others.iter().copied()).env(variable),
+    let long = option.get_long().unwrap_or_default().to_owned();
+    let aliases = ALIASES.iter().filter(|(name, _)| *name == long);
+    let option = option.aliases(aliases.flat_map(|(_, aliases)| aliases.iter().copied()));
+    match VARIABLES.iter().find(|(name, _)| *name == long) {
+        Some((_, variable)) => option.env(variable),
         None => option,
     }
 }
@@ -79,29 +72,22 @@ pub(super) struct CsvArgs {
 /// Returns an error if a search path is not absolute.
 pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut LookArgs) -> Result<()> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if host.is_here() {
-        for (root, name) in [
-            (&mut host.driver_root, "NVIDIA_CTK_DRIVER_ROOT"),
-            (&mut host.dev_root, "NVIDIA_CTK_DEV_ROOT"),
-        ] {
-            if root.is_none() {
-                *root = variable(name).map(PathBuf::from);
-            }
+    let take = |root: &mut Option<PathBuf>, name| {
+        if root.is_none() {
+            *root = variable(name).map(PathBuf::from);
         }
+    };
+    if host.is_here() {
+        take(&mut host.driver_root, "NVIDIA_CTK_DRIVER_ROOT");
+        take(&mut host.dev_root, "NVIDIA_CTK_DEV_ROOT");
     }
-    for (paths, name) in [
-        (
-            &mut look.library_search_paths,
-            "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
-        ),
-        (
-            &mut look.config_search_paths,
-            "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS",
-        ),
-    ] {
+    let take = |paths: &mut Vec<HostPath>, name| -> Result<()> {
         if let Some(list) = variable(name).filter(|_| paths.is_empty()) {
             *paths = between_commas(&list).map(HostPath::new).collect::<Result<_, _>>()?;
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let (libraries, configs) = (&mut look.library_search_paths, &mut look.config_search_paths);
+    take(libraries, "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS")?;
+    take(configs, "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS")
 }

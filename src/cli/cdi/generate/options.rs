@@ -12,7 +12,7 @@ use anyhow::Result;
 /// # Errors
 /// A driver capability or a hook that does not exist.
 pub(super) fn options(args: &Args) -> Result<Options> {
-    let is_here = args.host.root.is_none() && args.host.inventory.is_none();
+    let is_here = args.at.host.is_here();
     let mut options = Options {
         mode: args.what.mode,
         vendor: args.file.vendor.clone(),
@@ -32,7 +32,7 @@ pub(super) fn options(args: &Args) -> Result<Options> {
             "disable-ipc-discoverer" => options.sockets = false,
             "enable-coherent-annotations" => options.split_by_coherence = true,
             // This flag decides which files discovery looks for; a saved inventory is not changed.
-            EXPLICIT_LIBRARIES if args.host.inventory.is_none() => {}
+            EXPLICIT_LIBRARIES if args.at.host.inventory.is_none() => {}
             EXPLICIT_LIBRARIES => out::note(format_args!(
                 "feature flag {EXPLICIT_LIBRARIES}: has no effect with --inventory; give it to the command that makes the \
                  inventory"

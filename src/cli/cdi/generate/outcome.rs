@@ -3,20 +3,18 @@
 //! Such a specification lacks devices or files that may come back by themselves: after a reboot, or once the driver
 //! answers again. It never replaces an older file, because containers that run today would lose their devices.
 
-use crate::cli::{look, out};
+use crate::cli::look;
 use crate::derive::Mode;
 use crate::error::{Error, Kind};
 use crate::inventory::Inventory;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Whether a specification describes its host completely.
-pub(super) enum Outcome {
-    /// It does, or the caller accepts that it does not (`--degraded`).
-    Complete,
-    /// It does not, for these reasons.
-    Degraded(String),
+pub(super) struct Outcome {
+    /// Why it does not; `None` if it does, or if the caller accepts that it does not (`--degraded`).
+    missing: Option<String>,
 }
 
 impl Outcome {
@@ -24,17 +22,15 @@ impl Outcome {
     /// GPUs do not depend on what can be degraded.
     pub(super) fn of(inventory: &Inventory, mode: Mode, accept_degraded: bool) -> Self {
         let is_about_gpus = matches!(mode, Mode::Auto | Mode::Nvml | Mode::Management);
-        match inventory.degraded.is_empty() || accept_degraded || !is_about_gpus {
-            true => Self::Complete,
-            false => Self::Degraded(look::reasons(inventory)),
-        }
+        let missing = look::missing(inventory).filter(|_| is_about_gpus && !accept_degraded);
+        Self { missing }
     }
 
     /// Turns "nothing to do" into a failure where something shows a driver: then there is something to do.
     pub(super) fn of_failure(&self, error: Error) -> Error {
-        match self {
-            Self::Degraded(reasons) if error.kind() == Kind::Nothing => {
-                Error::failed("host", format!("no device to write: {reasons}"))
+        match &self.missing {
+            Some(missing) if error.kind() == Kind::Nothing => {
+                Error::failed("host", format!("no device to write: {missing}"))
             }
             _ => error,
         }
@@ -44,32 +40,22 @@ impl Outcome {
     ///
     /// # Errors
     /// Returns an error if the specification is degraded and would replace a file.
-    pub(super) fn may_write<'a>(&self, files: impl IntoIterator<Item = &'a Path>) -> Result<()> {
-        let Self::Degraded(reasons) = self else { return Ok(()) };
-        match files.into_iter().find(|file| file.symlink_metadata().is_ok()) {
-            None => Ok(()),
-            Some(file) => Err(Error::failed(
-                file.display(),
-                format!("not replaced, because the host was not examined completely: {reasons}"),
-            )
-            .hint("repair that, or give --degraded to write what was found")
-            .into()),
-        }
+    pub(super) fn may_write<'a>(&self, mut files: impl Iterator<Item = &'a Path>) -> Result<()> {
+        let Some(missing) = &self.missing else { return Ok(()) };
+        let Some(file) = files.find(|file| file.symlink_metadata().is_ok()) else {
+            return Ok(());
+        };
+        let what = format!("not replaced, because the host was not examined completely: {missing}");
+        bail!(Error::failed(file.display(), what).hint("repair that, or give --degraded to write what was found"))
     }
 
     /// Whether the specification is complete.
     pub(super) fn is_complete(&self) -> bool {
-        matches!(self, Self::Complete)
+        self.missing.is_none()
     }
 
-    /// Reports what is missing, and gives the exit code for a specification that was written or printed.
+    /// Reports what is missing, and returns the exit code for a specification that was written or printed.
     pub(super) fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Complete => ExitCode::SUCCESS,
-            Self::Degraded(reasons) => {
-                out::note(format_args!("tranche: not complete: {reasons}"));
-                out::code(Kind::Failed)
-            }
-        }
+        look::exit_code(self.missing.as_deref())
     }
 }

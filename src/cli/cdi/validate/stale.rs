@@ -36,7 +36,7 @@ pub(super) struct Staleness {
 /// there is such a file.
 ///
 /// # Errors
-/// Returns an error if a host, an inventory or a policy was named and cannot be read. What nobody named is only noted.
+/// Returns an error if a host, an inventory or a policy was named and cannot be read. For what was not named there is only a note.
 pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareArgs) -> Result<Staleness> {
     let mut found = Staleness::default();
     let mut compared = Vec::new();
@@ -61,11 +61,8 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
         }
         Err(error) => return Err(error),
     };
-    if !inventory.degraded.is_empty() {
-        found.note(format_args!(
-            "the host was not examined completely: {}",
-            look::reasons(&inventory)
-        ));
+    if let Some(missing) = look::missing(&inventory) {
+        found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
     let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look));
