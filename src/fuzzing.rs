@@ -36,13 +36,13 @@ pub fn ledger_book(text: &str) {
 
 /// The name and the note of a compatibility library, and the driver's parameters.
 pub fn driver_texts(name: &str, note: &[u8], parameters: &str) {
-    use crate::hook::fuzzing::{Host, decide, without_modification};
+    use crate::hook::fuzzing::{Host, is_used, without_modification};
     let host = Host {
         driver: "580.95.05".parse().ok(),
         cuda: "13.0".parse().ok(),
     };
-    let _ = decide(name, Some(note), &host);
-    let _ = decide(name, None, &Host { cuda: None, ..host });
+    let _ = is_used(name, Some(note), &host);
+    let _ = is_used(name, None, &Host { cuda: None, ..host });
     if let Some(text) = without_modification(parameters) {
         assert_eq!(without_modification(&text), None, "once is enough");
     }

@@ -84,7 +84,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
 /// What [`crate::fuzzing`] looks into.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
-    pub(crate) use super::cuda_compat::{Host, decide};
+    pub(crate) use super::cuda_compat::{Host, is_used};
     pub(crate) use super::driver_params::without_modification;
 }
 

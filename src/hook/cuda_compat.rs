@@ -1,8 +1,7 @@
 //! CUDA forward compatibility: whether an image's own `libcuda` goes before the host's.
 //!
-//! An image with a newer CUDA than the host's driver may bring that CUDA's `libcuda` along, in
-//! `/usr/local/cuda/compat`, to be used on older drivers of data-centre GPUs. Used on a driver that it was not made
-//! for it breaks the container, so its vendor says in an ELF note what it is for.
+//! An image with a newer CUDA than the host's driver may have that CUDA's `libcuda` in `/usr/local/cuda/compat`, for older
+//! drivers of data-centre GPUs. With another driver it breaks the container, so an ELF note in it lists the drivers.
 
 mod image;
 
@@ -17,61 +16,40 @@ pub(crate) const NOTE_SECTION: &str = ".note.cuda.fwd_compatibility";
 /// See [`NOTE_SECTION`].
 pub(crate) const NOTE_OWNER: &str = "NVIDIA Corporation";
 
-/// What the spec's writer knew of the host. Without either, nothing is ever used.
+/// What the writer of the specification knew of the host. If both are unknown, no library of an image is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Host {
     /// The driver's version (`--host-driver-version`).
     pub(crate) driver: Option<DriverVersion>,
-    /// The newest CUDA that it serves (`--host-cuda-version`; the only thing that says it on Tegra).
+    /// The newest CUDA that the driver supports (`--host-cuda-version`; on Tegra, nothing else is known).
     pub(crate) cuda: Option<CudaVersion>,
 }
 
-/// Whether the library in the image is used, or why it is not, as the end of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Its directory goes before the host's.
-    Use,
-    /// The host's library stays.
-    Keep(String),
-}
-
-/// The version in the name of a compatibility library: `575.57.08` of `libcuda.so.575.57.08`. Nothing for names that
-/// are not of one, links such as `libcuda.so.1` among them.
+/// The version in the name of a compatibility library: `575.57.08` of `libcuda.so.575.57.08`. `None` for any other name,
+/// also for a link such as `libcuda.so.1`.
 pub(crate) fn version_in_name(file: &str) -> Option<&str> {
     file.strip_prefix("libcuda.so.").filter(|version| version.contains('.'))
 }
 
-/// Decides about the library whose file has this name, with this content of its note, if it has one.
+/// Whether the library whose file has this name, and this content of its note, goes before the host's.
 ///
-/// With a note: the host's branch is in its list and the library is newer than the host's driver; or, where one of the
-/// two driver versions is unknown, its CUDA is newer than the host's. Without a note, or with one that cannot be read:
-/// only a library of a later branch, and only where the host is known by its driver alone. These are the rules of
-/// NVIDIA's hook (nvidia-container-toolkit 1.20), so that a spec means the same with either.
-pub(crate) fn decide(file: &str, note: Option<&[u8]>, host: &Host) -> Decision {
+/// With a note: the host's branch is in its list and the library is newer than the host's driver; or, if one of the two
+/// driver versions is unknown, its CUDA is newer than the host's. Without a note, or with one that cannot be read: only
+/// a library of a later branch, and only if the host is known by its driver alone. These are the rules of NVIDIA's hook
+/// (nvidia-container-toolkit 1.20), so that a specification means the same with either.
+pub(crate) fn is_used(file: &str, note: Option<&[u8]>, host: &Host) -> bool {
     let library: Option<DriverVersion> = version_in_name(file).and_then(|version| version.parse().ok());
     let versions = library.as_ref().zip(host.driver.as_ref());
-    let used = match (note.and_then(Note::parse), versions, host.cuda) {
-        (Some(note), Some((library, driver)), _) => {
-            if !note.branches.contains(&driver.major()) {
-                return Decision::Keep(format!("it does not serve driver branch {}", driver.major()));
-            }
-            library > driver
-        }
+    match (note.and_then(Note::parse), versions, host.cuda) {
+        (Some(note), Some((library, driver)), _) => note.branches.contains(&driver.major()) && library > driver,
         (Some(note), None, Some(cuda)) => note.cuda.is_some_and(|own| own > cuda),
         (None, Some((library, driver)), None) => library.major() > driver.major(),
-        (Some(_), None, None) | (None, None, None) => {
-            return Decision::Keep("its version or the host's is unknown".to_owned());
-        }
-        (None, _, Some(_)) => return Decision::Keep("it does not say which CUDA it is".to_owned()),
-    };
-    if used {
-        Decision::Use
-    } else {
-        Decision::Keep("it is not newer than the host's".to_owned())
+        // The version of the library or of the host is unknown, or the library does not say which CUDA it is.
+        (Some(_), None, None) | (None, None, None) | (None, _, Some(_)) => false,
     }
 }
 
-/// What the note says, as far as it matters.
+/// The part of the note that decides.
 struct Note {
     cuda: Option<CudaVersion>,
     branches: Vec<u32>,
@@ -118,53 +96,46 @@ mod tests {
         }
     }
 
-    fn used(file: &str, note: Option<&[u8]>, host: &Host) -> bool {
-        decide(file, note, host) == Decision::Use
-    }
-
     #[test]
     fn a_note_lists_the_branches_that_it_serves() {
         let file = "libcuda.so.575.57.08";
-        assert!(used(file, Some(NOTE), &host("550.54.15", "")));
-        assert!(!used(file, Some(NOTE), &host("560.35.03", "")));
+        assert!(is_used(file, Some(NOTE), &host("550.54.15", "")));
+        assert!(!is_used(file, Some(NOTE), &host("560.35.03", "")));
         // The driver's version decides where it is known, whatever the CUDA version says.
-        assert!(used(file, Some(NOTE), &host("550.54.15", "13.0")));
-        assert!(!used("libcuda.so.550.54.15", Some(NOTE), &host("550.54.15", "")));
-        assert!(!used("libcuda.so.535.1.1", Some(NOTE), &host("550.54.15", "")));
-        assert_eq!(
-            decide(file, Some(NOTE), &host("580.1.1", "")),
-            Decision::Keep("it does not serve driver branch 580".to_owned())
-        );
+        assert!(is_used(file, Some(NOTE), &host("550.54.15", "13.0")));
+        assert!(!is_used("libcuda.so.550.54.15", Some(NOTE), &host("550.54.15", "")));
+        assert!(!is_used("libcuda.so.535.1.1", Some(NOTE), &host("550.54.15", "")));
+        assert!(!is_used(file, Some(NOTE), &host("580.1.1", "")));
     }
 
     #[test]
     fn without_a_driver_version_the_cuda_version_decides() {
-        assert!(used("libcuda.so.1.1", Some(ORIN), &host("", "13.1")));
-        assert!(!used("libcuda.so.1.1", Some(ORIN), &host("", "13.2")));
-        assert!(!used("libcuda.so.1.1", Some(ORIN), &host("", "13.10")));
-        assert!(!used("libcuda.so.575.57.08", None, &host("", "12.0")));
-        assert!(!used("libcuda.so.575.57.08", Some(NOTE), &host("", "")));
+        assert!(is_used("libcuda.so.1.1", Some(ORIN), &host("", "13.1")));
+        assert!(!is_used("libcuda.so.1.1", Some(ORIN), &host("", "13.2")));
+        assert!(!is_used("libcuda.so.1.1", Some(ORIN), &host("", "13.10")));
+        assert!(!is_used("libcuda.so.575.57.08", None, &host("", "12.0")));
+        assert!(!is_used("libcuda.so.575.57.08", Some(NOTE), &host("", "")));
     }
 
     #[test]
     fn without_a_note_only_a_later_branch() {
-        assert!(used("libcuda.so.333.88.99", None, &host("222.55.66", "")));
-        assert!(used("libcuda.so.222.88.99", None, &host("99.55.66", "")));
-        assert!(!used("libcuda.so.222.88.99", None, &host("222.55.66", "")));
-        assert!(!used("libcuda.so.111.88.99", None, &host("222.55.66", "")));
-        assert!(!used("libcuda.so.333.88.99", None, &host("222.55.66", "12.0")));
-        assert!(!used("libcuda.so.333.88.99", None, &Host::default()));
+        assert!(is_used("libcuda.so.333.88.99", None, &host("222.55.66", "")));
+        assert!(is_used("libcuda.so.222.88.99", None, &host("99.55.66", "")));
+        assert!(!is_used("libcuda.so.222.88.99", None, &host("222.55.66", "")));
+        assert!(!is_used("libcuda.so.111.88.99", None, &host("222.55.66", "")));
+        assert!(!is_used("libcuda.so.333.88.99", None, &host("222.55.66", "12.0")));
+        assert!(!is_used("libcuda.so.333.88.99", None, &Host::default()));
     }
 
     #[test]
     fn a_note_that_is_no_json_counts_as_none() {
         for note in [b"".as_slice(), b"\0\0", b"{\"format\":1,}", b"[1]", &[b'['; 5000]] {
-            assert!(used("libcuda.so.333.88.99", Some(note), &host("222.55.66", "")));
-            assert!(!used("libcuda.so.111.88.99", Some(note), &host("222.55.66", "")));
+            assert!(is_used("libcuda.so.333.88.99", Some(note), &host("222.55.66", "")));
+            assert!(!is_used("libcuda.so.111.88.99", Some(note), &host("222.55.66", "")));
         }
         let odd = b"{\"DRIVER\":[550,\"570\",-1,99999999999,1.5],\"cuda VERSION\":12}";
-        assert!(used("libcuda.so.575.57.08", Some(odd), &host("550.54.15", "")));
-        assert!(!used("libcuda.so.575.57.08", Some(odd), &host("570.1.1", "")));
+        assert!(is_used("libcuda.so.575.57.08", Some(odd), &host("550.54.15", "")));
+        assert!(!is_used("libcuda.so.575.57.08", Some(odd), &host("570.1.1", "")));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{Decision, Host, NOTE_OWNER, NOTE_SECTION, decide, version_in_name};
+use super::{Host, NOTE_OWNER, NOTE_SECTION, is_used, version_in_name};
 use crate::elf;
 use crate::hook::report::Report;
 use crate::oci::Bundle;
@@ -15,8 +15,8 @@ pub(crate) const DIRECTORY: &str = "/usr/local/cuda/compat";
 /// NVIDIA's has a dozen.
 const MAX_NAMES: usize = 4096;
 
-/// Whether the libraries in `directory` of the container go before the host's. An image without any, or with one that
-/// does not fit this host, is nothing to speak of; one that cannot be judged is a line, and stays unused.
+/// Whether the libraries in `directory` of the container go before the host's. If that cannot be decided, they do not, and
+/// `report` says so. An image without such libraries, or with libraries for other hosts, is not reported.
 pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut Report<'_>) -> bool {
     if host.driver.is_none() && host.cuda.is_none() {
         return false;
@@ -47,9 +47,9 @@ fn judge(directory: &Path, host: &Host, bundle: &Bundle) -> std::io::Result<bool
         }
     }
     let Some((name, found)) = library else { return Ok(false) };
-    // What its note says decides about a directory in the image's cache, so it must be the image's own.
+    // Its note decides about a directory in the image's cache, so the file must be the image's own.
     let file = bundle.root.own(found)?.into_file();
     // A library whose note cannot be read counts as one without: its branch decides.
     let note = elf::note(file, NOTE_SECTION, NOTE_OWNER).unwrap_or_default();
-    Ok(decide(&name, note.as_deref(), host) == Decision::Use)
+    Ok(is_used(&name, note.as_deref(), host))
 }
