@@ -6,13 +6,11 @@
 
 mod bundle;
 mod config;
-mod nodes;
 mod state;
 mod unreachable;
 
 pub use bundle::{Bundle, Reached};
-pub use config::Config;
-pub use nodes::{Bind, DeviceEntry, Nodes};
+pub use config::{Config, DeviceEntry};
 pub use state::State;
 
 /// The largest state that is read, in bytes. Only annotations make it large; Kubernetes allows 256 KiB of them.

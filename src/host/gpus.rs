@@ -1,7 +1,7 @@
 //! GPUs: what NVML and `/proc` report, merged and checked.
 
 use super::mig;
-use super::node::{Expected, look};
+use super::node::look;
 use super::nvml::{GpuFacts, NvmlReport};
 use super::order;
 use super::pci;
@@ -48,32 +48,29 @@ pub(crate) fn in_proc(scan: &Scan<'_>) -> Vec<Information> {
 /// Where the facts about GPUs come from.
 pub(crate) fn source(report: Option<&NvmlReport>) -> Source {
     match report {
-        Some(r) if r.facts.driver.is_some() && (r.complete || !r.facts.gpus.is_empty()) => Source::Nvml,
+        Some(r) if r.driver.is_some() && (r.complete || !r.gpus.is_empty()) => Source::Nvml,
         _ => Source::Proc,
     }
 }
 
 /// All GPUs, by index.
 pub(crate) fn collect(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Information]) -> Vec<Gpu> {
-    let report = report.filter(|r| r.facts.driver.is_some());
-    let asked = report.iter().flat_map(|report| &report.facts.gpus);
+    let report = report.filter(|r| r.driver.is_some());
+    let asked = report.iter().flat_map(|report| &report.gpus);
     let mut gpus: Vec<Gpu> = asked.filter_map(|facts| from_nvml(scan, facts, in_proc)).collect();
     gpus.extend(not_asked(scan, report, in_proc));
     gpus.sort_by_key(|g| g.index);
     drop_doubles(scan, &mut gpus);
     for gpu in &mut gpus {
-        let expected = Expected {
-            majors: scan.majors.gpu(),
-            minor: Some(gpu.minor.0),
-        };
-        gpu.node = look(scan, &format!("/dev/nvidia{}", gpu.minor), expected);
+        let path = format!("/dev/nvidia{}", gpu.minor);
+        gpu.node = look(scan, &path, scan.majors.gpu(), Some(gpu.minor.0));
         if gpu.node.is_none() {
-            let why = format!("has no device node /dev/nvidia{}", gpu.minor);
+            let why = format!("has no device node {path}");
             scan.findings.degrade_device(gpu.label(), why);
         }
         gpu.numa_node = pci::numa_node(scan.roots, gpu.pci);
         gpu.dri = pci::dri(scan, gpu.pci);
-        let facts = report.and_then(|r| r.facts.gpus.iter().find(|f| f.index == gpu.index.0));
+        let facts = report.and_then(|r| r.gpus.iter().find(|f| f.index == gpu.index.0));
         match facts {
             Some(facts) => gpu.mig_devices = mig::from_nvml(scan, gpu, facts),
             None => {
@@ -106,15 +103,15 @@ fn warn_unnamed(scan: &Scan<'_>, gpu: &Gpu) {
 /// Notes the GPUs that do not answer: those for which NVML says so, and those that the kernel module lists and NVML does
 /// not count. A GPU that is excluded on purpose is not missing.
 fn note_lost(scan: &Scan<'_>, report: &NvmlReport, in_proc: &[Information]) {
-    for index in &report.facts.lost {
+    for index in &report.lost {
         scan.findings.degrade_device(format!("gpu {index}"), "does not answer");
     }
     // If NVML reports GPUs as lost, only by index, it is not known which entries in /proc they are.
-    if !report.complete || !report.facts.lost.is_empty() {
+    if !report.complete || !report.lost.is_empty() {
         return;
     }
     let is_counted = |information: &Information| {
-        report.facts.gpus.iter().any(|facts| {
+        report.gpus.iter().any(|facts| {
             let (pci, minor) = (facts.pci_address(), facts.minor.map(Minor));
             (pci.is_some() && pci == information.pci) || (minor.is_some() && minor == information.minor)
         })
@@ -182,13 +179,13 @@ fn not_asked(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Informatio
 
 /// Whether the GPUs that NVML reported before it stopped are at the same places in `/proc`, and both have as many.
 fn agrees(report: &NvmlReport, present: &[&Information]) -> bool {
-    let count = report.facts.driver.as_ref().map_or(0, |d| d.count);
+    let count = report.driver.as_ref().map_or(0, |d| d.count);
     let same_place = |facts: &GpuFacts| {
         let pci = facts.pci_address();
         let there = usize::try_from(facts.index).ok().and_then(|at| present.get(at));
         pci.is_some() && there.is_some_and(|i| i.pci == pci)
     };
-    usize::try_from(count) == Ok(present.len()) && report.facts.gpus.iter().all(same_place)
+    usize::try_from(count) == Ok(present.len()) && report.gpus.iter().all(same_place)
 }
 
 fn from_nvml(scan: &Scan<'_>, facts: &GpuFacts, in_proc: &[Information]) -> Option<Gpu> {
@@ -285,7 +282,7 @@ fn drop_doubles(scan: &Scan<'_>, gpus: &mut Vec<Gpu>) {
 /// The CUDA version of the driver, which only NVML reports. Warns if NVML and the kernel module disagree on the driver's
 /// version.
 pub(crate) fn driver_facts(scan: &Scan<'_>, report: &NvmlReport, module: &DriverVersion) -> Option<CudaVersion> {
-    let facts = report.facts.driver.as_ref()?;
+    let facts = report.driver.as_ref()?;
     let version: Option<DriverVersion> = scan.findings.parsed("NVML", "driver version", facts.version.as_deref());
     if let Some(version) = version.filter(|v| v != module) {
         let text = format!(

@@ -8,29 +8,13 @@ use crate::types::ContainerPath;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// The numbers that a node must have according to the driver. Without majors, any major is accepted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Expected<'a> {
-    /// Majors that the driver registered for it.
-    pub majors: &'a [u32],
-    /// Its minor, if it is known beforehand.
-    pub minor: Option<u32>,
-}
-
-impl Expected<'_> {
-    /// Any numbers.
-    pub(crate) const ANYTHING: Self = Expected {
-        majors: &[],
-        minor: None,
-    };
-}
-
-/// Looks at the node `path`, as a container names it.
+/// Examines the node at `path`, the path in a container. The driver's node has one of `majors`, and `minor`. If `majors` is
+/// empty or `minor` is `None`, that number is unknown, and any is accepted.
 ///
 /// A missing node whose numbers are known is in the result: the driver makes some nodes only on request, and an engine
 /// can make them. A link, a regular file or a node of another driver is refused with a warning, because a container would
 /// get something that is not a GPU.
-pub(crate) fn look(scan: &Scan<'_>, path: &str, expected: Expected<'_>) -> Option<DeviceNode> {
+pub(crate) fn look(scan: &Scan<'_>, path: &str, majors: &[u32], minor: Option<u32>) -> Option<DeviceNode> {
     let host = scan.roots.dev.host(path);
     let container = ContainerPath::new(path).ok()?;
     let data = match scan.roots.dev.lstat(path) {
@@ -43,11 +27,11 @@ pub(crate) fn look(scan: &Scan<'_>, path: &str, expected: Expected<'_>) -> Optio
         }
     };
     let (major, minor) = match &data {
-        Some(data) => numbers(data, expected)
+        Some(data) => numbers(data, majors, minor)
             .map_err(|why| scan.findings.warn(&host, why))
             .ok()?,
         None => {
-            let numbers = expected.majors.first().copied().zip(expected.minor);
+            let numbers = majors.first().copied().zip(minor);
             if numbers.is_none() {
                 scan.findings.absent(path, [&host]);
             }
@@ -66,7 +50,7 @@ pub(crate) fn look(scan: &Scan<'_>, path: &str, expected: Expected<'_>) -> Optio
     })
 }
 
-fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String> {
+fn numbers(data: &Metadata, majors: &[u32], expected_minor: Option<u32>) -> Result<(u32, u32), String> {
     let kind = data.file_type();
     if !kind.is_char_device() {
         let what = match () {
@@ -83,10 +67,10 @@ fn numbers(data: &Metadata, expected: Expected<'_>) -> Result<(u32, u32), String
     let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let major = number(nix::sys::stat::major(data.rdev()));
     let minor = number(nix::sys::stat::minor(data.rdev()));
-    let wrong_major = !expected.majors.is_empty() && !expected.majors.contains(&major);
-    if wrong_major || expected.minor.is_some_and(|m| m != minor) {
-        let majors: Vec<String> = expected.majors.iter().map(u32::to_string).collect();
-        let wants = match (expected.minor, majors.is_empty()) {
+    let wrong_major = !majors.is_empty() && !majors.contains(&major);
+    if wrong_major || expected_minor.is_some_and(|m| m != minor) {
+        let majors: Vec<String> = majors.iter().map(u32::to_string).collect();
+        let wants = match (expected_minor, majors.is_empty()) {
             (Some(minor), false) => format!("{}:{minor}", majors.join(" or ")),
             (Some(minor), true) => format!("minor {minor}"),
             (None, _) => format!("major {}", majors.join(" or ")),

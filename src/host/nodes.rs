@@ -1,6 +1,6 @@
 //! Device nodes that belong to no single GPU.
 
-use super::node::{Expected, look};
+use super::node::look;
 use super::proc::{MigCapability, capability_minor, numbered};
 use super::scan::Scan;
 use super::tree::is_absence;
@@ -33,7 +33,7 @@ pub(crate) fn collect(scan: &Scan<'_>, gpus: &BTreeSet<Minor>) -> Nodes {
             "" => Some(None),
             _ => numbered(&name, prefix).map(Some),
         };
-        let node = |majors, minor| look(scan, &format!("/dev/{name}"), Expected { majors, minor });
+        let node = |majors, minor| look(scan, &format!("/dev/{name}"), majors, minor);
         let switch = majors.of(&["nvidia-nvswitch"]);
         if let Some(minor) = number("nvidia-nvswitch") {
             nodes.nvswitch.extend(node(switch, minor));
@@ -78,9 +78,8 @@ fn names(scan: &Scan<'_>, dir: &str) -> Vec<String> {
 /// The nodes in `dir` whose names are `prefix` and their minor.
 fn numbered_nodes(scan: &Scan<'_>, dir: &str, prefix: &str, driver: &str) -> Vec<DeviceNode> {
     let node = |name: &String| {
-        let majors = scan.majors.of(&[driver]);
-        let minor = Some(numbered(name, prefix)?);
-        look(scan, &format!("{dir}/{name}"), Expected { majors, minor })
+        let minor = numbered(name, prefix)?;
+        look(scan, &format!("{dir}/{name}"), scan.majors.of(&[driver]), Some(minor))
     };
     names(scan, dir).iter().filter_map(node).collect()
 }
@@ -102,8 +101,7 @@ fn control(scan: &Scan<'_>) -> Vec<ControlNode> {
     ]
     .into_iter()
     .filter_map(|(role, path, majors, minor)| {
-        let minor = Some(minor);
-        let node = look(scan, path, Expected { majors, minor })?;
+        let node = look(scan, path, majors, Some(minor))?;
         Some(ControlNode { role, node })
     })
     .collect()
@@ -130,11 +128,13 @@ fn warn_missing(scan: &Scan<'_>, nodes: &Nodes) {
 
 /// The node of a capability, which need not exist yet.
 pub(crate) fn cap_node(scan: &Scan<'_>, minor: CapMinor) -> Option<DeviceNode> {
-    let expected = Expected {
-        majors: scan.majors.of(&["nvidia-caps"]),
-        minor: Some(minor.0),
-    };
-    look(scan, &format!("/dev/nvidia-caps/nvidia-cap{minor}"), expected)
+    let majors = scan.majors.of(&["nvidia-caps"]);
+    look(
+        scan,
+        &format!("/dev/nvidia-caps/nvidia-cap{minor}"),
+        majors,
+        Some(minor.0),
+    )
 }
 
 /// The minors of these capabilities. Each comes from its own file, which exists as long as the instance does, else from
@@ -161,7 +161,7 @@ fn mofed(scan: &Scan<'_>) -> Vec<DeviceNode> {
         .iter()
         .filter(|name| name.as_str() == "rdma_cm" || numbered(name, "uverbs").is_some())
         // The kernel numbers them, and NVIDIA's driver does not report their numbers.
-        .filter_map(|name| look(scan, &format!("{DIR}/{name}"), Expected::ANYTHING))
+        .filter_map(|name| look(scan, &format!("{DIR}/{name}"), &[], None))
         .collect()
 }
 

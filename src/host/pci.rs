@@ -1,6 +1,6 @@
 //! The DRI nodes and the NUMA node of a PCI device, from sysfs.
 
-use super::node::{Expected, look};
+use super::node::look;
 use super::proc::numbered;
 use super::roots::Roots;
 use super::scan::Scan;
@@ -25,13 +25,8 @@ pub(crate) fn dri(scan: &Scan<'_>, pci: PciAddress) -> Vec<DriNode> {
     for entry in entries {
         let Some(kind) = kind(&entry.name) else { continue };
         let numbers = roots.sys.text(&format!("{dir}/{}/dev", entry.name)).ok();
-        let numbers = numbers.as_deref().and_then(major_minor);
-        let majors: Vec<u32> = numbers.iter().map(|(major, _)| *major).collect();
-        let expected = Expected {
-            majors: &majors,
-            minor: numbers.map(|(_, minor)| minor),
-        };
-        let Some(node) = look(scan, &format!("/dev/dri/{}", entry.name), expected) else {
+        let (major, minor) = numbers.as_deref().and_then(major_minor).unzip();
+        let Some(node) = look(scan, &format!("/dev/dri/{}", entry.name), major.as_slice(), minor) else {
             continue;
         };
         found.push(DriNode {

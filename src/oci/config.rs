@@ -10,15 +10,24 @@ use serde::Deserialize;
 use crate::error::{Context, Error, Result};
 use crate::root::{MountOrigin, RuntimeMount};
 
-/// What a container was configured with, as far as we look.
+/// A device node that a container gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceEntry {
+    /// Its path in the container.
+    pub path: PathBuf,
+    /// Major and minor number of a character device; `None` for a block device or a FIFO.
+    pub character: Option<(u32, u32)>,
+}
+
+/// The part of a container's configuration that hooks need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `root.path`: the root directory, relative to the bundle or absolute.
     pub root: PathBuf,
-    /// `root.readonly`: the user wants nothing written to the root. Some runtimes (runc) still let a hook write there.
+    /// `root.readonly`: nothing may be written to the root. Some runtimes (runc) still let a hook write there.
     pub read_only: bool,
-    /// The container paths in `linux.devices`.
-    pub devices: Vec<PathBuf>,
+    /// `linux.devices`.
+    pub devices: Vec<DeviceEntry>,
     /// `mounts`, in their order. The container's root shares them.
     pub mounts: Arc<[RuntimeMount]>,
     /// `process.env`.
@@ -28,10 +37,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses a `config.json`; keys and values that we do not look at may be anything.
+    /// Parses a `config.json`. Other keys than those below are ignored, whatever their values are.
     ///
     /// # Errors
-    /// If it is no JSON, has no `root.path`, or a list that we need is no list.
+    /// Returns an error if it is not valid JSON, has no `root.path`, or a value below has another type.
     pub fn parse(bytes: &[u8]) -> Result<Config> {
         let raw: ConfigJson = serde_json::from_slice(bytes).about("config.json", "does not parse")?;
         let root = raw.root.unwrap_or_default();
@@ -40,23 +49,22 @@ impl Config {
         Ok(Config {
             root: path.ok_or_else(|| Error::failed("config.json", "has no root.path"))?,
             read_only: root.readonly.unwrap_or(false),
-            devices: linux.devices.unwrap_or_default().into_iter().map(|d| d.path).collect(),
-            mounts: raw
-                .mounts
-                .unwrap_or_default()
-                .into_iter()
-                .map(RuntimeMount::from)
-                .collect(),
+            devices: collected(linux.devices),
+            mounts: collected(raw.mounts),
             environment: raw.process.unwrap_or_default().env.unwrap_or_default(),
             mount_label: linux.mount_label.filter(|label| !label.is_empty()),
         })
     }
 
-    /// Where the container may get device nodes: devices, and, as a rootless engine gives them, bind mounts.
+    /// Paths at which the container may get device nodes: devices, and bind mounts, with which rootless engines give them.
     pub fn nodes(&self) -> impl Iterator<Item = &Path> {
         let bound = self.mounts.iter().filter(|mount| mount.origin == MountOrigin::Host);
         let bound = bound.map(|mount| &mount.at);
-        self.devices.iter().chain(bound).map(PathBuf::as_path)
+        self.devices
+            .iter()
+            .map(|device| &device.path)
+            .chain(bound)
+            .map(PathBuf::as_path)
     }
 
     /// Whether the container gets the device node `path`.
@@ -87,7 +95,7 @@ struct ConfigJson<'a> {
     root: Option<RootJson>,
     #[serde(borrow)]
     mounts: Option<Vec<MountJson<'a>>>,
-    linux: Option<LinuxJson>,
+    linux: Option<LinuxJson<'a>>,
     process: Option<ProcessJson>,
 }
 
@@ -104,14 +112,19 @@ struct RootJson {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LinuxJson {
-    devices: Option<Vec<DeviceJson>>,
+struct LinuxJson<'a> {
+    #[serde(borrow)]
+    devices: Option<Vec<DeviceJson<'a>>>,
     mount_label: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct DeviceJson {
+struct DeviceJson<'a> {
     path: PathBuf,
+    #[serde(rename = "type", borrow)]
+    kind: Option<Word<'a>>,
+    major: Option<u32>,
+    minor: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -123,19 +136,39 @@ struct MountJson<'a> {
     options: Option<Vec<Word<'a>>>,
 }
 
-/// A string that is looked at and not kept. It is copied only if it has an escape in it.
+/// A string that is compared and not kept. It is copied only if it has an escape in it.
 #[derive(Deserialize)]
 struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
+/// The values of a list, which may be missing.
+fn collected<R, T: From<R>, L: FromIterator<T>>(list: Option<Vec<R>>) -> L {
+    list.unwrap_or_default().into_iter().map(T::from).collect()
+}
+
+impl From<DeviceJson<'_>> for DeviceEntry {
+    fn from(raw: DeviceJson<'_>) -> Self {
+        // `u` is another name of `c` (mknod(1)).
+        let is_character = raw.kind.is_some_and(|kind| matches!(&*kind.0, "c" | "u"));
+        let number = (raw.major.unwrap_or(0), raw.minor.unwrap_or(0));
+        DeviceEntry {
+            path: normal(raw.path),
+            character: is_character.then_some(number),
+        }
+    }
+}
+
 impl From<MountJson<'_>> for RuntimeMount {
     fn from(raw: MountJson<'_>) -> Self {
-        // A runtime takes either as the mark of a bind mount; engines write both.
-        let is_bind = |option: &Word<'_>| matches!(&*option.0, "bind" | "rbind");
+        let options = raw.options.unwrap_or_default();
+        let has = |option: &str| options.iter().any(|word| word.0 == option);
+        let recursive = has("rbind");
         let kind = raw.kind.as_ref().map(|kind| &*kind.0);
-        let bound = kind == Some("bind") || raw.options.is_some_and(|options| options.iter().any(is_bind));
+        // A runtime makes a bind mount if the type or one of the options says so, and engines write all of them.
+        let bound = kind == Some("bind") || recursive || has("bind");
         RuntimeMount {
             at: normal(raw.destination),
             source: raw.source,
+            recursive,
             origin: match kind {
                 _ if bound => MountOrigin::Host,
                 Some("tmpfs") => MountOrigin::NewTmpfs,
@@ -145,8 +178,8 @@ impl From<MountJson<'_>> for RuntimeMount {
     }
 }
 
-/// The path without doubled slashes, `.` and a slash at its end. Engines write paths in this form, so they are only copied
-/// where a person wrote another.
+/// The path without double slashes, `.` and a slash at its end. Engines write paths in this form, so a path is rarely
+/// copied.
 fn normal(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let is_odd = |[slash, next]: &[u8; 2]| *slash == b'/' && matches!(next, b'/' | b'.');
@@ -174,7 +207,7 @@ mod tests {
         assert!(config.has_node(Path::new("/dev/dri/card0")));
         assert!(config.has_node(Path::new("/dev/dri/renderD128")));
         assert!(!config.has_node(Path::new("/dev/dri/card1")));
-        assert!(!config.has_node(Path::new("/dev")), "a tmpfs is no node");
+        assert!(!config.has_node(Path::new("/dev")), "a tmpfs is not a node");
         assert!(!config.is_bound_from_host(Path::new("/dev/dri")));
     }
 
@@ -191,6 +224,39 @@ mod tests {
             r#"{"destination":"/dev","options":["rbind"]},{"destination":"/dev/dri","type":"tmpfs"}"#
         ));
         assert!(!bound(r#"{"destination":"/device","options":["rbind"]}"#));
+    }
+
+    #[test]
+    fn numbers_of_devices_and_bind_mounts_with_what_is_below() {
+        let config = Config::parse(
+            br#"{"root":{"path":"r"},
+                 "mounts":[{"destination":"//mnt/./x","type":"bind","source":"/dev/nvidia1","options":["rbind"]},
+                           {"destination":"/host","source":"/","options":["bind","ro"]}],
+                 "linux":{"devices":[{"path":"/dev//./nvidia1","type":"c","major":195,"minor":1,"uid":0},
+                                     {"path":"/dev/u","type":"u","major":7},
+                                     {"path":"/dev/sda","type":"b","major":8,"minor":0}]}}"#,
+        )
+        .unwrap();
+        let device = |path: &str, character| DeviceEntry {
+            path: path.into(),
+            character,
+        };
+        let expected = [
+            device("/dev/nvidia1", Some((195, 1))),
+            device("/dev/u", Some((7, 0))),
+            device("/dev/sda", None),
+        ];
+        assert_eq!(config.devices, expected);
+        let bind = |at: &str, source: &str, recursive| RuntimeMount {
+            at: at.into(),
+            source: Some(source.into()),
+            origin: MountOrigin::Host,
+            recursive,
+        };
+        assert_eq!(
+            *config.mounts,
+            [bind("/mnt/x", "/dev/nvidia1", true), bind("/host", "/", false)]
+        );
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn config(root: &Mounted, table: &MountTable) -> Config {
         Some(RuntimeMount {
             at: Path::new("/").join(below),
             source: None,
+            recursive: false,
             // A tmpfs may be one of the host's too, so nothing is written there.
             origin: match mount.is_part() || !by_runtime {
                 true => MountOrigin::Host,

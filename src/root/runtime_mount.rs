@@ -11,6 +11,8 @@ pub struct RuntimeMount {
     pub source: Option<PathBuf>,
     /// Where its content comes from.
     pub origin: MountOrigin,
+    /// Whether mounts below the source are mounted too.
+    pub recursive: bool,
 }
 
 /// Where the content of a mount comes from.

@@ -213,6 +213,7 @@ fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() 
             let mounts = mounts.iter().map(|(path, origin)| RuntimeMount {
                 at: path.into(),
                 source: None,
+                recursive: false,
                 origin: *origin,
             });
             ContainerRoot::open(&host, Path::new("root"))

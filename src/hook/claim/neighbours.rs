@@ -1,88 +1,71 @@
 //! A container with an MPS share may have no other GPU.
 //!
-//! A CUDA process talks to one MPS daemon, and the daemon shows it one device: a second device in the container would be
-//! there and not be seen, or take the process out of MPS and its limits.
+//! A CUDA process uses one MPS daemon, and the daemon shows it one device. A process with a second device would not see it,
+//! or would leave MPS and its limits.
 //!
-//! Devices are compared by their numbers, because a node can have any name. What the container gets is
-//! read from its config.json: device entries, and bind mounts of nodes and of directories that hold nodes.
+//! Devices are compared by their numbers, because a node can have any name. A container gets the devices in its
+//! config.json, and the nodes that its bind mounts bring, alone or in a directory.
 
 use crate::call::{ClaimCall, OwnNode};
 use crate::error::{Context, Error, Result};
-use crate::oci::{Bind, CONFIG_LIMIT, Nodes, State};
-use rustix::fs::{FileType, Mode, OFlags, major, minor, open};
+use crate::oci::{CONFIG_LIMIT, Config, State};
+use crate::root::{HostDirectory, MountOrigin, RuntimeMount};
+use rustix::fs::{FileType, major, minor};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
+use std::ffi::OsStr;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 type Number = (u32, u32);
 
-/// GPUs have the minors from 0; above are nodes of the driver as a whole: `nvidiactl` 255, `nvidia-modeset` 254 (NVIDIA's
-/// open kernel modules, `nv-chardev-numbers.h`).
+/// GPUs have the minors below this number. Those above belong to the driver as a whole: `nvidiactl` 255, `nvidia-modeset`
+/// 254 (NVIDIA's open kernel modules, `nv-chardev-numbers.h`).
 const GPU_MINORS: u32 = 248;
 
-/// More entries of one directory are not looked at: `/dev` has some hundreds.
+/// The most entries of one directory that are examined: `/dev` has some hundreds.
 const MOST_ENTRIES: usize = 10_000;
 
 /// Refuses a container that gets the node of another GPU or MIG device than the share's own.
 pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
-    let nodes = Nodes::parse(&config(&state.bundle)?)?;
-    let own = own(&call.nodes, &nodes)?;
-    for device in &nodes.devices {
-        refuse(&own, device.number, &device.path, call)?;
+    let file = OsStr::new("config.json");
+    let bytes = HostDirectory::open(&state.bundle).and_then(|bundle| bundle.read(file, CONFIG_LIMIT));
+    let config = Config::parse(&bytes.about(state.bundle.join(file).display(), "cannot be read")?)?;
+    let own = own(&call.nodes, &config)?;
+    for device in &config.devices {
+        if let Some(number) = device.character {
+            refuse(&own, number, &device.path, call)?;
+        }
     }
-    for bind in &nodes.binds {
-        for (path, number) in bound(&state.bundle, bind, &call.nodes) {
+    for mount in config.mounts.iter().filter(|mount| mount.origin == MountOrigin::Host) {
+        for (path, number) in bound(&state.bundle, mount, &call.nodes) {
             refuse(&own, number, &path, call)?;
         }
     }
     Ok(())
 }
 
-fn config(bundle: &Path) -> Result<Vec<u8>> {
-    let path = bundle.join("config.json");
-    let mut bytes = Vec::new();
-    let file = open(
-        &path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    );
-    let file = File::from(file.about(path.display(), "cannot be read")?);
-    if !file.metadata().about(path.display(), "cannot be read")?.is_file() {
-        return Err(Error::failed(path.display(), "is not a regular file"));
-    }
-    file.take(CONFIG_LIMIT)
-        .read_to_end(&mut bytes)
-        .about(path.display(), "cannot be read")?;
-    Ok(bytes)
-}
-
-/// The numbers of the share's own nodes, and how other devices are told apart from what every container gets.
+/// The numbers of the share's own nodes, and the majors by which other devices are recognised.
+#[derive(Default)]
 struct Own {
     numbers: BTreeSet<Number>,
-    /// Majors under which GPUs are.
+    /// Majors of GPUs.
     gpus: BTreeSet<u32>,
-    /// Majors under which the capabilities of MIG instances are.
+    /// Majors of the capabilities of MIG instances.
     capabilities: BTreeSet<u32>,
 }
 
-/// The numbers that the share's own nodes have on the host or, where the host has no node yet, in the container.
-fn own(nodes: &[OwnNode], container: &Nodes) -> Result<Own> {
-    let mut own = Own {
-        numbers: BTreeSet::new(),
-        gpus: BTreeSet::new(),
-        capabilities: BTreeSet::new(),
-    };
+/// The numbers that the share's own nodes have on the host, or in the container if the host has no node yet.
+fn own(nodes: &[OwnNode], container: &Config) -> Result<Own> {
+    let mut own = Own::default();
     for node in nodes {
         let on_host = number_of(node.host.as_path());
         let in_container = || {
-            container
-                .devices
-                .iter()
-                .find(|device| device.path == node.container.as_path())
+            let mut devices = container.devices.iter();
+            devices
+                .find(|device| device.path == node.container.as_path())?
+                .character
         };
-        let number = on_host.or_else(|| in_container().map(|device| device.number));
+        let number = on_host.or_else(in_container);
         let number = number.ok_or_else(|| {
             Error::failed(&node.host, "is not a device node")
                 .hint("load the driver, or write the specification anew: tranche cdi generate")
@@ -127,15 +110,18 @@ fn number_of(path: &Path) -> Option<Number> {
     is_device.then(|| (major(status.st_rdev()), minor(status.st_rdev())))
 }
 
-/// The device nodes that a bind mount brings: by their paths in the container.
+/// The device nodes that a bind mount brings, with their paths in the container.
 ///
-/// A directory is looked at itself. Where the directory of the share's own nodes is below it and comes along, so are that
-/// and its directory of capabilities: nodes of GPUs are there, and a search of all that is bound would take too long.
-fn bound(bundle: &Path, bind: &Bind, own: &[OwnNode]) -> Vec<(PathBuf, Number)> {
+/// Of a directory, its own nodes and those of the directories in which the share's nodes are on the host, if these are
+/// below it and mounted with it. A search of everything below it would take too long.
+fn bound(bundle: &Path, mount: &RuntimeMount, own: &[OwnNode]) -> Vec<(PathBuf, Number)> {
+    let Some(source) = &mount.source else {
+        return Vec::new();
+    };
     // A relative source is relative to the bundle (config.md, "Mounts").
-    let source = bundle.join(&bind.source);
+    let source = bundle.join(source);
     if let Some(number) = number_of(&source) {
-        return vec![(bind.destination.clone(), number)];
+        return vec![(mount.at.clone(), number)];
     }
     let Ok(source) = std::fs::canonicalize(&source) else {
         return Vec::new();
@@ -149,14 +135,14 @@ fn bound(bundle: &Path, bind: &Bind, own: &[OwnNode]) -> Vec<(PathBuf, Number)> 
             let device = |path: &Path| std::fs::metadata(path).map(|status| status.st_dev());
             matches!((device(&home), device(&source)), (Ok(a), Ok(b)) if a == b)
         };
-        if bind.recursive || same_mount() {
+        if mount.recursive || same_mount() {
             directories.insert(home.join("nvidia-caps"));
             directories.insert(home);
         }
     }
     let nodes = directories.iter().flat_map(|directory| nodes_in(directory));
     let in_container = |path: PathBuf| match path.strip_prefix(&source) {
-        Ok(below) => bind.destination.join(below),
+        Ok(below) => mount.at.join(below),
         Err(_) => path,
     };
     nodes.map(|(path, number)| (in_container(path), number)).collect()

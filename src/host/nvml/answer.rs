@@ -113,14 +113,3 @@ pub(crate) struct MigFacts {
     pub gpu_slices: Option<u32>,
     pub compute_slices: Option<u32>,
 }
-
-/// Everything that the child reported.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct NvmlFacts {
-    /// The driver; `None` if the child did not get that far.
-    pub driver: Option<DriverFacts>,
-    /// GPUs that answered, by index.
-    pub gpus: Vec<GpuFacts>,
-    /// GPUs that did not answer, by index.
-    pub lost: Vec<u32>,
-}

@@ -249,8 +249,8 @@ mod tests {
     fn what_was_told_before_stays() {
         let text = "echo '{\"gpu\":{\"index\":0,\"uuid\":\"GPU-1\"}}'; echo '{\"at\":{\"gpu\":1}}'; kill -ABRT $$";
         let (report, _) = report(text, Duration::from_secs(60));
-        assert_eq!(report.facts.gpus.len(), 1);
-        assert_eq!(report.facts.gpus[0].uuid.as_deref(), Some("GPU-1"));
+        assert_eq!(report.gpus.len(), 1);
+        assert_eq!(report.gpus[0].uuid.as_deref(), Some("GPU-1"));
         assert_eq!(report.stuck_at, Some(1));
     }
 

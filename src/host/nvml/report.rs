@@ -1,14 +1,18 @@
 //! Puts the child's answer together.
 
-use super::answer::{Line, NvmlFacts, NvmlStep};
+use super::answer::{DriverFacts, GpuFacts, Line, NvmlStep};
 use crate::host::findings::Findings;
 use crate::inventory::Degraded;
 
 /// The child's answer.
 #[derive(Debug, Default)]
 pub(crate) struct NvmlReport {
-    /// What NVML reports.
-    pub facts: NvmlFacts,
+    /// The driver; `None` if the child did not get that far.
+    pub driver: Option<DriverFacts>,
+    /// GPUs that answered, by index.
+    pub gpus: Vec<GpuFacts>,
+    /// GPUs that did not answer, by index.
+    pub lost: Vec<u32>,
     /// Whether every GPU was asked.
     pub complete: bool,
     /// The GPU at which the child hung or crashed.
@@ -54,12 +58,12 @@ impl Lines {
                 findings.degrade(Degraded::Nvml { why });
                 self.done = true;
             }
-            Line::Driver(driver) => report.facts.driver = Some(driver),
-            Line::Gpu(gpu) => report.facts.gpus.push(*gpu),
+            Line::Driver(driver) => report.driver = Some(driver),
+            Line::Gpu(gpu) => report.gpus.push(*gpu),
             Line::Lost { index, why } => {
                 let text = format!("does not answer and is left out: {why}");
                 findings.warn(format!("gpu {index}"), text);
-                report.facts.lost.push(index);
+                report.lost.push(index);
             }
             Line::Missing(name) => findings.absent(format!("{name}()"), ["libnvidia-ml.so.1"]),
             Line::Problem { object, text } => findings.warn(object, text),
@@ -94,8 +98,8 @@ mod tests {
             assert!(lines.done && lines.report.complete);
             assert_eq!(lines.invalid, 1);
             assert_eq!(lines.step, Some(NvmlStep::Gpu(0)));
-            assert_eq!(lines.report.facts.lost, [0]);
-            assert_eq!(lines.report.facts.driver.as_ref().unwrap().count, 1);
+            assert_eq!(lines.report.lost, [0]);
+            assert_eq!(lines.report.driver.as_ref().unwrap().count, 1);
         }
     }
 
@@ -104,7 +108,7 @@ mod tests {
         fn no_answer_breaks_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut lines = Lines::default();
             lines.push(&bytes, &Findings::default());
-            prop_assert!(lines.report.facts.gpus.is_empty());
+            prop_assert!(lines.report.gpus.is_empty());
         }
     }
 }

@@ -272,9 +272,10 @@ fn a_neighbour_is_told_by_its_number_and_not_by_its_name() {
             .contains("/mnt/x/nvidia-caps/other-name: is another device (236:4)")
     );
     let gone = [format!("--node=/dev/nvidia0:{}", at("dev/nvidia7"))];
-    claim(json!({"linux": {"devices": [own]}}), &gone).expect("the number in the container is all there is");
+    let config = |devices| json!({"root": {"path": "r"}, "linux": {"devices": devices}});
+    claim(config(vec![own]), &gone).expect("the number in the container is all there is");
     assert!(
-        claim(json!({"linux": {"devices": []}}), &gone)
+        claim(config(vec![]), &gone)
             .unwrap_err()
             .contains("is not a device node")
     );
