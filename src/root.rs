@@ -31,5 +31,5 @@ pub use listing::{Listing, Named};
 pub use mount_table::{MountTable, Mounted};
 pub use own_directory::{Linked, OwnDirectory};
 pub use own_file::{NotOwn, OwnFile, Permissions};
-pub use proc_file::{ContainerProcFile, HostFile};
+pub use proc_file::{ContainerProcFile, read_host_proc};
 pub use runtime_mount::{MountOrigin, RuntimeMount};

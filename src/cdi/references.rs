@@ -2,8 +2,7 @@
 //! container starts, and then refuses it.
 
 use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
-use super::validate::Fault;
-use crate::yaml::PathStep;
+use super::validate::{Fault, Faults};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -11,41 +10,21 @@ use std::path::Path;
 
 /// Everything that `spec` refers to and that an engine on this host would not find, or could not use.
 pub fn broken(spec: &Spec) -> Vec<Fault> {
-    let mut found = Vec::new();
-    of_edits(&mut found, &[], &spec.edits);
-    for (i, device) in spec.devices.iter().enumerate() {
-        of_edits(
-            &mut found,
-            &[PathStep::Field("devices"), PathStep::Item(i)],
-            &device.edits,
-        );
-    }
-    found
+    let mut faults = Faults::default();
+    faults.field("containerEdits", |f| of_edits(f, &spec.edits));
+    faults.each("devices", &spec.devices, |f, device| {
+        f.field("containerEdits", |f| of_edits(f, &device.edits));
+    });
+    faults.found
 }
 
-fn of_edits(found: &mut Vec<Fault>, above: &[PathStep], edits: &ContainerEdits) {
-    let mut check = |list: &'static str, i: usize, field: &'static str, problem: Option<String>| {
-        if let Some(what) = problem {
-            let steps = [
-                PathStep::Field("containerEdits"),
-                PathStep::Field(list),
-                PathStep::Item(i),
-                PathStep::Field(field),
-            ];
-            let at = above.iter().cloned().chain(steps).collect();
-            found.push(Fault { at, what });
-        }
-    };
-    for (i, mount) in edits.mounts.iter().enumerate() {
-        check("mounts", i, "hostPath", source(mount));
-    }
-    for (i, node) in edits.device_nodes.iter().enumerate() {
+fn of_edits(faults: &mut Faults, edits: &ContainerEdits) {
+    faults.each("mounts", &edits.mounts, |f, mount| f.add_if("hostPath", source(mount)));
+    faults.each("deviceNodes", &edits.device_nodes, |f, node| {
         let field = if node.host_path.is_some() { "hostPath" } else { "path" };
-        check("deviceNodes", i, field, device(node));
-    }
-    for (i, hook) in edits.hooks.iter().enumerate() {
-        check("hooks", i, "path", program(hook));
-    }
+        f.add_if(field, device(node));
+    });
+    faults.each("hooks", &edits.hooks, |f, hook| f.add_if("path", program(hook)));
 }
 
 /// What is wrong with the source of a mount. The source of a file system such as tmpfs is not a path.

@@ -34,9 +34,12 @@ impl fmt::Display for Fault {
     }
 }
 
-struct Faults {
+/// Collects faults on a walk through a specification.
+#[derive(Default)]
+pub(super) struct Faults {
+    /// Where the walk is.
     at: Vec<PathStep>,
-    found: Vec<Fault>,
+    pub(super) found: Vec<Fault>,
 }
 
 impl Faults {
@@ -52,6 +55,12 @@ impl Faults {
         self.field(name, |faults| faults.add(what));
     }
 
+    pub(super) fn add_if(&mut self, name: &'static str, what: Option<String>) {
+        if let Some(what) = what {
+            self.add_at(name, what);
+        }
+    }
+
     fn require(&mut self, name: &'static str, value: &str) {
         if value.is_empty() {
             self.add_at(name, "is empty");
@@ -65,11 +74,13 @@ impl Faults {
         self.at.truncate(depth);
     }
 
-    fn field(&mut self, name: &'static str, look: impl FnOnce(&mut Self)) {
+    /// Walks to the field `name` and back.
+    pub(super) fn field(&mut self, name: &'static str, look: impl FnOnce(&mut Self)) {
         self.below(&[PathStep::Field(name)], look);
     }
 
-    fn each<'a, T>(&mut self, name: &'static str, items: &'a [T], mut look: impl FnMut(&mut Self, &'a T)) {
+    /// Walks to each of `items`, which are the list `name`, and back.
+    pub(super) fn each<'a, T>(&mut self, name: &'static str, items: &'a [T], mut look: impl FnMut(&mut Self, &'a T)) {
         for (i, item) in items.iter().enumerate() {
             self.below(&[PathStep::Field(name), PathStep::Item(i)], |faults| look(faults, item));
         }
@@ -78,10 +89,7 @@ impl Faults {
 
 /// Everything in `spec` for which an engine refuses it. A valid specification has no faults.
 pub fn validate(spec: &Spec) -> Vec<Fault> {
-    let mut faults = Faults {
-        at: Vec::new(),
-        found: Vec::new(),
-    };
+    let mut faults = Faults::default();
     declared_version(&mut faults, spec);
     let kind = &spec.kind;
     match kind.parse::<CdiKind>() {

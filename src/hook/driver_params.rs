@@ -1,28 +1,26 @@
 //! `/proc/driver/nvidia/params` as a container should see it.
 //!
-//! The driver's libraries make missing device nodes, and set the mode of those that are there, when this file says
-//! `ModifyDeviceFiles: 1`. In a container that means nodes that nobody asked for, so a copy that says 0 is laid over
-//! it.
+//! If this file has `ModifyDeviceFiles: 1`, the driver's libraries make missing device nodes and set the modes of existing
+//! ones. A container would get nodes that nobody requested, so a copy of the file with 0 is mounted over it.
 //!
-//! The file is the host's, so its content is read from the host's /proc, which is in sight while hooks run. What the
-//! container has at that path is not read at all. It is covered only if it is a file of a proc file system that is
-//! mounted on the container's /proc.
+//! The content is read from the host's /proc, which hooks still see. The file at that path in the container is never
+//! read. It is covered only if it is a file of a proc file system that is mounted on the container's /proc.
 
 use std::io::{self, ErrorKind};
 
 use super::report::Report;
 use crate::oci::Bundle;
-use crate::root::{HostFile, Permissions};
+use crate::root::{Permissions, read_host_proc};
 
 /// The path below /proc.
 const PARAMS: [&str; 3] = ["driver", "nvidia", "params"];
-/// The driver's is about a kilobyte.
+/// The driver's file has about a kilobyte.
 const MAX_PARAMS: u64 = 64 << 10;
-/// As the driver has it.
+/// The mode that the driver gives the file.
 const MODE: Permissions = Permissions::new_file(0o444);
 
-/// Covers the container's file with the copy. A failure is reported and does not fail the start: the engine forbids
-/// device nodes that it was not asked for as well.
+/// Covers the container's file with the copy. A failure is reported and does not fail the start, because the engine also
+/// forbids device nodes that were not requested.
 pub(super) fn turn_off(bundle: &Bundle, report: &mut Report<'_>) {
     if let Err(error) = cover(bundle, &PARAMS) {
         let object = format!("/proc/{}", PARAMS.join("/"));
@@ -31,10 +29,10 @@ pub(super) fn turn_off(bundle: &Bundle, report: &mut Report<'_>) {
 }
 
 fn cover(bundle: &Bundle, path: &[&str]) -> io::Result<()> {
-    let bytes = match HostFile::in_proc(path) {
-        // No driver, or one that is only half there: nothing would read the container's file.
+    let bytes = match read_host_proc(path, MAX_PARAMS) {
+        // Without the driver, nothing reads the container's file.
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
-        found => found?.read(MAX_PARAMS)?,
+        read => read?,
     };
     let Some(text) = without_modification(&String::from_utf8_lossy(&bytes)) else {
         return Ok(());
@@ -46,8 +44,7 @@ fn cover(bundle: &Bundle, path: &[&str]) -> io::Result<()> {
     bundle.root.cover_in_proc(&target, text.as_bytes(), MODE)
 }
 
-/// The host's text with the modification of device files off, or nothing where it is off already or not mentioned:
-/// then there is nothing to lay over.
+/// The host's text with the modification of device files turned off; `None` if it is not turned on.
 pub(crate) fn without_modification(text: &str) -> Option<String> {
     const ON: &str = "ModifyDeviceFiles: 1";
     const OFF: &str = "ModifyDeviceFiles: 0";

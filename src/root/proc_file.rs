@@ -7,34 +7,21 @@ use std::path::Path;
 use super::mount::MountId;
 use super::{Directory, Found, HostDirectory, Kind, file_system};
 
-/// A file of the host's own /proc.
-#[derive(Debug)]
-pub struct HostFile(Found);
-
-impl HostFile {
-    /// Finds the file of these names below the host's /proc.
-    ///
-    /// # Errors
-    /// `NotFound` or `NotADirectory` if there is none; if it is not a regular file of a proc file system.
-    pub fn in_proc(names: &[&str]) -> io::Result<HostFile> {
-        let proc = HostDirectory::open(Path::new("/proc"))?;
-        let found = walk(&proc, names)?;
-        if !file_system::is_proc(&found)? {
-            return Err(io::Error::other("the host's file is not on a proc file system"));
-        }
-        Ok(HostFile(found))
+/// The content of the file of these names below the host's own /proc.
+///
+/// # Errors
+/// Returns `NotFound` or `NotADirectory` if there is no such file, `FileTooLarge` beyond `limit` bytes, and an error if it
+/// is not a regular file of a proc file system.
+pub fn read_host_proc(names: &[&str], limit: u64) -> io::Result<Vec<u8>> {
+    let proc = HostDirectory::open(Path::new("/proc"))?;
+    let found = walk(&proc, names)?;
+    if !file_system::is_proc(&found)? {
+        return Err(io::Error::other("the host's file is not on a proc file system"));
     }
-
-    /// Its content.
-    ///
-    /// # Errors
-    /// `InvalidInput` for anything but a regular file, `FileTooLarge` beyond `limit` bytes.
-    pub fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
-        self.0.read(limit)
-    }
+    found.read(limit)
 }
 
-/// A file of a container's own /proc, to be covered and not to be read.
+/// A file of a container's own /proc, which is covered and never read.
 #[derive(Debug)]
 pub struct ContainerProcFile(Found);
 
@@ -42,8 +29,8 @@ impl ContainerProcFile {
     /// Finds the file of these names below `proc` in the root directory `root`. No link is followed.
     ///
     /// # Errors
-    /// `NotFound` or `NotADirectory` if there is none; if `proc` is not a mounted proc file system, or if the file is
-    /// not a regular file of that mount.
+    /// Returns `NotFound` or `NotADirectory` if there is no such file, and an error if `proc` is not a mounted proc file
+    /// system or the file is not a regular file of that mount.
     pub(super) fn find(root: Directory, names: &[&str]) -> io::Result<ContainerProcFile> {
         let own = MountId::of(&root)?;
         let proc = walk(&root, &["proc"])?;
@@ -67,7 +54,7 @@ impl AsFd for ContainerProcFile {
     }
 }
 
-/// Goes from `directory` by one name at a time. A link is itself, so a name behind it is not found.
+/// Follows `names` from `directory`, one at a time. Links are not followed, so a name behind a link is not found.
 fn walk(directory: &Directory, names: &[&str]) -> io::Result<Found> {
     let mut names = names.iter();
     let first = names.next().ok_or(io::ErrorKind::InvalidInput)?;
