@@ -67,16 +67,12 @@ enum Verb {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, LevelFilter), ExitCode> {
     let command = without_empty_variables(Arguments::command());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let matches = command.try_get_matches_from(&arguments);
-    let parsed = matches.and_then(|matches| {
+    let parsed = command.try_get_matches_from(&arguments).and_then(|matches| {
         let wants_list = wants_list_of_simulations(&matches);
-        Arguments::from_arg_matches(&matches).map(|parsed| (parsed, wants_list))
+        Ok((Arguments::from_arg_matches(&matches)?, wants_list))
     });
     match parsed {
-        Ok((_, true)) => Err(match out::result(&crate::sim::help()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => out::complain(e),
-        }),
+        Ok((_, true)) => Err(out::result(&crate::sim::help()).map_or_else(out::complain, |()| ExitCode::SUCCESS)),
         Ok((parsed, false)) => {
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))

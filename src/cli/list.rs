@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use crate::inventory::{
     AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
+use crate::text::counted;
 use crate::types::MemorySize;
 use serde::Serialize;
 use std::iter;
@@ -85,10 +86,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 fn notes(gpu: &Gpu) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
-    match gpu.unnamed_instances.len() {
-        0 => {}
-        1 => note("MIG, 1 instance without a name"),
-        n => note(&format!("MIG, {n} instances without a name")),
+    if !gpu.unnamed_instances.is_empty() {
+        let instances = counted(gpu.unnamed_instances.len(), "instance");
+        note(&format!("MIG, {instances} without a name"));
     }
     if let Some(mig) = gpu.mig {
         match (mig.current, mig.pending) {

@@ -96,15 +96,12 @@ fn read(file: &Path) -> Result<Value> {
 fn host_node(path: &str) -> Option<HostNode> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     let kind = meta.file_type();
-    let node_type = if kind.is_char_device() {
-        'c'
-    } else if kind.is_block_device() {
-        'b'
-    } else if kind.is_fifo() {
-        'p'
-    } else {
-        return None;
-    };
+    let types = [
+        (kind.is_char_device(), 'c'),
+        (kind.is_block_device(), 'b'),
+        (kind.is_fifo(), 'p'),
+    ];
+    let (_, node_type) = types.into_iter().find(|(is_it, _)| *is_it)?;
     let number = meta.rdev();
     Some(HostNode {
         node_type,

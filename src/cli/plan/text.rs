@@ -36,7 +36,8 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
         );
         wrapped(&mut text, "", &rest, 2);
     }
-    let later: BTreeSet<&String> = guarantees(sharing).flat_map(|g| &g.not_available).collect();
+    let shares = sharing.plan.devices.iter().flat_map(|device| &device.shares);
+    let later: BTreeSet<&String> = shares.flat_map(|share| &share.guarantees.not_available).collect();
     for line in later {
         wrapped(&mut text, "", &format!("Not available yet: {line}"), 2);
     }
@@ -48,15 +49,6 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
         2,
     );
     text
-}
-
-fn guarantees(sharing: &Sharing) -> impl Iterator<Item = &Guarantees> {
-    sharing
-        .plan
-        .devices
-        .iter()
-        .flat_map(|d| &d.shares)
-        .map(|s| &s.guarantees)
 }
 
 /// The devices in groups that have equal shares and properties.
@@ -72,10 +64,10 @@ fn alike(devices: &[SplitDevice]) -> Vec<Vec<&SplitDevice>> {
             };
             other == *device
         };
-        match groups
+        let group = groups
             .iter_mut()
-            .find(|group| group.first().is_some_and(|first| same(first)))
-        {
+            .find(|group| group.first().is_some_and(|first| same(first)));
+        match group {
             Some(group) => group.push(device),
             None => groups.push(vec![device]),
         }
@@ -100,12 +92,8 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
         }
     }
     let rows = rows(first, sharing);
-    let widest = rows
-        .iter()
-        .map(|(name, _)| name.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(50);
+    let widths = rows.iter().map(|(name, _)| name.chars().count());
+    let widest = widths.max().unwrap_or(0).min(50);
     for (name, what) in rows {
         text.push_str(&format!("  {name:widest$}  {what}\n"));
     }
@@ -140,43 +128,32 @@ fn what(split: &SplitDevice) -> String {
     if split.method.is_whole() {
         return "dedicated: for one container at a time".to_owned();
     }
-    let equal = if split.replica().is_some() {
-        "equal share"
-    } else {
-        "share"
-    };
+    let equal = split.replica().map_or("share", |_| "equal share");
     let shares = crate::text::counted(split.shares.len(), equal);
     format!("{}, {shares}", split.method.strategy())
 }
 
 /// 150 percent as `1.5`, 133 as `1.33`.
 fn times(percent: u32) -> String {
-    let hundredths = percent % 100;
-    if hundredths.is_multiple_of(10) {
-        format!("{}.{}", percent / 100, hundredths / 10)
-    } else {
-        format!("{}.{hundredths:02}", percent / 100)
-    }
+    let text = format!("{:.2}", f64::from(percent) / 100.0);
+    text.strip_suffix('0').unwrap_or(&text).to_owned()
 }
 
 /// The names of a device, and what a container gets under each.
 fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
-    let base = split.device.cdi_name();
-    let mut rows = Vec::new();
-    if let Some(share) = split.replica() {
-        rows.push((format!("{}={base}.any", split.kind), size(share)));
-    }
+    let device = split.device.cdi_name();
+    let base = format!("{}={device}", split.kind);
     let named = sharing.plan.named_shares(split);
-    match (split.replica(), named) {
-        (None, named) => {
-            let named = named.iter();
-            rows.extend(named.map(|share| (format!("{}={base}.{}", split.kind, share.name), size(share))));
-        }
-        (Some(_), [first, .., last]) => {
-            let name = format!("{}={base}.{} … {}", split.kind, first.name, last.name);
-            rows.push((name, "the same shares, by number".to_owned()));
-        }
-        (Some(_), _) => {}
+    let mut rows: Vec<(String, String)> = match split.replica() {
+        None => named
+            .iter()
+            .map(|share| (format!("{base}.{}", share.name), size(share)))
+            .collect(),
+        Some(share) => vec![(format!("{base}.any"), size(share))],
+    };
+    if let (Some(_), [first, .., last]) = (split.replica(), named) {
+        let name = format!("{base}.{} … {}", first.name, last.name);
+        rows.push((name, "the same shares, by number".to_owned()));
     }
     let whole = match (split.method.is_whole(), sharing.plan.whole_device) {
         (true, _) => Some("the whole device"),
@@ -184,7 +161,7 @@ fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
         (false, WholeDevice::Open) => Some("the whole device, for every container that requests it"),
         (false, WholeDevice::Hide) => None,
     };
-    rows.extend(whole.map(|what| (format!("nvidia.com/gpu={base}"), what.to_owned())));
+    rows.extend(whole.map(|what| (format!("nvidia.com/gpu={device}"), what.to_owned())));
     rows
 }
 

@@ -8,8 +8,9 @@ use crate::types::HostPath;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The hook that was asked for; `None` for a specification without one. `is_here` says whether the host is the machine
 /// that runs this program.
@@ -43,10 +44,10 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
 /// Warns if an engine on this machine could not start the hook: then no container with a device of the specification
 /// starts.
 pub(super) fn warn_if_missing(hook: &HookOptions) {
-    let problem = match std::fs::metadata(hook.path.as_path()) {
-        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => return,
-        Ok(_) => "is not an executable file".to_owned(),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+    let problem = match is_program(hook.path.as_path()) {
+        Ok(true) => return,
+        Ok(false) => "is not an executable file".to_owned(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
         Err(e) => format!("cannot be examined: {e}"),
     };
     tracing::warn!(
@@ -71,6 +72,12 @@ fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<
     parts
 }
 
+/// Whether `path` is a file that can be executed.
+fn is_program(path: &Path) -> io::Result<bool> {
+    let data = std::fs::metadata(path)?;
+    Ok(data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
 /// The program, as an engine must name it. A bare name is looked up in the caller's `PATH`, and is in `/usr/bin` where
 /// it is not found there, as for NVIDIA's generator.
 fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
@@ -83,13 +90,10 @@ fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
         bail!(Error::usage(format!("--hook-path \"{}\"", given.display()), what));
     }
     let path = std::env::var_os("PATH").filter(|_| is_here).unwrap_or_default();
-    let is_program = |path: &PathBuf| {
-        std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    };
     let found = std::env::split_paths(&path)
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(given))
-        .find(is_program);
+        .find(|path| is_program(path).unwrap_or(false));
     Ok(HostPath::new(
         found.unwrap_or_else(|| Path::new("/usr/bin").join(given)),
     )?)
