@@ -51,12 +51,15 @@ enum Verb {
     List(list::Args),
     Inventory(inventory::Args),
     /// Write, check and show CDI specifications for engines (podman, docker, containerd, CRI-O)
-    Cdi(cdi::Args),
+    #[command(subcommand)]
+    Cdi(cdi::Verb),
     /// Check the policy, which says how devices are shared
-    Policy(policy::Args),
+    #[command(subcommand)]
+    Policy(policy::Verb),
     Plan(plan::Args),
     /// Reserve shares for a container that starts later; list and release claims
-    Claim(claim::Args),
+    #[command(subcommand)]
+    Claim(claim::Verb),
     Status(status::Args),
 }
 
@@ -116,10 +119,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.verb {
         Verb::List(args) => list::run(&args),
         Verb::Inventory(args) => inventory::run(&args),
-        Verb::Cdi(args) => cdi::run(args),
-        Verb::Policy(args) => policy::run(&args),
+        Verb::Cdi(verb) => cdi::run(verb),
+        Verb::Policy(policy::Verb::Check(args)) => policy::check(&args),
         Verb::Plan(args) => plan::run(&args),
-        Verb::Claim(args) => claim::run(&args),
+        Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
     }
 }

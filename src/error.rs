@@ -38,7 +38,7 @@ impl Kind {
 #[error(transparent)]
 pub struct Error(Box<Inner>);
 
-#[derive(thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 struct Inner {
     kind: Kind,
     object: String,
@@ -117,12 +117,6 @@ impl fmt::Display for Inner {
         let Self { object, what, .. } = self;
         f.write_str(&shown(&format!("{object}: {what}")))?;
         self.hint.iter().try_for_each(|hint| write!(f, "; {}", shown(hint)))
-    }
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {self}", self.kind)
     }
 }
 

@@ -53,7 +53,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "call cdi claims derive edits error host inventory ledger messages policy share sim sources text types",
+        "bounded call cdi claims derive edits error host inventory ledger messages policy share sim sources text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "hook host ledger types"),

@@ -20,15 +20,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Arguments of `tranche cdi`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `tranche cdi`.
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+pub(super) enum Verb {
     /// Write a CDI specification for this host
     #[command(mut_args = generate::with_nvidia_names)]
     Generate(Box<generate::Args>),
@@ -39,20 +33,21 @@ enum Verb {
     /// Show exactly what a container would get with a device
     Inspect(inspect::Args),
     /// Change the paths in a specification
-    Transform(transform::Args),
+    #[command(subcommand)]
+    Transform(transform::Verb),
 }
 
 /// Runs the verb.
 ///
 /// # Errors
 /// Returns the error of the verb.
-pub(super) fn run(args: Args) -> Result<ExitCode> {
-    match args.verb {
+pub(super) fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
         Verb::Generate(args) => generate::run(*args),
         Verb::List(args) => list::run(&args),
         Verb::Validate(args) => validate::run(*args),
         Verb::Inspect(args) => inspect::run(&args),
-        Verb::Transform(args) => transform::run(&args),
+        Verb::Transform(transform::Verb::Root(args)) => transform::root_of(&args),
     }
 }
 

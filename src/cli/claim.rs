@@ -11,15 +11,9 @@ use anyhow::Result;
 
 use std::process::ExitCode;
 
-/// Arguments of `tranche claim`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `tranche claim`.
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+pub(super) enum Verb {
     /// Reserve shares for a container that starts later, and print the CDI name with which the container requests them
     Create(Box<create::Args>),
     /// List the claims that were made with create
@@ -34,7 +28,7 @@ enum Verb {
 
 /// Where the verbs that do not look at the host find everything.
 #[derive(Debug, clap::Args)]
-struct PlaceArgs {
+pub(super) struct PlaceArgs {
     #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
@@ -44,8 +38,8 @@ struct PlaceArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    match &args.verb {
+pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
+    match verb {
         Verb::Create(args) => create::run(args),
         Verb::List(args) => list::list(args),
         Verb::Show(args) => list::show(args),

@@ -12,21 +12,15 @@ use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Arguments of `tranche policy`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `tranche policy`.
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+pub(super) enum Verb {
     /// Read the policy, plan its shares for this host, and print the problems. Exit code 4 means that there are any
     Check(Box<CheckArgs>),
 }
 
 #[derive(Debug, clap::Args)]
-struct CheckArgs {
+pub(super) struct CheckArgs {
     // Options without a heading of their own come first: clap would show them below the heading of those before them.
     /// Print JSON
     #[arg(long)]
@@ -56,8 +50,8 @@ struct Report {
     gpu_found: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let Verb::Check(args) = &args.verb;
+/// `tranche policy check`.
+pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let file = args
         .at
         .config
@@ -66,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         .unwrap_or_else(|| read::DEFAULT_FILE.into());
     // A file that cannot be read is a failure of the check, and not its result: the exit code is 1.
     let text = read::text(&file)?;
-    let report = check(args, &file, &text)?;
+    let report = Report::new(args, &file, &text)?;
     if args.json {
         out::json(&report)?;
     } else {
@@ -82,41 +76,41 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn check(args: &CheckArgs, file: &Path, text: &str) -> Result<Report> {
-    let mut report = Report {
-        file: file.display().to_string(),
-        ..Report::default()
-    };
-    let refused = |mut report: Report, error| {
-        report.problems.push(line(&error));
-        Ok(report)
-    };
-    let read = match read::parse_key(&report.file, text, args.at.config.config_key.as_deref()) {
-        Ok(read) => read,
-        Err(error) => return refused(report, error),
-    };
-    report.warnings.extend(read.warnings);
-    let inventory = look::inventory(&args.at.host, &args.at.look)?;
-    report.gpu_found = !inventory.gpus.is_empty();
-    if !report.gpu_found {
-        return Ok(report);
-    }
-    let plan = match share::plan(&read.policy, &inventory) {
-        Ok(plan) => plan,
-        Err(error) => return refused(report, error),
-    };
-    report.held = earlier::earlier(&inventory, Some(&plan), &args.at.state)?.lines;
-    report.warnings.extend(plan.warnings);
-    report.warnings.extend(plan.notes);
-    report.problems.extend(plan.absent.iter().map(ToString::to_string));
-    let (dedicated, split): (Vec<_>, Vec<_>) = plan.devices.iter().partition(|d| d.method.is_whole());
-    report.dedicated_devices = dedicated.len();
-    report.split_devices = split.len();
-    report.shares = split.iter().map(|d| d.shares.len()).sum();
-    Ok(report)
-}
-
 impl Report {
+    fn new(args: &CheckArgs, file: &Path, text: &str) -> Result<Self> {
+        let mut report = Report {
+            file: file.display().to_string(),
+            ..Report::default()
+        };
+        let refused = |mut report: Report, error| {
+            report.problems.push(line(&error));
+            Ok(report)
+        };
+        let read = match read::parse_key(&report.file, text, args.at.config.config_key.as_deref()) {
+            Ok(read) => read,
+            Err(error) => return refused(report, error),
+        };
+        report.warnings.extend(read.warnings);
+        let inventory = look::inventory(&args.at.host, &args.at.look)?;
+        report.gpu_found = !inventory.gpus.is_empty();
+        if !report.gpu_found {
+            return Ok(report);
+        }
+        let plan = match share::plan(&read.policy, &inventory) {
+            Ok(plan) => plan,
+            Err(error) => return refused(report, error),
+        };
+        report.held = earlier::earlier(&inventory, Some(&plan), &args.at.state)?.lines;
+        report.warnings.extend(plan.warnings);
+        report.warnings.extend(plan.notes);
+        report.problems.extend(plan.absent.iter().map(ToString::to_string));
+        let (dedicated, split): (Vec<_>, Vec<_>) = plan.devices.iter().partition(|d| d.method.is_whole());
+        report.dedicated_devices = dedicated.len();
+        report.split_devices = split.len();
+        report.shares = split.iter().map(|d| d.shares.len()).sum();
+        Ok(report)
+    }
+
     /// The result for people: one line for each problem, or a summary of the plan.
     fn text(&self) -> String {
         let lines = self.problems.iter().chain(&self.held);

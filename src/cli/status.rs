@@ -125,8 +125,11 @@ fn messages(state: &StateArgs) -> Result<Kept> {
 
 fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut Names) -> Vec<Said<'m>> {
     let holders = || claims.iter().filter_map(|claim| claim.holder.container());
+    // A container may have said much: its name is looked for once.
+    let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    let mut name = |id| known.entry(id).or_insert_with(|| names.of_id(id, holders())).clone();
     let said = messages.iter().map(|message| Said {
-        name: names.of_id(&message.container, holders()),
+        name: name(&message.container),
         message,
     });
     said.collect()

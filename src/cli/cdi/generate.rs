@@ -12,7 +12,7 @@ mod nvidia;
 mod options;
 mod outcome;
 
-pub(super) use arguments::Args;
+pub(in crate::cli) use arguments::Args;
 pub(in crate::cli) use hook::hook_beside_us;
 pub(super) use nvidia::{take_nvidia_variables, with_nvidia_names};
 

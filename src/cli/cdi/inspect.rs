@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Devices as you give them to an engine: nvidia.com/gpu=0
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,

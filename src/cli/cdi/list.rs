@@ -8,7 +8,7 @@ use crate::types::QualifiedName;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     #[command(flatten)]
     dirs: SpecDirArgs,
     /// Print JSON, with the file of each device

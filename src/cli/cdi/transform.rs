@@ -12,20 +12,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+pub(in crate::cli) enum Verb {
     /// Replace the directory at the beginning of the paths
     Root(RootArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct RootArgs {
+pub(in crate::cli) struct RootArgs {
     /// The directory to replace
     #[arg(long, value_name = "DIR", default_value = "/")]
     from: String,
@@ -44,8 +38,8 @@ struct RootArgs {
     output: Option<OsString>,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let Verb::Root(args) = &args.verb;
+/// `tranche cdi transform root`.
+pub(super) fn root_of(args: &RootArgs) -> Result<ExitCode> {
     for dir in [&args.from, &args.to] {
         if !dir.starts_with('/') {
             bail!(Error::usage(format!("\"{dir}\""), "path is not absolute"));

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// Files to check, each on its own, instead of the directories that engines read
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// The name of the claim; a container requests it as nvidia.com/claim=NAME
     #[arg(long)]
     name: String,

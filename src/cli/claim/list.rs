@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ShowArgs {
+pub(in crate::cli) struct ShowArgs {
     /// The claim's name
     #[arg(value_name = "NAME")]
     name: String,

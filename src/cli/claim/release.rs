@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(in crate::cli) struct Args {
     /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least the
     /// first four characters of an id, if no other container's id begins with them
     #[arg(value_name = "CLAIM|DEVICE|CONTAINER")]

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 /// The options of `tranche cdi generate`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in crate::cli) struct Args {
     // First, because options without a heading of their own would get that of the options before them.
     #[command(flatten)]
     pub(super) at: SharingArgs,
