@@ -12,14 +12,14 @@ use object::endian::Endianness;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::error::{Error, Result};
-use crate::ldcache::Flags;
+use crate::ldcache::AbiFlags;
 
 mod notes;
 mod source;
 
 pub use notes::note;
+use source::ElfSource;
 pub use source::ReadAt;
-use source::Source;
 
 /// Limits on what is read of a file. Driver libraries have a dozen program headers, thirty dynamic entries and forty
 /// sections; a file beyond these is not a library that a driver or a distribution ships.
@@ -35,7 +35,7 @@ pub struct SharedLibrary {
     /// Whether its pointers have 64 bits.
     pub is_64: bool,
     /// Its ABI in a loader's cache; `None` for an unknown architecture.
-    pub flags: Option<Flags>,
+    pub flags: Option<AbiFlags>,
     /// The name that programs ask for; a library may have none, and is then found by its file's name.
     pub soname: Option<OsString>,
 }
@@ -46,14 +46,14 @@ pub struct SharedLibrary {
 /// Returns an error for a file that is not an ELF file or not a shared library, and for a structure that is outside the
 /// file or larger than any real one. A library may lack a dynamic section or a SONAME.
 pub fn read<S: ReadAt>(file: S) -> Result<SharedLibrary> {
-    let mut source = Source::new(file);
+    let mut source = ElfSource::new(file);
     match source.class()? {
         elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, S>(&mut source),
         _ => read_class::<FileHeader32<Endianness>, S>(&mut source),
     }
 }
 
-fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source<S>) -> Result<SharedLibrary> {
+fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut ElfSource<S>) -> Result<SharedLibrary> {
     let (header, endian) = source.header::<H>()?;
     if header.e_type(endian) != elf::ET_DYN {
         return Err(malformed("not a shared library"));
@@ -61,13 +61,13 @@ fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut Source
     let is_64 = header.is_class_64();
     Ok(SharedLibrary {
         is_64,
-        flags: Flags::of(is_64, header.e_machine(endian), header.e_flags(endian)),
+        flags: AbiFlags::of(is_64, header.e_machine(endian), header.e_flags(endian)),
         soname: soname::<H, S>(source, &header, endian)?,
     })
 }
 
 fn soname<H: FileHeader<Endian = Endianness>, S: ReadAt>(
-    source: &mut Source<S>,
+    source: &mut ElfSource<S>,
     header: &H,
     endian: Endianness,
 ) -> Result<Option<OsString>> {

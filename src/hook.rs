@@ -30,7 +30,7 @@ use nix::sys::stat::{Mode, umask};
 use crate::call::{self, ClaimCall, NvidiaHook, PrepareCall, ReleaseCall};
 use crate::error::{Error, Result};
 use crate::oci::State;
-use report::Report;
+use report::HookReport;
 
 /// Runs `tranche-oci hook` with these arguments (the verb first) and returns the process's exit code. `state` is the
 /// standard input, `lines` the standard error: one line for each failure, and for each thing that was left undone.
@@ -43,7 +43,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     // Options of NVIDIA's program as a whole, for its logs: ours has lines for what goes wrong, and no others.
     let verb = arguments.find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
     let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
-    let mut report = Report::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
+    let mut report = HookReport::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
     let arguments: Vec<OsString> = arguments.collect();
     let state_dir = call::state_dir(&arguments);
     let done = match name.as_deref() {

@@ -24,7 +24,7 @@ mod sorted;
 mod write;
 
 pub use compare::{compare, compare_names};
-pub use flags::Flags;
+pub use flags::AbiFlags;
 pub use read::read;
 pub use sorted::Sorted;
 pub use write::write;
@@ -52,7 +52,7 @@ pub struct CacheEntry<'a> {
     /// Where the loader finds it.
     pub path: &'a Path,
     /// ABI of the library.
-    pub flags: Flags,
+    pub flags: AbiFlags,
     /// The lowest kernel version that it needs; 0 is any. Loaders ignore it since glibc 2.36.
     pub osversion: u32,
     /// The processor that it is built for.
@@ -61,7 +61,7 @@ pub struct CacheEntry<'a> {
 
 impl<'a> CacheEntry<'a> {
     /// A library for any processor of its architecture.
-    pub fn new(soname: &'a OsStr, path: &'a Path, flags: Flags) -> Self {
+    pub fn new(soname: &'a OsStr, path: &'a Path, flags: AbiFlags) -> Self {
         CacheEntry {
             soname,
             path,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tranche::ldcache::{CacheEntry, Flags, Sorted, read, write};
+use tranche::ldcache::{AbiFlags, CacheEntry, Sorted, read, write};
 
 use crate::verbs::Image;
 use crate::{Wrong, files};
@@ -52,7 +52,7 @@ fn cache(image: &Image<'_>, found: &[(OsString, PathBuf)]) -> Result<(), Wrong> 
     let added: Vec<CacheEntry<'_>> = found
         .iter()
         .filter(|(name, _)| name.to_string_lossy().contains(".so"))
-        .map(|(name, path)| CacheEntry::new(name, path, Flags::X86_64))
+        .map(|(name, path)| CacheEntry::new(name, path, AbiFlags::X86_64))
         .collect();
     let merged = Sorted::new(&added).then(Sorted::new(&old.entries));
     let bytes = write(&merged, old.endian).map_err(|e| e.to_string())?;

@@ -20,7 +20,7 @@ pub fn is_by_tranche(comments: &[String]) -> bool {
 
 /// What a specification was made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct SpecOrigin {
     /// The digest of the inventory.
     pub host: Digest,
     /// The digest of the plan; `None` if the specification does not depend on a policy.
@@ -30,8 +30,8 @@ pub struct Origin {
     pub options: String,
 }
 
-impl Origin {
-    /// The comments that say it. [`Origin::from_comments`] reads them.
+impl SpecOrigin {
+    /// The comments that say it. [`SpecOrigin::from_comments`] reads them.
     pub fn comments(&self) -> Vec<String> {
         let policy = self.policy.map(|policy| format!("{POLICY}{policy}"));
         let options = Some(&self.options).filter(|options| !options.is_empty());
@@ -46,14 +46,14 @@ impl Origin {
         if !is_by_tranche(comments) {
             return None;
         }
-        Some(Origin {
+        Some(SpecOrigin {
             host: value(HOST)?.parse().ok()?,
             policy: value(POLICY).map(str::parse).transpose().ok()?,
             options: value(OPTIONS).unwrap_or_default().to_owned(),
         })
     }
 
-    /// Whether `comment` is one of [`Origin::comments`].
+    /// Whether `comment` is one of [`SpecOrigin::comments`].
     pub fn is_comment(comment: &str) -> bool {
         [HOST, POLICY, OPTIONS].iter().any(|mark| comment.starts_with(mark))
     }
@@ -67,23 +67,23 @@ mod tests {
     fn an_origin_is_read_from_its_comments() {
         let digest = |n: u32| Digest::of(&n).unwrap();
         for (policy, options) in [(None, ""), (Some(digest(2)), "--compat32 --dev-root=/x")] {
-            let origin = Origin {
+            let origin = SpecOrigin {
                 host: digest(1),
                 policy,
                 options: options.to_owned(),
             };
             let mut comments = vec![made_by(), "Written beside x.yaml".to_owned()];
             comments.extend(origin.comments());
-            assert_eq!(Origin::from_comments(&comments), Some(origin));
+            assert_eq!(SpecOrigin::from_comments(&comments), Some(origin));
             assert_eq!(
-                comments.iter().filter(|line| Origin::is_comment(line)).count(),
+                comments.iter().filter(|line| SpecOrigin::is_comment(line)).count(),
                 comments.len() - 2
             );
             // A specification by another program, and one whose digest was cut.
-            assert_eq!(Origin::from_comments(&comments[1..]), None);
+            assert_eq!(SpecOrigin::from_comments(&comments[1..]), None);
             comments[2].pop();
-            assert_eq!(Origin::from_comments(&comments), None);
+            assert_eq!(SpecOrigin::from_comments(&comments), None);
         }
-        assert_eq!(Origin::from_comments(&[made_by()]), None);
+        assert_eq!(SpecOrigin::from_comments(&[made_by()]), None);
     }
 }

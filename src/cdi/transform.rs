@@ -7,7 +7,7 @@ use crate::types::Side;
 /// Replaces `from` by `to` at the beginning of every path on `side`. Only whole components match: `/run` does not match
 /// `/runtime`. The declared version is raised if the result needs a newer one.
 pub fn root(spec: &mut Spec, from: &str, to: &str, side: Side) {
-    let rule = Rule { from, to };
+    let rule = PathRule { from, to };
     for device in &mut spec.devices {
         edits(&mut device.edits, &rule, side);
     }
@@ -20,12 +20,12 @@ pub fn root(spec: &mut Spec, from: &str, to: &str, side: Side) {
     }
 }
 
-struct Rule<'a> {
+struct PathRule<'a> {
     from: &'a str,
     to: &'a str,
 }
 
-impl Rule<'_> {
+impl PathRule<'_> {
     fn apply(&self, path: &str) -> String {
         let from = self.from.trim_end_matches('/');
         let rest = match path.strip_prefix(from) {
@@ -37,7 +37,7 @@ impl Rule<'_> {
     }
 }
 
-fn edits(edits: &mut ContainerEdits, rule: &Rule<'_>, side: Side) {
+fn edits(edits: &mut ContainerEdits, rule: &PathRule<'_>, side: Side) {
     for node in &mut edits.device_nodes {
         let on_host = match side {
             Side::Host => rule.apply(node.on_host()),

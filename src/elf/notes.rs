@@ -4,7 +4,7 @@ use object::elf::{ELFCLASS64, FileHeader32, FileHeader64, SHT_NOTE};
 use object::endian::{Endian, Endianness};
 use object::read::elf::{FileHeader, SectionHeader};
 
-use super::source::{ReadAt, Source};
+use super::source::{ElfSource, ReadAt};
 use super::{MAX_SECTIONS, malformed, until_zero};
 use crate::error::Result;
 
@@ -21,7 +21,7 @@ const MAX_SECTION_NAME: u64 = 63;
 /// # Errors
 /// As [`super::read`].
 pub fn note<S: ReadAt>(file: S, section: &str, owner: &str) -> Result<Option<Vec<u8>>> {
-    let mut source = Source::new(file);
+    let mut source = ElfSource::new(file);
     match source.class()? {
         ELFCLASS64 => note_class::<FileHeader64<Endianness>, S>(&mut source, section, owner),
         _ => note_class::<FileHeader32<Endianness>, S>(&mut source, section, owner),
@@ -29,7 +29,7 @@ pub fn note<S: ReadAt>(file: S, section: &str, owner: &str) -> Result<Option<Vec
 }
 
 fn note_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(
-    source: &mut Source<S>,
+    source: &mut ElfSource<S>,
     section: &str,
     owner: &str,
 ) -> Result<Option<Vec<u8>>> {

@@ -35,16 +35,16 @@ impl ReadAt for &[u8] {
 }
 
 /// A file to read pieces of, with its first page kept: it holds the header and nearly always the program headers.
-pub(super) struct Source<S> {
+pub(super) struct ElfSource<S> {
     file: S,
     start: Vec<u8>,
 }
 
 const START: u64 = 4096;
 
-impl<S: ReadAt> Source<S> {
+impl<S: ReadAt> ElfSource<S> {
     pub(super) fn new(file: S) -> Self {
-        Source {
+        ElfSource {
             file,
             start: Vec::new(),
         }
@@ -62,7 +62,7 @@ impl<S: ReadAt> Source<S> {
         }
     }
 
-    /// The file header, once [`Source::class`] has read it.
+    /// The file header, once [`ElfSource::class`] has read it.
     pub(super) fn header<H: FileHeader<Endian = Endianness>>(&self) -> Result<(H, Endianness)> {
         let header = H::parse(self.start.as_slice()).map_err(malformed)?;
         let endian = header.endian().map_err(malformed)?;

@@ -130,7 +130,7 @@ fn both_classes_and_both_byte_orders() {
             let library = read_bytes(&Sample { is_64, big, ..X86_64 }.build()).unwrap();
             let expected = SharedLibrary {
                 is_64,
-                flags: Some(if is_64 { Flags::X86_64 } else { Flags::X32 }),
+                flags: Some(if is_64 { AbiFlags::X86_64 } else { AbiFlags::X32 }),
                 soname: Some("libcuda.so.1".into()),
             };
             assert_eq!(library, expected);
@@ -139,10 +139,10 @@ fn both_classes_and_both_byte_orders() {
             assert_eq!(note.unwrap().as_deref(), Some(b"json".as_slice()));
         }
     }
-    assert_eq!(read_bytes(&X86_64.build()).unwrap().flags, Some(Flags::X86_64));
+    assert_eq!(read_bytes(&X86_64.build()).unwrap().flags, Some(AbiFlags::X86_64));
     assert_eq!(
         read_bytes(&Sample { machine: 183, ..X86_64 }.build()).unwrap().flags,
-        Some(Flags::AARCH64)
+        Some(AbiFlags::AARCH64)
     );
     assert_eq!(
         read_bytes(
@@ -155,7 +155,7 @@ fn both_classes_and_both_byte_orders() {
         )
         .unwrap()
         .flags,
-        Some(Flags::LIBC6)
+        Some(AbiFlags::LIBC6)
     );
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::place::Current;
-use super::report::Report;
+use super::report::HookReport;
 use crate::oci::{Bundle, Config};
 use crate::root::Permissions;
 use crate::types::Minor;
@@ -26,7 +26,7 @@ const NEW: Permissions = Permissions::new_file(0o444);
 
 /// Writes the profile of the GPUs that the container has. What cannot be done is a line: a GPU that works without a
 /// profile must not fail to start for want of it.
-pub(super) fn write(bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn write(bundle: &Bundle, report: &mut HookReport<'_>) {
     let (text, beyond) = text(minors(&bundle.config));
     if let Some(Minor(first)) = beyond.first() {
         let what = format!("no place for /dev/nvidia{first} and {} more", beyond.len() - 1);
@@ -40,7 +40,7 @@ pub(super) fn write(bundle: &Bundle, report: &mut Report<'_>) {
     }
 }
 
-fn write_file(bundle: &Bundle, bytes: &[u8], report: &mut Report<'_>) -> io::Result<()> {
+fn write_file(bundle: &Bundle, bytes: &[u8], report: &mut HookReport<'_>) -> io::Result<()> {
     let path = Path::new(DIRECTORY);
     let directory = bundle.root.make_directory(path)?;
     let name = OsStr::new(FILE);

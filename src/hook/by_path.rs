@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::call::ByPath;
 use crate::oci::Bundle;
 
@@ -13,7 +13,7 @@ const BY_PATH: &str = "/dev/dri/by-path";
 
 /// Makes the link of each node that the container has. A link that cannot be made is reported and does not fail the start:
 /// the node works without it.
-pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut HookReport<'_>) {
     let config = &bundle.config;
     let is_here = |link: &&ByPath| config.has_node(link.node().as_path());
     let mut here = links.iter().filter(is_here).peekable();

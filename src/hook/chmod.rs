@@ -3,13 +3,13 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::oci::Bundle;
 use crate::types::ContainerPath;
 
 /// Gives what is at each path this mode. Links are followed inside the root; what is there is held by a handle and
 /// cannot be another by the time it is changed. What fails is a line: the engine's own mode is a working one.
-pub(super) fn change(paths: &[ContainerPath], mode: u32, bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn change(paths: &[ContainerPath], mode: u32, bundle: &Bundle, report: &mut HookReport<'_>) {
     for path in paths {
         if let Err(error) = change_one(path.as_path(), mode, bundle) {
             report.note(path, format_args!("mode stays as it is: {error}"));

@@ -31,7 +31,7 @@ mod any;
 mod daemon;
 mod neighbours;
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
 use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ use std::ffi::OsString;
 use std::io::Read;
 
 /// Runs `hook claim`.
-pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {
     let call = ClaimCall::parse(arguments, &mut |unknown| refuse_options(&unknown, report))?;
     let state = State::read(state)?;
     report.about(&state);
@@ -83,7 +83,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
 }
 
 /// A claim hook that ignored an option which it does not know would promise what it cannot keep.
-fn refuse_options(unknown: &Unknown, report: &mut Report<'_>) -> Result<()> {
+fn refuse_options(unknown: &Unknown, report: &mut HookReport<'_>) -> Result<()> {
     match unknown {
         Unknown::Word(_) => report.ignored(unknown),
         Unknown::Option(_) | Unknown::Value(_) => Err(Error::usage(unknown.argument(), "unknown option of a claim")),
@@ -91,14 +91,14 @@ fn refuse_options(unknown: &Unknown, report: &mut Report<'_>) -> Result<()> {
 }
 
 /// Runs `hook release`. It never fails, because an engine cannot do anything about a failure at that point.
-pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {
     if let Err(error) = try_release(arguments, state, report) {
         report.failure(&error);
     }
     Ok(())
 }
 
-fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
+fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {
     let call = ReleaseCall::parse(arguments, &mut |unknown| refuse_options(&unknown, report))?;
     let state = State::read(state)?;
     report.about(&state);

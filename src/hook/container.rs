@@ -1,6 +1,6 @@
 //! The container that a hook works for.
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::error::Result;
 use crate::oci::{Bundle, Reached, State};
 
@@ -10,7 +10,7 @@ use crate::oci::{Bundle, Reached, State};
 ///
 /// # Errors
 /// As [`Bundle::find`].
-pub(super) fn open(state: &State, report: &mut Report<'_>) -> Result<Option<Bundle>> {
+pub(super) fn open(state: &State, report: &mut HookReport<'_>) -> Result<Option<Bundle>> {
     let shown = state.bundle.display();
     match Bundle::find(state)? {
         Reached::Bundle(bundle) => {

@@ -8,7 +8,7 @@
 
 use std::io::{self, ErrorKind};
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::oci::Bundle;
 use crate::root::{Permissions, read_host_proc};
 
@@ -21,7 +21,7 @@ const MODE: Permissions = Permissions::new_file(0o444);
 
 /// Covers the container's file with the copy. A failure is reported and does not fail the start, because the engine also
 /// forbids device nodes that were not requested.
-pub(super) fn turn_off(bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn turn_off(bundle: &Bundle, report: &mut HookReport<'_>) {
     if let Err(error) = cover(bundle, &PARAMS) {
         let object = format!("/proc/{}", PARAMS.join("/"));
         report.note(object, format_args!("device-node modification stays on: {error}"));

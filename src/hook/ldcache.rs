@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::loader;
 use super::place::Current;
-use super::report::Report;
+use super::report::HookReport;
 use crate::call::KnownLibrary;
 use crate::error::{Context, Error, Result, line};
 use crate::ldcache::directory::NamedLibrary;
@@ -47,7 +47,7 @@ pub(super) struct LoaderWork<'a> {
 /// # Errors
 /// If a cache or path file cannot be replaced though the root can be written: the container would start and not find
 /// its driver. The file is then as it was. On a read-only root where it cannot be done, a line in `report`.
-pub(super) fn update(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn update(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut HookReport<'_>) -> Result<()> {
     if work.directories.is_empty() && work.compat.is_none() {
         return Ok(());
     }
@@ -69,7 +69,7 @@ fn glibc(
     work: &LoaderWork<'_>,
     places: &mut [LibraryDirectory],
     bundle: &Bundle,
-    report: &mut Report<'_>,
+    report: &mut HookReport<'_>,
 ) -> Result<()> {
     let path = Path::new(CACHE);
     let now = Current::at(bundle, path, ldcache::MAX_BYTES, report).about(CACHE, "cannot read")?;
@@ -103,7 +103,7 @@ fn merged(
     places: &mut [LibraryDirectory],
     cache: &Cache<'_>,
     bundle: &Bundle,
-    report: &mut Report<'_>,
+    report: &mut HookReport<'_>,
 ) -> Result<Option<Vec<u8>>> {
     let found = gather::libraries(work, places, &cache.entries, bundle, report)?;
     let (driver, image) = (found.driver(), found.image());
@@ -119,7 +119,7 @@ fn merged(
     ldcache::write(&merged, cache.endian).map(Some)
 }
 
-fn musl_path(arch: &str, places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) -> Result<()> {
+fn musl_path(arch: &str, places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) -> Result<()> {
     let file = musl::path_file(arch);
     let path = Path::new(&file);
     let now = Current::at(bundle, path, MAX_PATH_FILE, report).about(&file, "cannot read")?;
@@ -138,7 +138,7 @@ fn essential(
     is_there: bool,
     places: &[LibraryDirectory],
     bundle: &Bundle,
-    report: &mut Report<'_>,
+    report: &mut HookReport<'_>,
 ) -> Result<()> {
     let Err(error) = put else { return Ok(()) };
     if !bundle.config.read_only && error.kind() != ErrorKind::ReadOnlyFilesystem {

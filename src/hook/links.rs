@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::error::{Context, Result};
 use crate::oci::Bundle;
 use crate::root::{ContainerRoot, Linked, OwnDirectory};
@@ -25,7 +25,7 @@ pub(super) struct MadeLinks<'a> {
 /// # Errors
 /// Returns an error if a link cannot be made in a place that can be written: the container would start without a library
 /// that its programs look for. The links before it are removed again.
-pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut Report<'_>) -> Result<MadeLinks<'a>> {
+pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut HookReport<'_>) -> Result<MadeLinks<'a>> {
     if bundle.config.read_only {
         if !links.is_empty() {
             report.note(

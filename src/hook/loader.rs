@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::root::ContainerRoot;
 
-/// glibc's, for every architecture that [`crate::ldcache::Flags`] knows.
+/// glibc's, for every architecture that [`crate::ldcache::AbiFlags`] knows.
 const GLIBC: [&str; 9] = [
     "/lib64/ld-linux-x86-64.so.2",
     "/lib/ld-linux-aarch64.so.1",

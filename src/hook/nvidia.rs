@@ -22,7 +22,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::cuda_compat::{self, Host};
-use super::report::Report;
+use super::report::HookReport;
 use super::{application_profile, chmod, container, driver_params, ldcache, links};
 use crate::call::{NvidiaCall, NvidiaHook};
 use crate::error::{Context, Error, Result};
@@ -37,7 +37,7 @@ pub(super) fn run(
     hook: NvidiaHook,
     arguments: Vec<OsString>,
     state: &mut dyn Read,
-    report: &mut Report<'_>,
+    report: &mut HookReport<'_>,
 ) -> Result<()> {
     let call = match hook {
         NvidiaHook::Noop | NvidiaHook::CreateSonameSymlinks => return Ok(()),
@@ -100,7 +100,7 @@ pub(super) fn run(
 }
 
 /// A version of the host. One that is not valid counts as unknown.
-fn version<T: FromStr>(option: &str, text: Option<&str>, report: &mut Report<'_>) -> Option<T> {
+fn version<T: FromStr>(option: &str, text: Option<&str>, report: &mut HookReport<'_>) -> Option<T> {
     let text = text?;
     let version = text.parse().ok();
     if version.is_none() {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::report::Report;
+use super::report::HookReport;
 use crate::oci::Bundle;
 use crate::root::{NotOwn, OwnDirectory, OwnFile, Permissions};
 
@@ -23,7 +23,7 @@ impl Current {
     ///
     /// # Errors
     /// `FileTooLarge` beyond `limit` bytes, and what the kernel says of a file that cannot be read.
-    pub(super) fn at(bundle: &Bundle, path: &Path, limit: u64, report: &mut Report<'_>) -> io::Result<Current> {
+    pub(super) fn at(bundle: &Bundle, path: &Path, limit: u64, report: &mut HookReport<'_>) -> io::Result<Current> {
         known(Current::of(bundle.root.own_file(path), limit), path, report)
     }
 
@@ -36,7 +36,7 @@ impl Current {
         (directory, path): (&OwnDirectory, &Path),
         name: &OsStr,
         limit: u64,
-        report: &mut Report<'_>,
+        report: &mut HookReport<'_>,
     ) -> io::Result<Current> {
         known(Current::named(bundle, directory, name, limit), &path.join(name), report)
     }
@@ -119,7 +119,7 @@ impl Current {
 }
 
 /// Counts a file that is not the image's own as absent, and reports that.
-fn known(current: Result<Current, NotOwn>, path: &Path, report: &mut Report<'_>) -> io::Result<Current> {
+fn known(current: Result<Current, NotOwn>, path: &Path, report: &mut HookReport<'_>) -> io::Result<Current> {
     match current {
         Ok(current) => Ok(current),
         Err(NotOwn::Unknown(error)) => Err(error),

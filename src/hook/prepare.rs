@@ -44,14 +44,14 @@ use std::io::Read;
 use std::path::Path;
 
 use super::cuda_compat::{self, Host};
-use super::report::Report;
+use super::report::HookReport;
 use super::{application_profile, by_path, container, driver_params, ldcache, links};
 use crate::call::{NvidiaHook, PrepareCall};
 use crate::error::Result;
 use crate::oci::State;
 
 /// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
-pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {
     let call = PrepareCall::parse(arguments, &mut |unknown| report.ignored(&unknown))?;
     let state = State::read(state)?;
     report.about(&state);

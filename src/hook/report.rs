@@ -15,7 +15,7 @@ use crate::oci::State;
 const LONGEST: usize = 2048;
 
 /// Writes `tranche-oci: hook prepare: <object>: <what>`, one line for one thing, and remembers the last of them.
-pub(crate) struct Report<'w> {
+pub(crate) struct HookReport<'w> {
     prefix: String,
     lines: &'w mut dyn Write,
     hook: String,
@@ -25,14 +25,14 @@ pub(crate) struct Report<'w> {
     left_out: usize,
 }
 
-impl<'w> Report<'w> {
+impl<'w> HookReport<'w> {
     /// A report of the command `command VERB`.
     pub(crate) fn new(command: &str, verb: Option<&str>, lines: &'w mut dyn Write) -> Self {
         let prefix = match verb {
             Some(verb) => format!("tranche-oci: {command} {verb}"),
             None => format!("tranche-oci: {command}"),
         };
-        Report {
+        HookReport {
             prefix,
             lines,
             hook: verb.unwrap_or_default().to_owned(),
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_line_has_an_end() {
         let mut lines = Vec::new();
-        Report::new("hook", Some("prepare"), &mut lines).note("é".repeat(100_000), "too long");
+        HookReport::new("hook", Some("prepare"), &mut lines).note("é".repeat(100_000), "too long");
         let text = String::from_utf8(lines).unwrap();
         assert!(text.len() < LONGEST + 8 && text.ends_with("…\n"), "{}", text.len());
         assert!(text.starts_with("tranche-oci: hook prepare: éé"));
@@ -151,7 +151,7 @@ mod tests {
     fn what_was_said_is_kept_by_container() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let mut report = Report::new("hook", Some("prepare"), &mut lines);
+        let mut report = HookReport::new("hook", Some("prepare"), &mut lines);
         report.about(&State::parse(br#"{"bundle":"/b","id":"c1"}"#).unwrap());
         report.note("/a\nb", "left out");
         report.failure(&Error::failed("it", "failed"));
@@ -174,7 +174,7 @@ mod tests {
     fn a_hook_that_says_nothing_makes_nothing() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let report = Report::new("hook", Some("prepare"), &mut lines);
+        let report = HookReport::new("hook", Some("prepare"), &mut lines);
         report.keep(top.path()).unwrap();
         assert_eq!(std::fs::read_dir(top.path()).unwrap().count(), 0);
     }
@@ -183,7 +183,7 @@ mod tests {
     fn many_remarks_do_not_hide_the_failure() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let mut report = Report::new("hook", Some("prepare"), &mut lines);
+        let mut report = HookReport::new("hook", Some("prepare"), &mut lines);
         (0..1000).for_each(|number| report.note(number, "left out"));
         report.failure(&Error::failed("it", "failed"));
         report.keep(top.path()).unwrap();

@@ -126,7 +126,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::Flags;
+    use super::super::AbiFlags;
     use super::*;
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn ties_go_by_flags_then_processor_then_the_order_of_adding() {
         let (name, path) = (OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"));
-        let plain = CacheEntry::new(name, path, Flags::X86_64);
+        let plain = CacheEntry::new(name, path, AbiFlags::X86_64);
         let v3 = CacheEntry {
             hwcap: Hwcap::Named {
                 name: OsStr::new("x86-64-v3"),
@@ -177,7 +177,7 @@ mod tests {
             ..plain
         };
         let i386 = CacheEntry {
-            flags: Flags::LIBC6,
+            flags: AbiFlags::LIBC6,
             ..plain
         };
         let second = CacheEntry {

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{CacheEntry, Flags, compare_names};
+use super::{AbiFlags, CacheEntry, compare_names};
 
 /// A file in a directory of libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct File<'a> {
     /// The SONAME inside, if there is one.
     pub soname: Option<&'a OsStr>,
     /// Its ABI ([`crate::elf::SharedLibrary::flags`]).
-    pub flags: Flags,
+    pub flags: AbiFlags,
 }
 
 /// An [`CacheEntry`] that owns its path.
@@ -27,12 +27,12 @@ pub struct NamedLibrary<'a> {
     /// Where the loader finds it.
     pub path: PathBuf,
     /// ABI of the library.
-    pub flags: Flags,
+    pub flags: AbiFlags,
 }
 
 impl<'a> NamedLibrary<'a> {
     /// The file `name` of `directory` as the library of this SONAME.
-    pub fn new(soname: &'a OsStr, directory: &Path, name: &OsStr, flags: Flags) -> Self {
+    pub fn new(soname: &'a OsStr, directory: &Path, name: &OsStr, flags: AbiFlags) -> Self {
         // Path::join would allocate twice.
         let mut path = OsString::with_capacity(directory.as_os_str().len() + 1 + name.len());
         for part in [directory.as_os_str(), OsStr::new("/"), name] {
@@ -78,7 +78,7 @@ pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
 /// programs open that. The path is the file of that name. Where there is none (`ldconfig` would make a link), it is
 /// the library itself, the one with the highest version if there are several.
 pub fn libraries<'a>(directory: &Path, files: &[File<'a>]) -> Vec<NamedLibrary<'a>> {
-    let mut named: Vec<(&OsStr, Flags, &OsStr)> = Vec::with_capacity(files.len());
+    let mut named: Vec<(&OsStr, AbiFlags, &OsStr)> = Vec::with_capacity(files.len());
     for file in files.iter().filter(|file| is_library_name(file.name)) {
         let soname = file.soname.unwrap_or(file.name);
         let for_linking = file.is_link
@@ -91,7 +91,7 @@ pub fn libraries<'a>(directory: &Path, files: &[File<'a>]) -> Vec<NamedLibrary<'
     if !named.is_sorted_by_key(|(key, flags, _)| (*key, *flags)) {
         named.sort_by_key(|(key, flags, _)| (*key, *flags));
     }
-    let library = |group: &[(&'a OsStr, Flags, &OsStr)]| {
+    let library = |group: &[(&'a OsStr, AbiFlags, &OsStr)]| {
         let best = group.iter().copied().reduce(|chosen, other| {
             let better = || compare_names(other.2.as_bytes(), chosen.2.as_bytes()).is_gt();
             let is_taken = chosen.2 != chosen.0 && (other.2 == other.0 || better());
@@ -113,7 +113,7 @@ mod tests {
             name: OsStr::new(name),
             is_link,
             soname,
-            flags: Flags::X86_64,
+            flags: AbiFlags::X86_64,
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
         ];
         assert_eq!(names(&files), ["libcuda.so.1 => /d/libcuda.so.550.54"]);
         let i386 = File {
-            flags: Flags::LIBC6,
+            flags: AbiFlags::LIBC6,
             ..files[0]
         };
         assert_eq!(libraries(Path::new("/d"), &[files[1], i386]).len(), 2);

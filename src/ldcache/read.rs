@@ -7,7 +7,7 @@ use std::path::Path;
 use object::endian::Endianness;
 
 use super::{
-    Cache, CacheEntry, EXTENSION_MAGIC, Flags, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING,
+    AbiFlags, Cache, CacheEntry, EXTENSION_MAGIC, HWCAP_EXTENSION, Hwcap, ISA_LEVEL_MASK, MAX_HWCAP_NAME, MAX_STRING,
     NEW_ENTRY, NEW_HEADER, NEW_MAGIC, OLD_ENTRY, OLD_HEADER, OLD_MAGIC, Skipped, TAG_GLIBC_HWCAPS, u32_at, u64_at,
 };
 use crate::error::{Error, Result};
@@ -139,7 +139,7 @@ fn common_fields<'a>(
     endian: Endianness,
     raw: &[u8],
     strings: &mut Strings<'a>,
-) -> Result<(Flags, &'a OsStr, &'a Path), String> {
+) -> Result<(AbiFlags, &'a OsStr, &'a Path), String> {
     let word = |at| u32_at(endian, raw, at).unwrap_or_default();
     let path = strings.get(word(8));
     // Nearly every path ends in its SONAME, and `ldconfig` then writes one string for both.
@@ -152,7 +152,7 @@ fn common_fields<'a>(
         None => strings.get(word(4)).map_err(|e| format!("name at {e}"))?,
     };
     let path = path.map_err(|e| format!("path at {e}"))?;
-    Ok((Flags(word(0)), soname, Path::new(path)))
+    Ok((AbiFlags(word(0)), soname, Path::new(path)))
 }
 
 fn new_entry<'a>(

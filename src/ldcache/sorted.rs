@@ -101,12 +101,12 @@ mod tests {
     use std::ffi::OsStr;
     use std::path::Path;
 
-    use super::super::{Flags, read, write};
+    use super::super::{AbiFlags, read, write};
     use super::*;
     use object::endian::Endianness;
 
     fn entry<'a>(soname: &'a str, path: &'a str) -> CacheEntry<'a> {
-        CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64)
+        CacheEntry::new(OsStr::new(soname), Path::new(path), AbiFlags::X86_64)
     }
 
     /// The driver's entries before the image's.
@@ -120,7 +120,7 @@ mod tests {
         let libc = entry("libc.so.6", "/lib/libc.so.6");
         let driver = entry("libcuda.so.1", "/usr/lib64/libcuda.so.1");
         let i386 = CacheEntry {
-            flags: Flags::LIBC6,
+            flags: AbiFlags::LIBC6,
             ..entry("libcuda.so.1", "/usr/lib/libcuda.so.1")
         };
         let bytes = write(&merge(&[stub, libc], &[driver, i386]), Endianness::Little).unwrap();

@@ -184,10 +184,7 @@ fn a_policy_by_index_finds_no_gpu_whose_index_is_not_known() {
     policy("");
     let (code, out, err) = generate();
     assert_eq!(code, Some(0), "{err}");
-    assert!(
-        err.contains("the policy splits it and its index is not known"),
-        "{err}"
-    );
+    assert!(err.contains("the policy splits it and its index is not known"), "{err}");
     assert!(!out.contains("name: GPU-"), "{out}");
 }
 

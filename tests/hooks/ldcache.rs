@@ -10,7 +10,7 @@ use std::process::Command;
 
 use object::endian::Endianness;
 use skip::not_run;
-use tranche::ldcache::{self, CacheEntry, Flags, Sorted, directory};
+use tranche::ldcache::{self, AbiFlags, CacheEntry, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -339,7 +339,7 @@ fn a_real_loader_finds_every_name_whatever_its_numbers() {
     entries.extend(names.iter().map(|n| CacheEntry::new(n, path, libraries[0].flags)));
     // Names for other programs lie between and must not be taken.
     let wrong = Path::new("/nowhere");
-    entries.extend(names.iter().map(|n| CacheEntry::new(n, wrong, Flags(0x0003))));
+    entries.extend(names.iter().map(|n| CacheEntry::new(n, wrong, AbiFlags(0x0003))));
     fs::write(root.at("etc/ld.so.cache"), cache(&entries, &[], Endianness::default())).unwrap();
     let names: Vec<_> = names.iter().map(|n| n.as_os_str()).collect();
     let (answers, errors) = root.open(&names);

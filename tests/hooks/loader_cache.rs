@@ -19,7 +19,7 @@ fn image(mounted: &[(&str, &[u8])]) -> Scene {
     fs::create_dir_all(scene.image(LIBDIR)).unwrap();
     // Known to the cache, so that only what is mounted is looked at.
     let own = format!("{LIBDIR}/libown.so.1");
-    let flags = tranche::ldcache::Flags::X86_64;
+    let flags = tranche::ldcache::AbiFlags::X86_64;
     let entry = tranche::ldcache::CacheEntry::new("libown.so.1".as_ref(), own.as_ref(), flags);
     let cache = tranche::ldcache::write(&Sorted::new(&[entry]), object::endian::Endianness::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
@@ -172,7 +172,7 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
         format!("/{dots}{}/libown.so.{number}", LIBDIR.trim_start_matches('/'))
     };
     let paths: Vec<String> = (0..60_000).map(spelling).collect();
-    let flags = tranche::ldcache::Flags::X86_64;
+    let flags = tranche::ldcache::AbiFlags::X86_64;
     let entries: Vec<_> = paths
         .iter()
         .map(|path| tranche::ldcache::CacheEntry::new("libown.so".as_ref(), path.as_ref(), flags))

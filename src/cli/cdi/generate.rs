@@ -21,7 +21,7 @@ use super::super::look;
 use super::super::out;
 use super::super::place::StateArgs;
 use super::super::sharing;
-use crate::cdi::header::Origin;
+use crate::cdi::header::SpecOrigin;
 use crate::derive::{self, Mode, Sharing};
 use crate::error::Error;
 use crate::inventory::Inventory;
@@ -44,7 +44,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     {
         hook::warn_if_missing(hook);
     }
-    let mut origin = Origin {
+    let mut origin = SpecOrigin {
         host: inventory.digest()?,
         policy: None,
         options: look::choices(&args.at.host, &args.at.look),

@@ -2,7 +2,7 @@
 
 use super::super::out;
 use crate::cdi::encode::{Format, comments_of, encode, file_of};
-use crate::cdi::header::Origin;
+use crate::cdi::header::SpecOrigin;
 use crate::cdi::transform::root;
 use crate::cdi::{parse, write};
 use crate::error::Error;
@@ -56,7 +56,7 @@ pub(super) fn root_of(args: &RootArgs) -> Result<ExitCode> {
     // They say which program made the file and what was left out of it. Its paths are no longer those of the host that
     // its digests are of.
     let mut comments = comments_of(&text);
-    comments.retain(|line| !Origin::is_comment(line));
+    comments.retain(|line| !SpecOrigin::is_comment(line));
     match args.output.as_deref().filter(|o| !o.is_empty()) {
         None => out::document(&encode(&spec, format, &comments)?)?,
         Some(output) => {

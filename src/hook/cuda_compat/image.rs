@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Host, NOTE_OWNER, NOTE_SECTION, is_used, version_in_name};
 use crate::elf;
-use crate::hook::report::Report;
+use crate::hook::report::HookReport;
 use crate::oci::Bundle;
 use crate::root::Kind;
 
@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 4096;
 
 /// Whether the libraries in `directory` of the container go before the host's. If that cannot be decided, they do not, and
 /// `report` says so. An image without such libraries, or with libraries for other hosts, is not reported.
-pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut Report<'_>) -> bool {
+pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut HookReport<'_>) -> bool {
     if host.driver.is_none() && host.cuda.is_none() {
         return false;
     }

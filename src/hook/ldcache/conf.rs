@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::gather::LibraryDirectory;
 use crate::hook::place::{self, Current};
-use crate::hook::report::Report;
+use crate::hook::report::HookReport;
 use crate::oci::Bundle;
 use crate::root::{NotOwn, OwnDirectory};
 
@@ -25,7 +25,7 @@ const MAX_FILES: usize = 1024;
 const ALWAYS: [&str; 2] = ["/lib", "/usr/lib"];
 
 /// Writes the directories that no other file of the image names. What fails is a line: the cache is there already.
-pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) {
+pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) {
     // What is not kept need not be configured.
     if bundle.config.read_only {
         return;
@@ -38,7 +38,7 @@ pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut R
     }
 }
 
-fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<'_>) -> io::Result<()> {
+fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) -> io::Result<()> {
     let directory = match bundle.root.own_directory(Path::new(PARTS)) {
         Ok(directory) => directory,
         // No ldconfig here, or one that is configured in some other way.
@@ -74,7 +74,7 @@ fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut Report<
 }
 
 /// Keeps the directory that `enable-cuda-compat` found for the `update-ldcache` that follows, or that there is none.
-pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &mut Report<'_>) {
+pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &mut HookReport<'_>) {
     if bundle.config.read_only {
         if directory.is_some() {
             report.note("CUDA forward compatibility", "not used: the root is read-only");
@@ -104,7 +104,7 @@ pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &
 }
 
 /// The directory that [`record_compat`] kept, if it did.
-pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut Report<'_>) -> Option<PathBuf> {
+pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut HookReport<'_>) -> Option<PathBuf> {
     let parts = bundle.root.own_directory(Path::new(PARTS)).ok()?;
     let name = OsStr::new(COMPAT);
     let now = Current::in_directory(bundle, (&parts, Path::new(PARTS)), name, MAX_FILE, report).ok()?;
@@ -114,7 +114,7 @@ pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut Report<'_>) -> Optio
 }
 
 /// The lines of the image's configuration. Patterns in them are not followed: at worst a directory is named twice.
-fn configured(directory: &OwnDirectory, bundle: &Bundle, report: &mut Report<'_>) -> io::Result<Vec<Vec<u8>>> {
+fn configured(directory: &OwnDirectory, bundle: &Bundle, report: &mut HookReport<'_>) -> io::Result<Vec<Vec<u8>>> {
     let mut files = vec![Current::at(bundle, Path::new(MAIN), MAX_FILE, report)?];
     let mut ignored = 0;
     for name in directory.names(MAX_FILES)? {

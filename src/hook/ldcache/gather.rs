@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::LoaderWork;
 use crate::error::{Context, Result};
-use crate::hook::report::Report;
+use crate::hook::report::HookReport;
 use crate::ldcache::CacheEntry;
 use crate::ldcache::directory::NamedLibrary;
 use crate::oci::Bundle;
@@ -82,7 +82,7 @@ impl Gathered<'_, '_> {
 }
 
 /// Opens the directories of `work` that the container has.
-pub(super) fn places(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut Report<'_>) -> Vec<LibraryDirectory> {
+pub(super) fn places(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut HookReport<'_>) -> Vec<LibraryDirectory> {
     let compat = work.compat.iter().map(|path| (*path, true));
     let driver = work.directories.iter().map(|path| {
         let path = path.as_path();
@@ -119,7 +119,7 @@ pub(super) fn libraries<'e, 'a>(
     places: &'e mut [LibraryDirectory],
     existing: &'e [CacheEntry<'a>],
     bundle: &'e Bundle,
-    report: &mut Report<'_>,
+    report: &mut HookReport<'_>,
 ) -> Result<Gathered<'e, 'a>> {
     let runs = runs(existing);
     let identify = |path: &Path| bundle.root.directory(path)?.identity();
@@ -300,7 +300,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ldcache::Flags;
+    use crate::ldcache::AbiFlags;
     use crate::root::ContainerRoot;
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         }];
         let own = places[0].directory.identity().unwrap();
         let paths: Vec<String> = (0..60_000).map(|n| format!("/{n}/../lib/libx.so")).collect();
-        let entry = |path| CacheEntry::new(OsStr::new("libx.so"), path, Flags::X86_64);
+        let entry = |path| CacheEntry::new(OsStr::new("libx.so"), path, AbiFlags::X86_64);
         let entries: Vec<CacheEntry<'_>> = paths.iter().map(|path| entry(Path::new(path))).collect();
         let runs = runs(&entries);
         assert_eq!(runs.len(), 60_000);
@@ -336,7 +336,7 @@ mod tests {
         let paths = ["/lib/a", "/lib/b", "/lib/x/c", "/lib/d", "e", "/f", "/g"];
         let entries: Vec<CacheEntry<'_>> = paths
             .iter()
-            .map(|path| CacheEntry::new(OsStr::new("n"), Path::new(path), Flags::X86_64))
+            .map(|path| CacheEntry::new(OsStr::new("n"), Path::new(path), AbiFlags::X86_64))
             .collect();
         let runs: Vec<(&OsStr, Range<usize>)> = runs(&entries).into_iter().map(|r| (r.directory, r.entries)).collect();
         let expected = [("/lib", 0..2), ("/lib/x", 2..3), ("/lib", 3..4), ("", 4..7)];

@@ -9,7 +9,7 @@
 use crate::inventory::DriverCapability::{self, Compute, Display, Graphics, Ngx, Utility, Video};
 
 /// A library `STEM.so.VERSION`.
-pub(super) struct KnownLibrary {
+pub(super) struct ListedLibrary {
     /// The file name before `.so`.
     pub stem: &'static str,
     /// What it is for.
@@ -18,16 +18,16 @@ pub(super) struct KnownLibrary {
     pub own_version: bool,
 }
 
-const fn driver(stem: &'static str, capability: DriverCapability) -> KnownLibrary {
-    KnownLibrary {
+const fn driver(stem: &'static str, capability: DriverCapability) -> ListedLibrary {
+    ListedLibrary {
         stem,
         capability,
         own_version: false,
     }
 }
 
-const fn own(stem: &'static str, capability: DriverCapability) -> KnownLibrary {
-    KnownLibrary {
+const fn own(stem: &'static str, capability: DriverCapability) -> ListedLibrary {
+    ListedLibrary {
         stem,
         capability,
         own_version: true,
@@ -35,7 +35,7 @@ const fn own(stem: &'static str, capability: DriverCapability) -> KnownLibrary {
 }
 
 /// The known libraries. A host has some of them.
-pub(super) const LIBRARIES: &[KnownLibrary] = &[
+pub(super) const LIBRARIES: &[ListedLibrary] = &[
     driver("libnvidia-ml", Utility),
     driver("libnvidia-cfg", Utility),
     driver("libnvidia-nscq", Utility),

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::super::{Flags, Sorted, compare, read};
+use super::super::{AbiFlags, Sorted, compare, read};
 use super::*;
 
 fn write(entries: &[CacheEntry<'_>], endian: Endianness) -> Result<Vec<u8>> {
@@ -32,7 +32,11 @@ fn what_ldconfig_wrote_survives_in_its_order() {
 
 #[test]
 fn a_name_at_the_end_of_its_path_is_stored_once() {
-    let entry = CacheEntry::new(OsStr::new("libfoo.so.1"), Path::new("/lib/libfoo.so.1"), Flags::X86_64);
+    let entry = CacheEntry::new(
+        OsStr::new("libfoo.so.1"),
+        Path::new("/lib/libfoo.so.1"),
+        AbiFlags::X86_64,
+    );
     let written = write(&[entry], Endianness::Little).unwrap();
     assert_eq!(written.windows(11).filter(|w| *w == b"libfoo.so.1").count(), 1);
     // A path that is another file's (no link by the SONAME) needs both.
@@ -55,7 +59,7 @@ fn strings_that_no_loader_could_use_are_refused() {
         ("a\0b", "/a"),
         ("liba.so", long.as_str()),
     ] {
-        let entry = CacheEntry::new(OsStr::new(soname), Path::new(path), Flags::X86_64);
+        let entry = CacheEntry::new(OsStr::new(soname), Path::new(path), AbiFlags::X86_64);
         assert!(write(&[entry], Endianness::Little).is_err(), "{soname:?} {path:.20}");
     }
 }
@@ -81,7 +85,7 @@ impl Owned {
         CacheEntry {
             soname: &self.soname,
             path: &self.path,
-            flags: Flags(self.flags),
+            flags: AbiFlags(self.flags),
             osversion: self.osversion,
             hwcap: match &self.hwcap {
                 Ok(bits) => Hwcap::Bits(*bits),

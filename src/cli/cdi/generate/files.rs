@@ -4,7 +4,7 @@ use super::arguments::FileArgs;
 use super::hints;
 use super::outcome::Outcome;
 use crate::cdi::encode::{Format, encode, file_of};
-use crate::cdi::header::{self, Origin};
+use crate::cdi::header::{self, SpecOrigin};
 use crate::cdi::{LeftOut, Spec, build, write};
 use crate::cli::cdi::leftover;
 use crate::cli::out;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Writes specifications.
 pub(super) struct Writer<'a> {
     pub(super) args: &'a FileArgs,
-    pub(super) origin: Origin,
+    pub(super) origin: SpecOrigin,
     /// The main kind, from which the names of the files of other kinds are made.
     pub(super) first: CdiKind,
 }

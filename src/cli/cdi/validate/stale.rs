@@ -2,7 +2,7 @@
 
 use super::super::leftover;
 use crate::cdi::Problem;
-use crate::cdi::header::{Origin, made_by};
+use crate::cdi::header::{SpecOrigin, made_by};
 use crate::cdi::registry::Loaded;
 use crate::cli::look::{self, LookArgs};
 use crate::cli::place::{ConfigArgs, HostArgs};
@@ -41,7 +41,7 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
     let mut found = Staleness::default();
     let mut compared = Vec::new();
     for file in files {
-        match Origin::from_comments(&file.comments) {
+        match SpecOrigin::from_comments(&file.comments) {
             Some(origin) if file.comments.first() == Some(&made_by()) => compared.push((file, origin)),
             Some(_) => found.skip(
                 file,

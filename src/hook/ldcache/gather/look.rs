@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::{LibraryDirectory, LoaderWork};
 use crate::call::KnownLibrary;
 use crate::elf;
-use crate::ldcache::Flags;
+use crate::ldcache::AbiFlags;
 use crate::ldcache::directory::{self, File, NamedLibrary, is_library_name};
 use crate::oci::Bundle;
 use crate::root::{Found, Kind, Listing, MountOrigin, RuntimeMount};
@@ -53,7 +53,7 @@ struct NameFacts<'a> {
 #[derive(Clone)]
 struct Seen<'a> {
     soname: Option<Cow<'a, OsStr>>,
-    flags: Flags,
+    flags: AbiFlags,
     is_link: bool,
     /// Whether it is the driver's.
     is_driver: bool,
@@ -292,7 +292,7 @@ impl<'a> NameFacts<'a> {
         let known = self.known?;
         self.bound?;
         // Without an ABI of this machine, the hook looks into the file.
-        let flags = Flags::of_this_machine(known.class() == ElfClass::Elf64)?;
+        let flags = AbiFlags::of_this_machine(known.class() == ElfClass::Elf64)?;
         let is_there = is_uncovered && self.has_its_name || {
             let status = place.directory.status(text).ok()??;
             Kind::of(&status) == Kind::File && status.st_size > 0
