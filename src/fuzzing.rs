@@ -6,7 +6,7 @@ use crate::types::{GpuInstanceId, Minor};
 
 /// The texts below `/proc` that the kernel and the driver write.
 pub fn kernel_texts(text: &str) {
-    use crate::host::proc::{Majors, MigCapability, MigMinors};
+    use crate::host::proc::{Majors, MigCapability, find_minors};
     use crate::host::proc::{capability_minor, information, module_version, numbered, printable};
     let _ = module_version(text);
     let model = information(text).model;
@@ -19,7 +19,7 @@ pub fn kernel_texts(text: &str) {
         MigCapability::Config,
         MigCapability::GpuInstance(Minor(0), GpuInstanceId(1)),
     ];
-    assert!(MigMinors::new(text.to_owned()).find(&wanted).len() <= wanted.len());
+    assert!(find_minors(text, &wanted).len() <= wanted.len());
 }
 
 /// What the child that asks NVML says, as it comes through the pipe.

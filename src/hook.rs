@@ -1,9 +1,8 @@
-//! What runs inside a container's root, as root, before the container's first process: one file per action.
+//! The hooks, which run as root before the container's first process: one file for each action.
 //!
-//! An engine runs `tranche-oci hook VERB …` with the container's state on standard input, in the container's
-//! namespaces, while the host's files are still in sight and the image's files are under its hands. So: every path of
-//! the image goes through [`crate::root`]; no program is started, neither the image's nor the host's; no environment
-//! variable, `PATH` or current directory is looked at.
+//! An engine runs `tranche-oci hook VERB …` with the container's state on standard input, in the container's namespaces,
+//! while the host's files are still visible. So every path of the image goes through [`crate::root`], no program of the
+//! image or of the host is started, and no environment variable is used.
 
 mod application_profile;
 mod by_path;
@@ -33,14 +32,14 @@ use crate::oci::State;
 use report::HookReport;
 
 /// Runs `tranche-oci hook` with these arguments (the verb first) and returns the process's exit code. `state` is the
-/// standard input, `lines` the standard error: one line for each failure, and for each thing that was left undone.
+/// standard input, `lines` the standard error, which gets one line for each failure and each remark.
 ///
-/// A verb that we do not know is a line and success: a spec may be newer than the program that it calls.
+/// An unknown verb is reported and ignored: a specification may be newer than the program that it calls.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, lines: &mut dyn Write) -> u8 {
-    // Whatever the engine's is: what we make is for every user of a container, or of the ledger.
+    // Independent of the engine's: new files are for every user of a container, or of the ledger.
     umask(Mode::from_bits_truncate(0o022));
     let mut arguments = arguments.into_iter();
-    // Options of NVIDIA's program as a whole, for its logs: ours has lines for what goes wrong, and no others.
+    // Options before the verb are about the log of NVIDIA's program, which tranche-oci does not have.
     let verb = arguments.find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
     let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
     let mut report = HookReport::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
@@ -48,7 +47,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     let state_dir = call::state_dir(&arguments);
     let done = match name.as_deref() {
         Some(PrepareCall::VERB) => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
-        // These two work in the engine's namespaces and on our own ledger; no image is near.
+        // These two work in the engine's namespaces and on the ledger, not in an image.
         Some(ClaimCall::VERB) => limits::lift().and_then(|()| claim::claim(arguments, state, &mut report)),
         Some(ReleaseCall::VERB) => limits::lift().and_then(|()| claim::release(arguments, state, &mut report)),
         Some(name) => match name.parse::<NvidiaHook>() {
@@ -67,8 +66,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
             error.kind().exit_code()
         }
     };
-    // What ended, or was left out, before the state was read is still about a container. A person who tries a hook at a
-    // terminal has no state to give.
+    // A hook may fail before it reads the state, and its messages are still about a container. At a terminal there is no
+    // state to read.
     if name.is_some()
         && report.needs_container()
         && !std::io::stdin().is_terminal()
@@ -76,12 +75,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     {
         report.about(&state);
     }
-    // A courtesy: a message that cannot be kept must not cost a container its start, and has been printed already.
+    // A message that cannot be kept was printed already and must not prevent the start.
     let _ = report.keep(&state_dir);
     code
 }
 
-/// What [`crate::fuzzing`] looks into.
+/// Functions for [`crate::fuzzing`].
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     pub(crate) use super::cuda_compat::{Host, is_used};
@@ -90,7 +89,7 @@ pub(crate) mod fuzzing {
 
 const OWN: [&str; 3] = [PrepareCall::VERB, ClaimCall::VERB, ReleaseCall::VERB];
 
-/// Whether a verb is one that we have: only then it may stand at the beginning of a line, for it may be anything else.
+/// Whether `verb` exists. An unknown verb may be any text, so it is not written at the beginning of a line.
 fn is_known(verb: &str) -> bool {
     OWN.contains(&verb) || verb.parse::<NvidiaHook>().is_ok()
 }

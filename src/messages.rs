@@ -1,8 +1,8 @@
-//! What hooks said, kept for people: the failures and the remarks of every hook, by container.
+//! Messages of hooks, kept by container: failures and remarks.
 //!
-//! An OCI runtime may throw away what a hook prints (crun sends it to `/dev/null` unless the container has the annotation
-//! `run.oci.hooks.stderr`), and engines show it only when a start fails. So a hook that has something to say also keeps
-//! it here, and `tranche status` shows it. A hook that has nothing to say does nothing at all here.
+//! An OCI runtime may discard the output of a hook (crun does unless the container has the annotation
+//! `run.oci.hooks.stderr`), and engines show it only if a start fails. So hooks also keep their messages here, and `tranche
+//! status` shows them. A hook without messages writes nothing.
 //!
 //! There is one file for each container, of one JSON object per line, in a directory that only its owner may enter:
 //! `messages` in the state directory for root ([`crate::ledger::STATE_DIR`]), `/run/user/UID/tranche/messages` for
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 pub use store::{Kept, Messages};
 
-/// Bytes that the text of a message may have; a longer one is cut.
+/// The most bytes of a message's text. A longer text is cut.
 const TEXT: usize = 768;
-/// Messages of one container that are shown, and that one hook may keep: the newest ones.
+/// The most messages that are shown of one container, and that one hook keeps. The newest are kept.
 pub(crate) const LINES: usize = 24;
-/// Bytes that a container's id may have. Engines use at most 64, runtimes take more.
+/// The most bytes of a container's id. Engines use at most 64; runtimes accept more.
 const ID: usize = 256;
-/// Bytes that the name of a hook may have: a specification may name one that does not exist.
+/// The most bytes of a hook's name. A specification may name a hook that does not exist.
 const HOOK: usize = 64;
 
 /// Whether a hook failed.
@@ -33,27 +33,27 @@ const HOOK: usize = 64;
 pub enum Severity {
     /// Something did not work. For most hooks the container then does not start.
     Failure,
-    /// The hook left something undone that a container can do without, or ignored something.
+    /// The hook did not do something that a container can do without, or ignored something.
     Remark,
 }
 
-/// One line that a hook had to say about a container.
+/// One message of a hook about a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// When, in seconds since 1970, by the clock of the host.
+    /// The time, in seconds since 1970, by the clock of the host.
     pub at: u64,
-    /// The container's full id, as its engine knows it. Empty where the hook could not learn it.
+    /// The container's full id in its engine. Empty if the hook did not know it.
     pub container: String,
-    /// The verb of `tranche-oci hook`. Empty where there was none.
+    /// The verb of `tranche-oci hook`. Empty if there was no verb.
     pub hook: String,
     /// Whether something did not work.
     pub severity: Severity,
-    /// The line itself, without the name of the program.
+    /// The text, without the name of the program.
     pub text: String,
 }
 
 impl Message {
-    /// This message as it is kept and shown: escaped by [`shown`], and cut where it is too long.
+    /// This message as it is kept and shown: escaped by [`shown`], and cut if it is too long.
     #[must_use]
     fn bounded(&self) -> Message {
         Message {
@@ -66,7 +66,7 @@ impl Message {
     }
 }
 
-/// At most `most` bytes of `text`, with `…` at the end where something was cut off.
+/// At most `most` bytes of `text`, with `…` at the end if it was cut.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -1,7 +1,7 @@
 //! The driver's application profile that keeps EGL and Vulkan to the GPUs of a container.
 //!
-//! These libraries enumerate every GPU that the kernel module knows, not only those whose nodes are there, and then
-//! fail on the first that cannot be opened. A profile for all programs names the ones that may be seen.
+//! These libraries enumerate every GPU of the kernel module, also those without a node in the container, and fail at the
+//! first that cannot be opened. A profile for all programs names the GPUs of the container.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -14,18 +14,18 @@ use crate::oci::{Bundle, Config};
 use crate::root::Permissions;
 use crate::types::Minor;
 
-/// Where it lies in the container. The driver reads every file of this directory (driver README, "Application Profiles
+/// The directory of the profile in the container. The driver reads every file of this directory (driver README, "Application Profiles
 /// Search Path").
 pub(crate) const DIRECTORY: &str = "/etc/nvidia/nvidia-application-profiles-rc.d";
-/// The name that NVIDIA's hook gives it, so that the two replace and do not contradict each other.
+/// The name of the file that NVIDIA's hook writes, so that each hook replaces the other's file.
 pub(crate) const FILE: &str = "10-container.conf";
 /// The profile has less than 200 bytes.
 const MAX_FILE: u64 = 4096;
-/// Programs of the container must not change the profile, though root in the container may.
+/// Only root in the container may change the profile.
 const NEW: Permissions = Permissions::new_file(0o444);
 
-/// Writes the profile of the GPUs that the container has. What cannot be done is a line: a GPU that works without a
-/// profile must not fail to start for want of it.
+/// Writes the profile of the container's GPUs. A failure is reported and does not fail the start, because GPUs work without
+/// the profile.
 pub(super) fn write(bundle: &Bundle, report: &mut HookReport<'_>) {
     let (text, beyond) = text(minors(&bundle.config));
     if let Some(Minor(first)) = beyond.first() {
@@ -67,9 +67,9 @@ fn minors(config: &Config) -> impl Iterator<Item = Minor> {
     config.nodes().filter_map(minor)
 }
 
-/// A profile that shows GPUs of these device minors (`/dev/nvidiaN`). Nothing without one.
+/// The profile for the GPUs with these device minors (`/dev/nvidiaN`), if there are any.
 ///
-/// The driver takes a mask of 64 bits; minors beyond that are left out of it and returned, to be told.
+/// The driver takes a mask of 64 bits. Larger minors are left out and returned, to be reported.
 pub(crate) fn text(minors: impl IntoIterator<Item = Minor>) -> (Option<String>, Vec<Minor>) {
     let (shown, beyond): (Vec<_>, Vec<_>) = minors.into_iter().partition(|minor| minor.0 < u64::BITS);
     let mask = shown.iter().fold(0_u64, |mask, minor| mask | 1 << minor.0);

@@ -1,4 +1,4 @@
-//! Permissions of directories that an engine made for device nodes, such as `/dev/nvidia-caps`.
+//! Modes of directories that an engine made for device nodes, such as `/dev/nvidia-caps`.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,8 +7,8 @@ use super::report::HookReport;
 use crate::oci::Bundle;
 use crate::types::ContainerPath;
 
-/// Gives what is at each path this mode. Links are followed inside the root; what is there is held by a handle and
-/// cannot be another by the time it is changed. What fails is a line: the engine's own mode is a working one.
+/// Sets the mode of the file or directory at each path. Links are followed inside the root. The mode is set through the
+/// handle that was checked. A failure is reported and does not fail the start, because the engine's own mode works.
 pub(super) fn change(paths: &[ContainerPath], mode: u32, bundle: &Bundle, report: &mut HookReport<'_>) {
     for path in paths {
         if let Err(error) = change_one(path.as_path(), mode, bundle) {
@@ -22,7 +22,7 @@ fn change_one(path: &Path, mode: u32, bundle: &Bundle) -> std::io::Result<()> {
     if found.mode() == mode {
         return Ok(());
     }
-    // The image's own files are not to change. /dev, which this is for, is a mount of the container.
+    // On a read-only root the image must not change. /dev is a mount of the container.
     if bundle.config.read_only && bundle.root.check_image(&found).is_ok() {
         return Err(ErrorKind::ReadOnlyFilesystem.into());
     }

@@ -1,33 +1,33 @@
-//! `tranche-oci hook claim` and `hook release`: a container takes its share when it is made and gives it back when it is
-//! gone.
+//! `tranche-oci hook claim` and `hook release`: a container takes its share when it is created and returns it when it has
+//! ended.
 //!
-//! `claim` is a `createRuntime` hook: it runs in the engine's namespaces, where a process's number means something, and
-//! its failure keeps the container from starting. `release` is a `poststop` hook. Engines skip it after a crash;
-//! then the next program that reads the ledger sees that the process is gone.
+//! `claim` is a `createRuntime` hook: it runs in the engine's pid namespace, so the container's pid is valid, and a failure
+//! prevents the start. `release` is a `poststop` hook. Engines skip it after a crash; then the next program that reads the
+//! ledger notices that the process has ended.
 //!
 //! # Arguments
 //!
 //! | option | value | meaning |
 //! |---|---|---|
-//! | `--device` | the device's key in the ledger | which device (once; `claim` needs it) |
+//! | `--device` | the device's key in the ledger | the device (at most once; required by `claim`) |
 //! | `--label` | `gpu 0` | its name in messages |
-//! | `--as` | `nvidia.com/gpu=0.3` | the name under which an engine was asked for it, for people |
-//! | `--share` | a share's name, or `any` | what is claimed (`any`: the first free one of equal replicas); or |
-//! | `--whole` | – | all of it; or |
-//! | `--claim` | a claim's name | the claim made beforehand that the container enters |
-//! | `--size` | `1/10`, `mps:7000:30` | how much of the device the share is, or the claim was promised (see [`crate::ledger::Promise`]) |
+//! | `--as` | `nvidia.com/gpu=0.3` | the CDI name that was requested from the engine, for messages |
+//! | `--share` | a share's name, or `any` | claims this share, or the first free one of equal replicas |
+//! | `--whole` | – | claims the whole device |
+//! | `--claim` | a claim's name | enters this claim, which was reserved beforehand |
+//! | `--size` | `1/10`, `mps:7000:30` | the size of the share or of the claim (see [`crate::ledger::Promise`]) |
 //! | `--capacity` | `81559:100` | the most MiB and percent that may be promised of the device to all holders together |
-//! | `--of` | `10`, or `big,small` | the shares that the device has: to say what is free |
-//! | `--alone` | – | the container may hold nothing else of this device |
-//! | `--node` | `/dev/nvidia0`, or `/dev/nvidia0:HOST` | with it, the container may have no other device than those whose nodes are named (in the container, and on the host where that differs) |
+//! | `--of` | `10`, or `big,small` | the number or the names of the device's shares, for messages about free ones |
+//! | `--alone` | – | refuses a container that holds anything else of this device |
+//! | `--node` | `/dev/nvidia0`, or `/dev/nvidia0:HOST` | refuses a container with another device than those with these nodes (path in the container, and on the host if it differs) |
 //! | `--daemon` | `/run/tranche/mps/0` | the pipe directory of the MPS daemon that must be running |
-//! | `--state-dir` | a directory | where the ledger is [default: /run/tranche] |
-//! | `--spec-file` | a file | (release) the spec of a claim made beforehand, removed with it |
+//! | `--state-dir` | a directory | which contains the ledger [default: /run/tranche] |
+//! | `--spec-file` | a file | (`release`) the specification of the claim, which is removed with it |
 //!
-//! `release` gives back all that the container holds of `--device`, or of every device where none is named: one such hook
-//! serves a whole spec, and so runs at the end of containers that hold nothing, too. `--claim` and `--spec-file` go together.
+//! Exactly one of `--share`, `--whole` and `--claim` is given. `release` returns everything that the container holds of
+//! `--device`, or of every device without that option. A specification has one such hook, so it also runs for containers
+//! that hold nothing. `--claim` and `--spec-file` go together.
 
-mod any;
 mod daemon;
 mod neighbours;
 
@@ -37,6 +37,7 @@ use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
 use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused};
 use crate::oci::State;
+use crate::text::some;
 use crate::types::HostPath;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -82,7 +83,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     entered.map_err(|refused| refusal(&call, refused))
 }
 
-/// A claim hook that ignored an option which it does not know would promise what it cannot keep.
+/// Refuses unknown options: each may limit the claim, and a claim without that limit could not be kept.
 fn refuse_options(unknown: &Unknown, report: &mut HookReport<'_>) -> Result<()> {
     match unknown {
         Unknown::Word(_) => report.ignored(unknown),
@@ -103,7 +104,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
-    // A container of a rootless engine holds nothing in the ledger, and an error at its end would help no one.
+    // A container of a rootless engine holds nothing in the ledger.
     if !is_root_of_the_machine() {
         return Ok(());
     }
@@ -121,7 +122,7 @@ fn name_of(state: &State) -> Result<ContainerName> {
     if state.id.is_empty() {
         return Err(Error::failed("container state", "has no id"));
     }
-    // Two spellings of one directory are one container: as the kernel has it, where it still is.
+    // Two spellings of one directory mean one container. The directory may not exist any more.
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
     match bundle.into_os_string().into_string() {
         Ok(bundle) => Ok(ContainerName {
@@ -132,8 +133,8 @@ fn name_of(state: &State) -> Result<ContainerName> {
     }
 }
 
-/// A hook of a rootless engine is root in its own user namespace only: it could not write root's ledger, and must not be
-/// able to hold its lock.
+/// Refuses a hook of a rootless engine, which is root in its own user namespace only: it cannot write root's ledger and must
+/// not hold its lock.
 fn refuse_rootless() -> Result<()> {
     if is_root_of_the_machine() {
         return Ok(());
@@ -163,7 +164,11 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
     let hint = match refused {
         Refused::NoneFree => {
             let why = format!("none of its {} shares is free", call.siblings.replicas());
-            return Error::failed(name, why).hint(any::holders(&book.claims));
+            let holders = book
+                .claims
+                .iter()
+                .map(|claim| format!("{} holds {}", claim.who(), claim.part));
+            return Error::failed(name, why).hint(some(&holders.collect::<Vec<_>>()));
         }
         Refused::Another { .. } if call.daemon.is_some() => {
             let device = call.label.trim_start_matches("gpu ");
@@ -177,7 +182,7 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
         Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => {
             free(call, &book).map(|free| match &free[..] {
                 [] => "no share of it is free".to_owned(),
-                free => format!("free: {}", crate::text::some(free)),
+                free => format!("free: {}", some(free)),
             })
         }
         _ => None,
@@ -189,10 +194,10 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
     }
 }
 
-/// The names of shares that can be claimed now, at most six; `None` where this hook cannot know it.
+/// The names of shares that can be claimed now, at most six; `None` if this hook cannot know them.
 ///
-/// The hook knows the size of equal replicas, and asks the rule of the ledger. Of shares with names of their own it knows
-/// its own share's size alone, so it compares names.
+/// Equal replicas have one size, so the ledger decides whether each of them is free. Of named shares, this hook knows the
+/// size of its own share only, so it compares names.
 fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
     const MOST: usize = 6;
     let names: Vec<String> = call.siblings.names().collect();

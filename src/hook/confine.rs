@@ -1,7 +1,7 @@
-//! What a hook gives up before it looks at an image.
+//! The privileges that a hook gives up before it examines an image.
 //!
-//! An engine starts a hook with every privilege that it has itself. If there were a mistake in what follows, an attacker
-//! should get little by it.
+//! An engine starts a hook with all of its own privileges. Without them, a defect in the hook is worth little to an
+//! attacker.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl::{set_dumpable, set_no_new_privs};
@@ -9,15 +9,15 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use crate::error::{Context, Result};
 
-/// What work in a container's root needs:
+/// The capabilities that a hook needs in a container's root:
 ///
-/// - `CAP_DAC_OVERRIDE`: the files of an image belong to whom the image says, and its directories may be closed even
-///   to their owner; in a user namespace also to the namespace's root.
+/// - `CAP_DAC_OVERRIDE`: the files of an image may belong to any user, and its directories may be closed even to their
+///   owner.
 /// - `CAP_SYS_ADMIN`: to mount a file over one of a container.
 /// - `CAP_CHOWN`: to give a file that takes the place of another the same owner.
 /// - `CAP_FOWNER`: to replace a file of another user in a directory with the sticky bit, and for `chmod`.
 ///
-/// It does not need to make device nodes, to load modules, or to look into other processes.
+/// It does not make device nodes, load modules or examine other processes.
 const NEEDED: [Capability; 4] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
@@ -25,17 +25,17 @@ const NEEDED: [Capability; 4] = [
     Capability::CAP_FOWNER,
 ];
 
-/// Gives up the other capabilities for good, and every way to get one back.
+/// Gives up all other capabilities and every way to get one back.
 ///
 /// # Errors
-/// If the kernel does not let us: then nothing was done yet, and nothing shall be.
+/// Returns an error if the kernel refuses. The caller must then end without examining the image.
 pub(super) fn enter() -> Result<()> {
-    // While the capability for it is still there.
+    // First, because this may need a capability that is given up below.
     super::limits::lift()?;
-    // With fewer capabilities than before, processes of a shared pid namespace could trace this one: a process that is not
-    // dumpable is traced by nobody. First, because what follows makes the difference.
+    // Other processes of a shared pid namespace may trace a process whose capabilities they have, unless it is not dumpable.
+    // So this comes before capabilities are given up.
     set_dumpable(false).about("hook", "cannot keep others from tracing it")?;
-    // Runtimes start a hook in the image's root, and that is where a core file would go.
+    // Runtimes start a hook in the image's root, so a core file would be written there.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).about("hook", "cannot forbid core files")?;
     set_no_new_privs().about("hook", "cannot set no-new-privileges")?;
     capabilities().about("hook", "cannot give up capabilities")
@@ -47,7 +47,7 @@ fn capabilities() -> std::result::Result<(), caps::errors::CapsError> {
         .into_iter()
         .filter(|capability| have.contains(capability))
         .collect();
-    // Ambient ones, which older kernels do not have, go with the inheritable.
+    // The ambient capabilities, which older kernels lack, are cleared together with the inheritable ones.
     caps::clear(None, CapSet::Inheritable)?;
     caps::set(None, CapSet::Effective, &keep)?;
     caps::set(None, CapSet::Permitted, &keep)

@@ -4,12 +4,11 @@ use super::report::HookReport;
 use crate::error::Result;
 use crate::oci::{Bundle, Reached, State};
 
-/// Opens the container of `state`. In a user namespace the bundle, or its config.json, may be out of reach; then what is
-/// known without it is used, and `report` says so. `None` where the container's root is not certain: then nothing must
-/// be done.
+/// Opens the container of `state`. In a user namespace, the bundle or its config.json may not be accessible; then the list of
+/// mounts is used instead, and `report` says so. `None` if the container's root is not certain: then nothing must be done.
 ///
 /// # Errors
-/// As [`Bundle::find`].
+/// Returns the errors of [`Bundle::find`].
 pub(super) fn open(state: &State, report: &mut HookReport<'_>) -> Result<Option<Bundle>> {
     let shown = state.bundle.display();
     match Bundle::find(state)? {

@@ -1,9 +1,9 @@
-//! The driver's libraries made known to the loader of the image, without its `ldconfig` or the host's.
+//! Makes the image's loader find the driver's libraries, without running the image's `ldconfig` or the host's.
 //!
-//! glibc's loader finds a library by `/etc/ld.so.cache`: we read the image's, put the driver's libraries before what it
-//! has, and replace it. An image without one gets one with the driver's libraries; its own are still found, because the
-//! loader goes on to its default directories for a name that the cache lacks. musl's loader finds libraries by the
-//! directories in a path file. An image without a loader stays as it is.
+//! glibc's loader finds a library by `/etc/ld.so.cache`. The hook reads the image's cache, puts the driver's libraries
+//! before the image's, and replaces the file. An image without a cache gets one with the driver's libraries; the loader
+//! still finds the image's own in its default directories. musl's loader searches the directories that a path file names.
+//! An image without a loader is not changed.
 
 mod conf;
 mod gather;
@@ -28,25 +28,25 @@ const CACHE: &str = "/etc/ld.so.cache";
 /// musl's path file holds a handful of directories.
 const MAX_PATH_FILE: u64 = 64 << 10;
 
-/// What is to be found by name.
+/// The libraries that the loader must find.
 pub(super) struct LoaderWork<'a> {
-    /// CUDA's own compatibility directory in the image, where it goes before the host's libraries.
+    /// CUDA's compatibility directory in the image, if it goes before the host's libraries.
     pub(super) compat: Option<&'a Path>,
     /// The container's directories with the driver's libraries.
     pub(super) directories: &'a [ContainerPath],
-    /// The links that were asked for. Where they could not be made the cache serves their names.
+    /// The requested links. If a link could not be made, the cache has its name.
     pub(super) links: &'a [Link],
-    /// For each of the links, whether it was made or found in its place.
+    /// For each of the links, whether it exists now.
     pub(super) in_place: &'a [bool],
-    /// What the specification says of libraries.
+    /// The libraries that the specification describes.
     pub(super) libraries: &'a [KnownLibrary],
 }
 
-/// Makes the libraries known.
+/// Adds the libraries to the files of the image's loaders.
 ///
 /// # Errors
-/// If a cache or path file cannot be replaced though the root can be written: the container would start and not find
-/// its driver. The file is then as it was. On a read-only root where it cannot be done, a line in `report`.
+/// Returns an error if a file of a loader cannot be replaced although the root can be written: the container would start
+/// and not find its driver. The file is then unchanged. On a read-only root, a failure is reported instead.
 pub(super) fn update(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut HookReport<'_>) -> Result<()> {
     if work.directories.is_empty() && work.compat.is_none() {
         return Ok(());
@@ -74,7 +74,7 @@ fn glibc(
     let path = Path::new(CACHE);
     let now = Current::at(bundle, path, ldcache::MAX_BYTES, report).about(CACHE, "cannot read")?;
     let cache = now.bytes().map(ldcache::read).transpose().unwrap_or_else(|error| {
-        // The loader does without such a cache too.
+        // The loader ignores such a cache, too.
         report.note(
             CACHE,
             format_args!("replaced, because it cannot be used: {}", line(&error)),
@@ -96,8 +96,8 @@ fn glibc(
     essential(put, CACHE, now.bytes().is_some(), places, bundle, report)
 }
 
-/// The driver's libraries, then what the image's cache has, then what it lacks of the image's own. `None` if there is
-/// nothing to add.
+/// The new cache: the driver's libraries, the entries of the image's cache, and libraries of the image that the cache lacks.
+/// `None` if there is nothing to add.
 fn merged(
     work: &LoaderWork<'_>,
     places: &mut [LibraryDirectory],
@@ -131,7 +131,7 @@ fn musl_path(arch: &str, places: &[LibraryDirectory], bundle: &Bundle, report: &
     essential(put, &file, now.bytes().is_some(), places, bundle, report)
 }
 
-/// Reports what cannot be done where nothing may be written. Anything else ends the start.
+/// Reports a file that cannot be replaced because its place is read-only. Any other failure prevents the start.
 fn essential(
     put: std::io::Result<()>,
     file: &str,
@@ -145,12 +145,14 @@ fn essential(
         return Err(error).about(file, "cannot replace");
     }
     let what = match error.kind() {
-        ErrorKind::ReadOnlyFilesystem if bundle.config.read_only => "not there, and the root is read-only".to_owned(),
-        ErrorKind::ReadOnlyFilesystem => "cannot be changed, because its place is not the image's own".to_owned(),
-        _ => format!("cannot lay another over it on a read-only root: {error}"),
+        ErrorKind::ReadOnlyFilesystem if bundle.config.read_only => "is missing, and the root is read-only".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => {
+            "cannot be changed, because it is not on the image's own file system".to_owned()
+        }
+        _ => format!("cannot be covered on a read-only root: {error}"),
     };
     let directories: Vec<_> = places.iter().map(|place| place.path.display().to_string()).collect();
-    // A file of the image could be covered, so an image that has one works on a read-only root too.
+    // An existing file can be covered, so an image that has one works on a read-only root, too.
     let instead = match bundle.config.read_only && !is_there {
         true => format!(", or add {file} to the image"),
         false => String::new(),

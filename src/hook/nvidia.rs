@@ -1,19 +1,19 @@
-//! The hooks of NVIDIA's `nvidia-cdi-hook` (1.18 to 1.20), by its names and arguments, so that a spec that its generator
-//! wrote runs with ours.
+//! The hooks of NVIDIA's `nvidia-cdi-hook` (1.18 to 1.20) with the same names and arguments, so that a specification of
+//! NVIDIA's generator runs with tranche-oci.
 //!
 //! | verb | options |
 //! |---|---|
 //! | `create-symlinks` | `--link TARGET::LINK` … |
-//! | `update-ldcache` | `--folder DIR` …, `--ldconfig-path` (not used: no program is run) |
+//! | `update-ldcache` | `--folder DIR` …, `--ldconfig-path` (ignored, because no program is started) |
 //! | `enable-cuda-compat` | `--host-driver-version`, `--host-cuda-version`, `--cuda-compat-container-root` |
 //! | `disable-device-node-modification`, `update-application-profile` | |
 //! | `chmod` | `--path PATH` …, `--mode OCTAL` |
-//! | `apply-cuda-memory-limits` | any; not supported yet: fails if the container sets a limit |
-//! | `create-soname-symlinks` | any; nothing is done: `update-ldcache` serves these names |
+//! | `apply-cuda-memory-limits` | any; not supported yet: fails if the container's environment sets a limit |
+//! | `create-soname-symlinks` | any; nothing is done, because `update-ldcache` adds these names to the cache |
 //! | `noop` | any |
 //!
-//! All take `--container-spec FILE`, a state in a file instead of on standard input, and our own `--state-dir DIR`, where
-//! messages are kept for `tranche status`.
+//! Each hook also takes `--container-spec FILE`, which has the state instead of standard input, and tranche's own
+//! `--state-dir DIR`, in which messages are kept for `tranche status`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::error::{Context, Error, Result};
 use crate::oci::{Bundle, State};
 use crate::types::ContainerPath;
 
-/// What the tenant of a limit says, in its environment.
+/// The variables in a container's environment that limit its memory.
 const LIMITS: [&str; 2] = ["NVIDIA_GPU_MEMORY_LIMIT=", "NVIDIA_GPU_MEMORY_REQUEST="];
 
 /// Runs `hook`.
@@ -41,7 +41,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let call = match hook {
         NvidiaHook::Noop | NvidiaHook::CreateSonameSymlinks => return Ok(()),
-        // This hook does nothing with its options yet, so that they need not be known.
+        // This hook does not use its options yet, so they are not parsed.
         NvidiaHook::ApplyCudaMemoryLimits => NvidiaCall::of(hook),
         _ => NvidiaCall::parse(hook, arguments, &mut |unknown| report.ignored(&unknown))?,
     };
@@ -91,7 +91,10 @@ pub(super) fn run(
             Ok(())
         }
         NvidiaHook::ApplyCudaMemoryLimits if !bundle.is_configured => {
-            report.note(hook, "a limit in the container's environment is not looked for");
+            report.note(
+                hook,
+                "not checked: the container's environment cannot be read, so a limit in it is unknown",
+            );
             Ok(())
         }
         NvidiaHook::ApplyCudaMemoryLimits => no_limits(&bundle),
@@ -109,7 +112,7 @@ fn version<T: FromStr>(option: &str, text: Option<&str>, report: &mut HookReport
     version
 }
 
-/// A container whose limit is not kept takes memory that another was promised: it does not start.
+/// Refuses a container with a limit of GPU memory: without the limit, it could take memory that is promised to another.
 fn no_limits(bundle: &Bundle) -> Result<()> {
     let environment = &bundle.config.environment;
     match environment

@@ -1,4 +1,4 @@
-//! Files whose content is carried over for the image: read once, and then replaced or covered.
+//! Files of the image that are read once and then replaced or covered.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use super::report::HookReport;
 use crate::oci::Bundle;
 use crate::root::{NotOwn, OwnDirectory, OwnFile, Permissions};
 
-/// Permissions of a new file that everybody in the container reads.
+/// Permissions of a new file that all users of the container may read.
 pub(super) const READABLE: Permissions = Permissions::new_file(0o644);
 
 /// A file of the image as it is now. Empty if there is no such file.
@@ -18,11 +18,11 @@ pub(super) struct Current(Option<(OwnFile, Vec<u8>)>);
 impl Current {
     /// The file that the container sees at `path`. Links are followed inside the root.
     ///
-    /// A file that is not the image's own counts as absent, and `report` says why: its content is not for the container
-    /// to read, and it is not for the hook to change.
+    /// A file that is not the image's own counts as absent, and `report` says why: its content must not get into the
+    /// container, and it must not be changed.
     ///
     /// # Errors
-    /// `FileTooLarge` beyond `limit` bytes, and what the kernel says of a file that cannot be read.
+    /// Returns `FileTooLarge` beyond `limit` bytes, or the kernel's error.
     pub(super) fn at(bundle: &Bundle, path: &Path, limit: u64, report: &mut HookReport<'_>) -> io::Result<Current> {
         known(Current::of(bundle.root.own_file(path), limit), path, report)
     }
@@ -69,8 +69,8 @@ impl Current {
         self.0.as_ref().map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// Makes the file `name` of `directory` one of these bytes. It keeps the mode and owner that it has; a new file gets
-    /// those of `new`. Nothing is done where the content is the same.
+    /// Replaces the file `name` of `directory` by one with these bytes. It keeps its mode and owner; a new file gets those of
+    /// `new`. Nothing is done if the content is the same.
     ///
     /// # Errors
     /// As [`OwnDirectory::replace`].
@@ -88,14 +88,14 @@ impl Current {
         directory.replace(name, bytes, permissions)
     }
 
-    /// Gives the container `bytes` at `path`, where this file is. Nothing is done where the content is the same.
+    /// Gives the container `bytes` at `path`, the path of this file. Nothing is done if the content is the same.
     ///
-    /// Where the root may be written the file is replaced as a whole. On a read-only root it is covered. Whether a root
-    /// may be written is the user's word in config.json, not what the kernel says: some runtimes (runc) make it
-    /// read-only only after the hooks. It is also covered where the kernel says that the image is read-only.
+    /// If the root may be written, the file is replaced. On a read-only root it is covered. config.json decides whether the
+    /// root may be written, because some runtimes (runc) make it read-only after the hooks. The file is also covered if
+    /// the kernel reports that the image is read-only.
     ///
     /// # Errors
-    /// `ReadOnlyFilesystem` if nothing may be written and there is no file of the image to cover.
+    /// Returns `ReadOnlyFilesystem` if nothing may be written and the image has no file to cover.
     pub(super) fn put(&self, bundle: &Bundle, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.bytes() == Some(bytes) {
             return Ok(());

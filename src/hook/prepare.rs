@@ -1,43 +1,41 @@
-//! `tranche-oci hook prepare`: the one `createContainer` hook of our specs.
+//! `tranche-oci hook prepare`: the only `createContainer` hook of tranche's specifications.
 //!
 //! # Arguments
 //!
-//! What a spec says, in its common edits. Every option may be given many times, in any order, as `--option VALUE` or
-//! `--option=VALUE`; the same value twice is the same as once.
+//! The common edits of a specification have them. Options may be repeated, in any order, as `--option VALUE` or
+//! `--option=VALUE`. A repeated value has no further effect.
 //!
-//! | option | value | what is done |
+//! | option | value | effect |
 //! |---|---|---|
-//! | `--link` | `TARGET::LINK` | `LINK`, an absolute container path, becomes a symbolic link with the text `TARGET` |
-//! | `--by-path` | `NAME::/dev/dri/NODE` | `/dev/dri/by-path/NAME` becomes a link to `../NODE`, if the container has that node |
-//! | `--ldcache-dir` | container directory | its libraries are made known to the image's loader |
-//! | `--library` | `64::PATH::SONAME` | what the loader's cache says of the library that is mounted at `PATH` (64-bit or 32-bit; no `::SONAME` where it has none), so that it need not be opened |
-//! | `--driver-version` | `580.95.05` | the host's driver, once: with it CUDA forward compatibility is looked for |
-//! | `--state-dir` | directory | where messages are kept for `tranche status` [default: /run/tranche] |
-//! | `--skip` | a hook of NVIDIA's | `disable-device-node-modification` or `update-application-profile` is left out |
+//! | `--link` | `TARGET::LINK` | makes `LINK`, an absolute container path, a symbolic link to `TARGET` |
+//! | `--by-path` | `NAME::/dev/dri/NODE` | makes `/dev/dri/by-path/NAME` a link to `../NODE`, if the container has that node |
+//! | `--ldcache-dir` | container directory | adds its libraries to the cache of the image's loader |
+//! | `--library` | `64::PATH::SONAME` | describes the library that is mounted at `PATH` (64-bit or 32-bit; without `::SONAME` if it has no SONAME), so that it need not be opened |
+//! | `--driver-version` | `580.95.05` | the host's driver, at most once; enables the search for CUDA's compatibility libraries in the image |
+//! | `--state-dir` | directory | in which messages are kept for `tranche status` [default: /run/tranche] |
+//! | `--skip` | the name of a hook of NVIDIA's | leaves out `disable-device-node-modification` or `update-application-profile` |
 //!
-//! CDI cannot merge the hooks of two devices. So a spec lists the by-path links of all its devices once, in its common
-//! edits, and which of them are made follows from the nodes in config.json.
+//! CDI cannot merge the hooks of two devices. So a specification lists the by-path links of all its devices in its common
+//! edits, and the hook makes the links of those nodes that are in config.json.
 //!
-//! An option that we do not know is one line on standard error and is ignored with its value: a spec may be newer than
-//! the program that it calls. A known option with a value that makes no sense is a usage error (exit code 2), before
-//! anything is touched.
+//! An unknown option is ignored with its value and reported on standard error: a specification may be newer than the
+//! program that it calls. An invalid value is a usage error (exit code 2), before anything is changed.
 //!
-//! # In this order
+//! # Steps
 //!
-//! 1. Arguments, state, config.json: nothing is touched before all are understood.
-//! 2. Links of `--link`.
-//! 3. Whether the image's CUDA compatibility libraries go before the host's.
-//! 4. The libraries made known to the loader; they are under their links' names by now.
-//! 5. By-path links of graphics nodes.
-//! 6. Device-node modification off.
-//! 7. The application profile.
+//! 1. Parse arguments, state and config.json. Nothing is changed before all three are valid.
+//! 2. Make the links of `--link`.
+//! 3. Decide whether the image's CUDA compatibility libraries go before the host's.
+//! 4. Add the libraries to the loader's cache. The links must exist by then.
+//! 5. Make the by-path links of graphics nodes.
+//! 6. Turn off the modification of device nodes.
+//! 7. Write the application profile.
 //!
-//! # What can fail
+//! # Failures
 //!
-//! A link of `--link` that cannot be made, and a loader's file that cannot be replaced, fail the container's start (exit
-//! code 1): its programs would not find the driver. New links are then taken away again. Everything else is one line, and
-//! the start goes on. So is what a read-only root or mount does not allow: there nothing of the image changes, and what
-//! the loader needs is laid over its files by a mount.
+//! If a link of `--link` cannot be made or a file of the loader cannot be replaced, the container does not start (exit code
+//! 1), because its programs would not find the driver. New links are removed again. Any other failure is reported, and the
+//! container starts. On a read-only root or mount nothing of the image changes: files of the loader are covered by mounts.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -58,7 +56,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut H
     let Some(bundle) = container::open(&state, report)? else {
         return Ok(());
     };
-    // In the order in which one step needs another: a cache is made of what links have put in place.
+    // The cache is made from the links that exist, so the order matters.
     let made = links::make(&call.links, &bundle, report)?;
     let compat = Path::new(cuda_compat::DIRECTORY);
     let host = Host {
@@ -81,7 +79,7 @@ pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut H
     if !call.skip.contains(&NvidiaHook::UpdateApplicationProfile) {
         application_profile::write(&bundle, report);
     }
-    // The process ends now, and the kernel frees and closes all of this at once.
+    // The process ends now, and the kernel frees all of this at once.
     std::mem::forget((made, bundle));
     std::mem::forget(call);
     Ok(())

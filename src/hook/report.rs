@@ -10,18 +10,18 @@ use crate::error::{Error, Result, line};
 use crate::messages::{LINES, Message, Messages, Severity};
 use crate::oci::State;
 
-/// Bytes that a line may have. A name of an image or of a spec may be as long as it likes, and an engine that reads our lines
-/// only after our end has a pipe of 64 KiB, in which one that is longer would wait for ever.
+/// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines only
+/// after the hook has ended uses a pipe of 64 KiB, and a hook that writes more than that would wait for ever.
 const LONGEST: usize = 2048;
 
-/// Writes `tranche-oci: hook prepare: <object>: <what>`, one line for one thing, and remembers the last of them.
+/// Writes lines of the form `tranche-oci: hook prepare: <object>: <what>`, and keeps them for `tranche status`.
 pub(crate) struct HookReport<'w> {
     prefix: String,
     lines: &'w mut dyn Write,
     hook: String,
     container: Option<String>,
     said: Vec<(Severity, String)>,
-    /// How many remarks were too many to be kept.
+    /// The number of remarks that are not kept because there are too many.
     left_out: usize,
 }
 
@@ -42,31 +42,31 @@ impl<'w> HookReport<'w> {
         }
     }
 
-    /// Says which container this is about, as soon as its state was read.
+    /// Sets the container of the messages, once its state was read.
     pub(crate) fn about(&mut self, state: &State) {
         self.container = Some(state.id.clone());
     }
 
-    /// Whether there is something to keep, and nobody said for which container.
+    /// Whether there are messages to keep and the container is not known yet.
     pub(crate) fn needs_container(&self) -> bool {
         !self.said.is_empty() && self.container.is_none()
     }
 
-    /// Something that was left undone, though the container can start.
+    /// Reports something that was not done, although the container can start.
     pub(crate) fn note(&mut self, object: impl Display, what: impl Display) {
         self.line(Severity::Remark, &Error::failed(object, what));
     }
 
-    /// An argument that is unknown, and ignored.
+    /// Reports an unknown argument, which is ignored.
     ///
     /// # Errors
-    /// Never; callers that refuse unknown arguments return an error instead.
+    /// Returns no error. A parser of arguments takes this function, or one that refuses them.
     pub(crate) fn ignored(&mut self, unknown: &Unknown) -> Result<()> {
         self.note(unknown.argument(), format_args!("{unknown}, ignored"));
         Ok(())
     }
 
-    /// Something that did not work: the error that the command ends with, or one that its caller can do nothing about.
+    /// Reports an error: the one that the command ends with, or one that its caller cannot handle.
     pub(crate) fn failure(&mut self, error: &Error) {
         self.line(Severity::Failure, error);
     }
@@ -74,22 +74,21 @@ impl<'w> HookReport<'w> {
     fn line(&mut self, severity: Severity, error: &Error) {
         // An error's text is one line, also where names of an image are in it.
         let text = line(error);
-        // Nobody may be listening, and a line lost must not cost a container its start. One write, so that lines of
+        // Standard error may be closed, which must not prevent the start. One write for each line, so that the lines of
         // several hooks do not mix.
         let line = shortened(&format!("{}: {text}", self.prefix));
         let _ = self.lines.write_all(format!("{line}\n").as_bytes());
-        // Two places are left: for how many there were more, and for a failure, which comes last.
+        // Two places stay free: for the number of remarks that are left out, and for a failure, which comes last.
         match severity {
             Severity::Remark if self.said.len() + 2 >= LINES => self.left_out += 1,
             _ => self.said.push((severity, shortened(&text))),
         }
     }
 
-    /// Keeps what was said, for people who look later: in `state_dir`, or where this user keeps messages. A hook that has
-    /// said nothing does nothing.
+    /// Keeps the messages in `state_dir`, or in the directory of this user. Without messages, nothing is done.
     ///
     /// # Errors
-    /// If it cannot be kept; the lines in the engine's log are then all there is.
+    /// Returns an error if they cannot be kept. The engine's log still has them.
     pub(crate) fn keep(self, state_dir: &Path) -> Result<()> {
         if self.said.is_empty() {
             return Ok(());
@@ -110,7 +109,7 @@ impl<'w> HookReport<'w> {
         };
         let failure = self.said.len().saturating_sub(1);
         let mut said = self.said;
-        // In the order in which it was said: the failure that the hook ended with is the last.
+        // In the order of the messages: the failure that the hook ended with is the last.
         if let Some(more) = more {
             let ends = said.last().is_some_and(|(severity, _)| *severity == Severity::Failure);
             said.insert(if ends { failure } else { said.len() }, more);

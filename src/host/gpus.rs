@@ -7,7 +7,6 @@ use super::order;
 use super::pci;
 use super::proc::{self, Information};
 use super::scan::Scan;
-use super::tree::is_absence;
 use crate::inventory::{Gpu, Source};
 use crate::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
 use std::collections::BTreeSet;
@@ -16,20 +15,9 @@ use std::collections::BTreeSet;
 pub(crate) fn in_proc(scan: &Scan<'_>) -> Vec<Information> {
     const DIR: &str = "/driver/nvidia/gpus";
     let proc = &scan.roots.proc;
-    let entries = match proc.list(DIR) {
-        Ok(entries) => entries,
-        Err(e) if is_absence(&e) => {
-            scan.findings.absent("GPUs of the kernel module", [proc.host(DIR)]);
-            return Vec::new();
-        }
-        Err(e) => {
-            scan.findings.warn(proc.host(DIR), format!("cannot be listed: {e}"));
-            return Vec::new();
-        }
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let path = format!("{DIR}/{}/information", entry.name);
+    for name in scan.names(proc, DIR, "GPUs of the kernel module") {
+        let path = format!("{DIR}/{name}/information");
         // A GPU that goes away takes its file with it, but the order of the others depends on it.
         let mut information = proc
             .text(&path)
@@ -38,7 +26,7 @@ pub(crate) fn in_proc(scan: &Scan<'_>) -> Vec<Information> {
                 scan.findings.warn(proc.host(&path), format!("cannot be read: {e}"));
                 Information::default()
             });
-        information.pci = information.pci.or_else(|| entry.name.parse().ok());
+        information.pci = information.pci.or_else(|| name.parse().ok());
         found.push(information);
     }
     found.sort_by_key(|i| i.pci);

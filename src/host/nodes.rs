@@ -1,9 +1,8 @@
 //! Device nodes that belong to no single GPU.
 
 use super::node::look;
-use super::proc::{MigCapability, capability_minor, numbered};
+use super::proc::{MigCapability, capability_minor, find_minors, numbered};
 use super::scan::Scan;
-use super::tree::is_absence;
 use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
 use crate::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,15 +63,9 @@ pub(crate) fn collect(scan: &Scan<'_>, gpus: &BTreeSet<Minor>) -> Nodes {
     nodes
 }
 
-/// The names in a directory of device nodes; empty if the directory does not exist.
+/// The names in a directory of device nodes.
 fn names(scan: &Scan<'_>, dir: &str) -> Vec<String> {
-    let tree = &scan.roots.dev;
-    match tree.list(dir) {
-        Ok(entries) => return entries.into_iter().map(|e| e.name).collect(),
-        Err(e) if is_absence(&e) => scan.findings.absent(format!("{dir}/*"), [tree.host(dir)]),
-        Err(e) => scan.findings.warn(tree.host(dir), format!("cannot be listed: {e}")),
-    }
-    Vec::new()
+    scan.names(&scan.roots.dev, dir, format!("{dir}/*"))
 }
 
 /// The nodes in `dir` whose names are `prefix` and their minor.
@@ -151,7 +144,7 @@ pub(crate) fn cap_minors(scan: &Scan<'_>, capabilities: &[MigCapability]) -> BTr
             None => rest.push(*capability),
         }
     }
-    found.extend(scan.mig_minors().find(&rest));
+    found.extend(find_minors(scan.mig_minors(), &rest));
     found
 }
 

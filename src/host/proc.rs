@@ -116,45 +116,29 @@ pub(crate) enum MigCapability {
     ComputeInstance(Minor, GpuInstanceId, ComputeInstanceId),
 }
 
-/// `/proc/driver/nvidia-caps/mig-minors`: every possible capability with its minor. These are tens of thousands of lines,
-/// most of them for instances that do not exist.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct MigMinors(String);
-
-impl MigMinors {
-    /// Keeps the text. It is parsed on request, because a few of very many lines are needed.
-    pub(crate) fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The minors of `wanted`, in one pass over the text. Capabilities that the text lacks are not in the result.
-    pub(crate) fn find(&self, wanted: &[MigCapability]) -> BTreeMap<MigCapability, CapMinor> {
-        let mut names: BTreeMap<String, MigCapability> = wanted.iter().map(|c| (c.name(), *c)).collect();
-        let mut found = BTreeMap::new();
-        for line in self.0.lines() {
-            if names.is_empty() {
-                break;
-            }
-            if let Some((name, minor)) = line.split_once(' ')
-                && let Some(capability) = names.remove(name)
-                && let Ok(minor) = minor.trim().parse()
-            {
-                found.insert(capability, minor);
-            }
+/// The minors of `wanted` in `/proc/driver/nvidia-caps/mig-minors`, which has every possible capability: tens of thousands
+/// of lines, most of them for instances that do not exist. Capabilities that the text lacks are not in the result.
+pub(crate) fn find_minors(mig_minors: &str, wanted: &[MigCapability]) -> BTreeMap<MigCapability, CapMinor> {
+    let mut names: BTreeMap<String, MigCapability> = wanted.iter().map(|c| (c.name(), *c)).collect();
+    let mut found = BTreeMap::new();
+    for line in mig_minors.lines() {
+        if names.is_empty() {
+            break;
         }
-        found
+        if let Some((name, minor)) = line.split_once(' ')
+            && let Some(capability) = names.remove(name)
+            && let Ok(minor) = minor.trim().parse()
+        {
+            found.insert(capability, minor);
+        }
     }
+    found
 }
 
 impl MigCapability {
-    /// The first word of its line in `mig-minors`.
+    /// The first word of its line in `mig-minors`: `gpu0/gi1/access` of the file `gpu0/mig/gi1/access`.
     fn name(self) -> String {
-        match self {
-            Self::Config => "config".to_owned(),
-            Self::Monitor => "monitor".to_owned(),
-            Self::GpuInstance(gpu, gi) => format!("gpu{gpu}/gi{gi}/access"),
-            Self::ComputeInstance(gpu, gi, ci) => format!("gpu{gpu}/gi{gi}/ci{ci}/access"),
-        }
+        self.file().replace("mig/", "")
     }
 
     /// Its file below `/proc/driver/nvidia/capabilities`, which exists as long as the instance does.
@@ -238,13 +222,11 @@ mod tests {
 
     #[test]
     fn minors_that_are_asked_for() {
-        let minors = MigMinors::new(
-            "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu1/gi1/access x\n".into(),
-        );
+        let minors = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu1/gi1/access x\n";
         let gi = MigCapability::GpuInstance(Minor(0), GpuInstanceId(1));
         let ci = MigCapability::ComputeInstance(Minor(0), GpuInstanceId(1), ComputeInstanceId(0));
         let bad = MigCapability::GpuInstance(Minor(1), GpuInstanceId(1));
-        let found = minors.find(&[gi, ci, bad, MigCapability::Config]);
+        let found = find_minors(minors, &[gi, ci, bad, MigCapability::Config]);
         assert_eq!(found.get(&gi), Some(&CapMinor(12)));
         assert_eq!(found.get(&ci), Some(&CapMinor(13)));
         assert_eq!(found.get(&MigCapability::Config), Some(&CapMinor(1)));
@@ -269,7 +251,7 @@ mod tests {
                 let _ = capability_minor(&text);
                 let _ = Majors::parse(&text).of(&["nvidia"]);
                 let _ = numbered(&text, "gi");
-                let known = MigMinors::new(text).find(&[MigCapability::Config, MigCapability::Monitor]);
+                let known = find_minors(&text, &[MigCapability::Config, MigCapability::Monitor]);
                 prop_assert!(known.len() <= 2);
             }
         }

@@ -1,12 +1,14 @@
 //! One discovery: where it looks, and what several of its parts need.
 
 use super::findings::Findings;
-use super::proc::{self, Majors, MigMinors};
+use super::proc::{self, Majors};
 use super::roots::Roots;
+use super::tree::{Tree, is_absence};
 use super::{DiscoveryOptions, platform};
 use crate::inventory::Platform;
 use crate::types::DriverVersion;
 use std::cell::OnceCell;
+use std::fmt::Display;
 
 /// One discovery.
 pub(crate) struct Scan<'a> {
@@ -18,7 +20,7 @@ pub(crate) struct Scan<'a> {
     pub module: Option<DriverVersion>,
     /// The majors that the driver registered.
     pub majors: Majors,
-    mig_minors: OnceCell<MigMinors>,
+    mig_minors: OnceCell<String>,
 }
 
 impl<'a> Scan<'a> {
@@ -39,13 +41,24 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The minors of MIG capabilities. Read when they are needed first: the file may have tens of thousands of lines.
-    pub(crate) fn mig_minors(&self) -> &MigMinors {
+    /// The names in the directory `dir` of `tree`, sorted. If there is no such directory, `what` is noted as absent.
+    pub(crate) fn names(&self, tree: &Tree, dir: &str, what: impl Display) -> Vec<String> {
+        match tree.list(dir) {
+            Ok(entries) => return entries.into_iter().map(|entry| entry.name).collect(),
+            Err(e) if is_absence(&e) => self.findings.absent(what, [tree.host(dir)]),
+            Err(e) => self.findings.warn(tree.host(dir), format!("cannot be listed: {e}")),
+        }
+        Vec::new()
+    }
+
+    /// The table of the minors of MIG capabilities, as [`proc::find_minors`] takes it. The file may have tens of thousands
+    /// of lines, so it is read on the first call.
+    pub(crate) fn mig_minors(&self) -> &str {
         const FILE: &str = "/driver/nvidia-caps/mig-minors";
         self.mig_minors.get_or_init(|| {
-            self.roots.proc.text(FILE).map(MigMinors::new).unwrap_or_else(|_| {
+            self.roots.proc.text(FILE).unwrap_or_else(|_| {
                 self.findings.absent("mig-minors", [self.roots.proc.host(FILE)]);
-                MigMinors::default()
+                String::new()
             })
         })
     }

@@ -1,4 +1,4 @@
-//! The directory of the messages, opened in such a way that nobody else can put another directory in its place.
+//! The directory of the messages, opened so that no other user can replace it by another directory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,27 +14,26 @@ use crate::root::HostDirectory;
 
 /// The name of the directory in a state directory.
 const NAME: &str = "messages";
-/// The name of our directory among the run-time files of a user.
-const OURS: &str = "tranche";
+/// The name of tranche's directory in the run-time directory of a user.
+const TRANCHE: &str = "tranche";
 
-/// Whether a directory that is missing is made.
+/// What to do about a missing directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Make it: we have something to keep.
+    /// Make it, because there are messages to keep.
     Make,
-    /// Leave it: we only read.
+    /// Do nothing, because messages are only read.
     Leave,
 }
 
 /// The messages' directory in `state_dir`. Every component of the path must be a directory, not a link, that belongs to root
-/// or to this process's user, and that nobody else may write to. The last one belongs to this process's user, who alone may
-/// enter it.
+/// or to this process's user and that no other user may write. Only this process's user may enter the messages' directory.
 ///
-/// In the user namespace of a rootless engine the host's directories belong to nobody, so this fails there.
+/// In the user namespace of a rootless engine the host's directories have no owner, so this fails there.
 ///
 /// # Errors
-/// `NotFound` if something is missing that is not to be made; `PermissionDenied` if a directory is somebody else's; what
-/// the kernel says.
+/// Returns `NotFound` if a directory is missing and is not made, `PermissionDenied` if a directory belongs to another user
+/// or another user may write it, or the kernel's error.
 pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<HostDirectory> {
     let mut here = HostDirectory::open(Path::new("/"))?;
     check_trusted(&here)?;
@@ -46,7 +45,7 @@ pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<HostDir
         let Component::Normal(name) = component else {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a path in normal form"));
         };
-        // Only the state directory itself is ours to make.
+        // Of the path, only the last directory is made.
         let missing = if components.peek().is_none() {
             missing
         } else {
@@ -58,33 +57,33 @@ pub(super) fn of_state(state_dir: &Path, missing: Missing) -> io::Result<HostDir
     own(enter(&here, OsStr::new(NAME), missing, 0o700)?)
 }
 
-/// The messages' directory in `runtime_dir`, the directory of this process's user for what lives until he logs out.
+/// The messages' directory in `runtime_dir`, the run-time directory of this process's user.
 ///
 /// # Errors
-/// As [`of_state`].
+/// Returns the errors of [`of_state`].
 pub(super) fn of_user(runtime_dir: &Path, missing: Missing) -> io::Result<HostDirectory> {
     let user = HostDirectory::open(runtime_dir)?;
     let status = fstat(user.as_fd())?;
     if status.st_uid != geteuid().as_raw() || status.st_mode & 0o022 != 0 {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let ours = enter(&user, OsStr::new(OURS), missing, 0o700)?;
-    check_trusted(&ours)?;
-    own(enter(&ours, OsStr::new(NAME), missing, 0o700)?)
+    let tranche = enter(&user, OsStr::new(TRANCHE), missing, 0o700)?;
+    check_trusted(&tranche)?;
+    own(enter(&tranche, OsStr::new(NAME), missing, 0o700)?)
 }
 
-/// Where the run-time files of this process's user are by convention (pam_systemd(8)). A hook has no environment to learn
-/// it from, and in a user namespace another number: the kernel says which number its user has outside.
+/// The run-time directory of this process's user by convention (pam_systemd(8)). A hook has no environment variable for it.
+/// In a user namespace the user has another number, so the number outside is read from /proc.
 ///
 /// # Errors
-/// If /proc does not say.
+/// Returns an error if /proc does not have the number.
 pub(super) fn runtime_dir() -> io::Result<PathBuf> {
     let map = fs::read_to_string("/proc/self/uid_map")?;
     let uid = outside(&map, geteuid().as_raw()).ok_or(ErrorKind::NotFound)?;
     Ok(PathBuf::from(format!("/run/user/{uid}")))
 }
 
-/// What `uid` is outside of the user namespace with this map (user_namespaces(7)).
+/// The number of the user `uid` outside of the user namespace with this map (user_namespaces(7)).
 fn outside(map: &str, uid: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
@@ -94,7 +93,7 @@ fn outside(map: &str, uid: u32) -> Option<u32> {
     })
 }
 
-/// The directory `name` of `parent`, never by a link.
+/// The directory `name` of `parent`. Links are not followed.
 fn enter(parent: &HostDirectory, name: &OsStr, missing: Missing, mode: u32) -> io::Result<HostDirectory> {
     if missing == Missing::Make {
         match mkdirat(parent, name, Mode::from_bits_truncate(mode)) {
@@ -105,18 +104,18 @@ fn enter(parent: &HostDirectory, name: &OsStr, missing: Missing, mode: u32) -> i
     parent.subdirectory(name)
 }
 
-/// Refuses a directory in which somebody else could put another one in place of the next.
+/// Refuses a directory in which another user could replace an entry.
 fn check_trusted(directory: &HostDirectory) -> io::Result<()> {
     let status = fstat(directory.as_fd())?;
     let sticky = status.st_mode & Mode::S_ISVTX.bits() != 0;
-    let of_ours = status.st_uid == 0 || status.st_uid == geteuid().as_raw();
-    if !of_ours || (status.st_mode & 0o022 != 0 && !sticky) {
+    let is_trusted_owner = status.st_uid == 0 || status.st_uid == geteuid().as_raw();
+    if !is_trusted_owner || (status.st_mode & 0o022 != 0 && !sticky) {
         return Err(ErrorKind::PermissionDenied.into());
     }
     Ok(())
 }
 
-/// Refuses a directory that others than this process's user may enter.
+/// Refuses a directory that other users may enter.
 fn own(directory: HostDirectory) -> io::Result<HostDirectory> {
     let status = fstat(directory.as_fd())?;
     if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {

@@ -15,14 +15,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-/// How many containers have messages: whoever looks wants the last ones. Beyond that the file that was written to least
-/// recently is removed.
+/// The most containers with messages. If there are more, the file that was written least recently is removed.
 const FILES: usize = 256;
-/// Bytes that a file may have. One that would grow beyond is written anew with the newest messages, half as large.
+/// The most bytes of a file. If a file would get larger, it is written anew with its newest messages, half as large.
 const BYTES: u64 = 64 << 10;
-/// Names that a directory of ours can have at most, with the files of starts that run at the same time.
+/// The most names in the directory, including temporary files of hooks that run at the same time.
 const NAMES: usize = 16 << 10;
-/// How the names of our files end.
+/// The end of each file's name.
 const ENDING: &str = ".jsonl";
 
 /// The messages of all containers of this process's user.
@@ -41,11 +40,11 @@ pub struct Kept {
 }
 
 impl Messages {
-    /// Where this process keeps messages: in `state_dir`, or where that is not its own, among the run-time files of its user.
-    /// Directories are made where they are missing, but for those above `state_dir` and of the user.
+    /// Opens the directory in which this process keeps messages: in `state_dir`, or, if that belongs to another user, in the
+    /// run-time directory of its user. Missing directories are made, except those above `state_dir` and the user's.
     ///
     /// # Errors
-    /// If there is neither. Then nothing can be kept.
+    /// Returns an error if neither directory can be used.
     pub fn open(state_dir: &Path) -> Result<Messages> {
         let user = || directory::runtime_dir().and_then(|user| directory::of_user(&user, Missing::Make));
         let directory = directory::of_state(state_dir, Missing::Make).or_else(|e| user().map_err(|_| e));
@@ -53,15 +52,15 @@ impl Messages {
         Ok(Messages { directory })
     }
 
-    /// The messages that this process's hooks kept: in `state_dir`, or where that is not its own, in `runtime_dir`
-    /// (`$XDG_RUNTIME_DIR`; by default what it is by convention). `None` where no hook has kept any.
+    /// The messages of this user's hooks: in `state_dir`, or, if that belongs to another user, in `runtime_dir`
+    /// (`$XDG_RUNTIME_DIR`; without it, the directory by convention). `None` if no hook has kept messages.
     ///
     /// # Errors
-    /// If there is such a directory that may not be used: somebody else could have made it.
+    /// Returns an error if there is such a directory, but another user could have made or changed it.
     pub fn existing(state_dir: &Path, runtime_dir: Option<&Path>) -> Result<Option<Messages>> {
         let user = match runtime_dir {
             Some(directory) => directory.to_owned(),
-            None => directory::runtime_dir().about("/proc/self/uid_map", "does not say who runs this program")?,
+            None => directory::runtime_dir().about("/proc/self/uid_map", "does not have the user of this process")?,
         };
         let of_state = match directory::of_state(state_dir, Missing::Leave) {
             Ok(directory) => return Ok(Some(Messages { directory })),
@@ -73,29 +72,30 @@ impl Messages {
                 let what = "its messages of hooks cannot be read";
                 Err(Error::failed(user.join("tranche").display(), what).from_source(e))
             }
-            // Root's are not for other users: that is no error, but root must be able to read them.
+            // Other users may not read root's messages, which is not an error. Root must be able to read them.
             Err(_) if of_state.kind() == ErrorKind::NotFound || !nix::unistd::geteuid().is_root() => Ok(None),
             Err(_) => Err(Error::failed(state_dir.join("messages").display(), "cannot be read").from_source(of_state)),
         }
     }
 
-    /// Keeps these messages of one container, of more than two dozen the last. It waits for nobody. Where the disk is full some may be lost, and none of
-    /// those that were kept before; where messages of one container are kept at the same time and its file is full, the same.
+    /// Keeps the last [`LINES`] of these messages of one container, without waiting for another process. Some of them may be
+    /// lost if the disk is full, or if the container's file is full and two processes write it. Earlier messages are not
+    /// lost.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub fn remember(&self, messages: &[Message]) -> Result<()> {
         let messages = messages.get(messages.len().saturating_sub(LINES)..).unwrap_or_default();
         let Some(first) = messages.first() else { return Ok(()) };
         let name = file_name(&first.container);
         let about = || format!("message of {}", shown(&first.container));
-        // A container's limit on the size of files is also a limit for its hooks, and its signal would end this process.
+        // A container's limit on the size of files also applies to its hooks, and its signal would end this process.
         let mut limit = SigSet::empty();
         limit.add(Signal::SIGXFSZ);
         limit.thread_block().about(about(), "cannot be kept")?;
         let mut lines = Vec::new();
         for message in messages {
-            // A line that a full disk cut off has no end: this begins a new one.
+            // The file may end in a part of a line, if the disk was full. This begins a new line.
             lines.push(b'\n');
             serde_json::to_writer(&mut lines, &message.bounded()).about(about(), "cannot be kept")?;
             lines.push(b'\n');
@@ -110,17 +110,17 @@ impl Messages {
     /// Every message that is kept, oldest first.
     ///
     /// # Errors
-    /// If the directory cannot be listed.
+    /// Returns an error if the directory cannot be listed.
     pub fn all(&self) -> Result<Kept> {
         let mut kept = Kept::default();
         let names = self
             .directory
             .names(NAMES)
             .about("messages of hooks", "cannot be listed")?;
-        for name in names.iter().filter(|name| is_ours(name)) {
+        for name in names.iter().filter(|name| is_message_file(name)) {
             match self.read(name) {
                 Ok(messages) => kept.messages.extend(messages),
-                // A hook that ran meanwhile needed room.
+                // Another hook has removed the file meanwhile.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => {
                     let what = "messages of hooks cannot be read";
@@ -128,12 +128,12 @@ impl Messages {
                 }
             }
         }
-        // Stable: what one hook said stays in its order.
+        // Stable, so that the messages of one hook stay in order.
         kept.messages.sort_by_key(|message| message.at);
         Ok(kept)
     }
 
-    /// The newest messages of one file. What is no message of ours is passed over: a full disk cuts off lines.
+    /// The newest messages of one file. Invalid lines are ignored, because a full disk cuts off lines.
     fn read(&self, name: &OsStr) -> io::Result<Vec<Message>> {
         let text = self.directory.read(name, 2 * BYTES)?;
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -143,7 +143,7 @@ impl Messages {
         Ok(messages)
     }
 
-    /// Appends to a file, which is made where there is none. Says whether it is new.
+    /// Appends to a file, which is made if it is missing. Returns whether it is new.
     fn append(&self, name: &OsStr, lines: &[u8]) -> io::Result<bool> {
         let append = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -165,12 +165,12 @@ impl Messages {
         Ok(is_new)
     }
 
-    /// Writes a file anew with its newest lines and then these.
+    /// Replaces a file by one with its newest lines and `lines`.
     fn shorten(&self, name: &OsStr, lines: &[u8]) -> io::Result<()> {
         let now = self.directory.read(name, 2 * BYTES).unwrap_or_default();
         let most = (BYTES as usize / 2).saturating_sub(lines.len());
         let rest = now.get(now.len().saturating_sub(most)..).unwrap_or_default();
-        // The first of them may be a part only.
+        // The first line may be cut off.
         let whole = rest
             .iter()
             .position(|byte| *byte == b'\n')
@@ -180,7 +180,7 @@ impl Messages {
         self.directory.replace(name, &text, Permissions::new_file(0o600))
     }
 
-    /// Removes files beyond [`FILES`], those first that were not written to for longest. Another process may do the same.
+    /// Keeps the [`FILES`] files that were written last and removes the others. Another process may do the same.
     fn drop_oldest(&self) -> io::Result<()> {
         let names = self.directory.names(NAMES)?;
         if names.len() <= FILES {
@@ -201,13 +201,13 @@ impl Messages {
     }
 }
 
-fn is_ours(name: &OsStr) -> bool {
+fn is_message_file(name: &OsStr) -> bool {
     name.to_str()
         .is_some_and(|name| name.ends_with(ENDING) && !name.starts_with('.'))
 }
 
-/// The name of a container's file: its id where that can be a name, as it is for all engines, and otherwise a number that
-/// follows from it. Two containers whose names are the same share a file; which message is whose is in the messages.
+/// The name of a container's file: the container's id if that can be a file name, which is so for all engines, else a hash of
+/// the id. Two containers may share a file, because each message has its container's id.
 fn file_name(container: &str) -> OsString {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !container.is_empty() && container.len() <= 128 && container.chars().all(plain) {
@@ -215,7 +215,7 @@ fn file_name(container: &str) -> OsString {
     }
     let mut hasher = DefaultHasher::new();
     container.hash(&mut hasher);
-    // The dot keeps it apart from every id above.
+    // No id above has a dot.
     format!("x.{:016x}{ENDING}", hasher.finish()).into()
 }
 

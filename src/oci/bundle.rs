@@ -8,25 +8,24 @@ use super::{CONFIG_LIMIT, Config, State, unreachable};
 use crate::error::{Context, Error, Result};
 use crate::root::{ContainerRoot, HostDirectory};
 
-/// A container that is being made: what it was configured with, and its root directory, open.
+/// A container that is being created: its configuration and its open root directory.
 #[derive(Debug)]
 pub struct Bundle {
     /// Its `config.json`.
     pub config: Config,
-    /// Its root directory, with everything that the runtime mounted in it.
+    /// Its root directory, with the runtime's mounts.
     pub root: ContainerRoot,
-    /// Whether `config` is what config.json says. Otherwise it is what the list of mounts says, and the root counts as
+    /// Whether `config` comes from config.json. Otherwise it comes from the list of mounts, and the root counts as
     /// read-only.
     pub is_configured: bool,
 }
 
-/// What [`Bundle::find`] found.
+/// The result of [`Bundle::find`].
 #[derive(Debug)]
 pub enum Reached {
     /// The container.
     Bundle(Box<Bundle>),
-    /// This user may not read the bundle's configuration, and the reason why the container's root is not known without
-    /// it.
+    /// This user may not read the bundle's configuration, and the root is not known without it, for this reason.
     Nothing(&'static str),
 }
 
@@ -42,14 +41,14 @@ impl Reached {
 impl Bundle {
     /// Finds the container that `state` names.
     ///
-    /// The root is `root.path` of config.json. Where the runtime names it too (crun), its path is taken, since only the
-    /// runtime knows through which mount the container will see it; both must be the same directory.
+    /// The root is `root.path` of config.json. If the state also has a path of the root (crun), that path is used, since only
+    /// the runtime knows through which mount the container will see it. Both must be the same directory.
     ///
-    /// Where this user may not enter the bundle or read its config.json, the list of mounts may tell enough.
+    /// If this user may not enter the bundle or read its config.json, the list of mounts is used.
     ///
     /// # Errors
-    /// If the bundle, its config.json or the root is not there, if the two words about the root differ, or if it is the
-    /// root directory of this process.
+    /// Returns an error if the bundle, its config.json or the root is not found, if state and config.json have different
+    /// roots, or if the root is the root directory of this process.
     pub fn find(state: &State) -> Result<Reached> {
         let shown = state.bundle.display();
         let is_denied = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
@@ -58,7 +57,7 @@ impl Bundle {
             opened => opened.about(&shown, "cannot open the bundle")?,
         };
         let bytes = match bundle.read(OsStr::new("config.json"), CONFIG_LIMIT) {
-            // A runtime with a strict umask writes it for its own user alone.
+            // With a strict umask, only the user of the runtime may read it.
             Err(e) if is_denied(&e) => return Ok(Reached::without_bundle()),
             read => read.about(format_args!("{shown}/config.json"), "cannot read")?,
         };
@@ -83,8 +82,8 @@ impl Bundle {
             }
             root = named;
         }
-        // A createContainer hook runs before the container's root becomes the process's own. What would be done to
-        // the host's directories here is never what a container's user meant.
+        // A createContainer hook runs before the container's root becomes that of the process. The host's own root must
+        // never be changed.
         if root
             .is_the_hosts()
             .about(&shown, "cannot look at the container's root")?

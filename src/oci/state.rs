@@ -12,8 +12,8 @@ use crate::error::{Context, Error, Result};
 
 /// The part of a container's state that a hook needs.
 ///
-/// `status` is left out on purpose, because crun has values of its own (`starting`), and so is `ociVersion`, which says
-/// nothing about the keys below.
+/// `status` is left out because crun writes values of its own (`starting`), and `ociVersion` because it does not affect the
+/// keys below.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct State {
     /// The container's name in its runtime.
@@ -21,18 +21,17 @@ pub struct State {
     pub id: String,
     /// The directory with `config.json`, absolute.
     pub bundle: PathBuf,
-    /// The container's first process. In a `createRuntime` hook that is its number in the engine's namespace; a
-    /// `createContainer` hook gets 0 from crun and 1, of the container's own namespace, from runc, and has no use for
-    /// it.
+    /// The pid of the container's first process, in the engine's pid namespace. It is valid in a `createRuntime` hook only: a
+    /// `createContainer` hook gets 0 from crun, and from runc the pid in the container's own namespace.
     #[serde(default, deserialize_with = "pid")]
     pub pid: Option<u32>,
-    /// The absolute path of the root directory; only crun gives it.
+    /// The absolute path of the root directory, which only crun writes.
     #[serde(default)]
     pub root: Option<PathBuf>,
 }
 
 impl State {
-    /// Reads a state to its end. `from` must close: an engine's pipe does.
+    /// Reads a state to the end of `from`, which the engine closes.
     ///
     /// # Errors
     /// Returns an error if it cannot be read, is larger than [`STATE_LIMIT`], or is invalid.
@@ -59,7 +58,7 @@ impl State {
     }
 }
 
-/// The number of a process; `None` for any other value, about which only a caller that needs a pid complains.
+/// A pid; `None` for any other value, because only some callers need a pid.
 fn pid<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))

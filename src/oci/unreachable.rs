@@ -1,8 +1,8 @@
-//! A container whose bundle this process may not reach.
+//! A container whose bundle this process may not access.
 //!
-//! With podman as root and a user namespace, the hook runs as a user of that namespace, and the storage root, in which
-//! bundle and root directory are, has mode 0700 and belongs to the real root. What the hook can reach is the directory
-//! in which the runtime starts it, which is the container's root (runc), and the list of mounts.
+//! With podman as root and a user namespace, the hook runs as a user of that namespace. Bundle and root directory are in
+//! the storage root, which has mode 0700 and belongs to the real root. The hook can access the directory in which the
+//! runtime starts it, which is the container's root (runc), and the list of mounts.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ const OF_THE_RUNTIME: [&str; 8] = [
     "securityfs",
 ];
 
-/// The current directory as a container's root, and what the list of mounts says of its configuration.
+/// The current directory as a container's root, and the configuration as far as it follows from the list of mounts.
 ///
-/// Whether the user wants the root read-only is in config.json alone, and some runtimes (runc) let a hook write there
-/// nevertheless. So the root counts as read-only.
+/// Only config.json says whether the root is read-only, and some runtimes (runc) let a hook write there anyway. So the root
+/// counts as read-only.
 ///
 /// # Errors
 /// Returns the reason if the current directory is not certainly the root of a container that is being made.
@@ -58,7 +58,7 @@ fn config(root: &Mounted, table: &MountTable) -> Config {
             at: Path::new("/").join(below),
             source: None,
             recursive: false,
-            // A tmpfs may be one of the host's too, so nothing is written there.
+            // A tmpfs may also be the host's, so nothing is written there.
             origin: match mount.is_part() || !by_runtime {
                 true => MountOrigin::Host,
                 false => MountOrigin::Other,

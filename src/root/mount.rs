@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 
 /// The kernel's number of a mount. It is not used again while a handle on that mount is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MountId(u64);
+pub(super) struct MountId(pub(super) u64);
 
 impl MountId {
     /// The mount that `handle` is on.
@@ -36,12 +36,6 @@ impl MountId {
             }
         }
         Err(io::Error::other("its mount is not in the list of mounts"))
-    }
-}
-
-impl From<u64> for MountId {
-    fn from(number: u64) -> MountId {
-        MountId(number)
     }
 }
 

@@ -41,8 +41,8 @@ impl MountTable {
 
     /// The mount that `handle` is on.
     pub fn of(&self, handle: impl AsFd) -> Option<&Mounted> {
-        let id = MountId::of(handle).ok()?;
-        self.0.iter().find(|mount| MountId::from(mount.id) == id)
+        let MountId(id) = MountId::of(handle).ok()?;
+        self.0.iter().find(|mount| mount.id == id)
     }
 
     /// The mounts below `top`, in the order in which they were made.

@@ -250,7 +250,7 @@ podman rm --force --time 0 big > /dev/null 2>&1
         |engine, session| {
             let line = session.refused("none");
             assert!(
-                line.contains("no MPS daemon is there") && line.contains("tranche plan"),
+                line.contains("its MPS daemon was not found") && line.contains("tranche plan"),
                 "{engine:?}: {line}"
             );
             session.ok("big");

@@ -1,5 +1,5 @@
-//! A line for an `ldconfig` that someone runs in the container later: it makes its cache from what is configured, and
-//! would lose the driver's libraries otherwise.
+//! Configuration for an `ldconfig` that runs in the container later. It makes the cache from the configured directories, and
+//! without this configuration the driver's libraries would not be in it.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -16,17 +16,19 @@ const MAIN: &str = "/etc/ld.so.conf";
 const PARTS: &str = "/etc/ld.so.conf.d";
 /// Sorted before the image's own: directories that come first are searched first.
 const OURS: &str = "00-tranche.conf";
-/// Of `enable-cuda-compat`, and before [`OURS`]: NVIDIA's hook has such a file too, with a name of chance in it.
+/// The file of `enable-cuda-compat`, sorted before [`OURS`]. NVIDIA's hook writes one with a random name.
 const COMPAT: &str = "00-compat-tranche.conf";
 const MAX_FILE: u64 = 64 << 10;
 const MAX_FILES: usize = 1024;
 
-/// Every `ldconfig` takes these whatever is configured. Fedora's takes /lib64 and /usr/lib64 too, Debian's does not.
+/// Directories that every `ldconfig` searches without configuration. Fedora's also searches /lib64 and /usr/lib64, Debian's
+/// does not.
 const ALWAYS: [&str; 2] = ["/lib", "/usr/lib"];
 
-/// Writes the directories that no other file of the image names. What fails is a line: the cache is there already.
+/// Writes the directories that no other file of the image names. A failure is reported and does not fail the start, because
+/// the cache has the libraries already.
 pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) {
-    // What is not kept need not be configured.
+    // Nobody can run `ldconfig` on a read-only root.
     if bundle.config.read_only {
         return;
     }
@@ -41,7 +43,7 @@ pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut H
 fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) -> io::Result<()> {
     let directory = match bundle.root.own_directory(Path::new(PARTS)) {
         Ok(directory) => directory,
-        // No ldconfig here, or one that is configured in some other way.
+        // The image has no ldconfig, or one with another configuration.
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     };
@@ -54,7 +56,7 @@ fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookRep
         .filter(|place| !names(&place.path) && !always(&place.path))
     {
         let line = place.path.as_os_str().as_bytes();
-        // The format ends a line at these, and has no way to write them.
+        // These characters end a line, and the format cannot escape them.
         if line
             .iter()
             .any(|byte| matches!(byte, b'\n' | b'#' | b'=' | b' ' | b'\t'))
@@ -73,7 +75,8 @@ fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookRep
         .replace(&directory, ours, &content, place::READABLE)
 }
 
-/// Keeps the directory that `enable-cuda-compat` found for the `update-ldcache` that follows, or that there is none.
+/// Stores the directory that `enable-cuda-compat` found, for the `update-ldcache` that follows. `None` removes an earlier
+/// one.
 pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &mut HookReport<'_>) {
     if bundle.config.read_only {
         if directory.is_some() {
@@ -98,12 +101,12 @@ pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &
     if let Err(error) = kept {
         report.note(
             path.display(),
-            format_args!("CUDA forward compatibility is as it was: {error}"),
+            format_args!("CUDA forward compatibility is not changed: {error}"),
         );
     }
 }
 
-/// The directory that [`record_compat`] kept, if it did.
+/// The directory that [`record_compat`] stored.
 pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut HookReport<'_>) -> Option<PathBuf> {
     let parts = bundle.root.own_directory(Path::new(PARTS)).ok()?;
     let name = OsStr::new(COMPAT);
@@ -113,7 +116,8 @@ pub(crate) fn recorded_compat(bundle: &Bundle, report: &mut HookReport<'_>) -> O
     (path.is_absolute() && !line.contains(&b'\n')).then(|| path.to_path_buf())
 }
 
-/// The lines of the image's configuration. Patterns in them are not followed: at worst a directory is named twice.
+/// The lines of the image's configuration. Patterns are not expanded, so a directory may be configured twice, which is
+/// harmless.
 fn configured(directory: &OwnDirectory, bundle: &Bundle, report: &mut HookReport<'_>) -> io::Result<Vec<Vec<u8>>> {
     let mut files = vec![Current::at(bundle, Path::new(MAIN), MAX_FILE, report)?];
     let mut ignored = 0;
@@ -123,7 +127,7 @@ fn configured(directory: &OwnDirectory, bundle: &Bundle, report: &mut HookReport
         }
         match Current::named(bundle, directory, &name, MAX_FILE) {
             Ok(file) => files.push(file),
-            // As ldconfig does: what cannot be read says nothing.
+            // ldconfig ignores a file that cannot be read, too.
             Err(NotOwn::Unknown(_)) => {}
             Err(_) => ignored += 1,
         }

@@ -235,8 +235,8 @@ fn keep<'p, 'e, 'a>(
     Cow::Owned(kept.map(|(_, entry)| *entry).collect())
 }
 
-/// Whether a driver that was replaced has left this name behind. Its libraries carry its version in their SONAMEs (as
-/// `libnvidia-eglcore.so.550.54.14`) and are mounted on empty files, which the runtime makes and leaves.
+/// Whether this name was left behind by a driver that was replaced. Its libraries have its version in their SONAMEs
+/// (`libnvidia-eglcore.so.550.54.14`) and were mounted on empty files, which the runtime does not remove.
 fn is_left_over(place: &LibraryDirectory, soname: &OsStr, name: &OsStr) -> bool {
     let soname = soname.as_bytes();
     let version = soname.iter().rev().take_while(|c| c.is_ascii_digit() || **c == b'.');
@@ -249,11 +249,11 @@ fn is_left_over(place: &LibraryDirectory, soname: &OsStr, name: &OsStr) -> bool 
     }
 }
 
-/// Which of the places the cache knows, and by which other paths. `identify` follows a path in the root; it is asked
-/// once for each spelling, for at most [`MAX_DIRECTORIES`] of them. Says whether that was enough for all.
+/// Notes which of the places have libraries in the cache, and by which other paths. `identify` follows a path in the root. It
+/// is called once for each spelling, at most [`MAX_DIRECTORIES`] times. Returns whether that was enough for all.
 ///
 /// # Errors
-/// If a place cannot be looked at.
+/// Returns an error if a place cannot be examined.
 fn learn_from_cache(
     places: &mut [LibraryDirectory],
     runs: &[Run<'_>],
@@ -264,7 +264,7 @@ fn learn_from_cache(
     let mut left = MAX_DIRECTORIES;
     let mut all = true;
     for run in runs {
-        // Nothing needs to be followed for the path by which a place was opened.
+        // The path by which a place was opened need not be followed again.
         if let Some(place) = places.iter_mut().find(|place| place.path.as_os_str() == run.directory) {
             place.is_known = true;
             continue;
@@ -277,7 +277,7 @@ fn learn_from_cache(
             continue;
         }
         left -= 1;
-        // A path that leads nowhere is no other path of anything.
+        // A path that leads nowhere is not a path of any place.
         let Ok(identity) = identify(Path::new(run.directory)) else {
             continue;
         };

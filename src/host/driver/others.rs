@@ -45,31 +45,43 @@ fn search_dirs<'t>(tree: &'t Tree, known: &[&str], more: &[HostPath]) -> Vec<Sea
     all.map(|dir| SearchDir::new(tree, dir)).collect()
 }
 
-pub(super) fn binaries(scan: &Scan<'_>) -> Vec<DriverFile> {
-    let known = [lists::BINARY_DIRS, lists::BINARY_DIRS_MOVED].concat();
-    let moved: Vec<HostPath> = lists::BINARY_DIRS_MOVED
-        .iter()
-        .map(|dir| scan.roots.driver.host(dir))
-        .collect();
-    let dirs = search_dirs(&scan.roots.driver, &known, &scan.options.more_program_dirs);
+/// Takes the first file of each name in `list` for which `accept` returns its path in a container. `accept` gets the
+/// directory, the name, and the file with its links followed.
+fn take<'t>(
+    scan: &Scan<'_>,
+    dirs: &[SearchDir<'t>],
+    list: &[(&str, DriverCapability)],
+    kind: &FileKind,
+    accept: impl Fn(&SearchDir<'t>, &str, &TreePath<'t>) -> Option<String>,
+) -> Vec<DriverFile> {
     let mut files = Vec::new();
-    for (name, capability) in lists::BINARIES {
-        let hit = locate(&dirs, name, |dir, path| {
+    for (name, capability) in list {
+        let found = locate(dirs, name, |dir, path| {
             let path = path.ok()?;
-            let data = path.metadata().ok()?;
-            let is_program = data.is_file() && data.permissions().mode() & 0o111 != 0;
-            let in_container = match moved.contains(&dir.host) {
-                true => "/usr/bin",
-                false => dir.path.as_ref()?.as_str(),
-            };
-            is_program.then(|| (path, format!("{in_container}/{name}")))
+            accept(dir, name, &path).map(|container| (path, container))
         });
-        match hit {
-            Some((path, container)) => files.extend(file(&path, &container, FileKind::Binary, *capability)),
-            None => scan.findings.absent(name, hosts(&dirs)),
+        match found {
+            Some((path, container)) => files.extend(file(&path, &container, kind.clone(), *capability)),
+            None => scan.findings.absent(name, hosts(dirs)),
         }
     }
     files
+}
+
+pub(super) fn binaries(scan: &Scan<'_>) -> Vec<DriverFile> {
+    let tree = &scan.roots.driver;
+    let known = [lists::BINARY_DIRS, lists::BINARY_DIRS_MOVED].concat();
+    let moved: Vec<HostPath> = lists::BINARY_DIRS_MOVED.iter().map(|dir| tree.host(dir)).collect();
+    let dirs = search_dirs(tree, &known, &scan.options.more_program_dirs);
+    take(scan, &dirs, lists::BINARIES, &FileKind::Binary, |dir, name, path| {
+        let data = path.metadata().ok()?;
+        let is_program = data.is_file() && data.permissions().mode() & 0o111 != 0;
+        let in_container = match moved.contains(&dir.host) {
+            true => "/usr/bin",
+            false => dir.path.as_ref()?.as_str(),
+        };
+        is_program.then(|| format!("{in_container}/{name}"))
+    })
 }
 
 pub(super) fn configs(scan: &Scan<'_>) -> Vec<DriverFile> {
@@ -155,22 +167,11 @@ pub(super) fn firmware(scan: &Scan<'_>, version: &DriverVersion) -> Vec<DriverFi
 pub(super) fn sockets(scan: &Scan<'_>) -> Vec<DriverFile> {
     let tree = &scan.roots.driver;
     let dirs = search_dirs(tree, lists::SOCKET_DIRS, &[]);
-    let mut files = Vec::new();
-    for (name, capability) in lists::SOCKETS {
-        let hit = locate(&dirs, name, |dir, path| {
-            let path = path.ok()?;
-            let is_socket = path.metadata().is_ok_and(|d| d.file_type().is_socket());
-            is_socket.then_some((path, dir))
-        });
-        match hit {
-            Some((path, dir)) => {
-                // Programs know the socket by this path, whatever the links in it are.
-                let named = dir.host.join(name);
-                let container = named.below(tree.host("/").as_str()).unwrap_or(path.as_str());
-                files.extend(file(&path, container, FileKind::Socket, *capability));
-            }
-            None => scan.findings.absent(name, hosts(&dirs)),
-        }
-    }
-    files
+    take(scan, &dirs, lists::SOCKETS, &FileKind::Socket, |dir, name, path| {
+        let is_socket = path.metadata().is_ok_and(|d| d.file_type().is_socket());
+        // Programs connect to the socket by this path, whichever links are in it.
+        let named = dir.host.join(name);
+        let container = named.below(tree.host("/").as_str()).unwrap_or(path.as_str());
+        is_socket.then(|| container.to_owned())
+    })
 }

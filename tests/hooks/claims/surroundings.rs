@@ -27,19 +27,19 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
         let line = claim().unwrap_err();
         assert!(line.contains(says) && line.contains("tranche plan"), "{line}");
     };
-    refused("no MPS daemon is there");
+    refused("its MPS daemon was not found");
     fs::write(&control, "").unwrap();
-    refused("is gone");
+    refused("is not running");
     fs::remove_file(&control).unwrap();
     drop(bound(&control));
-    refused("is gone");
+    refused("is not running");
     // What a killed daemon leaves, and its number is another process's by now.
     fs::write(
         pipe.join("nvidia-cuda-mps-control.pid"),
         format!("{}\n", std::process::id()),
     )
     .unwrap();
-    refused("is gone");
+    refused("is not running");
     fs::remove_file(&control).unwrap();
     let daemon = listening(&control);
     let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();

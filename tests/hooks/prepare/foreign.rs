@@ -298,7 +298,7 @@ fn nothing_is_mounted_on_the_host_where_the_root_is_shared() {
     assert!(
         ended
             .stderr
-            .contains("cannot lay another over it on a read-only root: its mount is shared with the host"),
+            .contains("cannot be covered on a read-only root: its mount is shared with the host"),
         "{}",
         ended.stderr
     );

@@ -64,7 +64,7 @@ fn what_is_laid_over_the_image_has_the_containers_label() {
         (ended.code, ended.stderr.as_str()),
         (
             0,
-            "tranche-oci: hook prepare: /etc/ld.so.cache: cannot lay another over it on a read-only root: Invalid argument \
+            "tranche-oci: hook prepare: /etc/ld.so.cache: cannot be covered on a read-only root: Invalid argument \
              (os error 22); set LD_LIBRARY_PATH=/opt/driver in the container\n"
         )
     );
@@ -88,7 +88,7 @@ fn without_a_cache_a_read_only_root_is_told_what_to_set() {
     assert_eq!(ended.code, 0);
     assert_eq!(
         ended.stderr,
-        "tranche-oci: hook prepare: /etc/ld.so.cache: not there, and the root is read-only; \
+        "tranche-oci: hook prepare: /etc/ld.so.cache: is missing, and the root is read-only; \
          set LD_LIBRARY_PATH=/opt/driver in the container, or add /etc/ld.so.cache to the image\n"
     );
     same(&scene.inside(), &inside);
@@ -126,7 +126,7 @@ fn a_musl_image_needs_a_path_file_for_a_read_only_root() {
             true => ("580", ""),
             false => (
                 "none",
-                "tranche-oci: hook prepare: /etc/ld-musl-x86_64.path: not there, and the root is read-only; set \
+                "tranche-oci: hook prepare: /etc/ld-musl-x86_64.path: is missing, and the root is read-only; set \
                  LD_LIBRARY_PATH=/opt/driver in the container, or add /etc/ld-musl-x86_64.path to the image\n",
             ),
         };
@@ -225,7 +225,7 @@ fn a_cache_on_a_mount_is_left_alone_and_the_remedy_is_named() {
             ended.stderr,
             "tranche-oci: hook prepare: /etc/ld.so.cache: its content is ignored: it is not on the mount of the \
              container's root\n\
-             tranche-oci: hook prepare: /etc/ld.so.cache: cannot be changed, because its place is not the image's own; \
+             tranche-oci: hook prepare: /etc/ld.so.cache: cannot be changed, because it is not on the image's own file system; \
              set LD_LIBRARY_PATH=/opt/driver in the container\n",
             "{what}"
         );
