@@ -16,14 +16,14 @@ mod reserve;
 
 pub use explain::{explain, kind_of};
 #[cfg(feature = "cli")]
-pub use plan::{Finding, findings, part};
+pub use plan::{Finding, findings};
 #[cfg(feature = "cli")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, ClaimState, Guest, HeldPart, HeldShare, Holder, Ledger, LedgerError,
+    Ask, Book, Books, Bounds, Change, Claim, ClaimState, HeldPart, HeldShare, Holder, Ledger, LedgerError,
     LedgerResult, Locked, Promise, Refused, World,
 };
 use crate::types::{DeviceKey, ShareName};
@@ -211,16 +211,7 @@ impl Claims {
                 };
                 book.take_any((0..*replicas).map(share), &ask, &self.machine).map(drop)
             }
-            WantedPart::Reserved { name, promise } => {
-                let guest = Guest {
-                    holder: ask.holder,
-                    process: ask.process,
-                    uid: ask.uid,
-                    alone: ask.alone,
-                    promise: *promise,
-                };
-                book.enter(name, guest, &self.machine)
-            }
+            WantedPart::Reserved { name, promise } => book.enter(name, &ask, *promise, &self.machine),
         }
     }
 

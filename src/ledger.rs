@@ -25,9 +25,9 @@ mod refused;
 mod store;
 mod utc;
 
-pub use crate::types::{Bounds, Promise, STATE_DIR, Strategy};
-pub use book::{Ask, Book, Guest, World};
-pub use claim::{Cgroup, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
+pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy};
+pub use book::{Ask, Book, World};
+pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{Holder, KubernetesObject};

@@ -17,12 +17,14 @@ pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 pub use need::Need;
-pub use strategy::{Dedicated, Held, InContainer, Method, Mps, TimeSlicing};
+pub use strategy::{Dedicated, InContainer, Method, Mps, TimeSlicing};
 
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Parts, Policy, Priority, ReplicaNames, Split, WholeDevice};
-use crate::types::{Bounds, CdiKind, Device, DeviceKey, HostPath, MemorySize, Percent, Promise, ShareName};
+use crate::types::{
+    Bounds, CdiKind, Device, DeviceKey, HeldPart, HeldShare, HostPath, MemorySize, Percent, Promise, ShareName,
+};
 use serde::{Deserialize, Serialize};
 
 /// Every share that a policy makes of an inventory, by device.
@@ -151,12 +153,18 @@ impl SplitDevice {
         self.method.rules().promise(self, share)
     }
 
-    /// What the shares with these names promise in sum; `None` where they do not add up, or where it has none of them.
-    pub fn promise_of(&self, names: &[ShareName]) -> Option<Promise> {
+    /// What a claim on the shares with these names holds: a dedicated device is held whole. A name that the device does not
+    /// have is left out.
+    pub fn part(&self, names: &[ShareName]) -> HeldPart {
+        if self.method.is_whole() {
+            return HeldPart::Whole;
+        }
         let shares = names.iter().filter_map(|name| self.share(name));
-        let mut promises = shares.map(|share| self.promise(share));
-        let first = promises.next()?;
-        promises.try_fold(first, Promise::and)
+        let held = |share: &Share| HeldShare {
+            name: share.name.clone(),
+            promise: self.promise(share),
+        };
+        HeldPart::Shares(shares.map(held).collect())
     }
 
     /// The most that may be promised of it to all holders together.
@@ -178,12 +186,12 @@ impl SplitDevice {
         self.method.rules().needs(self, state_dir)
     }
 
-    /// What a container with `held` of it gets besides the nodes of the device.
+    /// What a container with `promise` of it gets in addition to the nodes of the device.
     ///
     /// # Errors
     /// Returns an error if something about the device is unknown that a limit needs.
-    pub fn in_container(&self, held: &Held, state_dir: &HostPath) -> Result<InContainer> {
-        self.method.rules().in_container(self, held, state_dir)
+    pub fn in_container(&self, promise: Promise, priority: Priority, state_dir: &HostPath) -> Result<InContainer> {
+        self.method.rules().in_container(self, promise, priority, state_dir)
     }
 }
 

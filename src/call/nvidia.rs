@@ -1,7 +1,7 @@
 //! The hooks of NVIDIA's toolkit (`nvidia-cdi-hook` 1.18 to 1.20), which `tranche-oci` has as well.
 
 use super::link;
-use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read, wrong};
+use super::options::{OnUnknown, Value, host_path, read, wrong};
 use super::{Program, link::container_path};
 use crate::error::Result;
 use crate::types::{ContainerPath, HostPath, Link};
@@ -67,8 +67,6 @@ pub struct NvidiaCall {
     pub mode: Option<u32>,
     /// The file that has the container's state. `None`: it is on standard input.
     pub state_file: Option<String>,
-    /// Where messages are kept: an option of tranche's alone.
-    pub state_dir: HostPath,
 }
 
 impl NvidiaCall {
@@ -98,7 +96,6 @@ impl NvidiaCall {
             paths: Vec::new(),
             mode: None,
             state_file: None,
-            state_dir: default_state_dir(),
         }
     }
 
@@ -130,7 +127,6 @@ impl NvidiaCall {
         ];
         let joined = joined.into_iter().filter_map(|(name, value)| Some((name, value?)));
         options.extend(joined.map(|(name, value)| format!("--{name}={value}")));
-        push_state_dir(&mut options, &self.state_dir);
         program.command(self.hook.as_str(), options)
     }
 
@@ -167,7 +163,8 @@ impl NvidiaCall {
             "path" => self.paths.push(from_root()),
             "mode" => self.mode = Some(permissions(&value)?),
             "container-spec" => self.state_file = Some(value).filter(|value| !matches!(value.as_str(), "" | "-")),
-            _ => self.state_dir = host_path(name, &value)?,
+            // Where messages are kept, an option of tranche's alone: the caller has read it already (`state_dir`).
+            _ => drop(host_path(name, &value)?),
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! `tranche-oci hook prepare`: what each container of a specification needs.
 
 use super::link::{self, container_path};
-use super::options::{OnUnknown, Value, cut, default_state_dir, host_path, push_state_dir, read, wrong};
+use super::options::{OnUnknown, Value, cut, host_path, read, wrong};
 use super::{NvidiaHook, Program};
 use crate::error::Result;
-use crate::types::{ContainerPath, ElfClass, HostPath, Link};
+use crate::types::{ContainerPath, ElfClass, Link};
 use std::ffi::OsString;
 
 /// A call of `hook prepare`. The table of options is in the documentation of `hook::prepare`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrepareCall {
     /// Links to make, each path once.
     pub links: Vec<Link>,
@@ -22,8 +22,6 @@ pub struct PrepareCall {
     pub driver_version: Option<String>,
     /// The parts of the work that are left out: members of [`PrepareCall::CAN_SKIP`].
     pub skip: Vec<NvidiaHook>,
-    /// Where messages are kept.
-    pub state_dir: HostPath,
 }
 
 /// One link below `/dev/dri/by-path`.
@@ -115,20 +113,6 @@ fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains('/') && cut(name).is_none()
 }
 
-impl Default for PrepareCall {
-    fn default() -> Self {
-        Self {
-            links: Vec::new(),
-            by_path: Vec::new(),
-            ldcache_dirs: Vec::new(),
-            libraries: Vec::new(),
-            driver_version: None,
-            skip: Vec::new(),
-            state_dir: default_state_dir(),
-        }
-    }
-}
-
 impl PrepareCall {
     /// The hook's name.
     pub const VERB: &str = "prepare";
@@ -168,7 +152,6 @@ impl PrepareCall {
         for hook in &self.skip {
             push("skip", hook.to_string());
         }
-        push_state_dir(&mut options, &self.state_dir);
         Program::Tranche.command(Self::VERB, options)
     }
 
@@ -217,7 +200,8 @@ impl PrepareCall {
                 Some(hook) => push_new(&mut self.skip, hook),
                 None => unknown(super::Unknown::Value(format!("--skip {value}")))?,
             },
-            _ => self.state_dir = host_path(name, &value)?,
+            // Where messages are kept: the caller has read it already (`state_dir`).
+            _ => drop(host_path(name, &value)?),
         }
         Ok(())
     }

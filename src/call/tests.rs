@@ -53,7 +53,6 @@ prop_compose! {
         libraries in prop::collection::vec((class(), container(), of(name())), 0..3),
         driver_version in of(".{1,8}"),
         skip in prop::sample::subsequence(PrepareCall::CAN_SKIP.to_vec(), 0..=2),
-        state_dir in host(),
     ) -> PrepareCall {
         let node = |node: &str| ContainerPath::root().join("dev/dri").join(node);
         let by_path = by_path.iter().map(|(name, file)| ByPath::new(name, node(file)).unwrap());
@@ -67,7 +66,6 @@ prop_compose! {
             libraries: libraries.collect(),
             driver_version,
             skip,
-            state_dir,
         }
     }
 }
@@ -90,7 +88,6 @@ prop_compose! {
         paths in prop::collection::vec(container(), 0..3),
         mode in of(0..=0o777u32),
         state_file in of("[^-]{1,8}"),
-        state_dir in host(),
     ) -> NvidiaCall {
         NvidiaCall {
             hook,
@@ -103,7 +100,6 @@ prop_compose! {
             paths,
             mode,
             state_file,
-            state_dir,
         }
     }
 }
@@ -216,6 +212,12 @@ proptest! {
 /// The options of a call, and a command line in which every one of them is written.
 type Full = (&'static [(&'static str, Value)], Vec<String>);
 
+/// A hook's command line with the option that no field has, because it says where messages are kept.
+fn with_state_dir(mut command: Vec<String>) -> Vec<String> {
+    command.push("--state-dir=/run/other".to_owned());
+    command
+}
+
 /// Calls in which every field has a value.
 fn full() -> [Full; 4] {
     let link = Link {
@@ -231,7 +233,6 @@ fn full() -> [Full; 4] {
         libraries: vec![KnownLibrary::new(ElfClass::Elf64, link.path.clone(), None).unwrap()],
         driver_version: Some("580.95.05".into()),
         skip: PrepareCall::CAN_SKIP.to_vec(),
-        state_dir: other.clone(),
     };
     let nvidia = NvidiaCall {
         hook: NvidiaHook::Chmod,
@@ -244,7 +245,6 @@ fn full() -> [Full; 4] {
         paths: vec![directory],
         mode: Some(0o755),
         state_file: Some("/state".into()),
-        state_dir: other.clone(),
     };
     let device: crate::types::DeviceKey = "GPU-11111111".parse().unwrap();
     let size = "mps:7000:30".parse().unwrap();
@@ -275,8 +275,8 @@ fn full() -> [Full; 4] {
     let program = Program::NvidiaCdiHook;
     claims.extend(release.write());
     [
-        (PrepareCall::OPTIONS, prepare.write()),
-        (NvidiaCall::OPTIONS, nvidia.write(program)),
+        (PrepareCall::OPTIONS, with_state_dir(prepare.write())),
+        (NvidiaCall::OPTIONS, with_state_dir(nvidia.write(program))),
         (ClaimCall::OPTIONS, claims.clone()),
         (ReleaseCall::OPTIONS, claims),
     ]

@@ -4,27 +4,9 @@ use crate::ledger::{self, Book, Claim, HeldPart, Misfit};
 use crate::share::{Plan, Share, SplitDevice};
 use crate::types::ShareName;
 
-/// What of a device a claim on these shares holds: a dedicated device is held whole. A name that the device does not have is
-/// left out.
-pub fn part(split: &SplitDevice, names: &[ShareName]) -> HeldPart {
-    if split.method.is_whole() {
-        return HeldPart::Whole;
-    }
-    let shares = names.iter().filter_map(|name| split.share(name));
-    HeldPart::Shares(shares.map(|share| in_ledger(split, share)).collect())
-}
-
-/// A share, as the ledger records it.
-fn in_ledger(split: &SplitDevice, share: &Share) -> ledger::HeldShare {
-    ledger::HeldShare {
-        name: share.name.clone(),
-        promise: split.promise(share),
-    }
-}
-
 /// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
 pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
-    let part = part(split, std::slice::from_ref(&share.name));
+    let part = split.part(std::slice::from_ref(&share.name));
     let book = books.iter().find(|book| book.gpu == *split.key.gpu());
     book.is_none_or(|book| book.is_free(&split.key, &part, split.bounds()))
 }
@@ -72,7 +54,7 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
             .filter(|claim| claim.device != split.key || !is_known(split, claim))
             .collect();
         let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
-        let all = part(split, &names);
+        let all = split.part(&names);
         let held = strangers.iter().map(|claim| (&claim.device, &claim.part));
         if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), held) {
             found.push(Finding::NoLongerFits {

@@ -1,6 +1,6 @@
 //! Reserving shares of a plan for a holder that comes later.
 
-use super::plan::{is_free, part};
+use super::plan::is_free;
 use super::{Claims, LockedClaims};
 use crate::error::Error;
 use crate::ledger::{Ask, Change, Claim, ClaimState, Holder, LedgerError, Refused};
@@ -154,7 +154,7 @@ impl LockedClaims<'_> {
         let spec_file = offer.publish(&found).map_err(ReserveError::Offer)?;
         let ask = Ask {
             device: split.key.clone(),
-            part: part(split, &found.shares),
+            part: split.part(&found.shares),
             bounds: split.bounds(),
             asked_as: Some(format!("nvidia.com/claim={name}")),
             spec_file,

@@ -3,7 +3,7 @@
 
 use super::containers::Names;
 use super::specs::Specs;
-use crate::ledger::{Claim, ClaimState, HeldPart, Promise, Strategy, utc};
+use crate::ledger::{Claim, ClaimState, HeldPart, Strategy, utc};
 use crate::text::some;
 use crate::types::{DeviceKey, MemorySize};
 use serde::Serialize;
@@ -80,10 +80,6 @@ impl View {
 
     /// `claim` as it is shown.
     pub(super) fn held(&mut self, claim: &Claim) -> Held {
-        let compute = |promise| match promise {
-            Promise::Mps { compute, .. } => compute,
-            _ => None,
-        };
         let promise = claim.part.promise();
         let container = claim.holder.container().map(|container| Container {
             id: container.id.clone(),
@@ -100,7 +96,7 @@ impl View {
             shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
             strategy: claim.part.strategy(),
             memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
-            compute_percent: promise.and_then(compute),
+            compute_percent: promise.and_then(|p| p.compute()),
             state: claim.state,
             container,
             uid: claim.uid,
@@ -177,14 +173,6 @@ pub(super) fn container_text(id: &str, name: Option<&str>) -> String {
 /// The text of a value in a table; a dash without a value.
 pub(super) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-/// The state of a claim, in a table.
-pub(super) fn state(state: ClaimState) -> &'static str {
-    match state {
-        ClaimState::Reserved => "reserved",
-        ClaimState::Held => "held",
-    }
 }
 
 /// A span of time for people: `45 s`, `12 min`, `3 h 5 min`.

@@ -165,7 +165,7 @@ fn text(status: &Status<'_>, sees_ledger: bool) -> String {
                 claim.cdi.clone(),
                 claim.shares(),
                 claim.holder(),
-                held::state(claim.state).to_owned(),
+                claim.state.to_string(),
                 claim.uid.to_string(),
                 utc(claim.since),
             ]);

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::edits::{Edits, MountEdit};
 use crate::inventory::{Driver, DriverFile, ElfClass, FileKind};
-use crate::types::ContainerPath;
+use crate::types::{ContainerPath, HostPath};
 use std::collections::BTreeSet;
 
 /// Options for files that a container only reads.
@@ -35,12 +35,14 @@ fn serves_drawing(file: &DriverFile) -> bool {
 /// Adds a mount for each of `files`.
 pub(super) fn mount(edits: &mut Edits, files: &[&DriverFile]) {
     for file in files {
-        let socket = file.kind == FileKind::Socket;
-        let edit = MountEdit {
-            host: file.host.clone(),
-            options: texts(if socket { &SOCKET } else { &READ_ONLY }),
+        let options = if file.kind == FileKind::Socket {
+            &SOCKET
+        } else {
+            &READ_ONLY
         };
-        edits.mounts.insert(file.container.clone(), edit);
+        edits
+            .mounts
+            .insert(file.container.clone(), with_options(&file.host, options));
     }
 }
 
@@ -49,19 +51,21 @@ pub(super) fn mount_links(edits: &mut Edits, files: &[&DriverFile]) {
     for file in files {
         for link in &file.links {
             // A file of that name, or a link of an earlier file, is mounted there already.
-            edits.mounts.entry(link.path.clone()).or_insert_with(|| MountEdit {
-                host: file.host.clone(),
-                options: texts(&READ_ONLY),
-            });
+            let mount = edits.mounts.entry(link.path.clone());
+            mount.or_insert_with(|| read_only(&file.host));
         }
     }
 }
 
 /// A mount that is only read.
-pub(super) fn read_only(host: crate::types::HostPath) -> MountEdit {
+pub(super) fn read_only(host: &HostPath) -> MountEdit {
+    with_options(host, &READ_ONLY)
+}
+
+fn with_options(host: &HostPath, options: &[&str]) -> MountEdit {
     MountEdit {
-        host,
-        options: texts(&READ_ONLY),
+        host: host.clone(),
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
     }
 }
 
@@ -86,24 +90,14 @@ pub(super) fn is_for_loader(file: &DriverFile) -> bool {
 /// either.
 pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<String> {
     let end = format!(".so.{}", driver.version);
-    let native = |f: &&&DriverFile| {
-        matches!(
-            f.kind,
-            FileKind::Library {
-                class: ElfClass::Elf64,
-                ..
-            }
-        )
+    let is_native = |file: &DriverFile| {
+        let name = file.container.file_name();
+        matches!(&file.kind, FileKind::Library { class, .. } if *class == ElfClass::Elf64)
+            && name.ends_with(&end)
+            && !name.starts_with("libvdpau_")
     };
-    let mut dirs: Vec<ContainerPath> = files
-        .iter()
-        .filter(native)
-        .filter(|f| f.container.file_name().ends_with(&end))
-        .filter(|f| !f.container.file_name().starts_with("libvdpau_"))
-        .map(|f| f.container.parent())
-        .collect();
-    dirs.sort();
-    dirs.dedup();
+    let native = files.iter().filter(|file| is_native(file));
+    let dirs: BTreeSet<ContainerPath> = native.map(|file| file.container.parent()).collect();
     // Directories of X.Org modules have files of this version too, and the search does not name them.
     let searched: Vec<&str> = driver
         .library_dirs
@@ -112,10 +106,6 @@ pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<Stri
         .map(|d| d.container.as_str())
         .collect();
     (!searched.is_empty()).then(|| searched.join(":"))
-}
-
-fn texts(options: &[&str]) -> Vec<String> {
-    options.iter().map(|o| (*o).to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(super) fn single(mode: Mode, inventory: &Inventory, options: &Options, deriv
     if mode == Mode::Gds {
         for mount in &there.gds_mounts {
             all.mounts
-                .insert(mount.container.clone(), files::read_only(mount.host.clone()));
+                .insert(mount.container.clone(), files::read_only(&mount.host));
         }
     }
     derived.devices.push(DerivedDevice::named("all", all)?);

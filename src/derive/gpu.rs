@@ -1,8 +1,9 @@
 //! The devices of a specification of GPUs and MIG devices.
 
 use super::select;
-use super::share::{self, Sharing};
+use super::share::Claimer;
 use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, files, hook, node};
+use crate::call::ReleaseCall;
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory};
@@ -54,11 +55,9 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     }
     let (plain_ones, claimed): (Vec<_>, Vec<_>) = found
         .iter()
-        .partition(|(one, _)| split_of(*one, options).is_none() && held_of(*one, options).is_none());
-    if let (Some(sharing), Some(hook)) = (&options.sharing, share::hook_of(options))
-        && !claimed.is_empty()
-    {
-        derived.common.hooks.push(share::give_all_back(sharing, &hook));
+        .partition(|(one, _)| split_of(*one, options).is_none() && !is_held_and_not_split(*one, options));
+    if let Some(claimer) = Claimer::of(options).filter(|_| !claimed.is_empty()) {
+        derived.common.hooks.push(claimer.release(ReleaseCall::default()));
     }
     // A container that asks for all devices asks for no claim, so it gets only the devices that need none.
     if select::wants_all(options) && !plain_ones.is_empty() {
@@ -87,61 +86,55 @@ fn named(
     options: &Options,
     derived: &mut Derived,
 ) -> Result<()> {
-    let Some((sharing, split)) = split_of(one, options) else {
-        let mut edits = edits.clone();
-        edits.merge(programs)?;
-        if let Some(sharing) = held_of(one, options) {
-            let Some(hook) = share::hook_of(options) else {
-                derived.warn(
-                    format_args!("device {name}"),
-                    "is left out, because something of it is held and only the hook of tranche can claim it",
-                );
-                return Ok(());
-            };
-            let asked_as = format!("{}={name}", derived.kind);
-            edits.hooks.push(share::take_held(&asked_as, one, sharing, &hook));
-        }
-        derived.devices.push(DerivedDevice { name, edits });
-        return Ok(());
-    };
-    if !one.gpu.index_is_known {
+    let split = split_of(one, options);
+    let is_held = is_held_and_not_split(one, options);
+    if split.is_some() && !one.gpu.index_is_known {
         // The directory of its MPS daemon and its claims are named by its index, which is not known.
-        derived.warn(
-            one,
-            "is left out, because the policy splits it and its index is not known without NVML",
-        );
+        let text = "is left out, because the policy splits it and its index is not known without NVML";
+        derived.warn(one, text);
         return Ok(());
     }
-    let Some(hook) = share::hook_of(options) else {
-        let text = "is left out, because the policy splits it and only the hook of tranche can claim a share";
+    let claimer = Claimer::of(options);
+    if claimer.is_none() && (split.is_some() || is_held) {
+        let text = match split {
+            Some(_) => "is left out, because the policy splits it and only the hook of tranche can claim a share",
+            None => "is left out, because something of it is held and only the hook of tranche can claim it",
+        };
         derived.warn(format_args!("device {name}"), text);
         return Ok(());
-    };
+    }
     let asked_as = format!("{}={name}", derived.kind);
-    if let Some(mut edits) = share::whole(&asked_as, edits, split, sharing, &hook) {
-        if split.method.is_whole() {
-            edits.merge(programs)?;
+    if let (Some(claimer), Some(split)) = (claimer, split) {
+        if let Some(mut edits) = claimer.whole(asked_as, edits, split) {
+            if split.method.is_whole() {
+                edits.merge(programs)?;
+            }
+            let name = name.clone();
+            derived.devices.push(DerivedDevice { name, edits });
         }
-        derived.devices.push(DerivedDevice {
-            name: name.clone(),
-            edits,
-        });
+        for (kind, device) in claimer.shares(&name, edits, split)? {
+            derived.add(kind, device);
+        }
+        return Ok(());
     }
-    for (kind, device) in share::shares(&name, edits, split, sharing, &hook)? {
-        derived.add(kind, device);
-    }
+    let mut edits = edits.clone();
+    edits.merge(programs)?;
+    let claimer = claimer.filter(|_| is_held);
+    edits
+        .hooks
+        .extend(claimer.map(|claimer| claimer.whole_of(asked_as, one)));
+    derived.devices.push(DerivedDevice { name, edits });
     Ok(())
 }
 
-fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<(&'a Sharing, &'a SplitDevice)> {
-    let sharing = options.sharing.as_ref()?;
-    Some((sharing, sharing.plan.split(one.device())?))
+fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a SplitDevice> {
+    options.sharing.as_ref()?.plan.split(one.device())
 }
 
-/// How to claim a device that is not split and of which something is held; `None` for any other device.
-fn held_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a Sharing> {
-    let sharing = options.sharing.as_ref()?;
-    (sharing.plan.split(one.device()).is_none() && sharing.is_held(one)).then_some(sharing)
+/// Whether something of a device is held that the plan does not split.
+fn is_held_and_not_split(one: HostDevice<'_>, options: &Options) -> bool {
+    let sharing = options.sharing.as_ref();
+    sharing.is_some_and(|sharing| sharing.plan.split(one.device()).is_none() && sharing.is_held(one))
 }
 
 /// Removes the programs from `common` that a container with a share must not have, and returns them for the containers

@@ -1,13 +1,13 @@
 //! The claims on one GPU and its MIG devices, and the rules by which they change. The rules are
 //! pure: they learn about clocks and processes through [`World`].
 
-use super::claim::{self, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
+use super::claim::{self, Claim, ClaimState, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
 use super::raw::Unread;
 use super::record;
 use super::refused::Refused;
-use crate::types::{Bounds, DeviceKey, GpuUuid};
+use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart, HeldShare, Promise};
 use std::collections::HashSet;
 
 /// The claims on one GPU: on the whole of it, on its shares and on its MIG devices. They are in one book because they
@@ -318,48 +318,49 @@ impl Book {
         self.claims.iter().find(|claim| claim.name.as_deref() == Some(name))
     }
 
-    /// Lets a container, or another user of devices, hold a claim that was made beforehand.
+    /// Lets `ask.holder` hold a claim that was made beforehand. The device, the part and its bounds are those of the claim,
+    /// whatever `ask` says of them.
     ///
-    /// `promise` is what the specification that names the claim says it was promised: a specification that was left by an
-    /// earlier claim of that name must not set its limits. `alone`: the container may hold nothing else of this device.
+    /// `promise` is what the specification that names the claim says it was promised; `None` if it does not say it. The
+    /// specification of an earlier claim of that name must not set the limits of this one.
     ///
     /// # Errors
     /// Returns an error if there is no such claim, if it belongs to another user, if another holder uses it, and if the
     /// holder may hold nothing else of the device and does.
-    pub fn enter(&mut self, name: &str, guest: Guest, world: &impl World) -> Result<(), Refused> {
-        let Guest {
-            holder,
-            process,
-            uid,
-            alone,
-            promise,
-        } = guest;
+    pub fn enter(
+        &mut self,
+        name: &str,
+        ask: &Ask,
+        promise: Option<Promise>,
+        world: &impl World,
+    ) -> Result<(), Refused> {
+        let Ask { holder, process, .. } = ask;
         let named = |claim: &Claim| claim.name.as_deref() == Some(name);
-        let own = |claim: &Claim| claim.holder.is_same_user(&holder);
+        let own = |claim: &Claim| claim.holder.is_same_user(holder);
         self.read_all();
         self.settle(world, |claim| named(claim) || own(claim));
         let claim = self.named(name).ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
         let other = |c: &&Claim| !named(c) && own(c) && c.device == claim.device;
-        if let Some(other) = self.claims.iter().find(other).filter(|_| alone) {
+        if let Some(other) = self.claims.iter().find(other).filter(|_| ask.alone) {
             return Err(Refused::Another {
                 part: other.part.clone(),
             });
         }
-        if claim.uid != uid && uid != 0 {
+        if claim.uid != ask.uid && ask.uid != 0 {
             return Err(Refused::NotYours(Box::new(claim.clone())));
         }
         if promise.is_some() && claim.part.promise() != promise {
             return Err(Refused::OtherPromise(name.to_owned()));
         }
-        let is_used_by_another = match (&claim.process, &process) {
-            (None, None) => claim.holder != Holder::Person && claim.holder != holder,
+        let is_used_by_another = match (&claim.process, process) {
+            (None, None) => claim.holder != Holder::Person && claim.holder != *holder,
             (there, comes) => there.is_some() && there != comes,
         };
         if is_used_by_another {
             return Err(taken(claim, &claim.device));
         }
         if let Some(claim) = self.claims.iter_mut().find(|c| named(c)) {
-            (claim.holder, claim.process) = (holder, process);
+            (claim.holder, claim.process) = (holder.clone(), process.clone());
             claim.state = ClaimState::Held;
             claim.until = None;
         }
@@ -447,21 +448,6 @@ impl Book {
         let both = seen.iter().any(|(instance, _)| whole.contains(instance));
         !(both || whole_gpu && instances)
     }
-}
-
-/// Who enters a claim made beforehand.
-#[derive(Debug, Clone)]
-pub struct Guest {
-    /// The container, pod or resource claim.
-    pub holder: Holder,
-    /// The init of a container; `None` for every other holder.
-    pub process: Option<InitProcess>,
-    /// Who asks.
-    pub uid: u32,
-    /// Whether it may hold nothing else of the device.
-    pub alone: bool,
-    /// What the claim was promised, by the specification that names it; `None` where that does not say it.
-    pub promise: Option<super::Promise>,
 }
 
 /// Whether a claim stays when its container is gone. It then waits for its next one.

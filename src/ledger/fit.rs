@@ -1,13 +1,12 @@
 //! Whether a part of a device fits in addition to what is held.
 
-use super::claim::HeldPart;
-use crate::types::{Bounds, DeviceKey, MemorySize, Promise, Strategy};
-use std::fmt;
+use crate::types::{Bounds, DeviceKey, HeldPart, MemorySize, Promise, Strategy};
 
 /// Why a part does not fit in addition to what is held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// The device is used under another strategy.
+    #[error("the device is in use under {held}, and this share is of {asked}")]
     Strategy {
         /// The one in use.
         held: Strategy,
@@ -15,15 +14,17 @@ pub enum Misfit {
         asked: Strategy,
     },
     /// More memory than there is.
+    #[error("it needs {asked} of memory, and {held} of {bound} are held")]
     Memory {
-        /// MiB held.
-        held: u64,
-        /// MiB asked for.
-        asked: u64,
-        /// MiB that may be promised.
-        bound: u64,
+        /// What is held.
+        held: MemorySize,
+        /// What is asked for.
+        asked: MemorySize,
+        /// What may be promised.
+        bound: MemorySize,
     },
     /// More compute than there is.
+    #[error("it needs {asked}% of compute, and {held}% of {bound}% are held")]
     Compute {
         /// Percent held.
         held: u64,
@@ -33,34 +34,16 @@ pub enum Misfit {
         bound: u64,
     },
     /// More turns than there are.
+    #[error("it and the turns that are held are more than the whole device")]
     Turns,
-    /// One has a limit of memory and the other has no limit, so that it can take what the first was promised.
+    /// One has a limit and the other has no limit, so that it can take what the first was promised.
+    #[error(
+        "one of it and what is held has a limit of {dimension} and the other has none, so the limit would not hold"
+    )]
     Unlimited {
         /// `memory` or `compute`.
         dimension: &'static str,
     },
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Misfit::Strategy { held, asked } => {
-                write!(f, "the device is in use under {held}, and this share is of {asked}")
-            }
-            Misfit::Memory { held, asked, bound } => {
-                let [held, asked, bound] = [held, asked, bound].map(|mib| MemorySize::from_mib(*mib));
-                write!(f, "it needs {asked} of memory, and {held} of {bound} are held")
-            }
-            Misfit::Compute { held, asked, bound } => {
-                write!(f, "it needs {asked}% of compute, and {held}% of {bound}% are held")
-            }
-            Misfit::Turns => write!(f, "it and the turns that are held are more than the whole device"),
-            Misfit::Unlimited { dimension } => write!(
-                f,
-                "one of it and what is held has a limit of {dimension} and the other has none, so the limit would not hold"
-            ),
-        }
-    }
 }
 
 /// Whether `part` of `device` fits in addition to the parts that are `held` by other claims. Sums are exact.
@@ -87,10 +70,7 @@ pub fn fits<'a>(
     if !of_turns(asked.iter().chain(&beside)) {
         return Err(Misfit::Turns);
     }
-    let compute = |promise: &Promise| match promise {
-        Promise::Mps { compute, .. } => compute.map(u64::from),
-        Promise::Whole | Promise::Turns { .. } => None,
-    };
+    let compute = |promise: &Promise| promise.compute().map(u64::from);
     let limited = |promise: &Promise| matches!(promise, Promise::Mps { .. });
     let (asked_limits, held_limits): (Vec<Promise>, Vec<Promise>) = (
         asked.iter().copied().filter(limited).collect(),
@@ -115,6 +95,7 @@ pub fn fits<'a>(
         && let Some(bound) = bounds.memory_mib
         && held.saturating_add(asked) > bound
     {
+        let [held, asked, bound] = [held, asked, bound].map(MemorySize::from_mib);
         return Err(Misfit::Memory { held, asked, bound });
     }
     Ok(())

@@ -1,8 +1,7 @@
 //! Claims that were found in the text of a book and not read to the end. Most claims have nothing to do with the container
 //! that is starting: it is enough to know what they hold, and their lines are copied as they are.
 
-use super::claim::HeldPart;
-use crate::types::DeviceKey;
+use crate::types::{DeviceKey, HeldPart};
 use memchr::memmem;
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 //! with their number, by which a file that was cut off is seen.
 
 use super::book::Book;
-use super::claim::{Cgroup, Claim, ClaimState, HeldPart, HeldShare, InitProcess};
+use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
 use super::holder::Holder;
 use super::raw::{Field, Unread, UnreadClaim};
-use crate::types::{DeviceKey, GpuUuid, Promise};
+use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise};
 use memchr::{memchr, memchr_iter, memchr3};
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,14 +1,16 @@
 //! Why a rule of the ledger refuses a claim.
 
-use super::claim::{Claim, HeldPart};
+use super::claim::Claim;
 use super::fit::Misfit;
+use super::utc;
 use crate::text::some;
-use std::fmt;
+use crate::types::HeldPart;
 
 /// Why a claim was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Another claim holds a part that cannot be held twice.
+    #[error("{}", taken(by, *elsewhere))]
     Taken {
         /// The other claim.
         by: Box<Claim>,
@@ -16,6 +18,7 @@ pub enum Refused {
         elsewhere: bool,
     },
     /// It and all held claims together are more than the device has.
+    #[error("{misfit}: by {}", some(&beside.iter().map(Claim::who).collect::<Vec<_>>()))]
     Misfit {
         /// What does not fit.
         misfit: Misfit,
@@ -23,21 +26,28 @@ pub enum Refused {
         beside: Vec<Claim>,
     },
     /// The holder holds another part of this device, and may hold one.
+    #[error("this container holds {part} of this device already, and can hold nothing else of it")]
     Another {
         /// What it holds.
         part: HeldPart,
     },
     /// Every share that would do is held.
+    #[error("no share of it is free")]
     NoneFree,
-    /// There is no claim of that name.
+    /// No claim has that name.
+    #[error("there is no claim {0}")]
     NoSuchClaim(String),
     /// It belongs to another user.
+    #[error("{} belongs to another user", .0.who())]
     NotYours(Box<Claim>),
-    /// There is a claim of that name already.
+    /// Another claim has that name.
+    #[error("exists already")]
     NameTaken(String),
     /// The claim of that name was promised something else than the specification that names it says.
+    #[error("claim {0} is not the one that this specification was written for")]
     OtherPromise(String),
     /// A container uses it.
+    #[error("{} {} using it", claim.who(), if *runs { "is" } else { "may be" })]
     InUse {
         /// The claim.
         claim: Box<Claim>,
@@ -45,41 +55,15 @@ pub enum Refused {
         runs: bool,
     },
     /// It may be held: the line of the claim that holds it is damaged.
+    #[error("the ledger's line of the claim that holds {0} is damaged")]
     Unreadable(HeldPart),
 }
 
-impl std::error::Error for Refused {}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Taken { by, elsewhere } => {
-                write!(f, "{} holds {}", by.who(), by.part)?;
-                if *elsewhere {
-                    write!(f, " {}", by.device)?;
-                }
-                write!(f, " since {}", super::utc(by.since))
-            }
-            Refused::Misfit { misfit, beside } => {
-                let who: Vec<String> = beside.iter().map(Claim::who).collect();
-                write!(f, "{misfit}: by {}", some(&who))
-            }
-            Refused::Another { part } => {
-                write!(
-                    f,
-                    "this container holds {part} of this device already, and can hold nothing else of it"
-                )
-            }
-            Refused::NoneFree => write!(f, "no share of it is free"),
-            Refused::NoSuchClaim(name) => write!(f, "there is no claim {name}"),
-            Refused::NotYours(claim) => write!(f, "{} belongs to another user", claim.who()),
-            Refused::NameTaken(_) => write!(f, "exists already"),
-            Refused::OtherPromise(name) => {
-                write!(f, "claim {name} is not the one that this specification was written for")
-            }
-            Refused::InUse { claim, runs: true } => write!(f, "{} is using it", claim.who()),
-            Refused::InUse { claim, runs: false } => write!(f, "{} may be using it", claim.who()),
-            Refused::Unreadable(part) => write!(f, "the ledger's line of the claim that holds {part} is damaged"),
-        }
-    }
+fn taken(by: &Claim, elsewhere: bool) -> String {
+    let device = if elsewhere {
+        format!(" {}", by.device)
+    } else {
+        String::new()
+    };
+    format!("{} holds {}{device} since {}", by.who(), by.part, utc(by.since))
 }

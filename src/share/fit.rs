@@ -48,27 +48,17 @@ pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bo
         };
         return Err(Error::usage(object, "no device that is split").hint(hint));
     }
-    let mut best: Option<(u64, u32, Fit)> = None;
-    for device in &asked {
-        let free: Vec<&Share> = device.shares.iter().filter(|s| is_free(device, s)).collect();
-        let Some(chosen) = choose(device, &free, wish) else {
-            continue;
-        };
-        let found = sum(device, &chosen);
-        let spare_memory = found.memory.map_or(0, MemorySize::mib)
-            - wish
-                .memory
-                .map_or(0, MemorySize::mib)
-                .min(found.memory.map_or(0, MemorySize::mib));
-        let spare_compute = found.compute.unwrap_or(0).saturating_sub(wish.compute.unwrap_or(0));
-        let better = best.as_ref().is_none_or(|(memory, compute, other)| {
-            (spare_memory, spare_compute, found.shares.len()) < (*memory, *compute, other.shares.len())
-        });
-        if better {
-            best = Some((spare_memory, spare_compute, found));
-        }
-    }
-    best.map(|(.., fit)| fit).ok_or_else(|| refuse(&asked, wish, &is_free))
+    let spare = |found: &Fit| {
+        let mib = |size: Option<MemorySize>| size.map_or(0, MemorySize::mib);
+        let memory = mib(found.memory).saturating_sub(mib(wish.memory));
+        let compute = found.compute.unwrap_or(0).saturating_sub(wish.compute.unwrap_or(0));
+        (memory, compute, found.shares.len())
+    };
+    let found = asked.iter().filter_map(|device| {
+        let chosen = choose(device, &free(device, &is_free), wish)?;
+        Some(sum(device, &chosen))
+    });
+    found.min_by_key(spare).ok_or_else(|| refuse(&asked, wish, &is_free))
 }
 
 /// The shares of one device to take: exactly as many as asked, or as few as serve.
@@ -145,36 +135,28 @@ fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
     }
 }
 
+fn free<'a>(device: &'a SplitDevice, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Vec<&'a Share> {
+    device.shares.iter().filter(|share| is_free(device, share)).collect()
+}
+
 fn refuse(asked: &[&SplitDevice], wish: Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
-    let mut want: Vec<String> = Vec::new();
-    want.extend(wish.shares.map(|n| format!("{n} shares")));
-    want.extend(wish.memory.map(|m| m.to_string()));
-    want.extend(wish.compute.map(|c| format!("{c}% compute")));
-    let want = if want.is_empty() {
-        "a share".to_owned()
-    } else {
-        want.join(" and ")
-    };
+    let wanted = [
+        wish.shares.map(|n| format!("{n} shares")),
+        wish.memory.map(|m| m.to_string()),
+        wish.compute.map(|c| format!("{c}% compute")),
+    ];
+    let mut wanted: Vec<String> = wanted.into_iter().flatten().collect();
+    if wanted.is_empty() {
+        wanted.push("a share".to_owned());
+    }
     let has = asked.iter().take(8).map(|device| {
-        let free: Vec<&Share> = device.shares.iter().filter(|s| is_free(device, s)).collect();
-        let sum = sum(device, &free);
-        let memory = sum
-            .memory
-            .filter(|_| !free.is_empty())
-            .map(|m| format!(", {m}"))
-            .unwrap_or_default();
-        let compute = sum
-            .compute
-            .filter(|_| !free.is_empty())
-            .map(|c| format!(", {c}%"))
-            .unwrap_or_default();
+        let free = free(device, is_free);
+        let Fit { memory, compute, .. } = sum(device, &free);
+        let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}%"))];
+        let limits: String = limits.into_iter().flatten().filter(|_| !free.is_empty()).collect();
         let one = if device.one_share_a_claim { ", one a claim" } else { "" };
-        format!(
-            "{} has {} of {} shares free{memory}{compute}{one}",
-            device.device,
-            free.len(),
-            device.shares.len()
-        )
+        let (name, free, all) = (device.device, free.len(), device.shares.len());
+        format!("{name} has {free} of {all} shares free{limits}{one}")
     });
-    Error::failed(want, "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
+    Error::failed(wanted.join(" and "), "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
 }

@@ -96,11 +96,17 @@ pub(super) trait Rules {
     /// Mechanisms that are known and not built: the plan names them.
     fn not_available(&self, on_mig: bool) -> &'static [&'static str];
 
-    /// What a container with `held` of the device gets.
+    /// What a container with `promise` of the device gets.
     ///
     /// # Errors
     /// Returns an error if something about the device is unknown that a limit needs.
-    fn in_container(&self, device: &SplitDevice, held: &Held, state_dir: &HostPath) -> Result<InContainer>;
+    fn in_container(
+        &self,
+        device: &SplitDevice,
+        promise: Promise,
+        priority: Priority,
+        state_dir: &HostPath,
+    ) -> Result<InContainer>;
 
     /// What must be running or set before a share is worth what the plan says.
     fn needs(&self, device: &SplitDevice, state_dir: &HostPath) -> Vec<Need>;
@@ -130,17 +136,6 @@ pub(super) struct Rule {
         expect(dead_code, reason = "for the reader; a test requires one of each rule")
     )]
     pub(super) source: &'static str,
-}
-
-/// What a container holds of a device: the sum of its shares.
-#[derive(Debug, Clone, Copy)]
-pub struct Held {
-    /// Memory; `None` without a limit.
-    pub memory: Option<MemorySize>,
-    /// Percent of the device's compute; `None` without a limit.
-    pub compute: Option<u32>,
-    /// The priority of its processes.
-    pub priority: Priority,
 }
 
 /// What a container with a share gets besides the nodes of the device.

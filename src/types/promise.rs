@@ -50,6 +50,14 @@ impl Promise {
         }
     }
 
+    /// The percentage of the device's compute, where it has a limit.
+    pub fn compute(&self) -> Option<u32> {
+        match self {
+            Promise::Mps { compute, .. } => *compute,
+            Promise::Whole | Promise::Turns { .. } => None,
+        }
+    }
+
     /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that no
     /// number holds.
     pub fn and(self, other: Promise) -> Option<Promise> {

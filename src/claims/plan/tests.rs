@@ -42,7 +42,7 @@ fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledg
     for name in names {
         let ask = Ask {
             device: split.key.clone(),
-            part: part(split, &[name.parse().unwrap()]),
+            part: split.part(&[name.parse().unwrap()]),
             bounds: split.bounds(),
             asked_as: Some(format!("nvidia.com/gpu=0.{name}")),
             name: Some(format!("claim-{}", book.claims.len())),

@@ -41,7 +41,7 @@ fn table(held: &[Held]) -> String {
             claim.shares(),
             claim.memory(),
             claim.compute(),
-            held::state(claim.state).to_owned(),
+            claim.state.to_string(),
             claim.holder(),
             or_dash(claim.seconds_left.map(held::span)),
         ]);
@@ -78,7 +78,7 @@ fn text(name: &str, held: &Held) -> String {
         ("strategy", held.strategy.to_string()),
         ("memory", held.memory()),
         ("compute", held.compute()),
-        ("state", held::state(held.state).to_owned()),
+        ("state", held.state.to_string()),
         ("holder", held.holder()),
         ("time left", left),
         ("when its container ends", afterwards.to_owned()),

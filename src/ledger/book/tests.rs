@@ -98,14 +98,8 @@ fn sized(name: &str, promise: &str) -> HeldPart {
     HeldPart::share(name.parse().unwrap(), promise.parse().unwrap())
 }
 
-fn guest(id: &str, pid: u32) -> Guest {
-    Guest {
-        holder: Holder::Container(container(id)),
-        process: Some(process(pid)),
-        uid: 0,
-        alone: false,
-        promise: None,
-    }
+fn guest(id: &str, pid: u32) -> Ask {
+    ask(HeldPart::Whole, id, pid)
 }
 
 fn book() -> Book {
@@ -219,9 +213,9 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
         book.take(&made, &world).is_err(),
         "nobody takes the same twice for a person"
     );
-    assert!(book.enter("nobody", guest("c", 30), &world).is_err());
-    book.enter("train1", guest("c", 30), &world).unwrap();
-    assert!(book.enter("train1", guest("d", 31), &world).is_err());
+    assert!(book.enter("nobody", &guest("c", 30), None, &world).is_err());
+    book.enter("train1", &guest("c", 30), None, &world).unwrap();
+    assert!(book.enter("train1", &guest("d", 31), None, &world).is_err());
     world.uptime.set(1000);
     assert_eq!(book.reconcile(&world), 0, "in use, time does not end it");
     world.kill(30);
@@ -238,7 +232,7 @@ fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     book.take(&made, &world).unwrap();
     (made.name, made.part, made.ttl, made.once) = (Some("b".into()), share("2"), Some(60), false);
     book.take(&made, &world).unwrap();
-    book.enter("b", guest("c", 30), &world).unwrap();
+    book.enter("b", &guest("c", 30), None, &world).unwrap();
     world.kill(30);
     world.uptime.set(160);
     assert_eq!(book.reconcile(&world), 1);
@@ -260,10 +254,11 @@ fn another_user_touches_nothing_of_mine() {
     assert!(
         book.enter(
             "a",
-            Guest {
+            &Ask {
                 uid: 1001,
                 ..guest("c", 30)
             },
+            None,
             &world
         )
         .is_err()
@@ -302,10 +297,11 @@ fn nor_may_it_enter_a_claim_beside_its_share() {
     let enter = |book: &mut Book, alone| {
         book.enter(
             "train1",
-            Guest {
+            &Ask {
                 alone,
                 ..guest("one", 10)
             },
+            None,
             &world,
         )
     };

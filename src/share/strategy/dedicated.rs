@@ -1,9 +1,9 @@
 //! A device for one container at a time. It is not divided: the ledger alone keeps others from it.
 
-use super::{Held, InContainer, MostShares, Rule, Rules, Size};
+use super::{InContainer, MostShares, Rule, Rules, Size};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
-use crate::policy::{Policy, Split};
+use crate::policy::{Policy, Priority, Split};
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use crate::types::{HostPath, Promise};
@@ -47,7 +47,7 @@ impl Rules for Dedicated {
         &[]
     }
 
-    fn in_container(&self, _: &SplitDevice, _: &Held, _: &HostPath) -> Result<InContainer> {
+    fn in_container(&self, _: &SplitDevice, _: Promise, _: Priority, _: &HostPath) -> Result<InContainer> {
         Ok(InContainer::default())
     }
 

@@ -1,7 +1,7 @@
 //! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same time, each
 //! with a ceiling of memory and of compute.
 
-use super::{Held, InContainer, MostShares, Rule, Rules, Size};
+use super::{InContainer, MostShares, Rule, Rules, Size};
 use crate::error::{Error, Result};
 use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{MpsComputeMode, MpsUsers, Policy, Priority, Split};
@@ -140,14 +140,20 @@ impl Rules for Mps {
     /// Sets every variable that MPS reads, so that what an image or its user sets is written over. `CUDA_MPS_SM_PARTITION`
     /// alone is left: it has no value without an effect, and the daemon reads it only if it was started for static partitions
     /// (MPS documentation, "Environment Variables").
-    fn in_container(&self, device: &SplitDevice, held: &Held, state_dir: &HostPath) -> Result<InContainer> {
+    fn in_container(
+        &self,
+        device: &SplitDevice,
+        promise: Promise,
+        priority: Priority,
+        state_dir: &HostPath,
+    ) -> Result<InContainer> {
         let uuid = device.uuid.as_ref();
         let uuid = uuid.ok_or_else(|| Error::failed(device.device, "has no UUID to limit it by"))?;
-        let memory = held.memory.or(device.memory).map(MemorySize::mib);
+        let (memory, compute) = (promise.memory().or(device.memory), promise.compute());
         // With overcommit, shares that are claimed as one are more together than the device has.
-        let memory = memory.map(|mib| device.memory.map_or(mib, |whole| mib.min(whole.mib())));
-        let compute = held.compute.map_or(100, |percent| percent.min(100));
-        let priority = match held.priority {
+        let memory = memory.map(|size| device.memory.map_or(size, |whole| size.min(whole)).mib());
+        let compute = compute.map_or(100, |percent| percent.min(100));
+        let priority = match priority {
             Priority::Normal => "0",
             Priority::BelowNormal => "1",
         };

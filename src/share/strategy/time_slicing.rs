@@ -1,9 +1,9 @@
 //! Time-slicing: the driver lets the processes of all containers run in turn. Nothing limits one of them.
 
-use super::{Held, InContainer, MostShares, Rule, Rules, Size};
+use super::{InContainer, MostShares, Rule, Rules, Size};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
-use crate::policy::{Interval, Policy, Split};
+use crate::policy::{Interval, Policy, Priority, Split};
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use crate::types::{HostPath, Promise};
@@ -84,7 +84,7 @@ impl Rules for TimeSlicing {
         &[]
     }
 
-    fn in_container(&self, _: &SplitDevice, _: &Held, _: &HostPath) -> Result<InContainer> {
+    fn in_container(&self, _: &SplitDevice, _: Promise, _: Priority, _: &HostPath) -> Result<InContainer> {
         Ok(InContainer::default())
     }
 

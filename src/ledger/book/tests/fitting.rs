@@ -175,15 +175,12 @@ fn a_specification_of_an_earlier_claim_sets_no_limits() {
     let mut made = ask(sized("a", "mps:10:10"), "-", 0);
     (made.name, made.holder, made.process, made.state) = (Some("a".into()), Holder::Person, None, ClaimState::Reserved);
     book.take(&made, &world).unwrap();
-    let with = |promise: &str| Guest {
-        promise: Some(promise.parse().unwrap()),
-        ..guest("c", 30)
-    };
+    let with = |promise: &str| promise.parse().ok();
     assert_eq!(
-        book.enter("a", with("mps:20:10"), &world),
+        book.enter("a", &guest("c", 30), with("mps:20:10"), &world),
         Err(Refused::OtherPromise("a".into()))
     );
-    book.enter("a", with("mps:10:10"), &world).unwrap();
+    book.enter("a", &guest("c", 30), with("mps:10:10"), &world).unwrap();
 }
 
 #[test]
@@ -307,18 +304,18 @@ fn a_claim_made_beforehand_is_entered_in_time_by_its_user_or_root_beside_other_c
         book.take(&ask(share("b"), "other", 9), &Toy::new()).unwrap();
         book
     };
-    let by = |uid: u32| Guest {
+    let by = |uid: u32| Ask {
         uid,
         alone: true,
         ..guest("c", 30)
     };
-    made().enter("n", by(1000), &world).unwrap();
-    made().enter("n", by(0), &world).unwrap();
-    let refused = made().enter("n", by(1001), &world);
+    made().enter("n", &by(1000), None, &world).unwrap();
+    made().enter("n", &by(0), None, &world).unwrap();
+    let refused = made().enter("n", &by(1001), None, &world);
     assert!(matches!(refused, Err(Refused::NotYours(_))), "{refused:?}");
     world.uptime.set(160);
     assert_eq!(
-        made().enter("n", by(1000), &world),
+        made().enter("n", &by(1000), None, &world),
         Err(Refused::NoSuchClaim("n".into())),
         "its time is over"
     );
