@@ -21,7 +21,7 @@ pub use prepare::{ByPath, KnownLibrary, PrepareCall};
 pub use release::ReleaseCall;
 
 use crate::types::HostPath;
-use options::Value;
+use options::ValueKind;
 
 /// A program that a specification names as its hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ fn verb_and_options(args: &[String]) -> Option<(Program, &str, &[String])> {
 }
 
 /// The options of the hook `verb`, each with what its value is; empty for a verb that is not known.
-fn options_of(program: Program, verb: &str) -> &'static [(&'static str, Value)] {
+fn options_of(program: Program, verb: &str) -> &'static [(&'static str, ValueKind)] {
     match verb {
         PrepareCall::VERB if program == Program::Tranche => PrepareCall::OPTIONS,
         ClaimCall::VERB if program == Program::Tranche => ClaimCall::OPTIONS,

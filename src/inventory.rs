@@ -21,9 +21,8 @@ pub use gpu::{
     VirtualizationMode,
 };
 pub use load::load;
-pub use node::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
+pub use node::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel};
 
-use crate::types::HostPath;
 use serde::{Deserialize, Serialize};
 
 /// The version of this form. A reader refuses a newer one: what it does not know it would drop.
@@ -44,7 +43,7 @@ pub struct Inventory {
     /// GPUs that answer, by index. A GPU that fell off the bus is in `warnings`, not here.
     pub gpus: Vec<Gpu>,
     /// Device nodes that belong to no single GPU.
-    pub nodes: Nodes,
+    pub nodes: HostNodes,
     /// What went wrong on the way; each is worth a line to a person.
     pub warnings: Vec<Warning>,
     /// What was looked for and not found; shown with `-v`.
@@ -129,7 +128,7 @@ impl Inventory {
             source: Source::Proc,
             driver: None,
             gpus: Vec::new(),
-            nodes: Nodes::default(),
+            nodes: HostNodes::default(),
             warnings: Vec::new(),
             absent: Vec::new(),
             degraded: Vec::new(),
@@ -142,14 +141,4 @@ impl Inventory {
             .iter()
             .flat_map(|gpu| gpu.mig_devices.iter().map(move |mig| (gpu, mig)))
     }
-}
-
-/// A directory both as the host and as a container names it; see [`HostPath`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LibraryDir {
-    /// On the host, as the engine must name it.
-    pub host: HostPath,
-    /// In the container.
-    pub container: crate::types::ContainerPath,
 }

@@ -31,8 +31,8 @@ pub struct Policy {
     pub overcommit_compute: Overcommit,
     /// Settings for every device under MPS.
     pub mps: MpsSettings,
-    /// Settings for every device under time-slicing.
-    pub time_slicing: TimeSlicingSettings,
+    /// How long a turn is on every device under time-slicing.
+    pub interval: Interval,
 }
 
 impl Policy {
@@ -241,13 +241,6 @@ pub enum MpsComputeMode {
     Exclusive,
     /// It is not changed; a process that leaves MPS runs without limits.
     Keep,
-}
-
-/// Settings for every device under time-slicing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TimeSlicingSettings {
-    /// How long a turn is.
-    pub interval: Interval,
 }
 
 /// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not document milliseconds.

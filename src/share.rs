@@ -211,13 +211,6 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
             .hint(format!("ask for at most {}", most.shares)));
     }
     let cut = arithmetic::cut(policy, target, split, method.rules())?;
-    let shares = || cut.shares.iter();
-    let memory_sum: Option<u64> = shares().map(|share| share.memory.map(MemorySize::mib)).sum();
-    let compute_sum: Option<u64> = shares().map(|share| share.compute.map(|c| u64::from(c.get()))).sum();
-    let memory_promised = memory_sum
-        .zip(target.memory())
-        .map(|(sum, whole)| percent(sum, whole.mib()));
-    let compute_promised = compute_sum.map(|sum| percent(sum, 100));
     Ok(SplitDevice {
         device: target.device(),
         key: target.key(),
@@ -231,16 +224,10 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
         compute_left: cut.compute_left,
         most_memory_mib: target.memory().map(|memory| policy.overcommit_memory.of(memory.mib())),
         most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
-        memory_promised,
-        compute_promised,
+        memory_promised: cut.memory_promised,
+        compute_promised: cut.compute_promised,
         one_share_a_claim: split.fail_requests_greater_than_one,
     })
-}
-
-/// `part` in percent of `whole`, to the nearest.
-fn percent(part: u64, whole: u64) -> u32 {
-    let whole = u128::from(whole.max(1));
-    u32::try_from((u128::from(part) * 100 + whole / 2) / whole).unwrap_or(u32::MAX)
 }
 
 // Policies are written in YAML, which only the command line reads.

@@ -1,6 +1,6 @@
 //! `tranche-oci hook claim`: a container takes its share when it is made.
 
-use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read, wrong};
+use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read, wrong};
 use super::{Program, verb_and_options};
 use crate::error::{Error, Result};
 use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Promise, ShareName};
@@ -56,13 +56,13 @@ pub enum Siblings {
 }
 
 impl Siblings {
-    /// Their names, in the order of the policy.
+    /// Their names, in the order of the policy. A damaged specification may say more replicas than memory has room for.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        let (replicas, named) = match self {
-            Siblings::Replicas(replicas) => (*replicas, &[][..]),
-            Siblings::Named(names) => (0, &names[..]),
+        let named = match self {
+            Siblings::Replicas(_) => &[][..],
+            Siblings::Named(names) => names,
         };
-        let numbers = (0..replicas).map(|number| number.to_string());
+        let numbers = (0..self.replicas()).map(|number| number.to_string());
         numbers.chain(named.iter().cloned())
     }
 
@@ -77,12 +77,10 @@ impl Siblings {
     fn parse(text: &str) -> Self {
         match text.parse() {
             Ok(replicas) => Siblings::Replicas(replicas),
-            Err(_) => Siblings::Named(
-                text.split(',')
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-                    .collect(),
-            ),
+            Err(_) => {
+                let names = text.split(',').filter(|name| !name.is_empty());
+                Siblings::Named(names.map(str::to_owned).collect())
+            }
         }
     }
 }
@@ -130,22 +128,22 @@ impl ClaimCall {
     /// The hook's name.
     pub const VERB: &str = "claim";
 
-    pub(super) const OPTIONS: &[(&str, Value)] = &[
-        ("device", Value::Text),
-        ("label", Value::Text),
-        ("share", Value::Text),
-        ("whole", Value::Flag),
-        ("claim", Value::Text),
-        ("size", Value::Text),
-        ("as", Value::Text),
-        ("of", Value::Text),
-        ("capacity", Value::Text),
-        ("alone", Value::Flag),
-        ("node", Value::Node),
-        ("daemon", Value::Host),
-        ("state-dir", Value::Host),
+    pub(super) const OPTIONS: &[(&str, ValueKind)] = &[
+        ("device", ValueKind::Text),
+        ("label", ValueKind::Text),
+        ("share", ValueKind::Text),
+        ("whole", ValueKind::Flag),
+        ("claim", ValueKind::Text),
+        ("size", ValueKind::Text),
+        ("as", ValueKind::Text),
+        ("of", ValueKind::Text),
+        ("capacity", ValueKind::Text),
+        ("alone", ValueKind::Flag),
+        ("node", ValueKind::Node),
+        ("daemon", ValueKind::Host),
+        ("state-dir", ValueKind::Host),
         // Of a release, whose options these are as well.
-        ("spec-file", Value::Host),
+        ("spec-file", ValueKind::Host),
     ];
 
     /// A claim on `subject` of `device`, with nothing else said about it.
@@ -247,10 +245,8 @@ impl ClaimCall {
         })?;
         let device: DeviceKey = device.ok_or_else(|| Error::usage("arguments", "--device is missing"))?;
         let [(option, name)] = &subjects[..] else {
-            return Err(Error::usage(
-                "arguments",
-                "one of --share, --whole and --claim is needed, once",
-            ));
+            let what = "one of --share, --whole and --claim is needed, once";
+            return Err(Error::usage("arguments", what));
         };
         let subject = subject(option, name, size)?;
         if matches!(subject, Subject::Any(_)) && siblings.replicas() == 0 {

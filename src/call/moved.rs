@@ -1,6 +1,6 @@
 //! The arguments of a hook with their paths moved.
 
-use super::options::Value;
+use super::options::ValueKind;
 use super::{options_of, verb_and_options};
 use crate::types::Side;
 
@@ -13,7 +13,7 @@ pub fn with_moved_paths(args: &[String], moved: impl Fn(Side, &str) -> String) -
     let known = verb_and_options(args).map_or(&[][..], |(program, verb, _)| options_of(program, verb));
     let value_of = |option: &str| {
         let found = known.iter().find(|(name, _)| *name == option);
-        found.map_or(Value::Container, |(_, value)| *value)
+        found.map_or(ValueKind::Container, |(_, value)| *value)
     };
     // What the next argument is.
     let mut next = None;
@@ -22,14 +22,14 @@ pub fn with_moved_paths(args: &[String], moved: impl Fn(Side, &str) -> String) -
             return move_value(value, arg, &moved);
         }
         let Some(option) = arg.strip_prefix("--") else {
-            return move_value(Value::Container, arg, &moved);
+            return move_value(ValueKind::Container, arg, &moved);
         };
         match option.split_once('=') {
             Some((name, value)) => format!("--{name}={}", move_value(value_of(name), value, &moved)),
             None => {
                 next = known
                     .iter()
-                    .find(|(name, value)| *name == option && *value != Value::Flag)
+                    .find(|(name, value)| *name == option && *value != ValueKind::Flag)
                     .map(|(_, value)| *value);
                 arg.clone()
             }
@@ -38,15 +38,15 @@ pub fn with_moved_paths(args: &[String], moved: impl Fn(Side, &str) -> String) -
     args.iter().map(one).collect()
 }
 
-fn move_value(kind: Value, value: &str, moved: &impl Fn(Side, &str) -> String) -> String {
+fn move_value(kind: ValueKind, value: &str, moved: &impl Fn(Side, &str) -> String) -> String {
     match kind {
-        Value::Flag | Value::Text => value.to_owned(),
-        Value::Host => moved(Side::Host, value),
-        Value::Container => {
+        ValueKind::Flag | ValueKind::Text => value.to_owned(),
+        ValueKind::Host => moved(Side::Host, value),
+        ValueKind::Container => {
             let parts: Vec<String> = value.split("::").map(|part| moved(Side::Container, part)).collect();
             parts.join("::")
         }
-        Value::Node => {
+        ValueKind::Node => {
             let (container, host) = value.split_once(':').unwrap_or((value, value));
             let (container, host) = (moved(Side::Container, container), moved(Side::Host, host));
             match container == host {

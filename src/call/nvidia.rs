@@ -1,7 +1,7 @@
 //! The hooks of NVIDIA's toolkit (`nvidia-cdi-hook` 1.18 to 1.20), which `tranche-oci` has as well.
 
 use super::link;
-use super::options::{OnUnknown, Value, host_path, read, wrong};
+use super::options::{OnUnknown, ValueKind, host_path, read, wrong};
 use super::{Program, link::container_path};
 use crate::error::Result;
 use crate::types::{ContainerPath, HostPath, Link};
@@ -70,17 +70,17 @@ pub struct NvidiaCall {
 }
 
 impl NvidiaCall {
-    pub(super) const OPTIONS: &[(&str, Value)] = &[
-        ("link", Value::Container),
-        ("folder", Value::Container),
-        ("ldconfig-path", Value::Host),
-        ("host-driver-version", Value::Text),
-        ("host-cuda-version", Value::Text),
-        ("cuda-compat-container-root", Value::Container),
-        ("path", Value::Container),
-        ("mode", Value::Text),
-        ("container-spec", Value::Host),
-        ("state-dir", Value::Host),
+    pub(super) const OPTIONS: &[(&str, ValueKind)] = &[
+        ("link", ValueKind::Container),
+        ("folder", ValueKind::Container),
+        ("ldconfig-path", ValueKind::Host),
+        ("host-driver-version", ValueKind::Text),
+        ("host-cuda-version", ValueKind::Text),
+        ("cuda-compat-container-root", ValueKind::Container),
+        ("path", ValueKind::Container),
+        ("mode", ValueKind::Text),
+        ("container-spec", ValueKind::Host),
+        ("state-dir", ValueKind::Host),
     ];
 
     /// A call without options.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// What the value of an option is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum ValueKind {
     /// The option has no value.
     Flag,
     /// Text without a path in it.
@@ -64,7 +64,7 @@ pub(super) type OnUnknown<'a> = &'a mut dyn FnMut(Unknown) -> Result<()>;
 /// `unknown`.
 pub(super) fn read(
     arguments: Vec<OsString>,
-    known: &[(&'static str, Value)],
+    known: &[(&'static str, ValueKind)],
     unknown: OnUnknown<'_>,
     mut take: impl FnMut(&'static str, String, OnUnknown<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -77,7 +77,7 @@ pub(super) fn read(
                 Some((name, value)) => {
                     ignoring = false;
                     let value = match value {
-                        Value::Flag => String::new(),
+                        ValueKind::Flag => String::new(),
                         _ => text(name, parser.value().map_err(|e| Error::usage(format!("--{name}"), e))?)?,
                     };
                     take(name, value, unknown)?;

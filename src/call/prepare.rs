@@ -1,7 +1,7 @@
 //! `tranche-oci hook prepare`: what each container of a specification needs.
 
 use super::link::{self, container_path};
-use super::options::{OnUnknown, Value, cut, host_path, read, wrong};
+use super::options::{OnUnknown, ValueKind, cut, host_path, read, wrong};
 use super::{NvidiaHook, Program};
 use crate::error::Result;
 use crate::types::{ContainerPath, ElfClass, Link};
@@ -123,14 +123,14 @@ impl PrepareCall {
         NvidiaHook::UpdateApplicationProfile,
     ];
 
-    pub(super) const OPTIONS: &[(&str, Value)] = &[
-        ("link", Value::Container),
-        ("by-path", Value::Container),
-        ("ldcache-dir", Value::Container),
-        ("library", Value::Container),
-        ("driver-version", Value::Text),
-        ("skip", Value::Text),
-        ("state-dir", Value::Host),
+    pub(super) const OPTIONS: &[(&str, ValueKind)] = &[
+        ("link", ValueKind::Container),
+        ("by-path", ValueKind::Container),
+        ("ldcache-dir", ValueKind::Container),
+        ("library", ValueKind::Container),
+        ("driver-version", ValueKind::Text),
+        ("skip", ValueKind::Text),
+        ("state-dir", ValueKind::Host),
     ];
 
     /// The whole command line.

@@ -1,6 +1,6 @@
 //! `tranche-oci hook release`: a container that has ended gives back what it held.
 
-use super::options::{OnUnknown, Value, default_state_dir, host_path, push_state_dir, read};
+use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read};
 use super::{ClaimCall, Program};
 use crate::error::{Error, Result};
 use crate::types::{DeviceKey, HostPath};
@@ -35,7 +35,7 @@ impl ReleaseCall {
     pub const VERB: &str = "release";
 
     /// Those of a claim, whose values have no effect here, and its own.
-    pub(super) const OPTIONS: &[(&str, Value)] = ClaimCall::OPTIONS;
+    pub(super) const OPTIONS: &[(&str, ValueKind)] = ClaimCall::OPTIONS;
 
     /// The whole command line.
     pub fn write(&self) -> Vec<String> {

@@ -210,7 +210,7 @@ proptest! {
 }
 
 /// The options of a call, and a command line in which every one of them is written.
-type Full = (&'static [(&'static str, Value)], Vec<String>);
+type Full = (&'static [(&'static str, ValueKind)], Vec<String>);
 
 /// A hook's command line with the option that no field has, because it says where messages are kept.
 fn with_state_dir(mut command: Vec<String>) -> Vec<String> {

@@ -4,7 +4,7 @@ use super::*;
 use crate::call::NvidiaHook;
 use crate::inventory::{
     Arch, ControlNode, ControlRole, DeviceNode, DriKind, DriNode, Driver, DriverCapability, DriverFile, ElfClass,
-    FileKind, Gpu, ImexChannel, LibraryDir, Link, MigDevice, MigMode, MigState, Platform,
+    FileKind, Gpu, HostMount, ImexChannel, Link, MigDevice, MigMode, MigState, Platform,
 };
 use crate::types::{
     ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, ImexChannelId, MigIndex, Minor,
@@ -113,7 +113,7 @@ fn host(gpus: Vec<Gpu>) -> Inventory {
     inventory.driver = Some(Driver {
         version: "550.54.15".parse().unwrap(),
         cuda: None,
-        library_dirs: vec![LibraryDir {
+        library_dirs: vec![HostMount {
             host: HostPath::new("/usr/lib64").unwrap(),
             container: ContainerPath::new("/usr/lib64").unwrap(),
         }],

@@ -3,7 +3,7 @@
 use super::node::look;
 use super::proc::{MigCapability, capability_minor, find_minors, numbered};
 use super::scan::Scan;
-use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, ImexChannel, Nodes};
+use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel};
 use crate::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_CHANNEL: u32 = 1 << 20;
 
 /// All nodes but those of GPUs; `gpus` are the minors of the GPUs that answer.
-pub(crate) fn collect(scan: &Scan<'_>, gpus: &BTreeSet<Minor>) -> Nodes {
+pub(crate) fn collect(scan: &Scan<'_>, gpus: &BTreeSet<Minor>) -> HostNodes {
     let majors = &scan.majors;
     let minors = cap_minors(scan, &[MigCapability::Config, MigCapability::Monitor]);
-    let mut nodes = Nodes {
+    let mut nodes = HostNodes {
         control: control(scan),
         caps: numbered_nodes(scan, "/dev/nvidia-caps", "nvidia-cap", "nvidia-caps"),
         mig_config: minors.get(&MigCapability::Config).and_then(|m| cap_node(scan, *m)),
         mig_monitor: minors.get(&MigCapability::Monitor).and_then(|m| cap_node(scan, *m)),
         mofed: mofed(scan),
         imex_channels: imex(scan),
-        ..Nodes::default()
+        ..HostNodes::default()
     };
     if !gpus.is_empty() {
         warn_missing(scan, &nodes);
@@ -102,7 +102,7 @@ fn control(scan: &Scan<'_>) -> Vec<ControlNode> {
 
 /// Warns about missing nodes that every program with a GPU opens. The driver makes them only on request, and nothing has
 /// requested them since the machine started.
-fn warn_missing(scan: &Scan<'_>, nodes: &Nodes) {
+fn warn_missing(scan: &Scan<'_>, nodes: &HostNodes) {
     for (role, path, remedy) in [
         (ControlRole::Ctl, "/dev/nvidiactl", "nvidia-modprobe"),
         (

@@ -1,6 +1,6 @@
 //! The digest of a host: equal as long as the host would get the same specifications.
 
-use super::{DeviceNode, FORMAT, Inventory, Nodes};
+use super::{DeviceNode, FORMAT, HostNodes, Inventory};
 use crate::digest::Digest;
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ impl Inventory {
     }
 
     fn device_nodes_mut(&mut self) -> impl Iterator<Item = &mut DeviceNode> {
-        let Nodes {
+        let HostNodes {
             control,
             caps,
             mig_config,

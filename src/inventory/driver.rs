@@ -1,6 +1,6 @@
 //! The driver's files.
 
-use super::LibraryDir;
+use super::HostMount;
 use crate::types::{ContainerPath, CudaVersion, DriverVersion, ElfClass, HostPath, Link};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Driver {
     pub cuda: Option<CudaVersion>,
     /// Directories with libraries of this driver, in the order of the search. A loader in a container has to know
     /// them.
-    pub library_dirs: Vec<LibraryDir>,
+    pub library_dirs: Vec<HostMount>,
     /// Files of the driver, by path in the container.
     pub files: Vec<DriverFile>,
 }

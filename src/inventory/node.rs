@@ -60,7 +60,7 @@ pub struct ImexChannel {
     pub node: DeviceNode,
 }
 
-/// A file or directory that goes with some nodes.
+/// A file or directory of the host, and where a container gets it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostMount {
@@ -73,7 +73,7 @@ pub struct HostMount {
 /// Nodes that belong to no single GPU. Sorted by path; an empty list means that the host has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Nodes {
+pub struct HostNodes {
     /// `/dev/nvidiactl` and its siblings, by role.
     pub control: Vec<ControlNode>,
     /// Everything in `/dev/nvidia-caps`, the instances' nodes included.

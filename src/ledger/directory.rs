@@ -36,15 +36,12 @@ impl LedgerDirectory {
         };
         let path = state.path.join("ledger");
         if make {
-            match fs::mkdirat(&state.fd, "ledger", Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(Error::failed(path.display(), "cannot be made").from_source(e)),
-            }
+            unless(Errno::EXIST, fs::mkdirat(&state.fd, "ledger", Mode::RWXU))
+                .about(path.display(), "cannot be made")?;
         }
-        let fd = match fs::openat(&state.fd, "ledger", AS_PATH, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(Error::failed(path.display(), "cannot be opened").from_source(e)),
+        let found = unless(Errno::NOENT, fs::openat(&state.fd, "ledger", AS_PATH, Mode::empty()));
+        let Some(fd) = found.about(path.display(), "cannot be opened")? else {
+            return Ok(None);
         };
         let status = fs::fstat(&fd).about(path.display(), "cannot be read")?;
         let me = rustix::process::geteuid();
@@ -59,11 +56,9 @@ impl LedgerDirectory {
         }
         if status.st_mode & 0o077 != 0 {
             let mode = status.st_mode & 0o7777;
-            return Err(Error::failed(
-                path.display(),
-                format!("has mode {mode:04o}, and others must not be able to enter it"),
-            )
-            .hint(format!("run: chmod 0700 {}", path.display())));
+            let what = format!("has mode {mode:04o}, and others must not be able to enter it");
+            let hint = format!("run: chmod 0700 {}", path.display());
+            return Err(Error::failed(path.display(), what).hint(hint));
         }
         // What was checked is what is opened: by the handle, and not by its name again.
         let found = Self { fd, path };
@@ -84,20 +79,16 @@ impl LedgerDirectory {
             let here = shown.join(&name);
             let open = || fs::openat(&at, &name, AS_PATH, Mode::empty());
             let found = match open() {
-                Err(Errno::NOENT) if make => {
+                Err(Errno::NOENT) if !make => return Ok(None),
+                Err(Errno::NOENT) => {
                     // 0755: files for everybody lie beside the ledger.
-                    match fs::mkdirat(&at, &name, Mode::from_raw_mode(0o755)) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(e) => return Err(Error::failed(here.display(), "cannot be made").from_source(e)),
-                    }
+                    let made = fs::mkdirat(&at, &name, Mode::from_raw_mode(0o755));
+                    unless(Errno::EXIST, made).about(here.display(), "cannot be made")?;
                     open()
                 }
                 found => found,
             };
-            let found = match found {
-                Err(Errno::NOENT) if !make => return Ok(None),
-                found => found.about(here.display(), "cannot be opened")?,
-            };
+            let found = found.about(here.display(), "cannot be opened")?;
             let status = check(&found, &here)?;
             if FileType::from_raw_mode(status.st_mode) == FileType::Symlink {
                 links += 1;
@@ -168,21 +159,18 @@ impl LedgerDirectory {
     pub(super) fn is(&self, name: &str, file: &OwnedFd) -> Result<bool> {
         let about = self.path(name);
         let open = fs::fstat(file).about(about.display(), "cannot be read")?;
-        match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
-            Err(Errno::NOENT) => Ok(false),
-            Err(e) => Err(Error::failed(about.display(), "cannot be read").from_source(e)),
-        }
+        let named = unless(Errno::NOENT, fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW));
+        let named = named.about(about.display(), "cannot be read")?;
+        Ok(named.is_some_and(|named| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)))
     }
 
     /// The content of `name`, at most `most` bytes of it; `None` where there is no such file.
     pub(super) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let about = self.path(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match fs::openat(&self.fd, name, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(Error::failed(about.display(), "cannot be read").from_source(e)),
+        let file = unless(Errno::NOENT, fs::openat(&self.fd, name, flags, Mode::empty()));
+        let Some(file) = file.about(about.display(), "cannot be read")? else {
+            return Ok(None);
         };
         let status = self.check_file(name, &file)?;
         let size = usize::try_from(status.st_size).unwrap_or(0);
@@ -222,10 +210,8 @@ impl LedgerDirectory {
 
     /// Removes `name`, where it is there.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
-        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(e) => Err(Error::failed(self.path(name).display(), "cannot be removed").from_source(e)),
-        }
+        let removed = unless(Errno::NOENT, fs::unlinkat(&self.fd, name, AtFlags::empty()));
+        removed.map(drop).about(self.path(name).display(), "cannot be removed")
     }
 
     /// All names in it.
@@ -240,6 +226,14 @@ impl LedgerDirectory {
             }
         }
         Ok(names)
+    }
+}
+
+/// `None` for the error `expected`.
+fn unless<T>(expected: Errno, result: rustix::io::Result<T>) -> rustix::io::Result<Option<T>> {
+    match result {
+        Err(error) if error == expected => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -267,21 +261,13 @@ fn check(found: &OwnedFd, path: &Path) -> Result<Stat> {
     let status = fs::fstat(found).about(path.display(), "cannot be read")?;
     let me = rustix::process::geteuid().as_raw();
     if status.st_uid != 0 && status.st_uid != me {
-        return Err(Error::failed(
-            path.display(),
-            format!("belongs to user {}, who could replace the ledger", status.st_uid),
-        )
-        .hint("keep the state in a directory of root's"));
+        let what = format!("belongs to user {}, who could replace the ledger", status.st_uid);
+        return Err(Error::failed(path.display(), what).hint("keep the state in a directory of root's"));
     }
     if is_directory(&status) && status.st_mode & 0o022 != 0 && status.st_mode & STICKY == 0 {
-        return Err(Error::failed(
-            path.display(),
-            format!(
-                "has mode {:04o}, so others could replace the ledger",
-                status.st_mode & 0o7777
-            ),
-        )
-        .hint(format!("run: chmod go-w {}", path.display())));
+        let mode = status.st_mode & 0o7777;
+        let what = format!("has mode {mode:04o}, so others could replace the ledger");
+        return Err(Error::failed(path.display(), what).hint(format!("run: chmod go-w {}", path.display())));
     }
     Ok(status)
 }

@@ -14,9 +14,9 @@ pub use source::text;
 use super::Policy;
 use crate::error::{Error, Result};
 use crate::yaml::{Node, Value};
-use document::{Document, Origin};
+use document::{Document, TextOrigin};
 use fill::{Filler, nearest};
-use sections::{Flags, Top};
+use sections::{FlagsSection, Top};
 use std::path::Path;
 
 /// Where a policy is looked for if nobody names one.
@@ -56,7 +56,7 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
     let mut document = Document {
         file,
-        origin: Origin::File,
+        origin: TextOrigin::File,
     };
     let mut root = document.parse(text)?;
     if let Some((inner, origin)) = config_map::policy_in(&document, text, &root, key, &mut warnings)? {
@@ -114,7 +114,7 @@ fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut 
     if !matches!(flags.value, Value::Map(_)) {
         return Ok(false);
     }
-    let Flags { mig_strategy } = Filler::of(document, flags, "flags").fill()?;
+    let FlagsSection { mig_strategy } = Filler::of(document, flags, "flags").fill()?;
     let Some(strategy) = mig_strategy else {
         return Ok(false);
     };

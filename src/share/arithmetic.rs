@@ -13,6 +13,10 @@ pub(super) struct Cut {
     pub(super) shares: Vec<Share>,
     pub(super) memory_left_mib: u64,
     pub(super) compute_left: u32,
+    /// Memory of the shares in sum, in percent of the device's; `None` if they have no limit.
+    pub(super) memory_promised: Option<u32>,
+    /// The same for compute.
+    pub(super) compute_promised: Option<u32>,
 }
 
 /// Cuts `target` as `split` says, under `rules`.
@@ -45,10 +49,14 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
         }
     };
     shares.sort_by(|a, b| a.name.cmp(&b.name));
+    let (memory_left_mib, memory_promised) = check_memory(policy, target, split, &shares)?;
+    let (compute_left, compute_promised) = check_compute(policy, target, split, &shares)?;
     Ok(Cut {
-        memory_left_mib: check_memory(policy, target, split, &shares)?,
-        compute_left: check_compute(policy, target, split, &shares)?,
         shares,
+        memory_left_mib,
+        compute_left,
+        memory_promised,
+        compute_promised,
     })
 }
 
@@ -94,55 +102,62 @@ pub(super) fn memory_of(target: HostDevice<'_>) -> Result<u64> {
     })
 }
 
-fn check_memory(policy: &Policy, target: HostDevice<'_>, split: &Split, shares: &[Share]) -> Result<u64> {
+/// Checks what the shares have in sum. Returns the MiB that are left, and the sum in percent of the device's memory.
+fn check_memory(
+    policy: &Policy,
+    target: HostDevice<'_>,
+    split: &Split,
+    shares: &[Share],
+) -> Result<(u64, Option<u32>)> {
     let sizes: Vec<u64> = shares.iter().filter_map(|p| p.memory).map(MemorySize::mib).collect();
-    let asked: u64 = sizes.iter().fold(0, |sum, size| sum.saturating_add(*size));
     if sizes.is_empty() {
-        return Ok(target.memory().map_or(0, MemorySize::mib));
+        return Ok((target.memory().map_or(0, MemorySize::mib), None));
     }
+    let asked = sizes.into_iter().fold(0, u64::saturating_add);
     let whole = memory_of(target)?;
+    let shown = MemorySize::from_mib;
     if let Some(large) = shares.iter().find(|p| p.memory.is_some_and(|m| m.mib() > whole)) {
         let size = large.memory.map(|m| m.to_string()).unwrap_or_default();
-        let what = format!(
-            "share {} asks for {size} of {}",
-            large.name,
-            MemorySize::from_mib(whole)
-        );
+        let what = format!("share {} asks for {size} of {}", large.name, shown(whole));
         return Err(policy
             .wrong(place_of(split, &large.name), target, what)
             .hint("lower it: one share never has more than the device, with any overcommit"));
     }
-    if asked > policy.overcommit_memory.of(whole) {
+    let most = policy.overcommit_memory.of(whole);
+    if asked > most {
         let list = list(shares, |p| p.memory.map(|m| m.to_string()));
-        let what = format!(
-            "shares ask for {} of {}: {list}",
-            MemorySize::from_mib(asked),
-            MemorySize::from_mib(policy.overcommit_memory.of(whole)),
-        );
-        return Err(policy
-            .wrong(split.place, target, what)
-            .hint(advice("memory", asked, whole)));
+        let what = format!("shares ask for {} of {}: {list}", shown(asked), shown(most));
+        let hint = advice("memory", asked, whole);
+        return Err(policy.wrong(split.place, target, what).hint(hint));
     }
-    Ok(whole.saturating_sub(asked))
+    Ok((whole.saturating_sub(asked), Some(percent(asked, whole))))
 }
 
-fn check_compute(policy: &Policy, target: HostDevice<'_>, split: &Split, shares: &[Share]) -> Result<u32> {
-    let asked: u64 = shares
-        .iter()
-        .filter_map(|p| p.compute)
-        .map(|c| u64::from(c.get()))
-        .sum();
-    if asked > policy.overcommit_compute.of(100) {
+/// The same for compute, of which a device has 100 percent.
+fn check_compute(
+    policy: &Policy,
+    target: HostDevice<'_>,
+    split: &Split,
+    shares: &[Share],
+) -> Result<(u32, Option<u32>)> {
+    let limits = shares.iter().map(|p| p.compute.map(Percent::get));
+    let Some(asked) = limits.sum::<Option<u32>>() else {
+        return Ok((100, None));
+    };
+    let most = policy.overcommit_compute.of(100);
+    if u64::from(asked) > most {
         let list = list(shares, |p| p.compute.map(|c| c.to_string()));
-        let what = format!(
-            "shares ask for {asked}% of {}% compute: {list}",
-            policy.overcommit_compute.of(100)
-        );
-        return Err(policy
-            .wrong(split.place, target, what)
-            .hint(advice("compute", asked, 100)));
+        let what = format!("shares ask for {asked}% of {most}% compute: {list}");
+        let hint = advice("compute", u64::from(asked), 100);
+        return Err(policy.wrong(split.place, target, what).hint(hint));
     }
-    Ok(u32::try_from(100u64.saturating_sub(asked)).unwrap_or(0))
+    Ok((100u32.saturating_sub(asked), Some(asked)))
+}
+
+/// `part` in percent of `whole`, to the nearest.
+fn percent(part: u64, whole: u64) -> u32 {
+    let whole = u128::from(whole.max(1));
+    u32::try_from((u128::from(part) * 100 + whole / 2) / whole).unwrap_or(u32::MAX)
 }
 
 /// Where the share of that name is asked for; the entry, for replicas.

@@ -1,7 +1,7 @@
 //! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds. The hardware
 //! and the driver keep these guarantees, not tranche; each strategy says which they are.
 
-use super::strategy::{Rule, Rules};
+use super::strategy::{GuaranteeRule, Rules};
 use serde::{Deserialize, Serialize};
 
 crate::types::words! {
@@ -81,7 +81,7 @@ pub struct Guarantees {
 /// What a share of a device under `rules` is worth.
 pub(super) fn of(rules: &dyn Rules, on_mig: bool, memory_limited: bool, compute_limited: bool) -> Guarantees {
     let worth = |dimension, limited| {
-        let Rule { grade, by, .. } = rules.guarantee(dimension, limited);
+        let GuaranteeRule { grade, by, .. } = rules.guarantee(dimension, limited);
         let root = rules.against_root(grade);
         let by = match on_mig {
             true => format!("{by}; against other MIG instances: hard"),

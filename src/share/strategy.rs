@@ -88,7 +88,7 @@ pub(super) trait Rules {
     fn promise(&self, device: &SplitDevice, share: &Share) -> Promise;
 
     /// What a share is worth in one dimension. `limited`: whether it has a limit there.
-    fn guarantee(&self, dimension: Dimension, limited: bool) -> Rule;
+    fn guarantee(&self, dimension: Dimension, limited: bool) -> GuaranteeRule;
 
     /// How well a guarantee of `grade` holds against a container whose user is root on the host.
     fn against_root(&self, grade: Grade) -> Grade;
@@ -126,7 +126,7 @@ pub(super) struct MostShares {
 }
 
 /// What a share is worth in one dimension.
-pub(super) struct Rule {
+pub(super) struct GuaranteeRule {
     pub(super) grade: Grade,
     /// By which mechanism, and where it ends.
     pub(super) by: &'static str,

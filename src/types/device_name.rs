@@ -32,7 +32,7 @@ pub struct QualifiedName {
 }
 
 /// Whether `text` begins with a letter or digit, ends with one, and otherwise has only these and `others`.
-fn is_name(text: &str, others: &[u8]) -> bool {
+pub(super) fn is_name(text: &str, others: &[u8]) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     ends.into_iter()
         .all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))

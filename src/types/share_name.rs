@@ -12,11 +12,7 @@ super::text_type!(
 );
 
 fn is_valid(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().next_back()];
-    ends.into_iter()
-        .all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))
-        && text.len() <= 40
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+    text.len() <= 40 && super::device_name::is_name(text, b"_-")
 }
 
 impl ShareName {

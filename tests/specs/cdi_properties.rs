@@ -9,7 +9,7 @@ use tranche::cdi::{LeftOut, Spec, build, minimum_version, parse};
 use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
 use tranche::inventory::{
     Arch, ControlNode, ControlRole, DeviceNode, DriKind, DriNode, Driver, DriverCapability, DriverFile, ElfClass,
-    FileKind, Gpu, Inventory, LibraryDir, Link, MigDevice, MigMode, MigState, Platform, PlatformKind,
+    FileKind, Gpu, HostMount, Inventory, Link, MigDevice, MigMode, MigState, Platform, PlatformKind,
 };
 use tranche::types::{
     CdiVersion, ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, MigIndex, Minor,
@@ -134,7 +134,7 @@ prop_compose! {
         inventory.driver = Some(Driver {
             version: "1.2".parse().unwrap(),
             cuda: None,
-            library_dirs: vec![LibraryDir {
+            library_dirs: vec![HostMount {
                 host: HostPath::new("/run/driver/usr/lib64").unwrap(),
                 container: ContainerPath::new("/usr/lib64").unwrap(),
             }],

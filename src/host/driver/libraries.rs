@@ -7,7 +7,7 @@ use crate::elf;
 use crate::error::line;
 use crate::host::scan::Scan;
 use crate::host::tree::TreePath;
-use crate::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, LibraryDir, Link};
+use crate::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, HostMount, Link};
 use crate::types::{ContainerPath, DriverVersion, HostPath};
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Libraries {
     pub files: BTreeMap<HostPath, DriverFile>,
-    pub dirs: Vec<LibraryDir>,
+    pub dirs: Vec<HostMount>,
 }
 
 /// A file name that is the name of one of the driver's libraries.
@@ -28,7 +28,7 @@ struct Wanted<'n> {
 pub(super) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>, version: &DriverVersion) -> Libraries {
     let reader = Reader { scan, version };
     let mut files = BTreeMap::new();
-    let mut dirs: [Vec<LibraryDir>; 2] = Default::default();
+    let mut dirs: [Vec<HostMount>; 2] = Default::default();
     for listing in &found.listings {
         reader.directory(listing, &mut files, &mut dirs);
         if listing.entries.iter().any(|e| e.is_dir && e.name == "vdpau")
@@ -96,7 +96,7 @@ impl Reader<'_> {
         &self,
         listing: &LibraryListing<'_>,
         files: &mut BTreeMap<HostPath, DriverFile>,
-        dirs: &mut [Vec<LibraryDir>; 2],
+        dirs: &mut [Vec<HostMount>; 2],
     ) {
         for entry in listing.entries.iter().filter(|e| !e.is_dir) {
             let Some(wanted) = self.wanted(&entry.name) else {
@@ -120,7 +120,7 @@ impl Reader<'_> {
             let Some(file) = files.get(&host) else { continue };
             // A package with a version of its own may be in any directory, which need not be one of the driver's.
             if !wanted.own_version {
-                let dir = LibraryDir {
+                let dir = HostMount {
                     host: host.parent(),
                     container: file.container.parent(),
                 };

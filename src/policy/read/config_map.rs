@@ -3,7 +3,7 @@
 //! Each key under `data` is a configuration. Where there are several, the plugin's config manager takes the one that a
 //! label of the node names, and without a label the one called `default`; here `--config-key` takes the label's place.
 
-use super::document::{Document, Origin};
+use super::document::{Document, TextOrigin};
 use super::fill::Filler;
 use crate::error::{Error, Result};
 use crate::text::some;
@@ -30,7 +30,7 @@ pub(super) fn policy_in<'a>(
     root: &'a Node,
     key: Option<&str>,
     warnings: &mut Vec<String>,
-) -> Result<Option<(&'a str, Origin)>> {
+) -> Result<Option<(&'a str, TextOrigin)>> {
     if !is_config_map(root) {
         return match key {
             None => Ok(None),
@@ -101,10 +101,10 @@ fn is_config_map(root: &Node) -> bool {
 /// Where the lines of `inner` are in the file, whose text is `outer`; `place` is where YAML has the value begin.
 ///
 /// The lines of a literal block (`|`) are those of the file, indented. Any other text is folded or quoted.
-fn origin(outer: &str, place: Place, inner: &str) -> Origin {
+fn origin(outer: &str, place: Place, inner: &str) -> TextOrigin {
     let lines: Vec<&str> = outer.lines().collect();
     let Some((at, first)) = inner.lines().enumerate().find(|(_, line)| !line.trim().is_empty()) else {
-        return Origin::At(place);
+        return TextOrigin::At(place);
     };
     // The block's header (`key: |`) is on the line where the value begins or, as some parsers count, on the one before.
     for header in [place.line, place.line.saturating_sub(1)] {
@@ -115,8 +115,8 @@ fn origin(outer: &str, place: Place, inner: &str) -> Origin {
         let raw = lines.get(header as usize + at).copied().unwrap_or_default();
         if is_header && let Some(before) = raw.strip_suffix(first) {
             let indent = u32::try_from(before.chars().count()).unwrap_or(u32::MAX);
-            return Origin::Within { lines: header, indent };
+            return TextOrigin::Within { lines: header, indent };
         }
     }
-    Origin::At(place)
+    TextOrigin::At(place)
 }

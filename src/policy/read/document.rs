@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// Where a document is within the file that a person edits.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Origin {
+pub(super) enum TextOrigin {
     /// It is the file.
     File,
     /// Its first line follows this many lines, and each of its lines is indented by so many characters.
@@ -21,7 +21,7 @@ pub(super) enum Origin {
 pub(super) struct Document<'a> {
     /// The name of the file, for messages.
     pub(super) file: &'a str,
-    pub(super) origin: Origin,
+    pub(super) origin: TextOrigin,
 }
 
 impl Document<'_> {
@@ -32,8 +32,8 @@ impl Document<'_> {
 
     fn moved(&self, place: Option<Place>) -> Place {
         match (self.origin, place) {
-            (Origin::At(place), _) => place,
-            (Origin::Within { lines, indent }, Some(Place { line, column })) => Place {
+            (TextOrigin::At(place), _) => place,
+            (TextOrigin::Within { lines, indent }, Some(Place { line, column })) => Place {
                 line: line.saturating_add(lines),
                 column: column.saturating_add(indent),
             },
@@ -110,7 +110,7 @@ mod tests {
     fn complaint(text: &str) -> String {
         let document = Document {
             file: "c.yaml",
-            origin: Origin::File,
+            origin: TextOrigin::File,
         };
         document.parse(text).unwrap_err().to_string()
     }
@@ -118,7 +118,10 @@ mod tests {
     #[test]
     fn everything_has_its_place() {
         let text = "version: v1\nsharing:\n  mps:\n    resources:\n    - {name: a, replicas: 10}\n";
-        for (origin, moved) in [(Origin::File, (0, 0)), (Origin::Within { lines: 7, indent: 4 }, (7, 4))] {
+        for (origin, moved) in [
+            (TextOrigin::File, (0, 0)),
+            (TextOrigin::Within { lines: 7, indent: 4 }, (7, 4)),
+        ] {
             let at = |line: u32, column: u32| Place {
                 line: line + moved.0,
                 column: column + moved.1,

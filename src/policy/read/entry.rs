@@ -1,6 +1,6 @@
 //! An entry of `resources`: which devices are shared, into which parts, and under which kind.
 
-use super::sections::{Entry, Share};
+use super::sections::{Entry, ShareSection};
 use crate::error::{Error, Result};
 use crate::policy::{DeviceSet, Parts, Placed, Resource, ShareAsk, Split, Strategy};
 use crate::types::{CdiKind, Place, ShareName};
@@ -134,7 +134,7 @@ fn resource(name: &str) -> Option<Resource> {
 
 fn read_shares(
     around: Around<'_>,
-    shares: Placed<Vec<Placed<Share>>>,
+    shares: Placed<Vec<Placed<ShareSection>>>,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<ShareAsk>> {
     let Placed { place, value: shares } = shares;

@@ -10,34 +10,24 @@ use crate::yaml::{Node, Value};
 use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Expected, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
-use std::fmt;
 use std::marker::PhantomData;
 
 /// What is wrong with a value.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Wrong {
     /// An error with its place.
+    #[error("{0}")]
     Placed(Error),
     /// What a type says; the value around it knows the place.
+    #[error("{0}")]
     Said(String),
     /// What a type expects instead of the value around it.
+    #[error("expected {0}")]
     Expected(String),
 }
 
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Placed(error) => error.fmt(f),
-            Self::Said(what) => f.write_str(what),
-            Self::Expected(what) => write!(f, "expected {what}"),
-        }
-    }
-}
-
-impl std::error::Error for Wrong {}
-
 impl de::Error for Wrong {
-    fn custom<T: fmt::Display>(what: T) -> Self {
+    fn custom<T: std::fmt::Display>(what: T) -> Self {
         Self::Said(what.to_string())
     }
 

@@ -17,21 +17,21 @@ use std::str::FromStr;
 #[serde(rename = "the policy", rename_all = "camelCase")]
 pub(super) struct Top {
     pub(super) version: Option<Placed<String>>,
-    pub(super) sharing: Option<Sharing>,
+    pub(super) sharing: Option<SharingSection>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "flags", rename_all = "camelCase")]
-pub(super) struct Flags {
+pub(super) struct FlagsSection {
     pub(super) mig_strategy: Option<Placed<String>>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "sharing", rename_all = "camelCase")]
-pub(super) struct Sharing {
-    pub(super) mps: Option<Placed<Mps>>,
-    pub(super) time_slicing: Option<Placed<TimeSlicing>>,
-    pub(super) dedicated: Option<Placed<Dedicated>>,
+pub(super) struct SharingSection {
+    pub(super) mps: Option<Placed<MpsSection>>,
+    pub(super) time_slicing: Option<Placed<TimeSlicingSection>>,
+    pub(super) dedicated: Option<Placed<DedicatedSection>>,
     #[serde(default)]
     pub(super) whole_device: WholeDevice,
     #[serde(default)]
@@ -51,7 +51,7 @@ pub(super) struct Overcommits {
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "sharing.mps", rename_all = "camelCase")]
-pub(super) struct Mps {
+pub(super) struct MpsSection {
     #[serde(default)]
     pub(super) users: MpsUsers,
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(super) struct Mps {
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "sharing.timeSlicing", rename_all = "camelCase")]
-pub(super) struct TimeSlicing {
+pub(super) struct TimeSlicingSection {
     #[serde(default)]
     pub(super) interval: Interval,
     #[serde(default)]
@@ -78,7 +78,7 @@ pub(super) struct TimeSlicing {
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "sharing.dedicated")]
-pub(super) struct Dedicated {
+pub(super) struct DedicatedSection {
     pub(super) devices: DeviceSet,
 }
 
@@ -90,12 +90,12 @@ pub(super) struct Entry {
     #[serde(default)]
     pub(super) devices: DeviceSet,
     pub(super) replicas: Option<Placed<u32>>,
-    pub(super) shares: Option<Placed<Vec<Placed<Share>>>>,
+    pub(super) shares: Option<Placed<Vec<Placed<ShareSection>>>>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(rename = "a share")]
-pub(super) struct Share {
+pub(super) struct ShareSection {
     pub(super) name: Option<Placed<ShareName>>,
     #[serde(default, deserialize_with = "from_text")]
     pub(super) compute: Option<Percent>,

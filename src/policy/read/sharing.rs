@@ -1,13 +1,13 @@
 //! The `sharing` part of a policy.
 
 use super::entry::{Around, read_split};
-use super::sections::{Dedicated, Entry, Mps, Sharing, TimeSlicing};
+use super::sections::{DedicatedSection, Entry, MpsSection, SharingSection, TimeSlicingSection};
 use crate::error::Result;
-use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy, TimeSlicingSettings};
+use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy};
 use crate::types::{CdiKind, Place};
 
 /// The policy of the section. With `mig_too`, `nvidia.com/gpu` means MIG devices as well.
-pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut Vec<String>) -> Result<Policy> {
+pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings: &mut Vec<String>) -> Result<Policy> {
     let mut policy = Policy {
         file: file.to_owned(),
         whole_device: sharing.whole_device,
@@ -26,7 +26,7 @@ pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut V
         fail_requests_greater_than_one,
     };
     if let Some(Placed { place, value: mps }) = sharing.mps {
-        let Mps {
+        let MpsSection {
             users, compute_mode, ..
         } = mps;
         policy.mps = MpsSettings {
@@ -38,13 +38,13 @@ pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut V
         read_resources(around, place, "sharing.mps", mps.resources, &mut policy, warnings)?;
     }
     if let Some(Placed { place, value }) = sharing.time_slicing {
-        let TimeSlicing {
+        let TimeSlicingSection {
             interval,
             rename_by_default,
             fail_requests_greater_than_one,
             resources,
         } = value;
-        policy.time_slicing = TimeSlicingSettings { interval };
+        policy.interval = interval;
         let around = around(Strategy::TimeSlicing, rename_by_default, fail_requests_greater_than_one);
         read_resources(around, place, "sharing.timeSlicing", resources, &mut policy, warnings)?;
     }
@@ -56,7 +56,7 @@ pub(super) fn read(file: &str, sharing: Sharing, mig_too: bool, warnings: &mut V
 }
 
 /// Devices that one container has to itself: one entry for all of them.
-fn read_dedicated(around: Around<'_>, dedicated: Placed<Dedicated>) -> Result<Split> {
+fn read_dedicated(around: Around<'_>, dedicated: Placed<DedicatedSection>) -> Result<Split> {
     Ok(Split {
         strategy: Strategy::Dedicated,
         resource: Resource::Every,

@@ -1,6 +1,6 @@
 //! A device for one container at a time. It is not divided: the ledger alone keeps others from it.
 
-use super::{InContainer, MostShares, Rule, Rules, Size};
+use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Policy, Priority, Split};
@@ -31,8 +31,8 @@ impl Rules for Dedicated {
         Promise::Whole
     }
 
-    fn guarantee(&self, _: Dimension, _: bool) -> Rule {
-        Rule {
+    fn guarantee(&self, _: Dimension, _: bool) -> GuaranteeRule {
+        GuaranteeRule {
             grade: Grade::Hard,
             by: "no other container that asks the ledger has the device",
             source: "The ledger gives the device to one container at a time (docs/sharing.md, \"Who holds what\")",

@@ -1,7 +1,7 @@
 //! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same time, each
 //! with a ceiling of memory and of compute.
 
-use super::{InContainer, MostShares, Rule, Rules, Size};
+use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::error::{Error, Result};
 use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{MpsComputeMode, MpsUsers, Policy, Priority, Split};
@@ -88,8 +88,8 @@ impl Rules for Mps {
         }
     }
 
-    fn guarantee(&self, dimension: Dimension, limited: bool) -> Rule {
-        let rule = |grade, by, source| Rule { grade, by, source };
+    fn guarantee(&self, dimension: Dimension, limited: bool) -> GuaranteeRule {
+        let rule = |grade, by, source| GuaranteeRule { grade, by, source };
         match (dimension, limited, self.exclusive_process) {
             (Dimension::Memory, false, _) => rule(Grade::None, "the share has no limit", DOCUMENTATION),
             (Dimension::Memory, true, true) => rule(

@@ -1,6 +1,6 @@
 //! Time-slicing: the driver lets the processes of all containers run in turn. Nothing limits one of them.
 
-use super::{InContainer, MostShares, Rule, Rules, Size};
+use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{Interval, Policy, Priority, Split};
@@ -19,7 +19,7 @@ pub struct TimeSlicing {
 
 impl TimeSlicing {
     pub(super) fn new(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Self> {
-        let interval = policy.time_slicing.interval;
+        let interval = policy.interval;
         if interval != Interval::Default && target.gpu.virtualization == Some(VirtualizationMode::Vgpu) {
             return Err(policy
                 .wrong(split.place, target, "a vGPU guest cannot set the length of a turn")
@@ -53,7 +53,7 @@ impl Rules for TimeSlicing {
         }
     }
 
-    fn guarantee(&self, dimension: Dimension, _: bool) -> Rule {
+    fn guarantee(&self, dimension: Dimension, _: bool) -> GuaranteeRule {
         let (grade, by) = match dimension {
             Dimension::Memory => (
                 Grade::None,
@@ -69,7 +69,7 @@ impl Rules for TimeSlicing {
                 "a fault ends its own process; a GPU that hangs does so for all",
             ),
         };
-        Rule {
+        GuaranteeRule {
             grade,
             by,
             source: "NVIDIA k8s-device-plugin documentation, \"Time-slicing\"; GPU Operator documentation, \"Limitations\"",
