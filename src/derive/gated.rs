@@ -4,7 +4,7 @@ use super::gpu::{driver_files, no_driver};
 use super::{Derived, DerivedDevice, DeviceChoice, Mode, Options, files, hook, node};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
-use crate::inventory::{DeviceNode, Driver, DriverCapability, DriverFile, FileKind, Inventory};
+use crate::inventory::{Driver, DriverCapability, DriverFile, FileKind, Inventory};
 use crate::text::some;
 use crate::types::{Device, DeviceSelector, ImexChannelId};
 
@@ -40,24 +40,16 @@ pub(super) fn management(inventory: &Inventory, options: &Options, derived: &mut
     only_all(options)?;
     let there = &inventory.nodes;
     let mut all = Edits::default();
-    for one in there
-        .control
-        .iter()
-        .map(|c| &c.node)
-        .chain(inventory.gpus.iter().filter_map(|g| g.node.as_ref()))
-        .chain(&there.orphans)
-        .chain(there.imex_channels.iter().map(|c| &c.node))
-    {
+    let control = there.control.iter().map(|control| &control.node);
+    let of_gpus = inventory.gpus.iter().filter_map(|gpu| gpu.node.as_ref());
+    let channels = there.imex_channels.iter().map(|channel| &channel.node);
+    for one in control.chain(of_gpus).chain(&there.orphans).chain(channels) {
         node::add(&mut all, one, node::ANYBODY, options);
     }
-    let migs = inventory
-        .mig_devices()
-        .flat_map(|(_, mig)| [&mig.gpu_instance_cap, &mig.compute_instance_cap]);
-    for one in there
-        .caps
-        .iter()
-        .chain(migs.chain([&there.mig_config, &there.mig_monitor]).flatten())
-    {
+    let of_migs = inventory.mig_devices();
+    let of_migs = of_migs.flat_map(|(_, mig)| [&mig.gpu_instance_cap, &mig.compute_instance_cap]);
+    let of_migs = of_migs.chain([&there.mig_config, &there.mig_monitor]).flatten();
+    for one in there.caps.iter().chain(of_migs) {
         node::add(&mut all, one, node::READ_ONLY, options);
     }
     if all.nodes.is_empty() {
@@ -126,19 +118,18 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
     channels.sort_by_key(|c| c.id);
     channels.dedup_by_key(|c| c.id);
     let mut wanted = Vec::new();
-    let mut every = options.devices.is_empty();
     for choice in &options.devices {
         match choice {
-            DeviceChoice::All => every = true,
+            DeviceChoice::All => {}
             DeviceChoice::Device(DeviceSelector::Index(Device { gpu, mig: None })) => wanted.push(ImexChannelId(gpu.0)),
             DeviceChoice::Channel(id) => wanted.push(*id),
             other => {
-                return Err(other
-                    .error("is not a valid IMEX channel")
-                    .hint("expected 0, channel0 or all"));
+                let error = other.error("is not a valid IMEX channel");
+                return Err(error.hint("expected 0, channel0 or all"));
             }
         }
     }
+    let every = options.devices.is_empty() || options.devices.contains(&DeviceChoice::All);
     if let Some(missing) = wanted.iter().find(|id| !channels.iter().any(|c| c.id == **id)) {
         let there: Vec<String> = channels.iter().map(|c| c.id.to_string()).collect();
         let there = match &there[..] {
@@ -154,13 +145,11 @@ pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Deriv
     }
     let mut all = Edits::default();
     for channel in &channels {
-        let node: &DeviceNode = &channel.node;
         let mut edits = Edits::default();
-        node::add(&mut edits, node, node::ANYBODY, options);
+        node::add(&mut edits, &channel.node, node::ANYBODY, options);
         all.merge(&edits)?;
-        derived
-            .devices
-            .push(DerivedDevice::named(&channel.id.to_string(), edits)?);
+        let device = DerivedDevice::named(&channel.id.to_string(), edits)?;
+        derived.devices.push(device);
     }
     if options.all_device {
         derived.devices.push(DerivedDevice::named("all", all)?);

@@ -6,7 +6,7 @@ use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, fi
 use crate::call::ReleaseCall;
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
-use crate::inventory::{ControlRole, Driver, Gpu, HostDevice, Inventory};
+use crate::inventory::{ControlRole, Driver, DriverFile, Gpu, HostDevice, Inventory};
 use crate::share::SplitDevice;
 use crate::types::{CdiKind, ContainerPath, Device, DeviceName};
 
@@ -28,22 +28,18 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     // A GPU with instances that have no name is not empty. Discovery has warned that these are left out.
     let is_empty = |g: &&&Gpu| g.is_in_mig_mode() && g.mig_devices.is_empty() && g.unnamed_instances.is_empty();
     for gpu in gpus.iter().filter(is_empty) {
-        derived.warn(
-            gpu.label(),
-            "is in MIG mode and has no instances, so there is no device for it",
-        );
+        let text = "is in MIG mode and has no instances, so there is no device for it";
+        derived.warn(gpu.label(), text);
     }
     common(inventory, driver, &gpus, options, &mut derived.common);
     let programs = take_programs(&mut derived.common, options);
 
     let mut found = Vec::new();
     for one in devices {
+        let text = "is left out, because one of its device nodes is missing and its number is unknown";
         match device::edits(one, options) {
             Some(edits) => found.push((one, edits)),
-            None => derived.warn(
-                one,
-                "is left out, because one of its device nodes is missing and its number is unknown",
-            ),
+            None => derived.warn(one, text),
         }
     }
     for strategy in &options.names {
@@ -208,12 +204,7 @@ fn common(inventory: &Inventory, driver: &Driver, gpus: &[&Gpu], options: &Optio
 }
 
 /// Mounts and environment for `files`.
-pub(super) fn driver_files(
-    edits: &mut Edits,
-    driver: &Driver,
-    wanted: &[&crate::inventory::DriverFile],
-    options: &Options,
-) {
+pub(super) fn driver_files(edits: &mut Edits, driver: &Driver, wanted: &[&DriverFile], options: &Options) {
     files::mount(edits, wanted);
     if options.hook.is_none() {
         files::mount_links(edits, wanted);

@@ -68,35 +68,18 @@ impl HostDevice<'_> {
         self.mig.map(|_| format!("MIG-{}", self.key()))
     }
 
-    fn is(self, selector: &DeviceSelector) -> bool {
-        let is_whole = self.mig.is_none();
-        match selector {
-            // An index means a device only where the source of the inventory knows it: a name must always mean the same
-            // device, with NVML and without.
-            DeviceSelector::Index(device) => self.gpu.index_is_known && self.device() == *device,
-            DeviceSelector::GpuUuid(uuid) => is_whole && self.gpu.uuid == *uuid,
-            DeviceSelector::MigUuid(uuid) => {
-                !is_whole
-                    && [self.uuid(), self.old_uuid()]
-                        .iter()
-                        .flatten()
-                        .any(|own| own == uuid.as_str())
-            }
-            DeviceSelector::Pci(address) => is_whole && self.gpu.pci == *address,
-            DeviceSelector::Minor(minor) => is_whole && self.gpu.minor == *minor,
-        }
-    }
-
-    /// How this device is written in the form of `selector`; `None` where it has no such form, as a MIG device has no PCI
-    /// address of its own.
-    fn in_form_of(self, selector: &DeviceSelector) -> Option<String> {
-        let is_whole = self.mig.is_none();
-        match selector {
-            DeviceSelector::Index(_) => Some(self.name()),
-            DeviceSelector::GpuUuid(_) => is_whole.then(|| self.gpu.uuid.to_string()),
-            DeviceSelector::MigUuid(_) => (!is_whole).then(|| self.uuid().or_else(|| self.old_uuid()))?,
-            DeviceSelector::Pci(_) => is_whole.then(|| self.gpu.pci.to_string()),
-            DeviceSelector::Minor(_) => is_whole.then(|| DeviceSelector::Minor(self.gpu.minor).to_string()),
+    /// How this device is written in the form of `selector`, the best way first. A device may have no such form: a MIG device
+    /// has no PCI address of its own.
+    fn in_form_of(self, selector: &DeviceSelector) -> Vec<String> {
+        match (selector, self.mig) {
+            // An index means a device only if the source of the inventory knows it: a name must always mean the same device,
+            // with NVML and without.
+            (DeviceSelector::Index(_), _) => vec![self.name()],
+            (DeviceSelector::MigUuid(_), Some(_)) => [self.uuid(), self.old_uuid()].into_iter().flatten().collect(),
+            (DeviceSelector::GpuUuid(_), None) => vec![self.gpu.uuid.to_string()],
+            (DeviceSelector::Pci(_), None) => vec![self.gpu.pci.to_string()],
+            (DeviceSelector::Minor(_), None) => vec![DeviceSelector::Minor(self.gpu.minor).to_string()],
+            _ => Vec::new(),
         }
     }
 }
@@ -151,7 +134,8 @@ impl<'a> Catalogue<'a> {
 
     /// The device that `selector` names; `None` where this host does not have it.
     pub fn find(&self, selector: &DeviceSelector) -> Option<HostDevice<'a>> {
-        self.all().find(|device| device.is(selector))
+        let text = selector.to_string();
+        self.all().find(|device| device.in_form_of(selector).contains(&text))
     }
 
     /// The device that `selector` names.
@@ -171,7 +155,7 @@ impl<'a> Catalogue<'a> {
     /// What a person may write instead of `selector`, which names no device of this host.
     pub fn instead_of(&self, selector: &DeviceSelector) -> String {
         let described = |device: HostDevice<'_>| {
-            let (name, form) = (device.name(), device.in_form_of(selector)?);
+            let (name, form) = (device.name(), device.in_form_of(selector).into_iter().next()?);
             Some(if name == form { name } else { format!("{name} ({form})") })
         };
         // GPUs first, because one GPU may have more MIG devices than a list shows.

@@ -193,20 +193,14 @@ impl Book {
             same.until = None;
             return Ok(());
         }
-        let another = |claim: &&Claim| own(claim) && claim.device == ask.device;
-        if let Some(own) = self.claims.iter().find(another).filter(|_| ask.alone) {
+        // What the container itself holds is the better reason, because then no other container has to end first.
+        let in_the_way = |claim: &&Claim| claim.meets(&ask.device, &ask.part);
+        let another = |claim: &&Claim| own(claim) && claim.device == ask.device && (ask.alone || in_the_way(claim));
+        if let Some(own) = self.claims.iter().find(another) {
             return Err(Refused::Another { part: own.part.clone() });
         }
-        // What the container itself holds is the better reason, because then no other container has to end first.
-        let in_the_way = || self.claims.iter().filter(|c| c.meets(&ask.device, &ask.part));
-        if let Some(other) = in_the_way().find(another).or_else(|| in_the_way().next()) {
-            return Err(if another(&other) {
-                Refused::Another {
-                    part: other.part.clone(),
-                }
-            } else {
-                taken(other, &ask.device)
-            });
+        if let Some(other) = self.claims.iter().find(in_the_way) {
+            return Err(taken(other, &ask.device));
         }
         if self.misfit(ask).is_some() {
             // Who is gone was counted so far.

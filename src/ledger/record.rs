@@ -239,7 +239,8 @@ fn head(line: &str) -> Result<Book, Unreadable> {
     let wrong = || Unreadable::Damaged(1);
     let mut words = line.split(' ');
     if words.next() != Some(MARK) {
-        return Err(of_format_1(line));
+        let is_format_1 = line.starts_with("{\"format\":1,");
+        return Err(if is_format_1 { Unreadable::Format(1) } else { wrong() });
     }
     let format = words.next().and_then(|format| format.parse().ok()).ok_or_else(wrong)?;
     if format != FORMAT {
@@ -250,15 +251,6 @@ fn head(line: &str) -> Result<Book, Unreadable> {
     match words.next() {
         None => Ok(Book { boot, ..Book::new(gpu) }),
         Some(_) => Err(wrong()),
-    }
-}
-
-/// Whether this may be a book of the earlier form.
-fn of_format_1(line: &str) -> Unreadable {
-    if line.starts_with("{\"format\":1,") {
-        Unreadable::Format(1)
-    } else {
-        Unreadable::Damaged(1)
     }
 }
 

@@ -73,14 +73,10 @@ pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Resul
 }
 
 fn twice(policy: &Policy, target: HostDevice<'_>, one: &Split, other: &Split) -> Error {
-    let (first, second) = if one.place < other.place {
-        (one, other)
-    } else {
-        (other, one)
-    };
-    let what = format!("two entries share it: this one and that at line {}", first.place.line);
+    let (first, second) = (one.place.min(other.place), one.place.max(other.place));
+    let what = format!("two entries share it: this one and that at line {}", first.line);
     policy
-        .wrong(second.place, target, what)
+        .wrong(second, target, what)
         .hint("give each entry its own list of devices")
 }
 
@@ -101,11 +97,8 @@ fn meant<'a>(
         DeviceSet::Count(n) => {
             let mut found: Vec<HostDevice<'a>> = of_resource.collect();
             if found.len() < *n as usize {
-                miss(
-                    split.place,
-                    format!("{n} devices"),
-                    format!("this host has {}", found.len()),
-                );
+                let hint = format!("this host has {}", found.len());
+                miss(split.place, format!("{n} devices"), hint);
             }
             found.truncate(*n as usize);
             Ok(found)
@@ -117,11 +110,10 @@ fn meant<'a>(
                     // A device that is in the list by index and by UUID is one device.
                     Some(device) if found.contains(&device) => {}
                     Some(device) => found.push(checked(policy, device, selector.place, &split.resource)?),
-                    None => miss(
-                        selector.place,
-                        format!("device {}", selector.value),
-                        catalogue.instead_of(&selector.value),
-                    ),
+                    None => {
+                        let hint = catalogue.instead_of(&selector.value);
+                        miss(selector.place, format!("device {}", selector.value), hint);
+                    }
                 }
             }
             Ok(found)
@@ -131,10 +123,11 @@ fn meant<'a>(
 
 /// The resource of an entry, for messages.
 fn entry(split: &Split) -> String {
+    let strategy = split.strategy;
     match &split.resource {
-        Resource::Gpu => format!("{} of nvidia.com/gpu", split.strategy),
-        Resource::Mig(profile) => format!("{} of nvidia.com/mig-{profile}", split.strategy),
-        Resource::Every => format!("{} of all devices", split.strategy),
+        Resource::Gpu => format!("{strategy} of nvidia.com/gpu"),
+        Resource::Mig(profile) => format!("{strategy} of nvidia.com/mig-{profile}"),
+        Resource::Every => format!("{strategy} of all devices"),
     }
 }
 
@@ -156,13 +149,10 @@ fn checked<'a>(policy: &Policy, device: HostDevice<'a>, place: Place, resource: 
     match resource {
         Resource::Mig(profile) if !is_of(device, resource) => {
             let own = device.mig.and_then(|mig| mig.profile.as_ref());
-            let own = own.map_or_else(
-                || "not a MIG device of a known profile".to_owned(),
-                |own| format!("a {own}"),
-            );
-            Err(policy
-                .wrong(place, device, format!("is {own}, and the entry is for mig-{profile}"))
-                .hint("remove it from the list, or write nvidia.com/gpu as the name"))
+            let own = own.map(|own| format!("a {own}"));
+            let own = own.unwrap_or_else(|| "not a MIG device of a known profile".to_owned());
+            let error = policy.wrong(place, device, format!("is {own}, and the entry is for mig-{profile}"));
+            Err(error.hint("remove it from the list, or write nvidia.com/gpu as the name"))
         }
         _ => Ok(device),
     }

@@ -61,30 +61,27 @@ impl Promise {
     /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that no
     /// number holds.
     pub fn and(self, other: Promise) -> Option<Promise> {
-        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (Some(a), Some(b)) => a.checked_add(b).map(Some),
-            (None, None) => Some(None),
-            _ => None,
-        };
+        fn both<T>(a: Option<T>, b: Option<T>, add: fn(T, T) -> Option<T>) -> Option<Option<T>> {
+            match (a, b) {
+                (Some(a), Some(b)) => add(a, b).map(Some),
+                (None, None) => Some(None),
+                _ => None,
+            }
+        }
         match (self, other) {
             (Promise::Turns { turns: a, of }, Promise::Turns { turns: b, of: same }) if of == same => {
-                Some(Promise::Turns {
-                    turns: a.checked_add(b)?,
-                    of,
-                })
+                let turns = a.checked_add(b)?;
+                Some(Promise::Turns { turns, of })
             }
             (
                 Promise::Mps { memory_mib, compute },
                 Promise::Mps {
-                    memory_mib: more_memory,
-                    compute: more_compute,
+                    memory_mib: more,
+                    compute: faster,
                 },
             ) => Some(Promise::Mps {
-                memory_mib: both(memory_mib, more_memory)?,
-                compute: match both(compute.map(u64::from), more_compute.map(u64::from))? {
-                    Some(sum) => Some(u32::try_from(sum).ok()?),
-                    None => None,
-                },
+                memory_mib: both(memory_mib, more, u64::checked_add)?,
+                compute: both(compute, faster, u32::checked_add)?,
             }),
             (Promise::Whole | Promise::Turns { .. } | Promise::Mps { .. }, _) => None,
         }

@@ -1,7 +1,7 @@
 //! The `sharing` part of a policy.
 
 use super::entry::{Around, read_split};
-use super::sections::{DedicatedSection, Entry, MpsSection, SharingSection, TimeSlicingSection};
+use super::sections::{DedicatedSection, Entry, SharingSection};
 use crate::error::Result;
 use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy};
 use crate::types::{CdiKind, Place};
@@ -26,27 +26,26 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         fail_requests_greater_than_one,
     };
     if let Some(Placed { place, value: mps }) = sharing.mps {
-        let MpsSection {
-            users, compute_mode, ..
-        } = mps;
         policy.mps = MpsSettings {
-            users,
-            compute_mode,
+            users: mps.users,
+            compute_mode: mps.compute_mode,
             grace: mps.grace.unwrap_or(policy.mps.grace),
         };
         let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);
         read_resources(around, place, "sharing.mps", mps.resources, &mut policy, warnings)?;
     }
-    if let Some(Placed { place, value }) = sharing.time_slicing {
-        let TimeSlicingSection {
-            interval,
-            rename_by_default,
-            fail_requests_greater_than_one,
-            resources,
-        } = value;
-        policy.interval = interval;
-        let around = around(Strategy::TimeSlicing, rename_by_default, fail_requests_greater_than_one);
-        read_resources(around, place, "sharing.timeSlicing", resources, &mut policy, warnings)?;
+    if let Some(Placed { place, value: turns }) = sharing.time_slicing {
+        policy.interval = turns.interval;
+        let (rename, fail) = (turns.rename_by_default, turns.fail_requests_greater_than_one);
+        let around = around(Strategy::TimeSlicing, rename, fail);
+        read_resources(
+            around,
+            place,
+            "sharing.timeSlicing",
+            turns.resources,
+            &mut policy,
+            warnings,
+        )?;
     }
     if let Some(dedicated) = sharing.dedicated {
         let around = around(Strategy::Dedicated, false, false);
