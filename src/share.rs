@@ -132,12 +132,10 @@ impl Plan {
 
     /// The shares of a device that have a name of their own. Where it has equal replicas, there is `any` as well.
     pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> &'a [Share] {
-        if split.method.is_whole() {
-            &[]
-        } else if split.replica().is_none() || self.names.numbered(split.shares.len()) {
-            &split.shares
-        } else {
-            &[]
+        let is_numbered = split.replica().is_none() || self.names.numbered(split.shares.len());
+        match is_numbered && !split.method.is_whole() {
+            true => &split.shares,
+            false => &[],
         }
     }
 }

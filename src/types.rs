@@ -27,6 +27,7 @@ pub use device_name::{CdiKind, DeviceName, QualifiedName};
 pub use driver_file::{ElfClass, Link};
 pub use memory::MemorySize;
 pub use mig_profile::MigProfile;
+pub(crate) use number::decimal;
 pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChannelId, MigIndex, Minor};
 pub use part::{HeldPart, HeldShare};
 pub use path::{ContainerPath, HostPath, Side};
@@ -69,6 +70,20 @@ macro_rules! serde_as_text {
     };
 }
 pub(crate) use serde_as_text;
+
+/// Reads a type from text with `$parse`, which returns `None` for text that is not valid. `$error` says what it is not.
+macro_rules! parsed_type {
+    ($type:ty, $parse:expr, $error:literal) => {
+        impl std::str::FromStr for $type {
+            type Err = crate::error::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                $parse(text).ok_or_else(|| crate::error::Error::usage(format!("\"{text}\""), $error))
+            }
+        }
+    };
+}
+pub(crate) use parsed_type;
 
 /// Defines an enum of words, each variant with its text. A noun after the name (`Strategy: "strategy"`) is how errors call
 /// it, and makes the type one that is read from text.
@@ -130,16 +145,7 @@ macro_rules! text_type {
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = crate::error::Error;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match $is_valid(text) {
-                    true => Ok(Self(text.to_owned())),
-                    false => Err(crate::error::Error::usage(format!("\"{text}\""), $error)),
-                }
-            }
-        }
+        $crate::types::parsed_type!($name, |text: &str| $is_valid(text).then(|| Self(text.to_owned())), $error);
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

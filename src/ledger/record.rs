@@ -8,7 +8,7 @@ use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
 use super::holder::Holder;
 use super::raw::{Field, Unread, UnreadClaim};
-use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise};
+use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise, decimal};
 use memchr::{memchr, memchr_iter, memchr3};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -357,16 +357,10 @@ impl<'a> LineFields<'a> {
     }
 
     fn number(&mut self) -> Option<Option<u64>> {
-        let digits = self.word()?.as_bytes();
-        if digits.is_empty() {
-            return Some(None);
+        match self.word()? {
+            "" => Some(None),
+            digits => decimal(digits).map(Some),
         }
-        let number = digits.iter().try_fold(0u64, |number, digit| {
-            let digit = digit.wrapping_sub(b'0');
-            (digit < 10).then_some(())?;
-            number.checked_mul(10)?.checked_add(u64::from(digit))
-        });
-        number.map(Some)
     }
 
     fn text(&mut self) -> Option<Option<String>> {

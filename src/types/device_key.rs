@@ -1,9 +1,7 @@
 //! The identity of a device in the ledger.
 
 use super::{ComputeInstanceId, GpuInstanceId, GpuUuid};
-use crate::error::Error;
 use std::fmt;
-use std::str::FromStr;
 
 /// A device under the one key that every source of information knows: the UUID of the GPU and, for a MIG device, the
 /// ids of its GPU instance and compute instance.
@@ -57,29 +55,20 @@ impl DeviceKey {
     }
 }
 
-impl FromStr for DeviceKey {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || {
-            Error::usage(
-                format!("\"{text}\""),
-                "not a device like GPU-8188460b-… or GPU-8188460b-…/7/0",
-            )
-        };
-        let mut parts = text.split('/');
-        let gpu: GpuUuid = parts.next().unwrap_or_default().parse().map_err(|_| wrong())?;
-        match (parts.next(), parts.next(), parts.next()) {
-            (None, ..) => Ok(Self::whole(gpu)),
-            (Some(gpu_instance), Some(compute_instance), None) if !gpu_instance.is_empty() => Ok(Self::mig(
-                gpu,
-                gpu_instance.parse().map_err(|_| wrong())?,
-                compute_instance.parse().map_err(|_| wrong())?,
-            )),
-            _ => Err(wrong()),
-        }
-    }
+fn parse(text: &str) -> Option<DeviceKey> {
+    let Some((gpu, instance)) = text.split_once('/') else {
+        return Some(DeviceKey::whole(text.parse().ok()?));
+    };
+    let (gpu_instance, compute_instance) = instance.split_once('/')?;
+    let ids = (gpu_instance.parse().ok()?, compute_instance.parse().ok()?);
+    Some(DeviceKey::mig(gpu.parse().ok()?, ids.0, ids.1))
 }
+
+super::parsed_type!(
+    DeviceKey,
+    parse,
+    "not a device like GPU-8188460b-… or GPU-8188460b-…/7/0"
+);
 
 impl fmt::Display for DeviceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

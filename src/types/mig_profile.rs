@@ -1,6 +1,6 @@
 //! Names of MIG profiles.
 
-use crate::error::Error;
+use super::decimal;
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,13 +39,7 @@ impl fmt::Display for MigProfile {
     }
 }
 
-impl FromStr for MigProfile {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        parse(text).ok_or_else(|| Error::usage(format!("\"{text}\""), "not a MIG profile like 1g.10gb"))
-    }
-}
+super::parsed_type!(MigProfile, parse, "not a MIG profile like 1g.10gb");
 
 fn parse(text: &str) -> Option<MigProfile> {
     let end = text.find(['+', '-']).unwrap_or(text.len());
@@ -65,11 +59,7 @@ fn parse(text: &str) -> Option<MigProfile> {
 }
 
 fn number<T: FromStr>(text: &str, unit: &str) -> Option<T> {
-    let digits = text.strip_suffix(unit)?;
-    digits
-        .bytes()
-        .all(|b| b.is_ascii_digit())
-        .then(|| digits.parse().ok())?
+    decimal(text.strip_suffix(unit)?)
 }
 
 /// Splits `+me+gfx` into two attributes. A dot belongs to its attribute: `+me.all` is one.

@@ -1,5 +1,11 @@
 //! Numbers that identify something. Each has a type of its own, so that one cannot be used in the place of another.
 
+/// Reads decimal digits, without a sign or a space.
+pub(crate) fn decimal<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let is_decimal = text.bytes().all(|b| b.is_ascii_digit());
+    is_decimal.then(|| text.parse().ok())?
+}
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -13,17 +19,7 @@ macro_rules! number {
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = crate::error::Error;
-
-            /// Reads decimal digits, without sign or space.
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                if text.bytes().all(|b| b.is_ascii_digit()) && let Ok(n) = text.parse() {
-                    return Ok(Self(n));
-                }
-                Err(crate::error::Error::usage(format!("\"{text}\""), "not a number"))
-            }
-        }
+        super::parsed_type!($name, |text| decimal(text).map(Self), "not a number");
     };
 }
 

@@ -1,8 +1,6 @@
 //! PCI addresses.
 
-use crate::error::Error;
 use std::fmt;
-use std::str::FromStr;
 
 /// The address of a PCI device: domain, bus, device, function.
 ///
@@ -30,20 +28,11 @@ impl fmt::Display for PciAddress {
     }
 }
 
-impl FromStr for PciAddress {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        parse(text).ok_or_else(|| Error::usage(format!("\"{text}\""), "not a PCI address like 0000:41:00.0"))
-    }
-}
+super::parsed_type!(PciAddress, parse, "not a PCI address like 0000:41:00.0");
 
 fn hex(text: &str, digits: std::ops::RangeInclusive<usize>) -> Option<u32> {
-    if digits.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        u32::from_str_radix(text, 16).ok()
-    } else {
-        None
-    }
+    let is_hex = digits.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex.then(|| u32::from_str_radix(text, 16).ok())?
 }
 
 fn parse(text: &str) -> Option<PciAddress> {

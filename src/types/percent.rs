@@ -44,9 +44,8 @@ impl FromStr for Percent {
     /// Reads `80%` or `80`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
-        let is_number = digits.bytes().all(|b| b.is_ascii_digit());
-        let number = is_number.then(|| digits.parse::<u32>().ok()).flatten();
-        let number = number.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a whole percentage like 30%"));
+        let number = super::decimal::<u32>(digits)
+            .ok_or_else(|| Error::usage(format!("\"{text}\""), "not a whole percentage like 30%"));
         Self::try_from(number?)
     }
 }
@@ -77,25 +76,18 @@ impl Overcommit {
     }
 }
 
-impl FromStr for Overcommit {
-    type Err = Error;
+super::parsed_type!(Overcommit, overcommit, "overcommit is a number from 1 to 100, like 1.2");
 
-    /// Reads `1`, `1.5` or `1.25`: 1 to 100, with at most three decimals.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        parse_thousandths(text)
-            .filter(|t| (1000..=100_000).contains(t))
-            .map(Self)
-            .ok_or_else(|| Error::usage(format!("\"{text}\""), "overcommit is a number from 1 to 100, like 1.2"))
-    }
-}
-
-fn parse_thousandths(text: &str) -> Option<u32> {
+/// Reads `1`, `1.5` or `1.25`: 1 to 100, with at most three decimals.
+fn overcommit(text: &str) -> Option<Overcommit> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 6 || decimals.len() > 3 || !digits(whole) || !digits(decimals) {
+    if whole.is_empty() || whole.len() > 6 || decimals.len() > 3 {
         return None;
     }
-    format!("{whole}{decimals:0<3}").parse().ok()
+    let thousandths = super::decimal(&format!("{whole}{decimals:0<3}"))?;
+    (1000..=100_000)
+        .contains(&thousandths)
+        .then_some(Overcommit(thousandths))
 }
 
 impl fmt::Display for Overcommit {

@@ -1,7 +1,6 @@
 //! How much of a device was promised, and whether promises fit a device together.
 
-use super::{MemorySize, Strategy};
-use crate::error::Error;
+use super::{MemorySize, Strategy, decimal};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -98,13 +97,7 @@ impl fmt::Display for Promise {
     }
 }
 
-impl FromStr for Promise {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        parse(text).ok_or_else(|| Error::usage(format!("\"{text}\""), "not a size of a share like 1/10 or mps:7000:30"))
-    }
-}
+super::parsed_type!(Promise, parse, "not a size of a share like 1/10 or mps:7000:30");
 
 fn parse(text: &str) -> Option<Promise> {
     if text == "whole" {
@@ -114,12 +107,11 @@ fn parse(text: &str) -> Option<Promise> {
         let (memory, compute) = limits.split_once(':')?;
         return Some(Promise::Mps {
             memory_mib: or_none(memory)?,
-            compute: or_none(compute)?.map(u32::try_from).transpose().ok()?,
+            compute: or_none(compute)?,
         });
     }
     let (turns, of) = text.split_once('/')?;
-    let number = |text: &str| u32::try_from(or_none(text)??).ok();
-    let (turns, of) = (number(turns)?, number(of)?);
+    let (turns, of) = (decimal(turns)?, decimal(of)?);
     (1 <= turns && turns <= of).then_some(Promise::Turns { turns, of })
 }
 
@@ -129,12 +121,11 @@ fn or_dash(limit: Option<impl fmt::Display>) -> String {
 }
 
 /// The reverse of [`or_dash`].
-fn or_none(text: &str) -> Option<Option<u64>> {
-    if text == "-" {
-        return Some(None);
+fn or_none<T: FromStr>(text: &str) -> Option<Option<T>> {
+    match text {
+        "-" => Some(None),
+        text => decimal(text).map(Some),
     }
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten().map(Some)
 }
 
 /// The most that may be promised of a device to all holders together: its capacity times the overcommit that the
@@ -165,19 +156,15 @@ impl fmt::Display for Bounds {
     }
 }
 
-impl FromStr for Bounds {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let bounds = text.split_once(':').and_then(|(memory, compute)| {
-            Some(Bounds {
-                memory_mib: or_none(memory)?,
-                compute: u32::try_from(or_none(compute)??).ok()?,
-            })
-        });
-        bounds.ok_or_else(|| Error::usage(format!("\"{text}\""), "not a capacity like 81559:100"))
-    }
+fn parse_bounds(text: &str) -> Option<Bounds> {
+    let (memory, compute) = text.split_once(':')?;
+    Some(Bounds {
+        memory_mib: or_none(memory)?,
+        compute: decimal(compute)?,
+    })
 }
+
+super::parsed_type!(Bounds, parse_bounds, "not a capacity like 81559:100");
 
 #[cfg(test)]
 mod tests {

@@ -6,12 +6,7 @@ use std::str::FromStr;
 
 /// Splits `1.2.3` into numbers; `None` for anything that is not digits and dots.
 fn numbers(text: &str) -> Option<Vec<u32>> {
-    text.split('.')
-        .map(|p| {
-            let digits = !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit());
-            digits.then(|| p.parse().ok()).flatten()
-        })
-        .collect()
+    text.split('.').map(super::decimal).collect()
 }
 
 /// A driver's version: `550.54.15`, `450.80.02`, `580.95`.
@@ -36,22 +31,13 @@ impl DriverVersion {
     }
 }
 
-impl FromStr for DriverVersion {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match numbers(text) {
-            Some(numbers) if (2..=4).contains(&numbers.len()) => Ok(Self {
-                text: text.to_owned(),
-                numbers,
-            }),
-            _ => Err(Error::usage(
-                format!("\"{text}\""),
-                "not a driver version like 550.54.15",
-            )),
-        }
-    }
+fn driver_version(text: &str) -> Option<DriverVersion> {
+    let numbers = numbers(text).filter(|numbers| (2..=4).contains(&numbers.len()))?;
+    let text = text.to_owned();
+    Some(DriverVersion { numbers, text })
 }
+
+super::parsed_type!(DriverVersion, driver_version, "not a driver version like 550.54.15");
 
 impl fmt::Display for DriverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,7 +48,7 @@ impl fmt::Display for DriverVersion {
 super::serde_as_text!(DriverVersion);
 
 macro_rules! major_minor {
-    ($(#[$doc:meta])* $name:ident, $example:literal) => {
+    ($(#[$doc:meta])* $name:ident, $error:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name {
@@ -72,16 +58,14 @@ macro_rules! major_minor {
             pub minor: u32,
         }
 
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self, Error> {
-                match numbers(text).as_deref() {
-                    Some([major, minor]) => Ok(Self { major: *major, minor: *minor }),
-                    _ => Err(Error::usage(format!("\"{text}\""), concat!("not a version like ", $example))),
-                }
-            }
-        }
+        super::parsed_type!(
+            $name,
+            |text| match numbers(text)?[..] {
+                [major, minor] => Some(Self { major, minor }),
+                _ => None,
+            },
+            $error
+        );
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,12 +80,12 @@ macro_rules! major_minor {
 major_minor!(
     /// The newest version of CUDA that a driver supports.
     CudaVersion,
-    "12.4"
+    "not a version like 12.4"
 );
 major_minor!(
     /// A GPU's compute capability: 9.0 is Hopper.
     ComputeCapability,
-    "9.0"
+    "not a version like 9.0"
 );
 
 super::words! {
