@@ -16,7 +16,6 @@ mod directory;
 mod error;
 mod fit;
 mod holder;
-mod identity;
 mod lock;
 pub mod process;
 mod raw;
@@ -30,8 +29,7 @@ pub use book::{Ask, Book, World};
 pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
-pub use holder::{Holder, KubernetesObject};
-pub use identity::ContainerName;
+pub use holder::{ContainerName, Holder, KubernetesObject};
 pub use refused::Refused;
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;

@@ -4,7 +4,7 @@ use super::plan::is_free;
 use super::{Claims, LockedClaims};
 use crate::error::Error;
 use crate::ledger::{Ask, Change, Claim, ClaimState, Holder, LedgerError, Refused};
-use crate::share::{Fit, Plan, Wish, fit};
+use crate::share::{Fit, Plan, SplitDevice, Wish, fit};
 
 /// What is reserved.
 #[derive(Debug)]
@@ -35,40 +35,38 @@ impl Reservation {
 }
 
 /// How a claim becomes known to the programs that use it: as a CDI specification, for example. All of it happens while the
-/// ledger is locked.
+/// ledger is locked. By default, only the maker of a claim knows it, and nothing is written.
 pub trait Offer {
     /// Removes what earlier claims left behind. `claims` are all that exist.
     ///
     /// # Errors
-    /// Returns an error if nothing may be reserved because of what is there.
-    fn sweep(&self, claims: &[&Claim]) -> Result<(), Error>;
-    /// Offers the shares of `fit`. Returns the file that does, if one does.
+    /// Returns an error if something is there that keeps a new claim from being made.
+    fn sweep(&self, _claims: &[&Claim]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Offers the shares of `fit`. Returns the file that offers them, if there is one.
     ///
     /// # Errors
     /// Returns an error if they cannot be offered. Then they are not claimed.
-    fn publish(&self, fit: &Fit) -> Result<Option<String>, Error>;
+    fn publish(&self, _fit: &Fit) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
     /// Undoes [`Offer::publish`], because the claim was not made.
     ///
     /// # Errors
     /// Returns an error if it cannot be undone.
-    fn withdraw(&self) -> Result<(), Error>;
-}
-
-/// A claim that only its maker knows: nothing has to be written for it.
-#[derive(Debug)]
-pub struct Unoffered;
-
-impl Offer for Unoffered {
-    fn sweep(&self, _claims: &[&Claim]) -> Result<(), Error> {
-        Ok(())
-    }
-    fn publish(&self, _fit: &Fit) -> Result<Option<String>, Error> {
-        Ok(None)
-    }
     fn withdraw(&self) -> Result<(), Error> {
         Ok(())
     }
 }
+
+/// A claim that only its maker knows.
+#[derive(Debug)]
+pub struct Unoffered;
+
+impl Offer for Unoffered {}
 
 /// Why nothing was reserved.
 #[derive(Debug, thiserror::Error)]
@@ -136,11 +134,9 @@ impl LockedClaims<'_> {
         }
         let held: Vec<&Claim> = books.iter().flat_map(|book| &book.claims).collect();
         offer.sweep(&held).map_err(ReserveError::Offer)?;
+        let asked = |split: &&SplitDevice| wish.device.is_none_or(|device| device == split.device);
         let is_asked = |claim: &Claim| {
-            let mut splits = plan
-                .devices
-                .iter()
-                .filter(|split| wish.device.is_none_or(|d| d == split.device));
+            let mut splits = plan.devices.iter().filter(asked);
             splits.any(|split| claim.device.overlaps(&split.key))
         };
         let found = fit(plan, *wish, |split, share| is_free(&books, split, share));

@@ -22,14 +22,11 @@ pub fn load(name: &str, text: &str) -> Result<Inventory> {
     };
     let head: Head = serde_json::from_str(text).map_err(wrong)?;
     if head.format > FORMAT {
-        return Err(Error::usage(
-            name,
-            format!(
-                "is an inventory of form {}, this program reads up to {FORMAT}",
-                head.format
-            ),
-        )
-        .hint("read it with a newer tranche, or write it with this one"));
+        let what = format!(
+            "is an inventory of form {}, this program reads up to {FORMAT}",
+            head.format
+        );
+        return Err(Error::usage(name, what).hint("read it with a newer tranche, or write it with this one"));
     }
     let mut inventory: Inventory = serde_json::from_str(text).map_err(wrong)?;
     if inventory.source == Source::Proc {

@@ -240,8 +240,13 @@ impl Book {
 
     /// Parses the lines of the claims of `holder`, and of those for which `meets` returns true.
     fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &HeldPart) -> bool) -> Result<(), Refused> {
-        let id = record::id_field(holder);
-        self.read(|device, part, line| meets(device, part) || id.as_ref().is_some_and(|id| id.is_in(line)))
+        let finder = record::finder_of(holder);
+        let is_own = |line: &str| {
+            finder
+                .as_ref()
+                .is_some_and(|finder| finder.find(line.as_bytes()).is_some())
+        };
+        self.read(|device, part, line| meets(device, part) || is_own(line))
     }
 
     /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A container

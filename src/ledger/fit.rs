@@ -71,19 +71,12 @@ pub fn fits<'a>(
         return Err(Misfit::Turns);
     }
     let compute = |promise: &Promise| promise.compute().map(u64::from);
-    let limited = |promise: &Promise| matches!(promise, Promise::Mps { .. });
-    let (asked_limits, held_limits): (Vec<Promise>, Vec<Promise>) = (
-        asked.iter().copied().filter(limited).collect(),
-        beside.iter().copied().filter(limited).collect(),
-    );
-    if let Some((held, asked)) = sums(&asked_limits, &held_limits, compute, "compute")?
+    if part.strategy() == Strategy::Mps
+        && let Some((held, asked)) = sums(&asked, &beside, compute, "compute")?
         && held.saturating_add(asked) > u64::from(bounds.compute)
     {
-        return Err(Misfit::Compute {
-            held,
-            asked,
-            bound: u64::from(bounds.compute),
-        });
+        let bound = u64::from(bounds.compute);
+        return Err(Misfit::Compute { held, asked, bound });
     }
     let memory = |promise: &Promise| match promise {
         Promise::Mps { memory_mib, .. } => *memory_mib,
@@ -133,8 +126,7 @@ fn of_turns<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
             None => sizes.push((*of, u64::from(*turns))),
         }
     }
-    let fractions = sizes.into_iter().map(|(of, count)| (u128::from(count), u128::from(of)));
-    let mut fractions = fractions;
+    let mut fractions = sizes.into_iter().map(|(of, count)| (u128::from(count), u128::from(of)));
     let sum = fractions.try_fold((0, 1), add);
     sum.is_some_and(|(above, below)| above <= below)
 }

@@ -103,9 +103,7 @@ impl Machine {
             Err(_) => false,
         }
     }
-}
 
-impl Machine {
     /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes of
     /// the machine are seen.
     fn has_processes(&self, namespace: u64) -> bool {

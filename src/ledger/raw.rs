@@ -2,7 +2,6 @@
 //! that is starting: it is enough to know what they hold, and their lines are copied as they are.
 
 use crate::types::{DeviceKey, HeldPart};
-use memchr::memmem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,21 +39,5 @@ impl Unread {
             }
         }
         pieces.into_iter().filter_map(|piece| self.text.get(piece)).collect()
-    }
-}
-
-/// A field of a line, as it is written there.
-#[derive(Debug)]
-pub(super) struct Field(memmem::Finder<'static>);
-
-impl Field {
-    /// `escaped` is the value as [`super::record`] writes it.
-    pub(super) fn new(escaped: &str) -> Self {
-        Self(memmem::Finder::new(&format!("\t={escaped}\t")).into_owned())
-    }
-
-    /// Whether any field of the line is this.
-    pub(super) fn is_in(&self, line: &str) -> bool {
-        self.0.find(line.as_bytes()).is_some()
     }
 }

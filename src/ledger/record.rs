@@ -7,9 +7,9 @@
 use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
 use super::holder::Holder;
-use super::raw::{Field, Unread, UnreadClaim};
+use super::raw::{Unread, UnreadClaim};
 use crate::types::{DeviceKey, GpuUuid, HeldPart, HeldShare, Promise, decimal};
-use memchr::{memchr, memchr_iter, memchr3};
+use memchr::{memchr, memchr_iter, memchr3, memmem};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -45,12 +45,14 @@ pub(super) fn encode(book: &Book) -> String {
     text
 }
 
-/// The id of a container, pod or resource claim as a field of a line; `None` for a person.
-pub(super) fn id_field(holder: &Holder) -> Option<Field> {
+/// Finds the lines of claims that `holder` has; `None` for a person, who has no id. It finds a field with the id of the
+/// container, pod or resource claim, whatever the meaning of the field.
+pub(super) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
     let (id, _) = holder.fields()?;
-    let mut escaped = String::new();
-    escape(&mut escaped, id);
-    Some(Field::new(&escaped))
+    let mut field = String::from("\t=");
+    escape(&mut field, id);
+    field.push('\t');
+    Some(memmem::Finder::new(&field).into_owned())
 }
 
 /// The promise that was read or written last, since most claims on a device are of one size.

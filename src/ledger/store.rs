@@ -171,17 +171,14 @@ impl Ledger {
     }
 
     fn of_another_format(&self, name: &str, format: u32) -> LedgerError {
-        let error = Error::failed(
-            self.directory.path(name).display(),
-            format!("has format {format}, and this program writes {FORMAT}"),
-        );
+        let what = format!("has format {format}, and this program writes {FORMAT}");
+        let hint = match format > FORMAT {
+            true => "a newer tranche wrote it; use that one",
+            false => "an older tranche wrote it; remove it when no container that was started then holds a share",
+        };
         damaged(
             name,
-            if format > FORMAT {
-                error.hint("a newer tranche wrote it; use that one")
-            } else {
-                error.hint("an older tranche wrote it; remove it when no container that was started then holds a share")
-            },
+            Error::failed(self.directory.path(name).display(), what).hint(hint),
         )
     }
 

@@ -78,13 +78,11 @@ fn all_or_none(
     let with = asks.iter().find(|a| has(a));
     let without = asks.iter().find(|a| !has(a));
     match (with, without) {
-        (Some(with), Some(without)) => Err(policy
-            .wrong(
-                without.place,
-                target,
-                format!("share {} has no {what}, and share {} has", without.name, with.name),
-            )
-            .hint("give it to all shares of a device or to none")),
+        (Some(with), Some(without)) => {
+            let what = format!("share {} has no {what}, and share {} has", without.name, with.name);
+            let error = policy.wrong(without.place, target, what);
+            Err(error.hint("give it to all shares of a device or to none"))
+        }
         _ => Ok(()),
     }
 }
@@ -94,12 +92,9 @@ fn all_or_none(
 /// # Errors
 /// Returns an error if it is unknown.
 pub(super) fn memory_of(target: HostDevice<'_>) -> Result<u64> {
-    target.memory().map(MemorySize::mib).ok_or_else(|| {
-        Error::failed(
-            target,
-            "its memory is unknown, since NVML did not answer, so it cannot be cut by memory",
-        )
-    })
+    let what = "its memory is unknown, since NVML did not answer, so it cannot be cut by memory";
+    let memory = target.memory().map(MemorySize::mib);
+    memory.ok_or_else(|| Error::failed(target, what))
 }
 
 /// Checks what the shares have in sum. Returns the MiB that are left, and the sum in percent of the device's memory.
@@ -162,21 +157,18 @@ fn percent(part: u64, whole: u64) -> u32 {
 
 /// Where the share of that name is asked for; the entry, for replicas.
 fn place_of(split: &Split, name: &ShareName) -> Place {
-    match &split.parts {
-        Parts::Named(asks) => asks
-            .iter()
-            .find(|ask| ask.name == *name)
-            .map_or(split.place, |ask| ask.place),
-        Parts::Equal(_) | Parts::Whole => split.place,
-    }
+    let asks: &[ShareAsk] = match &split.parts {
+        Parts::Named(asks) => asks,
+        Parts::Equal(_) | Parts::Whole => &[],
+    };
+    asks.iter()
+        .find(|ask| ask.name == *name)
+        .map_or(split.place, |ask| ask.place)
 }
 
 fn list(shares: &[Share], show: impl Fn(&Share) -> Option<String>) -> String {
-    let shown: Vec<String> = shares
-        .iter()
-        .filter_map(|p| Some(format!("{} {}", p.name, show(p)?)))
-        .collect();
-    crate::text::some(&shown)
+    let shown = shares.iter().filter_map(|p| Some(format!("{} {}", p.name, show(p)?)));
+    crate::text::some(&shown.collect::<Vec<_>>())
 }
 
 /// The least overcommit, in tenths, that would allow it, where one would.

@@ -64,28 +64,24 @@ pub(super) fn read_split(around: Around<'_>, entry: Placed<Entry>, warnings: &mu
         (Some(n), None) if (2..=MOST_PARTS).contains(&n.value) => Parts::Equal(n.value),
         (Some(n), None) => {
             let what = if n.value < 2 { "too few" } else { "too many" };
-            return Err(around
-                .wrong(n.place, format!("replicas: {what}"))
-                .hint(format!("a device is split into 2 to {MOST_PARTS}")));
+            let error = around.wrong(n.place, format!("replicas: {what}"));
+            return Err(error.hint(format!("a device is split into 2 to {MOST_PARTS}")));
         }
         (None, Some(shares)) => Parts::Named(read_shares(around, shares, warnings)?),
         (Some(_), Some(_)) => {
-            return Err(whole("it has both replicas and shares")
-                .hint("keep replicas for equal parts, or shares for unequal ones"));
+            let error = whole("it has both replicas and shares");
+            return Err(error.hint("keep replicas for equal parts, or shares for unequal ones"));
         }
         (None, None) => {
-            return Err(whole("replicas or shares is missing")
-                .hint("write replicas: 4 for four equal parts, or shares for unequal ones"));
+            let error = whole("replicas or shares is missing");
+            return Err(error.hint("write replicas: 4 for four equal parts, or shares for unequal ones"));
         }
     };
+    let rename = entry.rename.filter(|rename| !rename.value.is_empty());
     Ok(Split {
         strategy: around.strategy,
         resource,
-        kind: kind(
-            around,
-            &name,
-            entry.rename.as_ref().filter(|rename| !rename.value.is_empty()),
-        )?,
+        kind: kind(around, &name, rename.as_ref())?,
         devices: around.each_once(entry.devices)?,
         parts,
         fail_requests_greater_than_one: around.fail_requests_greater_than_one,
@@ -108,10 +104,8 @@ fn kind(around: Around<'_>, name: &Placed<String>, rename: Option<&Placed<String
     let wrong = |what: String| around.wrong(rename.unwrap_or(name).place, format!("rename: {what}"));
     let kind: CdiKind = text.parse().map_err(|e: Error| wrong(e.to_string()))?;
     if kind == CdiKind::new("nvidia.com", "claim")? {
-        return Err(
-            wrong("nvidia.com/claim is the kind of claims that were made beforehand".to_owned())
-                .hint("choose another name, like nvidia.com/gpu.shared"),
-        );
+        let error = wrong("nvidia.com/claim is the kind of claims that were made beforehand".to_owned());
+        return Err(error.hint("choose another name, like nvidia.com/gpu.shared"));
     }
     Ok(kind)
 }
@@ -169,13 +163,10 @@ fn read_shares(
                 .wrong(name.place, format!("name: \"{}\" {what}", name.value))
                 .hint(hint));
         }
-        match around.strategy {
-            Strategy::TimeSlicing if share.priority.is_some() => warnings.push(format!(
-                "{}: share {}: priority has a meaning under MPS only, and is ignored under time-slicing",
-                place.of(around.file),
-                name.value
-            )),
-            Strategy::TimeSlicing | Strategy::Mps | Strategy::Dedicated => {}
+        if around.strategy == Strategy::TimeSlicing && share.priority.is_some() {
+            let (place, name) = (place.of(around.file), &name.value);
+            let what = "priority has a meaning under MPS only, and is ignored under time-slicing";
+            warnings.push(format!("{place}: share {name}: {what}"));
         }
         read.push(ShareAsk {
             place,

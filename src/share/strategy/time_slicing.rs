@@ -54,20 +54,15 @@ impl Rules for TimeSlicing {
     }
 
     fn guarantee(&self, dimension: Dimension, _: bool) -> GuaranteeRule {
-        let (grade, by) = match dimension {
-            Dimension::Memory => (
-                Grade::None,
-                "nothing limits memory under time-slicing; a size is counted in the ledger only",
-            ),
-            Dimension::Compute => (
-                Grade::None,
-                "turns are fair in time between busy processes; there is no ceiling",
-            ),
-            Dimension::Bandwidth => (Grade::None, "only MIG divides bandwidth"),
-            Dimension::Faults => (
-                Grade::Soft,
-                "a fault ends its own process; a GPU that hangs does so for all",
-            ),
+        let by = match dimension {
+            Dimension::Memory => "nothing limits memory under time-slicing; a size is counted in the ledger only",
+            Dimension::Compute => "turns are fair in time between busy processes; there is no ceiling",
+            Dimension::Bandwidth => "only MIG divides bandwidth",
+            Dimension::Faults => "a fault ends its own process; a GPU that hangs does so for all",
+        };
+        let grade = match dimension {
+            Dimension::Faults => Grade::Soft,
+            Dimension::Memory | Dimension::Compute | Dimension::Bandwidth => Grade::None,
         };
         GuaranteeRule {
             grade,
