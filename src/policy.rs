@@ -201,24 +201,14 @@ impl ReplicaNames {
 }
 
 /// Settings for every device under MPS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MpsSettings {
     /// Whose processes one daemon serves.
     pub users: MpsUsers,
     /// The device's compute mode while it is shared.
     pub compute_mode: MpsComputeMode,
-    /// Seconds without a claim after which the device is restored to its previous state.
-    pub grace: u32,
-}
-
-impl Default for MpsSettings {
-    fn default() -> Self {
-        Self {
-            users: MpsUsers::default(),
-            compute_mode: MpsComputeMode::default(),
-            grace: 30,
-        }
-    }
+    /// Seconds without a claim after which the device is restored to its previous state; `None` for the default.
+    pub grace: Option<u32>,
 }
 
 /// Whose processes one daemon serves.

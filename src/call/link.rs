@@ -1,6 +1,6 @@
 //! The value of `--link`: `TARGET::PATH`.
 
-use super::options::{cut, wrong};
+use super::options::{cut, each, wrong};
 use crate::error::Result;
 use crate::types::{ContainerPath, Link};
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ pub(super) fn can_be_written(link: &Link) -> bool {
 }
 
 /// The arguments that ask for `links`. A link that cannot be written is left out.
-pub(super) fn write(links: &[Link]) -> impl Iterator<Item = String> {
-    let values = links.iter().filter(|link| can_be_written(link));
-    values.flat_map(|link| ["--link".to_owned(), format!("{}::{}", link.target, link.path)])
+pub(super) fn write(links: &[Link]) -> Vec<String> {
+    let links = links.iter().filter(|link| can_be_written(link));
+    each("link", links.map(|link| format!("{}::{}", link.target, link.path))).collect()
 }
 
 /// Adds the link that `value` asks for.

@@ -1,7 +1,7 @@
 //! The hooks of NVIDIA's toolkit (`nvidia-cdi-hook` 1.18 to 1.20), which `tranche-oci` has as well.
 
 use super::link;
-use super::options::{OnUnknown, ValueKind, host_path, read, wrong};
+use super::options::{OnUnknown, ValueKind, each, host_path, read, wrong};
 use super::{Program, link::container_path};
 use crate::error::Result;
 use crate::types::{ContainerPath, HostPath, Link};
@@ -101,20 +101,11 @@ impl NvidiaCall {
 
     /// The whole command line, for `program`.
     pub fn write(&self, program: Program) -> Vec<String> {
-        let mut options: Vec<String> = link::write(&self.links).collect();
-        let mut push = |name: &str, value: String| options.extend([format!("--{name}"), value]);
-        if let Some(mode) = self.mode {
-            push("mode", format!("{mode:o}"));
-        }
-        for path in &self.paths {
-            push("path", path.to_string());
-        }
-        for folder in &self.folders {
-            push("folder", folder.to_string());
-        }
-        if let Some(ldconfig) = &self.ldconfig {
-            push("ldconfig-path", ldconfig.to_string());
-        }
+        let mut options = link::write(&self.links);
+        options.extend(each("mode", self.mode.map(|mode| format!("{mode:o}"))));
+        options.extend(each("path", &self.paths));
+        options.extend(each("folder", &self.folders));
+        options.extend(each("ldconfig-path", &self.ldconfig));
         // As NVIDIA's generator writes them: with their values in one argument.
         let joined = [
             ("host-driver-version", self.driver_version.as_deref()),

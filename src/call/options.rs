@@ -117,6 +117,14 @@ pub(super) fn cut(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at)?, text.get(at + 2..)?))
 }
 
+/// An option for each of `values`, with the value in an argument of its own, as NVIDIA's generator writes most options.
+pub(super) fn each<T: fmt::Display>(option: &str, values: impl IntoIterator<Item = T>) -> impl Iterator<Item = String> {
+    let pairs = values
+        .into_iter()
+        .map(move |value| [format!("--{option}"), value.to_string()]);
+    pairs.flatten()
+}
+
 /// The value of an option as a path of the host.
 pub(super) fn host_path(option: &str, value: &str) -> Result<HostPath> {
     HostPath::new(value).map_err(|_| wrong(option, value, "is not an absolute path"))

@@ -1,7 +1,7 @@
 //! `tranche-oci hook prepare`: what each container of a specification needs.
 
 use super::link::{self, container_path};
-use super::options::{OnUnknown, ValueKind, cut, host_path, read, wrong};
+use super::options::{OnUnknown, ValueKind, cut, each, host_path, read, wrong};
 use super::{NvidiaHook, Program};
 use crate::error::Result;
 use crate::types::{ContainerPath, ElfClass, Link};
@@ -135,23 +135,16 @@ impl PrepareCall {
 
     /// The whole command line.
     pub fn write(&self) -> Vec<String> {
-        let mut options: Vec<String> = link::write(&self.links).collect();
-        let mut push = |name: &str, value: String| options.extend([format!("--{name}"), value]);
-        for ByPath { name, node } in &self.by_path {
-            push("by-path", format!("{name}::{node}"));
-        }
-        for directory in &self.ldcache_dirs {
-            push("ldcache-dir", directory.to_string());
-        }
-        for library in &self.libraries {
-            push("library", library.write());
-        }
-        if let Some(version) = &self.driver_version {
-            push("driver-version", version.clone());
-        }
-        for hook in &self.skip {
-            push("skip", hook.to_string());
-        }
+        let by_path = self
+            .by_path
+            .iter()
+            .map(|ByPath { name, node }| format!("{name}::{node}"));
+        let mut options = link::write(&self.links);
+        options.extend(each("by-path", by_path));
+        options.extend(each("ldcache-dir", &self.ldcache_dirs));
+        options.extend(each("library", self.libraries.iter().map(KnownLibrary::write)));
+        options.extend(each("driver-version", &self.driver_version));
+        options.extend(each("skip", &self.skip));
         Program::Tranche.command(Self::VERB, options)
     }
 

@@ -51,7 +51,7 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
     }
     let (plain_ones, claimed): (Vec<_>, Vec<_>) = found
         .iter()
-        .partition(|(one, _)| split_of(*one, options).is_none() && !is_held_and_not_split(*one, options));
+        .partition(|(one, _)| split_of(*one, options).is_none() && !is_held(*one, options));
     if let Some(claimer) = Claimer::of(options).filter(|_| !claimed.is_empty()) {
         derived.common.hooks.push(claimer.release(ReleaseCall::default()));
     }
@@ -83,7 +83,7 @@ fn named(
     derived: &mut Derived,
 ) -> Result<()> {
     let split = split_of(one, options);
-    let is_held = is_held_and_not_split(one, options);
+    let is_held = is_held(one, options);
     if split.is_some() && !one.gpu.index_is_known {
         // The directory of its MPS daemon and its claims are named by its index, which is not known.
         let text = "is left out, because the policy splits it and its index is not known without NVML";
@@ -127,10 +127,8 @@ fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a SplitDe
     options.sharing.as_ref()?.plan.split(one.device())
 }
 
-/// Whether something of a device is held that the plan does not split.
-fn is_held_and_not_split(one: HostDevice<'_>, options: &Options) -> bool {
-    let sharing = options.sharing.as_ref();
-    sharing.is_some_and(|sharing| sharing.plan.split(one.device()).is_none() && sharing.is_held(one))
+fn is_held(one: HostDevice<'_>, options: &Options) -> bool {
+    options.sharing.as_ref().is_some_and(|sharing| sharing.is_held(one))
 }
 
 /// Removes the programs from `common` that a container with a share must not have, and returns them for the containers

@@ -23,10 +23,10 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Whether somebody holds something of a device, under an earlier policy.
+    /// Whether something of a device is held under an earlier policy, although the plan does not split it.
     pub(super) fn is_held(&self, device: HostDevice<'_>) -> bool {
         let key = device.key();
-        self.held.iter().any(|held| held.overlaps(&key))
+        self.plan.split(device.device()).is_none() && self.held.iter().any(|held| held.overlaps(&key))
     }
 
     /// Whether a container with a share of one of the devices must not have the driver's program `name`.
@@ -39,9 +39,7 @@ impl Sharing {
 /// something of them is held: as people name them, by index.
 pub fn claimed_since_held(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
     let catalogue = inventory.catalogue();
-    let claimed = catalogue
-        .usable()
-        .filter(|device| sharing.plan.split(device.device()).is_none() && sharing.is_held(*device));
+    let claimed = catalogue.usable().filter(|device| sharing.is_held(*device));
     claimed.map(|device| device.to_string()).collect()
 }
 

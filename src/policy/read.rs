@@ -169,7 +169,7 @@ mod tests {
              wholeDevice: hide\n  overcommit: {memory: 1.5}\n",
         );
         assert_eq!(p.mps.compute_mode, MpsComputeMode::Keep);
-        assert_eq!(p.mps.grace, 5);
+        assert_eq!(p.mps.grace, Some(5));
         assert_eq!(p.whole_device, WholeDevice::Hide);
         assert_eq!(p.overcommit_memory.to_string(), "1.5");
         let mps = p.splits.iter().find(|s| s.strategy == Strategy::Mps).unwrap();

@@ -62,15 +62,11 @@ fn parse(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |s: &str| s.len() <= 18 && s.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || decimals.len() > 6 || !digits(decimals) {
+    if whole.len() > 18 || decimals.len() > 6 || number.contains('.') && (decimals.is_empty() || unit == 1) {
         return None;
     }
-    if number.contains('.') && (decimals.is_empty() || unit == 1) {
-        return None;
-    }
-    let millionths: u128 = format!("{decimals:0<6}").parse().ok()?;
-    let bytes = whole.parse::<u128>().ok()? * unit + millionths * unit / 1_000_000;
+    let millionths: u128 = super::decimal(&format!("{decimals:0<6}"))?;
+    let bytes = super::decimal::<u128>(whole)? * unit + millionths * unit / 1_000_000;
     u64::try_from(bytes).ok()
 }
 

@@ -94,11 +94,8 @@ impl fmt::Display for Overcommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
         let short = text.trim_end_matches('0');
-        f.pad(&if short.ends_with('.') {
-            format!("{short}0")
-        } else {
-            short.to_owned()
-        })
+        let zero = if short.ends_with('.') { "0" } else { "" };
+        f.pad(&format!("{short}{zero}"))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         policy.mps = MpsSettings {
             users: mps.users,
             compute_mode: mps.compute_mode,
-            grace: mps.grace.unwrap_or(policy.mps.grace),
+            grace: mps.grace,
         };
         let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);
         read_resources(around, place, "sharing.mps", mps.resources, &mut policy, warnings)?;

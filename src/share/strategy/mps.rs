@@ -19,6 +19,9 @@ const DOCUMENTATION: &str =
     "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
 const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
 
+/// Seconds without a claim after which a device is put back, if the policy does not say it.
+const DEFAULT_GRACE: u32 = 30;
+
 /// CUDA's multi-process service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,7 +47,7 @@ impl Mps {
             users: policy.mps.users,
             // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
             exclusive_process: wanted && target.mig.is_none() && !is_vgpu,
-            grace: policy.mps.grace,
+            grace: policy.mps.grace.unwrap_or(DEFAULT_GRACE),
         })
     }
 }
@@ -89,37 +92,37 @@ impl Rules for Mps {
     }
 
     fn guarantee(&self, dimension: Dimension, limited: bool) -> GuaranteeRule {
-        let rule = |grade, by, source| GuaranteeRule { grade, by, source };
-        match (dimension, limited, self.exclusive_process) {
-            (Dimension::Memory, false, _) => rule(Grade::None, "the share has no limit", DOCUMENTATION),
-            (Dimension::Memory, true, true) => rule(
+        let (grade, by) = match (dimension, limited, self.exclusive_process) {
+            (Dimension::Memory, false, _) => (Grade::None, "the share has no limit"),
+            (Dimension::Memory, true, true) => (
                 Grade::Soft,
                 "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's",
-                DOCUMENTATION,
             ),
-            (Dimension::Memory, true, false) => rule(
+            (Dimension::Memory, true, false) => (
                 Grade::Advisory,
                 "MPS limit of each process; one that unsets a variable leaves MPS and its limit",
-                ON_MIG,
             ),
-            (Dimension::Compute, false, _) => rule(Grade::None, "the share has no ceiling", DOCUMENTATION),
-            (Dimension::Compute, true, true) => rule(
+            (Dimension::Compute, false, _) => (Grade::None, "the share has no ceiling"),
+            (Dimension::Compute, true, true) => (
                 Grade::Soft,
                 "MPS active thread percentage, device in EXCLUSIVE_PROCESS; a ceiling, not a reservation",
-                DOCUMENTATION,
             ),
-            (Dimension::Compute, true, false) => rule(
+            (Dimension::Compute, true, false) => (
                 Grade::Advisory,
                 "MPS active thread percentage; a process that unsets a variable leaves MPS",
-                ON_MIG,
             ),
-            (Dimension::Bandwidth, ..) => rule(Grade::None, "only MIG divides bandwidth", DOCUMENTATION),
-            (Dimension::Faults, ..) => rule(
+            (Dimension::Bandwidth, ..) => (Grade::None, "only MIG divides bandwidth"),
+            (Dimension::Faults, ..) => (
                 Grade::None,
                 "one fault ends every client of the device; its own daemon keeps it on this device",
-                DOCUMENTATION,
             ),
-        }
+        };
+        let source = if grade == Grade::Advisory {
+            ON_MIG
+        } else {
+            DOCUMENTATION
+        };
+        GuaranteeRule { grade, by, source }
     }
 
     /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not restricted).
