@@ -8,8 +8,9 @@
 
 use std::error::Error;
 use std::path::Path;
-use tranche::claims::{ClaimEntry, Claims, Reservation, Unoffered, WantedPart};
-use tranche::ledger::{Bounds, Holder, KubernetesObject};
+use tranche::claims::{ClaimEntry, Claims, Reservation, Unoffered};
+use tranche::ledger::{Holder, KubernetesObject};
+use tranche::share::Wish;
 use tranche::{policy, share, sim};
 
 const POLICY: &str = "
@@ -25,37 +26,16 @@ pub(crate) fn hold_a_quarter(state_dir: &Path) -> Result<String, Box<dyn Error>>
     let policy = policy::read::parse("policy.yaml", POLICY)?.policy;
     let plan = share::plan(&policy, &sim::open("t4x2")?)?;
     let claims = Claims::open(state_dir)?;
-    let reservation = Reservation::of(
-        "train",
-        share::Wish {
-            shares: Some(1),
-            ..share::Wish::default()
-        },
-    );
-    let (_, claim) = claims.reserve(&plan, &reservation, &Unoffered)?;
+    let (_, claim) = claims.reserve(&plan, &Reservation::of("train", Wish::shares(1)), &Unoffered)?;
     let pod = Holder::Pod(KubernetesObject {
         namespace: "research".into(),
         name: "train-0".into(),
         uid: "3f0c5d52".into(),
     });
-    let entry = ClaimEntry {
-        device: claim.device.clone(),
-        wanted: WantedPart::Reserved {
-            name: "train".into(),
-            promise: claim.part.promise(),
-        },
-        bounds: Bounds::default(),
-        asked_as: claim.asked_as.clone(),
-        alone: true,
-    };
-    claims.enter(&entry, pod.clone(), None)?;
-    let held: Vec<String> = claims
-        .books()?
-        .books
-        .iter()
-        .flat_map(|b| &b.claims)
-        .map(|c| format!("{} holds {}", c.who(), c.part))
-        .collect();
+    claims.enter(&ClaimEntry::reserved("train", &claim), pod.clone(), None)?;
+    let books = claims.books()?.books;
+    let held = books.iter().flat_map(|book| &book.claims);
+    let held: Vec<String> = held.map(|c| format!("{} holds {}", c.who(), c.part)).collect();
     claims.release(&pod, Some(&claim.device), None)?;
     Ok(held.join("\n"))
 }

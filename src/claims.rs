@@ -59,6 +59,22 @@ pub struct ClaimEntry {
     pub alone: bool,
 }
 
+impl ClaimEntry {
+    /// The use of `claim`, which was reserved under `name`, by a holder that has nothing else of its device.
+    pub fn reserved(name: &str, claim: &Claim) -> Self {
+        Self {
+            device: claim.device.clone(),
+            wanted: WantedPart::Reserved {
+                name: name.to_owned(),
+                promise: claim.part.promise(),
+            },
+            bounds: Bounds::default(),
+            asked_as: claim.asked_as.clone(),
+            alone: true,
+        }
+    }
+}
+
 /// What of a device a holder takes into use.
 #[derive(Debug)]
 pub enum WantedPart {

@@ -17,6 +17,16 @@ pub struct Wish {
     pub device: Option<Device>,
 }
 
+impl Wish {
+    /// A number of shares of any size, of any one device.
+    pub fn shares(number: usize) -> Self {
+        Self {
+            shares: Some(number),
+            ..Self::default()
+        }
+    }
+}
+
 /// Shares of one device that serve a wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fit {
