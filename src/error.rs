@@ -101,7 +101,7 @@ impl Error {
         self
     }
 
-    /// What became of the command.
+    /// The class of the failure, which is the exit code.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

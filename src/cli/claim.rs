@@ -26,7 +26,7 @@ pub(super) enum Verb {
     Gc(PlaceArgs),
 }
 
-/// Where the verbs that do not look at the host find everything.
+/// The options of the verbs that do not examine the host.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlaceArgs {
     #[command(flatten)]

@@ -99,8 +99,8 @@ impl Names {
         .find_map(|[namespace, pod, container]| Some(format!("{}/{}/{}", get(namespace)?, get(pod)?, get(container)?)))
     }
 
-    /// docker keeps a container's name in `ROOT/containers/ID/config.v2.json`. Where ROOT is follows from the files there
-    /// that it mounts into the container (`hostname`, `resolv.conf`).
+    /// docker keeps a container's name in `ROOT/containers/ID/config.v2.json`. ROOT is found by the files there
+    /// that docker mounts into the container (`hostname`, `resolv.conf`).
     fn of_docker(&mut self, bundle: &Path, id: &str) -> Option<String> {
         let mounts = self.read(&bundle.join("config.json"))?.get("mounts")?.as_array()?;
         let sources = mounts.iter().filter_map(|m| m["source"].as_str()).map(Path::new);

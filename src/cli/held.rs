@@ -25,9 +25,9 @@ pub(super) struct Held {
     /// The shares that are held; empty for a whole device.
     pub(super) shares: Vec<String>,
     pub(super) strategy: Strategy,
-    /// What was promised; `null` where there is no limit.
+    /// The memory that was promised; `null` without a limit.
     pub(super) memory_mib: Option<u64>,
-    /// Percent of the device; `null` where there is no limit.
+    /// Percent of the device; `null` without a limit.
     pub(super) compute_percent: Option<u32>,
     pub(super) state: ClaimState,
     /// Who uses it; `null` while a claim made beforehand waits for its container.
@@ -40,7 +40,7 @@ pub(super) struct Held {
     pub(super) ttl: Option<u64>,
     /// Seconds until it ends; `null` while it is in use, and for one without a ttl.
     pub(super) seconds_left: Option<u64>,
-    /// Whether it is given back together with its container.
+    /// Whether it is released together with its container.
     pub(super) once: bool,
     /// The specification of a claim made beforehand.
     pub(super) spec_file: Option<String>,

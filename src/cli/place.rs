@@ -94,7 +94,7 @@ pub struct StateArgs {
 }
 
 impl StateArgs {
-    /// The directory as an absolute path: a hook runs in whatever directory its engine starts it.
+    /// The directory as an absolute path, because engines start hooks in other directories.
     ///
     /// # Errors
     /// Returns an error if the path is empty or leads out of the root.

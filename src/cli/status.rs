@@ -1,4 +1,4 @@
-//! `tranche status`: who holds what, what is free, and what hooks said.
+//! `tranche status`: who holds what, what is free, and the messages of hooks.
 
 use super::containers::Names;
 use super::held::{self, Held, View, or_dash};
@@ -31,7 +31,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// All of it, as `--json` gives it. docs/sharing.md documents the fields.
+/// The result, as `--json` prints it. docs/sharing.md documents the fields.
 #[derive(Debug, Serialize)]
 struct Status<'m> {
     devices: Vec<DeviceStatus>,
@@ -55,13 +55,13 @@ struct DeviceStatus {
     held_of_earlier_policy: Vec<String>,
     /// Whether one claim holds all of it.
     held_whole: bool,
-    /// Whether the device's book in the ledger could be read. Where it could not, nothing is known to be held or free.
+    /// Whether the device's book in the ledger could be read. If not, it is unknown what is held or free.
     readable: bool,
     /// The shares that a container can have now; empty while the whole device is held.
     free: Vec<String>,
 }
 
-/// What a hook said.
+/// A message of a hook.
 #[derive(Debug, Serialize)]
 struct Said<'m> {
     #[serde(flatten)]
@@ -113,7 +113,7 @@ pub(super) fn books(state: &StateArgs) -> Result<(Books, u64)> {
     })
 }
 
-/// What the hooks of this user's engines said lately.
+/// The last messages of the hooks that this user's engines ran.
 fn messages(state: &StateArgs) -> Result<Kept> {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime_dir = runtime_dir.filter(|directory| directory.is_absolute());

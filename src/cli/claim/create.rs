@@ -58,7 +58,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    // The name becomes a device's and a file's before anything is taken.
+    // A device and a file get this name, so it is checked before anything is reserved.
     let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
     if args.memory.is_some_and(|m| m.mib() == 0) {
         bail!(
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             .transpose()?,
     };
     sizeless(&sharing, wish)?;
-    // A hook names this file later, from whatever directory an engine runs in.
+    // Absolute, because hooks that use this path run in other directories.
     let file = spec::file(&args.spec_dir, &args.name);
     let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
     let claims = Claims::open(state_dir)?;
@@ -150,7 +150,7 @@ impl Offer for Specification<'_> {
     }
 }
 
-/// Refuses a wish for a size where no share that is in question has one: no free share would ever serve it.
+/// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.
 fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
     let asked = |split: &&SplitDevice| wish.device.is_none_or(|device| device == split.device);
     let mut asked = sharing.plan.devices.iter().filter(asked).peekable();
@@ -173,7 +173,7 @@ fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
     .into())
 }
 
-/// The line for a claim that was not made. Where it would fit if less were held, the line says who holds what since when.
+/// The error for a claim that was not made. If the claim would fit on an unused device, the error lists who holds what.
 fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
     let (error, held) = match error {
         ReserveError::NothingFits { error, held } => (error, held),

@@ -1,4 +1,4 @@
-//! `tranche claim gc`: what nothing can hold any more, and specifications without a claim.
+//! `tranche claim gc`: releases claims that have ended, and removes specifications without a claim.
 
 use super::{PlaceArgs, spec};
 use crate::claims::{Claims, Collected};
@@ -50,7 +50,7 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     Ok(out::complain_all(&problems))
 }
 
-/// Where specifications of claims are: where engines read, and where claims say that theirs is.
+/// The directories with specifications of claims: those that engines read, and those of the files that claims name.
 fn directories(at: &PlaceArgs, claims: &[&Claim]) -> BTreeSet<PathBuf> {
     let said = claims
         .iter()

@@ -1,4 +1,4 @@
-//! `tranche claim release`: gives back a claim, a share or what a container holds, by the name that a person knows.
+//! `tranche claim release`: releases a claim, a share, or everything that a container holds.
 
 use super::{PlaceArgs, spec};
 use crate::call::Subject;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
     let locked = claims.lock()?;
     let books = locked.books()?;
-    let done = take_back(args, &locked, &books, claims.uptime());
+    let done = release(args, &locked, &books, claims.uptime());
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
@@ -56,15 +56,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What was given back.
+/// What was released.
 struct Released {
     released: Vec<Held>,
     /// Specifications that could not be removed.
     left: Vec<Error>,
 }
 
-/// Gives back what is meant, and removes the specifications of claims. `books` are those of the ledger.
-fn take_back(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64) -> Result<Released> {
+/// Releases the claims that the user means, and removes their specifications. `books` are those of the ledger.
+fn release(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64) -> Result<Released> {
     let state_dir = &args.at.state.state_dir;
     let claims: Vec<&Claim> = books.claims().collect();
     let mut view = View::new(Specs::read(&args.at.specs, state_dir), uptime);
@@ -82,7 +82,7 @@ fn take_back(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64)
     })
 }
 
-/// The error for a claim that is not given back.
+/// The error for a claim that is not released.
 fn refusal(error: LedgerError, view: &mut View) -> Error {
     match error {
         LedgerError::Refused(Refused::NotYours(claim)) => {
