@@ -1,7 +1,7 @@
-//! A file laid over a container's by a mount, so that nothing of the image changes.
+//! Covers a file of a container by a mount, so that nothing of the image changes.
 //!
-//! The file is in a file system in memory that is made for it alone and has no place in any directory tree. Everything is
-//! done by handles: no path of the image is named, and none of the host is needed to mount on.
+//! The new file is in a file system in memory, which is made for it alone and is not mounted in any directory tree.
+//! Everything is done by handles, without paths of the image or of the host.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,16 +15,15 @@ use rustix::mount::{
     fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick, move_mount, open_tree,
 };
 
-use super::Permissions;
 use super::found::proc_path;
-use super::mount::MountId;
+use super::{MountTable, Permissions};
 
 /// The name of the file in its file system; nobody sees it.
 const NAME: &str = "file";
 
-/// Lays a file of these bytes and permissions over the file of the handle `target`. `place` is a directory of the same
-/// mount namespace. `label` is the SELinux context that the container's own file systems have: without it its processes
-/// could not read the file.
+/// Covers the file of the handle `target` by one with these bytes and permissions. `place` is a directory of the same mount
+/// namespace. `label` is the SELinux context of the container's file systems: without it, the container's processes could
+/// not read the file.
 pub(super) fn cover(
     place: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
@@ -32,10 +31,17 @@ pub(super) fn cover(
     permissions: Permissions,
     label: Option<&str>,
 ) -> io::Result<()> {
-    // What is mounted on a shared mount appears on the host too, and stays there when the container is gone. `place` is
-    // mounted on as well before Linux 6.15.
-    if MountId::of(target)?.is_shared()? || MountId::of(place)?.is_shared()? {
-        return Err(io::Error::other("its mount is shared with the host"));
+    // A mount on a shared mount also appears on the host, and stays there after the container has ended. Before Linux 6.15,
+    // something is mounted on `place`, too.
+    let table = MountTable::read()?;
+    for handle in [target, place] {
+        let mount = table.of(handle);
+        if mount
+            .ok_or_else(|| io::Error::other("its mount is not in the list of mounts"))?
+            .is_shared
+        {
+            return Err(io::Error::other("its mount is shared with the host"));
+        }
     }
     let tree = file_system(bytes.len(), label)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -48,7 +54,8 @@ pub(super) fn cover(
     let only = detach(place, &tree)?;
     let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&only, "", target, "", onto)?;
-    // The file system is read-only already. This says so in the list of mounts too, where some programs look.
+    // The file system is read-only already. This makes the mount read-only too, which some programs read in the list of
+    // mounts.
     let read_only = MsFlags::MS_REMOUNT
         | MsFlags::MS_BIND
         | MsFlags::MS_RDONLY
@@ -91,8 +98,9 @@ fn file_system(size: usize, label: Option<&str>) -> io::Result<OwnedFd> {
 
 /// A mount of the one file of `tree`, mounted nowhere.
 ///
-/// Linux before 6.15 takes a part only of what is mounted somewhere. There the file system is mounted on the root directory
-/// for a moment: it is the one directory that is surely there, the runtime waits for us, and our handles are below.
+/// Before Linux 6.15, a part can only be taken of a file system that is mounted in a tree. There it is mounted on the root
+/// directory for a moment. That directory always exists, the runtime waits for the hook, and the hook's open handles are
+/// not affected.
 fn detach(place: BorrowedFd<'_>, tree: &OwnedFd) -> io::Result<OwnedFd> {
     let part = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     match open_tree(tree, NAME, part) {

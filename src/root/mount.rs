@@ -1,7 +1,7 @@
 //! The mount that a handle is on.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -14,8 +14,8 @@ impl MountId {
     /// The mount that `handle` is on.
     ///
     /// # Errors
-    /// Returns an error if the kernel does not say. Whoever asks must then refuse the handle: nothing else tells a
-    /// bind mount from the mount that it was made of.
+    /// Returns an error if the kernel does not report it. The caller must then refuse the handle, because nothing else
+    /// distinguishes a bind mount from its source.
     pub(super) fn of(handle: impl AsFd) -> io::Result<MountId> {
         let handle = handle.as_fd();
         // Linux 5.8. Linux before 4.11 and old filters of system calls have no statx at all.
@@ -24,32 +24,6 @@ impl MountId {
             _ => number_in_proc(handle).map(MountId),
         }
     }
-
-    /// Whether a mount that is made below this one appears in other mount namespaces too, for example on the host.
-    ///
-    /// # Errors
-    /// Returns an error if the list of mounts cannot be read or does not have this mount.
-    pub(super) fn is_shared(self) -> io::Result<bool> {
-        for line in BufReader::new(File::open("/proc/thread-self/mountinfo")?).split(b'\n') {
-            if let Some(shared) = shared_in(&line?, self) {
-                return Ok(shared);
-            }
-        }
-        Err(io::Error::other("its mount is not in the list of mounts"))
-    }
-}
-
-/// Whether a line of mountinfo says that the mount `id` is shared. `None` if the line is about another mount.
-///
-/// Format (proc(5)): `id parent major:minor root mount-point options [optional-field]... - type source options`.
-fn shared_in(line: &[u8], id: MountId) -> Option<bool> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let first = std::str::from_utf8(fields.next()?).ok()?;
-    if first.parse() != Ok(id.0) {
-        return None;
-    }
-    let mut optional = fields.skip(5).take_while(|field| *field != b"-");
-    Some(optional.any(|field| field.starts_with(b"shared:")))
 }
 
 /// The same number as the kernel shows it in /proc since Linux 3.15 (proc(5)). Enterprise distributions have kernels
@@ -65,6 +39,7 @@ fn number_in_proc(handle: BorrowedFd<'_>) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn both_ways_give_one_number() {
@@ -73,20 +48,5 @@ mod tests {
             let number = number_in_proc(file.as_fd()).unwrap();
             assert_eq!(MountId(number), MountId::of(&file).unwrap(), "{path}");
         }
-    }
-
-    #[test]
-    fn only_the_optional_fields_of_its_own_line_say_that_a_mount_is_shared() {
-        let id = MountId(85);
-        let line = |text: &str| shared_in(text.as_bytes(), id);
-        assert_eq!(line("85 24 0:39 /f /m rw shared:3 - tmpfs none rw"), Some(true));
-        assert_eq!(
-            line("85 24 0:39 /f /m rw master:1 shared:3 - tmpfs none rw"),
-            Some(true)
-        );
-        assert_eq!(line("85 24 0:39 /f /m rw master:1 - tmpfs none rw"), Some(false));
-        assert_eq!(line("85 24 0:39 /f /m rw - tmpfs shared:3 rw,shared:3"), Some(false));
-        assert_eq!(line("8 85 0:39 /f /m rw shared:3 - tmpfs none rw"), None);
-        assert_eq!(line(""), None);
     }
 }

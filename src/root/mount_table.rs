@@ -24,6 +24,8 @@ pub struct Mounted {
     pub at: PathBuf,
     /// The type of its file system, such as `ext4`.
     pub kind: OsString,
+    /// Whether a mount that is made below this one appears in other mount namespaces too, for example on the host.
+    pub(super) is_shared: bool,
     /// The options of its file system.
     options: Vec<u8>,
 }
@@ -45,7 +47,7 @@ impl MountTable {
         self.0.iter().find(|mount| mount.id == id)
     }
 
-    /// The mounts below `top`, in the order in which they were made.
+    /// The mounts below `top`, oldest first.
     pub fn below<'a>(&'a self, top: &'a Mounted) -> impl Iterator<Item = &'a Mounted> {
         let is_below = |mount: &&Mounted| mount.id != top.id && mount.at.starts_with(&top.at);
         self.0.iter().filter(is_below)
@@ -64,6 +66,7 @@ impl Mounted {
             root: unescaped(fields.get(3)?).into(),
             at: unescaped(fields.get(4)?).into(),
             kind: OsStr::from_bytes(fields.get(dash + 1)?).to_owned(),
+            is_shared: fields.get(6..dash)?.iter().any(|field| field.starts_with(b"shared:")),
             options: fields.get(dash + 3)?.to_vec(),
         })
     }
@@ -81,7 +84,7 @@ impl Mounted {
     /// The SELinux context of all files on it, if it has one.
     pub fn label(&self) -> Option<String> {
         let text = std::str::from_utf8(&self.options).ok()?;
-        // With categories there are commas in it, and then it is in quotes.
+        // A label with categories has commas and is in quotes.
         let value = text.split_once("context=").map(|(_, value)| value)?;
         let label = match value.strip_prefix('"') {
             Some(quoted) => quoted.split('"').next(),
@@ -121,10 +124,12 @@ mod tests {
 103 102 0:51 / /m/a\040b/proc rw - proc proc rw
 104 102 0:60 / /m/a\040b/etc rw - overlay overlay rw,context="system_u:object_r:container_file_t:s0:c1,c2",lowerdir=/x
 105 74 0:61 / /m/a\040bc rw - tmpfs tmpfs rw,context=system_u:object_r:tmp_t:s0,size=1k
+106 74 0:61 / /n rw master:1 - tmpfs shared:3 rw,shared:3
 what is this
 "#;
         let table = MountTable::parse(text);
-        assert_eq!(table.0.len(), 4);
+        let shared: Vec<bool> = table.0.iter().map(|mount| mount.is_shared).collect();
+        assert_eq!(shared, [true, false, false, false, false]);
         let top = &table.0[0];
         assert_eq!((top.at.to_str(), top.is_part()), (Some("/m/a b"), true));
         let below: Vec<_> = table.below(top).map(|mount| mount.at.to_str().unwrap()).collect();
@@ -139,7 +144,8 @@ what is this
                 None,
                 None,
                 label("system_u:object_r:container_file_t:s0:c1,c2"),
-                label("system_u:object_r:tmp_t:s0")
+                label("system_u:object_r:tmp_t:s0"),
+                None
             ]
         );
     }
