@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("bounded", ""),
     ("text", ""),
     ("error", "text"),
-    ("types", "error"),
+    ("types", "error text"),
     ("yaml", "types"),
     ("personality", ""),
     ("sys", ""),
