@@ -1,7 +1,7 @@
 //! The command lines of hooks, as specifications carry them.
 //!
 //! `derive` writes these calls and `hook` reads them; `cdi transform root` moves their paths ([`with_moved_paths`]), and
-//! `tranche` learns from them which share a device of a specification stands for ([`ClaimCall::of_hook`]). Each call has
+//! `tranche` reads from them which share a device of a specification offers ([`ClaimCall::of_hook`]). Each call has
 //! its options in one file: how they are written, how they are parsed, and which of them are paths of the host or of the
 //! container.
 

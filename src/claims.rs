@@ -164,8 +164,8 @@ impl Claims {
         })
     }
 
-    /// What is held. Claims that nothing can hold any more are left out; on disk they stay until somebody needs what they
-    /// hold, or collects them. Waits for no lock.
+    /// What is held. Claims that nothing can hold any more are left out. On disk they stay until another claim needs what they
+    /// hold, or until they are collected. Waits for no lock.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed.

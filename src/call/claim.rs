@@ -237,9 +237,7 @@ impl ClaimCall {
                 }
                 "daemon" => daemon = Some(host_path(name, &value)?),
                 "state-dir" => state_dir = host_path(name, &value)?,
-                _ => {
-                    host_path(name, &value)?;
-                }
+                _ => drop(host_path(name, &value)?),
             }
             Ok(())
         })?;
@@ -275,7 +273,7 @@ fn subject(option: &str, name: &str, size: Option<Promise>) -> Result<Subject> {
         Some(size @ (Promise::Turns { .. } | Promise::Mps { .. })) => Ok(size),
         Some(Promise::Whole) | None => {
             let error = Error::usage("arguments", "--share needs --size, like 1/10 or mps:7000:30");
-            Err(error.hint("write the specification anew with this tranche"))
+            Err(error.hint("write the specification again with this tranche"))
         }
     };
     Ok(match (option, name) {

@@ -27,8 +27,10 @@ pub struct PrepareCall {
 /// One link below `/dev/dri/by-path`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByPath {
-    name: String,
-    node: ContainerPath,
+    /// The link's name.
+    pub name: String,
+    /// The node, directly below `/dev/dri`.
+    pub node: ContainerPath,
 }
 
 impl ByPath {
@@ -42,24 +44,17 @@ impl ByPath {
         let name = name.to_owned();
         is_valid.then_some(Self { name, node })
     }
-
-    /// The link's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The node, directly below `/dev/dri`.
-    pub fn node(&self) -> &ContainerPath {
-        &self.node
-    }
 }
 
-/// What the loader's cache has to say of one library of the driver.
+/// What the loader's cache says about one library of the driver.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KnownLibrary {
-    class: ElfClass,
-    path: ContainerPath,
-    soname: Option<String>,
+    /// Its word size.
+    pub class: ElfClass,
+    /// Where it is.
+    pub path: ContainerPath,
+    /// The name that programs ask for. A library without one is found by the name of its file.
+    pub soname: Option<String>,
 }
 
 impl KnownLibrary {
@@ -69,21 +64,6 @@ impl KnownLibrary {
         let is_valid = cut(text).is_none() && !text.ends_with(':') && soname.is_none_or(is_file_name);
         let soname = soname.map(str::to_owned);
         is_valid.then_some(Self { class, path, soname })
-    }
-
-    /// Its word size.
-    pub fn class(&self) -> ElfClass {
-        self.class
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &ContainerPath {
-        &self.path
-    }
-
-    /// The name that programs ask for. A library without one is found by the name of its file.
-    pub fn soname(&self) -> Option<&str> {
-        self.soname.as_deref()
     }
 
     fn write(&self) -> String {

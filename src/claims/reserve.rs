@@ -22,7 +22,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// A claim that waits for whoever uses it first, and is given back with that holder.
+    /// A claim that waits for its first user and is released together with that user.
     pub fn of(name: &str, wish: Wish) -> Self {
         Self {
             name: name.to_owned(),

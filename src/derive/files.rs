@@ -24,7 +24,7 @@ pub(super) fn wanted<'a>(driver: &'a Driver, options: &Options) -> Vec<&'a Drive
     files
 }
 
-/// Libraries that both CUDA and OpenGL load. A file has one capability, and theirs is compute.
+/// Whether both CUDA and OpenGL load this library. A file has one capability, and that of such a library is compute.
 fn serves_drawing(file: &DriverFile) -> bool {
     let name = file.container.file_name();
     ["libnvidia-allocator.so.", "libnvidia-gpucomp.so."]

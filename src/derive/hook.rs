@@ -55,7 +55,7 @@ impl HookOptions {
         Program::at(&self.path)
     }
 
-    /// Whether the program is tranche's. NVIDIA's knows no shares.
+    /// Whether the program is tranche's. NVIDIA's program does not support shares.
     pub(super) fn is_tranche(&self) -> bool {
         self.program() == Program::Tranche
     }

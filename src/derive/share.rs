@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 pub struct Sharing {
     /// Which devices are split, and how.
     pub plan: Plan,
-    /// Devices of which somebody holds something under an earlier policy. Where the plan does not split them, their names
-    /// claim the whole device, so that no container gets a device of which another holds a share.
+    /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names claim all
+    /// of it, so that no container gets a device of which another holds a share.
     pub held: BTreeSet<DeviceKey>,
     /// Where the ledger is.
     pub state_dir: HostPath,

@@ -15,7 +15,7 @@ const BY_PATH: &str = "/dev/dri/by-path";
 /// the node works without it.
 pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut HookReport<'_>) {
     let config = &bundle.config;
-    let is_here = |link: &&ByPath| config.has_node(link.node().as_path());
+    let is_here = |link: &&ByPath| config.has_node(link.node.as_path());
     let mut here = links.iter().filter(is_here).peekable();
     // Where /dev or /dev/dri is the host's own, its by-path is there already and must not be changed.
     if here.peek().is_none() || config.is_bound_from_host(Path::new(DRI)) {
@@ -39,8 +39,8 @@ fn make_all<'l>(links: impl Iterator<Item = &'l ByPath>, bundle: &Bundle) -> io:
     }
     let directory = bundle.root.make_directory(Path::new(BY_PATH))?;
     for link in links {
-        let target = format!("../{}", link.node().file_name());
-        directory.link(OsStr::new(link.name()), OsStr::new(&target))?;
+        let target = format!("../{}", link.node.file_name());
+        directory.link(OsStr::new(&link.name), OsStr::new(&target))?;
     }
     Ok(())
 }

@@ -49,15 +49,14 @@ pub struct Gpu {
     pub dri: Vec<DriNode>,
     /// MIG devices, by index.
     pub mig_devices: Vec<MigDevice>,
-    /// MIG instances that are there and that have no name, because NVML did not answer: which of them it calls `0:0` is
-    /// its own business, and their UUIDs are known to it alone.
+    /// MIG instances without a name, because NVML did not answer: only NVML knows which of them is `0:0`, and their UUIDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed_instances: Vec<MigInstance>,
 }
 
 impl Gpu {
-    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is
-    /// in MIG mode, whoever says so.
+    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is in MIG
+    /// mode, whether NVML or `/proc` shows them.
     pub fn is_in_mig_mode(&self) -> bool {
         self.mig.is_some_and(|m| m.current == MigMode::Enabled) || !self.unnamed_instances.is_empty()
     }
@@ -102,7 +101,7 @@ impl std::fmt::Display for MigInstance {
 pub struct MigDevice {
     /// The M of `G:M`.
     pub index: MigIndex,
-    /// UUID; it changes whenever the instance is made anew. `None` where NVML did not answer.
+    /// UUID; it changes each time the instance is created. `None` if NVML did not answer.
     pub uuid: Option<MigUuid>,
     /// GPU instance.
     pub gpu_instance: GpuInstanceId,

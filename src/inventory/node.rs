@@ -21,8 +21,8 @@ pub struct DeviceNode {
     pub uid: u32,
     /// Group of the node; 0 where it is missing.
     pub gid: u32,
-    /// Whether the node is there. The driver makes some nodes only when somebody asks for them (nvidia-modprobe);
-    /// until then the numbers are all there is, and an engine can make the node in the container from them.
+    /// Whether the node exists. The driver makes some nodes only on request (nvidia-modprobe). Until then only the numbers are
+    /// known, from which an engine can make the node in the container.
     pub present: bool,
 }
 

@@ -52,13 +52,13 @@ pub struct Claim {
     pub spec_file: Option<String>,
     /// How firm it is.
     pub state: ClaimState,
-    /// Who holds it. A claim with a name was made beforehand, and waits where that is a person.
+    /// Who holds it. A claim that was made beforehand has a name, and waits while its holder is a person.
     pub holder: Holder,
     /// The init of the container that holds it; `None` for every other holder.
     pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.
     pub once: bool,
-    /// Whose it is.
+    /// The id of the user to whom it belongs.
     pub uid: u32,
     /// When it was made, in seconds since 1970: for people.
     pub since: u64,
@@ -75,7 +75,7 @@ pub(super) fn meet(a: (&DeviceKey, &HeldPart), b: (&DeviceKey, &HeldPart)) -> bo
 }
 
 impl Claim {
-    /// Takes it away from its container. It waits for the next one, and its time to live begins anew at `uptime`.
+    /// Takes it away from its container. It waits for the next container, and its time to live begins again at `uptime`.
     pub(super) fn wait(&mut self, uptime: u64) {
         (self.holder, self.process) = (Holder::Person, None);
         self.state = ClaimState::Reserved;

@@ -262,7 +262,7 @@ fn check(found: &OwnedFd, path: &Path) -> Result<Stat> {
     let me = rustix::process::geteuid().as_raw();
     if status.st_uid != 0 && status.st_uid != me {
         let what = format!("belongs to user {}, who could replace the ledger", status.st_uid);
-        return Err(Error::failed(path.display(), what).hint("keep the state in a directory of root's"));
+        return Err(Error::failed(path.display(), what).hint("keep the state in a directory that belongs to root"));
     }
     if is_directory(&status) && status.st_mode & 0o022 != 0 && status.st_mode & STICKY == 0 {
         let mode = status.st_mode & 0o7777;

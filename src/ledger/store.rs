@@ -97,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// The ledger in `state_dir`; `None` if there is none, and so nothing is held.
+    /// The ledger in `state_dir`; `None` if it does not exist, so that nothing is held.
     ///
     /// # Errors
     /// As [`Ledger::open`].
@@ -143,7 +143,7 @@ impl Ledger {
         Ok(all)
     }
 
-    /// The book in the file `name`; `None` for a file that is no book.
+    /// The book in the file `name`; `None` for a file that is not a book.
     fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
         let text = name.to_string_lossy();
         if text.ends_with(SUFFIX_OF_FORMAT_1) {
@@ -156,8 +156,8 @@ impl Ledger {
         })
     }
 
-    /// Refuses where a book of format 1 is left that may be about `gpu`: it names devices in another way, so it is not
-    /// known what of this one is held.
+    /// Refuses if a book of format 1 is left that may be about `gpu`. It names devices in another way, so it is unknown what
+    /// of this GPU is held.
     fn refuse_format_1(&self, gpu: &GpuUuid) -> LedgerResult<()> {
         let other_gpu =
             |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
@@ -229,7 +229,7 @@ fn damaged(name: &str, error: Error) -> LedgerError {
     })
 }
 
-/// The GPU that the name of a book says; `None` where it says none.
+/// The GPU that the name of a book names; `None` if the name is not that of a book.
 fn gpu_of(name: &str) -> Option<GpuUuid> {
     let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
     gpu.and_then(|gpu| gpu.parse().ok())

@@ -138,7 +138,7 @@ pub(super) struct GuaranteeRule {
     pub(super) source: &'static str,
 }
 
-/// What a container with a share gets besides the nodes of the device.
+/// What a container with a share gets in addition to the nodes of the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InContainer {
     /// Environment variables.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of a device somebody was promised. It is recorded with each claim, so that no later policy changes it.
+/// How much of a device a holder was promised. Each claim records it, so that no later policy changes it.
 ///
 /// As text, in hooks' arguments and in records: `whole`, `3/10`, `mps:7000:30` (MiB and percent, `-` for no limit).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

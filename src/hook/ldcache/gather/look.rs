@@ -88,7 +88,7 @@ impl<'a> Look<'a> {
             }
         }
         for library in work.libraries {
-            if let Some(text) = place.name_of(library.path().as_path()) {
+            if let Some(text) = place.name_of(library.path.as_path()) {
                 names.entry(text.into()).or_default().known = Some(library);
             }
         }
@@ -292,13 +292,13 @@ impl<'a> NameFacts<'a> {
         let known = self.known?;
         self.bound?;
         // Without an ABI of this machine, the hook looks into the file.
-        let flags = AbiFlags::of_this_machine(known.class() == ElfClass::Elf64)?;
+        let flags = AbiFlags::of_this_machine(known.class == ElfClass::Elf64)?;
         let is_there = is_uncovered && self.has_its_name || {
             let status = place.directory.status(text).ok()??;
             Kind::of(&status) == Kind::File && status.st_size > 0
         };
         is_there.then(|| Seen {
-            soname: known.soname().map(|soname| Cow::Borrowed(OsStr::new(soname))),
+            soname: known.soname.as_deref().map(|soname| Cow::Borrowed(OsStr::new(soname))),
             flags,
             is_link: false,
             is_driver: true,
