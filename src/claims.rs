@@ -274,27 +274,20 @@ impl LockedClaims<'_> {
         self.claims.books()
     }
 
-    /// Gives back on disk what nothing can hold any more. The time to live of a claim whose container is gone begins here.
+    /// Gives back on disk what nothing can hold any more, and removes what a killed writer left. The time to live of a claim
+    /// whose container is gone begins here.
     ///
     /// # Errors
-    /// Returns an error if the ledger cannot be listed.
+    /// Returns an error if the ledger cannot be listed, or if the rest of a killed writer cannot be removed.
     pub fn collect(&self) -> LedgerResult<Collected> {
         let mut returned = 0;
+        self.locked.remove_unfinished()?;
         let problems = self.locked.change_each(|book| {
             let before = book.clone();
             returned += book.reconcile(&self.claims.machine);
             if *book == before { Change::None } else { Change::Made }
         })?;
         Ok(Collected { returned, problems })
-    }
-
-    /// Removes the half of a book that a killed writer left; the next writer would write over it.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be removed.
-    #[cfg(feature = "cli")]
-    pub fn remove_unfinished(&self) -> LedgerResult<()> {
-        self.locked.remove_unfinished()
     }
 
     /// Gives back `meant` because a person says so: all of these claims, or none. `force` gives back also what a container

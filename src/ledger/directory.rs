@@ -49,10 +49,8 @@ impl LedgerDirectory {
             return Err(Error::failed(path.display(), "belongs to root").hint("run this as root"));
         }
         if !is_directory(&status) || status.st_uid != me.as_raw() {
-            return Err(
-                Error::failed(path.display(), "is not a directory of the user who runs this")
-                    .hint("another program made it; remove it when no container holds a share"),
-            );
+            let error = Error::failed(path.display(), "is not a directory of the user who runs this");
+            return Err(error.hint("another program made it; remove it when no container holds a share"));
         }
         if status.st_mode & 0o077 != 0 {
             let mode = status.st_mode & 0o7777;

@@ -58,22 +58,21 @@ impl Holder {
 
     /// The reverse of [`Holder::fields`].
     pub(super) fn of_fields(id: String, place: String) -> Self {
-        let object = |rest: &str| {
-            let (namespace, name) = rest.split_once('/')?;
+        let object = |kind: &str| {
+            let (namespace, name) = place.strip_prefix(kind)?.split_once('/')?;
             Some(KubernetesObject {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 uid: id.clone(),
             })
         };
-        let pod = || place.strip_prefix(POD).and_then(object).map(Holder::Pod);
-        let resource_claim = || {
-            let rest = place.strip_prefix(RESOURCE_CLAIM)?;
-            object(rest).map(Holder::ResourceClaim)
-        };
-        pod()
-            .or_else(resource_claim)
-            .unwrap_or(Holder::Container(ContainerName { bundle: place, id }))
+        if let Some(pod) = object(POD) {
+            Holder::Pod(pod)
+        } else if let Some(claim) = object(RESOURCE_CLAIM) {
+            Holder::ResourceClaim(claim)
+        } else {
+            Holder::Container(ContainerName { bundle: place, id })
+        }
     }
 }
 

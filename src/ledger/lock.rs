@@ -72,11 +72,8 @@ fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience:
             let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
             let pid = holder(&locks, status.st_dev, status.st_ino);
             let who = pid.map_or_else(|| "a process that cannot be seen from here".to_owned(), describe);
-            Err(Error::failed(
-                about.display(),
-                format!("has been held for {} s by {who}", patience.as_secs()),
-            )
-            .hint("end that process if it hangs"))
+            let what = format!("has been held for {} s by {who}", patience.as_secs());
+            Err(Error::failed(about.display(), what).hint("end that process if it hangs"))
         }
     }
 }

@@ -34,10 +34,7 @@ impl Machine {
     /// Returns an error if `/proc` does not show the boot, this process's pid namespace or the offset of its time namespace:
     /// without them, the claim of one process could be taken for that of another.
     pub fn here() -> Result<Self> {
-        Self::at(Path::new("/proc"))
-    }
-
-    fn at(proc: &Path) -> Result<Self> {
+        let proc = Path::new("/proc");
         let file = proc.join("sys/kernel/random/boot_id");
         let boot = fs::read_to_string(&file)
             .about(file.display(), "cannot be read")?

@@ -299,7 +299,6 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// Returns an error if it cannot be removed.
-    #[cfg(feature = "cli")]
     pub fn remove_unfinished(&self) -> LedgerResult<()> {
         Ok(self.ledger.directory.remove(NEW)?)
     }

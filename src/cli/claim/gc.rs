@@ -16,7 +16,6 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     let claims = Claims::open(state_dir)?;
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
     let locked = claims.lock()?;
-    locked.remove_unfinished()?;
     let Collected { returned, problems } = locked.collect()?;
     let mut problems: Vec<Error> = problems.into_iter().map(Error::from).collect();
     let mut removed = Vec::new();

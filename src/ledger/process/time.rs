@@ -39,10 +39,8 @@ impl Offset {
         let file = proc.join("self/timens_offsets");
         let children = namespace("time_for_children").about(file.display(), "cannot be read")?;
         if own != children {
-            return Err(
-                Error::failed("time namespace", "this process made one and did not enter it")
-                    .hint("run this as a child of the process that made it: unshare --time --fork"),
-            );
+            let error = Error::failed("time namespace", "this process made one and did not enter it");
+            return Err(error.hint("run this as a child of the process that made it: unshare --time --fork"));
         }
         if own == INITIAL {
             return Ok(none);

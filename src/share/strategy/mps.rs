@@ -212,24 +212,18 @@ fn pipe_directory(device: &SplitDevice, state_dir: &HostPath) -> HostPath {
 /// The largest claim that may be made of a device, in MiB and percent; `None` where its shares have no such limit. Several
 /// shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
 fn largest_claim(device: &SplitDevice) -> (Option<u64>, Option<u32>) {
-    let all = |sizes: Vec<u64>, whole: Option<u64>| {
-        let most = if device.one_share_a_claim {
-            sizes.into_iter().max()
-        } else {
-            sizes.into_iter().reduce(u64::saturating_add)
+    let all = |sizes: &mut dyn Iterator<Item = u64>, whole: u64| {
+        let most = match device.one_share_a_claim {
+            true => sizes.max(),
+            false => sizes.reduce(u64::saturating_add),
         };
         // With overcommit the sum is more than the device has.
-        most.map(|most| whole.map_or(most, |whole| most.min(whole)))
+        most.map(|most| most.min(whole))
     };
-    let memory = device
-        .shares
-        .iter()
-        .filter_map(|share| share.memory)
-        .map(MemorySize::mib);
-    let compute = device.shares.iter().filter_map(|share| share.compute);
-    let compute = compute.map(|compute| u64::from(compute.get()));
-    (
-        all(memory.collect(), device.memory.map(MemorySize::mib)),
-        all(compute.collect(), Some(100)).and_then(|percent| u32::try_from(percent).ok()),
-    )
+    let shares = || device.shares.iter();
+    let mut memory = shares().filter_map(|share| share.memory.map(MemorySize::mib));
+    let mut compute = shares().filter_map(|share| share.compute.map(|percent| u64::from(percent.get())));
+    let whole = device.memory.map_or(u64::MAX, MemorySize::mib);
+    let compute = all(&mut compute, 100).and_then(|percent| u32::try_from(percent).ok());
+    (all(&mut memory, whole), compute)
 }
