@@ -1,9 +1,9 @@
 //! The command lines of hooks, as specifications carry them.
 //!
-//! `derive` writes these calls and `hook` reads them; `cdi transform root` moves their paths ([`with_moved_paths`]), and
-//! `tranche` reads from them which share a device of a specification offers ([`ClaimCall::of_hook`]). Each call has
-//! its options in one file: how they are written, how they are parsed, and which of them are paths of the host or of the
-//! container.
+//! `derive` writes these calls and `hook` reads them; `cdi transform root` moves their paths ([`with_moved_paths`]),
+//! and `tranche` reads from them which share a device of a specification offers ([`ClaimCall::of_hook`]). Each call has
+//! its options in one file: how they are written, how they are parsed, and which of them are paths of the host or of
+//! the container.
 
 mod claim;
 mod link;
@@ -35,7 +35,8 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program at `path`, by its file name. A program of an unknown name is tranche's: its owner may have renamed it.
+    /// The program at `path`, by its file name. A program of an unknown name is tranche's: its owner may have renamed
+    /// it.
     pub fn at(path: &HostPath) -> Self {
         Self::named(path.file_name()).unwrap_or(Program::Tranche)
     }

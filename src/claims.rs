@@ -1,10 +1,10 @@
-//! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a container
-//! runtime and Kubernetes need no more than this.
+//! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a
+//! container runtime and Kubernetes need only this.
 //!
 //! A claim is *reserved* for later ([`LockedClaims::reserve`]), *entered* by the container that uses it
-//! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its holder,
-//! [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold any more.
-//! [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
+//! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its
+//! holder, [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold
+//! any more. [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
 //!
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain`] makes text for people of them.
 
@@ -103,7 +103,7 @@ pub struct NotEntered {
     /// Why.
     #[source]
     pub error: LedgerError,
-    /// The book of the GPU as it is, where it could be read: it says what is free. It has claims to the end only where
+    /// The book of the GPU, if it could be read: it says what is free. It has parsed claims only where
     /// the refusal depends on them.
     pub book: Option<Box<Book>>,
 }
@@ -164,8 +164,8 @@ impl Claims {
         })
     }
 
-    /// What is held. Claims that nothing can hold any more are left out. On disk they stay until another claim needs what they
-    /// hold, or until they are collected. Waits for no lock.
+    /// What is held. Claims that nothing can hold any more are left out. On disk they stay until another claim needs
+    /// what they hold, or until they are collected. Waits for no lock.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed.
@@ -231,10 +231,11 @@ impl Claims {
         }
     }
 
-    /// Gives back what `holder` holds of `device`, or of every device. A claim that was reserved for more than one holder
-    /// waits for the next. Returns the books that could not be read or written.
+    /// Gives back what `holder` holds of `device`, or of every device. A claim that was reserved for more than one
+    /// holder waits for the next. Returns the books that could not be read or written.
     ///
-    /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is gone.
+    /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is
+    /// gone.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be locked or listed, and if the book of `device` cannot be changed.
@@ -274,8 +275,8 @@ impl LockedClaims<'_> {
         self.claims.books()
     }
 
-    /// Gives back on disk what nothing can hold any more, and removes what a killed writer left. The time to live of a claim
-    /// whose container is gone begins here.
+    /// Gives back on disk what nothing can hold any more, and removes what a killed writer left. The time to live of a
+    /// claim whose container is gone begins here.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed, or if the rest of a killed writer cannot be removed.
@@ -290,12 +291,12 @@ impl LockedClaims<'_> {
         Ok(Collected { returned, problems })
     }
 
-    /// Gives back `meant` because a person says so: all of these claims, or none. `force` gives back also what a container
-    /// uses, which then keeps its access to the device until it ends.
+    /// Gives back `meant` because a person says so: all of these claims, or none. `force` gives back also what a
+    /// container uses, which then keeps its access to the device until it ends.
     ///
     /// # Errors
-    /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not given back, and the errors of
-    /// the ledger.
+    /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not given back, and the errors
+    /// of the ledger.
     pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> LedgerResult<()> {
         // No two claims hold the same part of one device.
         let is_meant = |claim: &Claim| meant.iter().any(|m| m.device == claim.device && m.part == claim.part);

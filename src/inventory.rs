@@ -1,4 +1,4 @@
-//! What a host has, as a value: discovered once, saved, sent elsewhere, and the same spec comes out of it everywhere.
+//! What a host has, as a value. It can be saved and sent elsewhere, and gives the same specification everywhere.
 //!
 //! Data only; [`crate::host`] fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that equal
 //! hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
@@ -75,7 +75,7 @@ pub enum Arch {
     Aarch64,
 }
 
-/// Kinds of platform that want their own way of discovery.
+/// Kinds of platform, each with its own way of discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlatformKind {
@@ -83,7 +83,7 @@ pub enum PlatformKind {
     Linux,
     /// Windows Subsystem for Linux: `/dev/dxg`, no `/dev/nvidia*`.
     Wsl,
-    /// Jetson and its kin, with the integrated GPU's driver.
+    /// Jetson and similar machines, with the driver of an integrated GPU.
     Tegra,
 }
 
@@ -93,9 +93,9 @@ pub enum PlatformKind {
 pub enum Source {
     /// The driver's own library.
     Nvml,
-    /// `/proc/driver/nvidia` and `/dev` alone: the library was missing, broken, silent or not to be asked. UUIDs of GPUs,
-    /// numbers and nodes are right; indices where [`Gpu::index_is_known`]; memory, modes and the names of MIG devices are
-    /// unknown.
+    /// `/proc/driver/nvidia` and `/dev` alone: the library was missing, broken, silent or not to be asked. UUIDs of
+    /// GPUs, numbers and nodes are right; indices where [`Gpu::index_is_known`]; memory, modes and the names of MIG
+    /// devices are unknown.
     Proc,
 }
 
@@ -135,7 +135,7 @@ impl Inventory {
         }
     }
 
-    /// Every MIG device with its GPU, by index.
+    /// All MIG devices with their GPUs, by index.
     pub fn mig_devices(&self) -> impl Iterator<Item = (&Gpu, &MigDevice)> {
         self.gpus
             .iter()

@@ -1,8 +1,8 @@
 //! How a person wants devices to be shared.
 //!
-//! Data only. [`read`](mod@read) reads it from `/etc/tranche/config.yaml`, and [`crate::share`] plans it for an inventory.
-//! The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the plugin parses
-//! and then ignores (`devices`, `rename`) have an effect here.
+//! Data only. [`read`](mod@read) reads it from `/etc/tranche/config.yaml`, and [`crate::share`] plans it for an
+//! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
+//! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
 #[cfg(feature = "cli")]
 pub mod read;
@@ -162,7 +162,8 @@ pub enum Priority {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WholeDevice {
-    /// They claim the whole device: they are refused while a share is held, and shares are refused while the device is held.
+    /// They claim the whole device: they are refused while a share is held, and shares are refused while the device is
+    /// held.
     #[default]
     Claim,
     /// They give the device to every container that requests it, with no claim.

@@ -1,7 +1,7 @@
 //! From a policy and an inventory to a plan: which shares there are, how large, and what each is worth.
 //!
-//! Equal policies and equal inventories give equal plans, in whatever order they were written. A plan that cannot hold is not
-//! made: the error of [`plan`] names the device, what was requested, and what the device has.
+//! Equal policies and equal inventories give equal plans, in whatever order they were written. A plan that cannot hold
+//! is not made: the error of [`plan`] names the device, what was requested, and what the device has.
 
 mod absent;
 mod arithmetic;
@@ -55,7 +55,7 @@ pub struct SplitDevice {
     pub device: Device,
     /// Its key in the ledger, which does not change when indices do, and which is known without NVML.
     pub key: DeviceKey,
-    /// Its UUID, where it is known.
+    /// Its UUID, if it is known.
     pub uuid: Option<String>,
     /// Its product name or profile.
     pub product: String,
@@ -63,7 +63,7 @@ pub struct SplitDevice {
     pub kind: CdiKind,
     /// How the shares are kept apart.
     pub method: Method,
-    /// Its memory; `None` where the driver does not tell.
+    /// Its memory; `None` if the driver does not report it.
     pub memory: Option<MemorySize>,
     /// The shares, replicas by number, others by name.
     pub shares: Vec<Share>,
@@ -71,16 +71,16 @@ pub struct SplitDevice {
     pub memory_left_mib: u64,
     /// Percent of compute that no share has.
     pub compute_left: u32,
-    /// The most MiB that may be promised to all holders together: its memory times the overcommit that the policy allows.
-    /// `None` where the driver does not say how much memory there is.
+    /// The most MiB that may be promised to all holders together: its memory times the overcommit that the policy
+    /// allows. `None` where the driver does not say how much memory there is.
     pub most_memory_mib: Option<u64>,
     /// The same for compute, in percent: 100 without overcommit.
     pub most_compute: u32,
     /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
     /// shares have no limit of memory, or the device's memory is unknown.
     pub memory_promised: Option<u32>,
-    /// Compute that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
-    /// shares have no limit of compute.
+    /// Compute that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where
+    /// the shares have no limit of compute.
     pub compute_promised: Option<u32>,
     /// A claim may ask for one share of this device and no more.
     pub one_share_a_claim: bool,
@@ -105,8 +105,8 @@ pub struct Share {
 /// Makes the plan.
 ///
 /// # Errors
-/// One device in two entries, a strategy that a device lacks, more than a device has. A device that is not there is no
-/// error: it is in [`Plan::absent`].
+/// Returns an error if a device is in two entries, if a device does not support its strategy, or if the shares are more
+/// than the device has. A missing device is not an error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     let resolved = resolve::targets(policy, inventory)?;
     let mut devices = Vec::with_capacity(resolved.targets.len());
@@ -151,8 +151,8 @@ impl SplitDevice {
         self.method.rules().promise(self, share)
     }
 
-    /// What a claim on the shares with these names holds: a dedicated device is held whole. A name that the device does not
-    /// have is left out.
+    /// What a claim on the shares with these names holds: a dedicated device is held whole. A name that the device does
+    /// not have is left out.
     pub fn part(&self, names: &[ShareName]) -> HeldPart {
         if self.method.is_whole() {
             return HeldPart::Whole;
@@ -173,8 +173,8 @@ impl SplitDevice {
         }
     }
 
-    /// One of its replicas, which differ only in their number. `None` if its shares are not equal and have names from the
-    /// policy.
+    /// One of its replicas, which differ only in their number. `None` if its shares are not equal and have names from
+    /// the policy.
     pub fn replica(&self) -> Option<&Share> {
         self.shares.first().filter(|share| share.name.number().is_some())
     }

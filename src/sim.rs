@@ -1,7 +1,7 @@
 //! Built-in inventories. With them, everybody can see what tranche does on such machines, without a GPU.
 //!
-//! Each is the inventory of a test host in `tests/hosts`. A test compares the two, and `make bless` writes the inventories
-//! again.
+//! Each is the inventory of a test host in `tests/hosts`. A test compares the two, and `make bless` writes the
+//! inventories again.
 
 use crate::error::{Error, Result};
 use crate::inventory::{Inventory, load};

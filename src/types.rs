@@ -1,4 +1,5 @@
-//! Types for values that must not be confused: an index is not a minor, and a path on the host is not one in a container.
+//! Types for values that must not be confused: an index is not a minor, and a path on the host is not one in a
+//! container.
 //!
 //! Except for [`Device`] and [`Place`], every type is read from text with `FromStr` and written with `Display`. Numbers
 //! are numbers in JSON, and all others are the same text there.
@@ -85,8 +86,8 @@ macro_rules! parsed_type {
 }
 pub(crate) use parsed_type;
 
-/// Defines an enum of words, each variant with its text. A noun after the name (`Strategy: "strategy"`) is how errors call
-/// it, and makes the type one that is read from text.
+/// Defines an enum of words, each variant with its text. A noun after the name (`Strategy: "strategy"`) is how errors
+/// call it, and makes the type one that is read from text.
 macro_rules! words {
     (
         $(#[$meta:meta])*

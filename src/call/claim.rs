@@ -20,8 +20,8 @@ pub struct ClaimCall {
     pub asked_as: Option<String>,
     /// The shares that the device has.
     pub siblings: Siblings,
-    /// The most that may be promised of the device to all holders together; `None`: 100 % of compute, and memory without a
-    /// bound.
+    /// The most that may be promised of the device to all holders together; `None`: 100 % of compute, and memory
+    /// without a bound.
     pub bounds: Option<Bounds>,
     /// The container may hold nothing else of this device.
     pub alone: bool,
@@ -162,8 +162,8 @@ impl ClaimCall {
         }
     }
 
-    /// The whole command line. An option and its value are one argument, because engines parse the hooks of all shares under
-    /// all their names at each start of a container.
+    /// The whole command line. An option and its value are one argument, because engines parse the hooks of all shares
+    /// under all their names at each start of a container.
     pub fn write(&self) -> Vec<String> {
         let mut options = vec![format!("--device={}", self.device), format!("--label={}", self.label)];
         let size = match &self.subject {
@@ -197,8 +197,8 @@ impl ClaimCall {
         Program::Tranche.command(Self::VERB, options)
     }
 
-    /// The claim that a hook with these arguments makes; `None` for any other hook, and for a claim that this version cannot
-    /// read. Options that are unknown here are skipped: they do not change which share it is about.
+    /// The claim that a hook with these arguments makes; `None` for any other hook, and for a claim that this version
+    /// cannot read. Options that are unknown here are skipped: they do not change which share it is about.
     pub fn of_hook(args: &[String]) -> Option<Self> {
         let (program, verb, options) = verb_and_options(args)?;
         let is_claim = program == Program::Tranche && verb == Self::VERB;
@@ -209,8 +209,8 @@ impl ClaimCall {
     /// Parses the arguments after the verb.
     ///
     /// # Errors
-    /// Returns a usage error for a known option without a value or with an invalid one and for a claim without a device, a
-    /// subject or a size that it needs, and the errors of `unknown`.
+    /// Returns a usage error for a known option without a value or with an invalid one and for a claim without a
+    /// device, a subject or a size that it needs, and the errors of `unknown`.
     pub fn parse(arguments: Vec<OsString>, unknown: OnUnknown<'_>) -> Result<Self> {
         let (mut device, mut label, mut size) = (None, None, None);
         let mut subjects = Vec::new();

@@ -33,7 +33,8 @@ pub(super) fn take(links: &mut Vec<Link>, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// A path of the container that is written in normal form: absolute, without `.`, `..` and doubled slashes. Not the root.
+/// A path of the container that is written in normal form: absolute, without `.`, `..` and doubled slashes. Not the
+/// root.
 pub(super) fn container_path(text: &str) -> Option<ContainerPath> {
     let path = ContainerPath::new(text).ok()?;
     (path.as_str() == text && !path.file_name().is_empty()).then_some(path)

@@ -20,8 +20,9 @@ crate::types::words! {
         DisableDeviceNodeModification = "disable-device-node-modification",
         /// Tells OpenGL which GPUs are in the container.
         UpdateApplicationProfile = "update-application-profile",
-        /// Sets the permissions of directories that an engine makes for device nodes. crun before 1.6 made them unreadable
-        /// in rootless containers; later engines do not need it, so it is left out unless an option asks for it.
+        /// Sets the permissions of directories that an engine makes for device nodes. crun before 1.6 made them
+        /// unreadable in rootless containers; later engines do not need it, so it is left out unless an option asks for
+        /// it.
         Chmod = "chmod",
         /// Limits GPU memory by cgroup.
         ApplyCudaMemoryLimits = "apply-cuda-memory-limits",
@@ -59,7 +60,7 @@ pub struct NvidiaCall {
     pub driver_version: Option<String>,
     /// `enable-cuda-compat`: the version of CUDA that the host's driver supports, as it was given.
     pub cuda_version: Option<String>,
-    /// `enable-cuda-compat`: the directory of the compatibility libraries, where it is not the usual one.
+    /// `enable-cuda-compat`: the directory of the compatibility libraries, if it is not the usual one.
     pub compat: Option<ContainerPath>,
     /// `chmod`: the paths whose permissions are set.
     pub paths: Vec<ContainerPath>,

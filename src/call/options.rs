@@ -110,8 +110,8 @@ pub(super) fn wrong(option: &str, value: &str, what: impl fmt::Display) -> Error
     Error::usage(format!("--{option} {value}"), what)
 }
 
-/// The text before and after the first mark `::`. A start parses hundreds of values, and `str::split_once` prepares for long
-/// texts.
+/// The text before and after the first mark `::`. A start parses hundreds of values, and `str::split_once` prepares for
+/// long texts.
 pub(super) fn cut(text: &str) -> Option<(&str, &str)> {
     let at = text.as_bytes().array_windows().position(|two| two == b"::")?;
     Some((text.get(..at)?, text.get(at + 2..)?))
@@ -135,8 +135,8 @@ pub(super) fn default_state_dir() -> HostPath {
     HostPath::root().join(STATE_DIR)
 }
 
-/// Adds `--state-dir` where it is not the default. Each engine parses all hooks of all devices at each start of a container,
-/// so that what says nothing is left out.
+/// Adds `--state-dir` if it is not the default. Each engine parses all hooks of all devices at each start of a
+/// container, so that what says nothing is left out.
 pub(super) fn push_state_dir(options: &mut Vec<String>, state_dir: &HostPath) {
     if state_dir.as_str() != STATE_DIR {
         options.push(format!("--state-dir={state_dir}"));

@@ -34,8 +34,8 @@ pub struct ByPath {
 }
 
 impl ByPath {
-    /// The link `name` to `node`. `None` if the node is not directly below `/dev/dri`, or if an argument cannot carry the
-    /// two: `name` must be a file name without the mark `::`.
+    /// The link `name` to `node`. `None` if the node is not directly below `/dev/dri`, or if an argument cannot carry
+    /// the two: `name` must be a file name without the mark `::`.
     pub fn new(name: &str, node: ContainerPath) -> Option<Self> {
         let is_valid = node.parent().as_str() == "/dev/dri"
             && cut(node.as_str()).is_none()
@@ -74,8 +74,8 @@ impl KnownLibrary {
         }
     }
 
-    /// Reads `BITS::PATH` or `BITS::PATH::SONAME`. `Some(None)` for a word size that is not known: the hook then looks into
-    /// the file.
+    /// Reads `BITS::PATH` or `BITS::PATH::SONAME`. `Some(None)` for a word size that is not known: the hook then looks
+    /// into the file.
     fn parse(value: &str) -> Option<Option<Self>> {
         let (bits, rest) = cut(value)?;
         let (path, soname) = match cut(rest) {
@@ -128,8 +128,8 @@ impl PrepareCall {
         Program::Tranche.command(Self::VERB, options)
     }
 
-    /// Parses the arguments after the verb. Every option may be given several times; the same value twice is the same as
-    /// once.
+    /// Parses the arguments after the verb. Every option may be given several times; the same value twice is the same
+    /// as once.
     ///
     /// # Errors
     /// Returns a usage error for a known option without a value or with an invalid one, and the errors of `unknown`.

@@ -50,8 +50,8 @@ impl ReleaseCall {
     /// Parses the arguments after the verb.
     ///
     /// # Errors
-    /// Returns a usage error for a known option without a value or with an invalid one and for a claim without its device,
-    /// and the errors of `unknown`.
+    /// Returns a usage error for a known option without a value or with an invalid one and for a claim without its
+    /// device, and the errors of `unknown`.
     pub fn parse(arguments: Vec<OsString>, unknown: OnUnknown<'_>) -> Result<Self> {
         let mut call = Self::default();
         read(arguments, Self::OPTIONS, unknown, |name, value, _| {

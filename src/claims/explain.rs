@@ -1,4 +1,4 @@
-//! The text for people of what went wrong with a claim: the only place where it is made, for hooks and the command line.
+//! The text for people about what went wrong with a claim. Hooks and the command line get it from here.
 
 use crate::error::{Error, Kind};
 use crate::ledger::{LedgerError, Refused};

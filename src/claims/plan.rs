@@ -19,8 +19,8 @@ pub enum Finding<'a> {
         /// The claim.
         claim: &'a Claim,
     },
-    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or other
-    /// containers would get all of it.
+    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or
+    /// other containers would get all of it.
     NotSplit {
         /// The claim.
         claim: &'a Claim,

@@ -34,8 +34,8 @@ impl Reservation {
     }
 }
 
-/// How a claim becomes known to the programs that use it: as a CDI specification, for example. All of it happens while the
-/// ledger is locked. By default, only the maker of a claim knows it, and nothing is written.
+/// How a claim becomes known to the programs that use it: as a CDI specification, for example. All of it happens while
+/// the ledger is locked. By default, only the maker of a claim knows it, and nothing is written.
 pub trait Offer {
     /// Removes what earlier claims left behind. `claims` are all that exist.
     ///
@@ -112,8 +112,8 @@ impl Claims {
 impl LockedClaims<'_> {
     /// Chooses the shares that serve the wish best, offers them, and records the claim.
     ///
-    /// In this order, a process that is killed on the way leaves nothing that is held: at worst an offer without a claim,
-    /// which nobody can use, and which the next [`Offer::sweep`] removes.
+    /// In this order, a process that is killed on the way leaves nothing that is held: at worst an offer without a
+    /// claim, which nobody can use, and which the next [`Offer::sweep`] removes.
     ///
     /// # Errors
     /// Returns why nothing was reserved. A ledger that cannot be read completely is one reason, because the part that

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// (CVE-2025-23266). A PATH that no image chooses is harmless, and is what an administrator expects to find there.
 const ENVIRONMENT: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Seconds after which an engine ends the hook. The hook works for a few milliseconds. On a machine that swaps it may take
-/// seconds; a hook that takes longer hangs, for example on a dead network file system under the image. Then a container that
-/// fails says more than one that never starts.
+/// Seconds after which an engine ends the hook. The hook works for a few milliseconds. On a machine that swaps it may
+/// take seconds; a hook that takes longer hangs, for example on a dead network file system under the image. Then a
+/// container that fails says more than one that never starts.
 const TIMEOUT: u32 = 10;
 
 /// The program that an engine runs.
@@ -173,8 +173,9 @@ fn nvidia(hook: &HookOptions, work: &Work<'_>) -> Vec<NvidiaCall> {
     calls
 }
 
-/// NVIDIA's hook that makes the by-path links of one GPU's DRI nodes. It is a hook of the device, because it makes all links
-/// that it is given, whichever nodes the container has. tranche's hook gets those of all devices once, see [`prepare`].
+/// NVIDIA's hook that makes the by-path links of one GPU's DRI nodes. It is a hook of the device, because it makes all
+/// links that it is given, whichever nodes the container has. tranche's hook gets those of all devices once, see
+/// [`prepare`].
 pub(super) fn by_path_of_device(hook: &HookOptions, gpu: &Gpu) -> Option<HookEdit> {
     let links: BTreeSet<Link> = by_path(&[gpu])
         .filter_map(|(name, node)| {
@@ -193,8 +194,8 @@ pub(super) fn by_path_of_device(hook: &HookOptions, gpu: &Gpu) -> Option<HookEdi
     })
 }
 
-/// The hook that opens the directories of `nodes` below `/dev` to every user of the container; `None` if it is left out, or
-/// if there is no such directory.
+/// The hook that opens the directories of `nodes` below `/dev` to every user of the container; `None` if it is left
+/// out, or if there is no such directory.
 pub(super) fn chmod<'a>(hook: &HookOptions, nodes: impl Iterator<Item = &'a ContainerPath>) -> Option<HookEdit> {
     const DIRECTORIES: [&str; 2] = ["/dev/dri", "/dev/nvidia-caps"];
     let parents: BTreeSet<ContainerPath> = nodes.map(ContainerPath::parent).collect();
@@ -211,7 +212,8 @@ fn has_libraries(work: &Work<'_>) -> bool {
     !files::library_dirs(work.files).is_empty()
 }
 
-/// The links that belong to `files`, in the order of their paths. Of two with one path the target that sorts first is taken.
+/// The links that belong to `files`, in the order of their paths. Of two with one path the target that sorts first is
+/// taken.
 fn links(files: &[&DriverFile]) -> Vec<Link> {
     let mut found: BTreeMap<&ContainerPath, &Link> = BTreeMap::new();
     for link in files.iter().flat_map(|file| &file.links) {
@@ -221,8 +223,8 @@ fn links(files: &[&DriverFile]) -> Vec<Link> {
     found.into_values().cloned().collect()
 }
 
-/// What the loader's cache needs to know of each library, so that the hook need not open them all at each start. A library
-/// that an argument cannot carry is left out, and the hook then looks into the file.
+/// What the loader's cache needs to know of each library, so that the hook need not open them all at each start. A
+/// library that an argument cannot carry is left out, and the hook then looks into the file.
 fn libraries(files: &[&DriverFile]) -> Vec<KnownLibrary> {
     let known = |file: &&DriverFile| {
         let FileKind::Library { soname, class } = &file.kind else {

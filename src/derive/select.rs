@@ -15,7 +15,7 @@ pub(super) fn chosen<'a>(catalogue: &Catalogue<'a>, choices: &[DeviceChoice]) ->
         let some = match choice {
             DeviceChoice::All => catalogue.usable().collect(),
             DeviceChoice::None => Vec::new(),
-            // A GPU in MIG mode is offered where it is named: a container may be meant to change its instances.
+            // A GPU in MIG mode is offered if it is named: a container may be meant to change its instances.
             DeviceChoice::Device(selector) => vec![catalogue.get(selector)?],
             DeviceChoice::Channel(_) => return Err(choice.error("is an IMEX channel, expected a GPU or MIG device")),
         };

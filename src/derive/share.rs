@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 pub struct Sharing {
     /// Which devices are split, and how.
     pub plan: Plan,
-    /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names claim all
-    /// of it, so that no container gets a device of which another holds a share.
+    /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names
+    /// claim all of it, so that no container gets a device of which another holds a share.
     pub held: BTreeSet<DeviceKey>,
     /// Where the ledger is.
     pub state_dir: HostPath,
@@ -35,8 +35,8 @@ impl Sharing {
     }
 }
 
-/// The devices of `inventory` that `sharing` does not split and whose names claim the whole device all the same, because
-/// something of them is held: as people name them, by index.
+/// The devices of `inventory` that `sharing` does not split and whose names claim the whole device all the same,
+/// because something of them is held: as people name them, by index.
 pub fn claimed_since_held(inventory: &Inventory, sharing: &Sharing) -> Vec<String> {
     let catalogue = inventory.catalogue();
     let claimed = catalogue.usable().filter(|device| sharing.is_held(*device));
@@ -92,8 +92,8 @@ impl<'a> Claimer<'a> {
         })
     }
 
-    /// The edits of the whole of a split or dedicated device; `None` if the policy hides it. `edits` are those of the device
-    /// without a claim, and `asked_as` is its name for engines.
+    /// The edits of the whole of a split or dedicated device; `None` if the policy hides it. `edits` are those of the
+    /// device without a claim, and `asked_as` is its name for engines.
     pub(super) fn whole(self, asked_as: String, edits: &Edits, split: &SplitDevice) -> Option<Edits> {
         let is_whole = split.method.is_whole();
         let mut edits = edits.clone();
@@ -119,7 +119,8 @@ impl<'a> Claimer<'a> {
         edits: &Edits,
         split: &SplitDevice,
     ) -> Result<Vec<(CdiKind, DerivedDevice)>> {
-        // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free one.
+        // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free
+        // one.
         let any = split.replica().map(|share| (ShareName::ANY, share));
         let named = self.sharing.plan.named_shares(split).iter();
         let mut devices = Vec::new();
@@ -142,8 +143,8 @@ impl<'a> Claimer<'a> {
         Ok(devices)
     }
 
-    /// Adds what the strategy of `split` gives a container with `promise` of it, and the hook of `call`, with what it must
-    /// then check.
+    /// Adds what the strategy of `split` gives a container with `promise` of it, and the hook of `call`, with what it
+    /// must then check.
     pub(super) fn limit(
         self,
         edits: &mut Edits,

@@ -11,8 +11,8 @@ use crate::oci::Bundle;
 const DRI: &str = "/dev/dri";
 const BY_PATH: &str = "/dev/dri/by-path";
 
-/// Makes the link of each node that the container has. A link that cannot be made is reported and does not fail the start:
-/// the node works without it.
+/// Makes the link of each node that the container has. A link that cannot be made is reported and does not fail the
+/// start: the node works without it.
 pub(super) fn make(links: &[ByPath], bundle: &Bundle, report: &mut HookReport<'_>) {
     let config = &bundle.config;
     let is_here = |link: &&ByPath| config.has_node(link.node.as_path());

@@ -50,7 +50,7 @@ impl HostDevice<'_> {
         }
     }
 
-    /// Its memory, where it is known.
+    /// Its memory, if it is known.
     pub fn memory(self) -> Option<MemorySize> {
         self.mig.map_or(self.gpu.memory, |mig| mig.memory)
     }
@@ -68,12 +68,12 @@ impl HostDevice<'_> {
         self.mig.map(|_| format!("MIG-{}", self.key()))
     }
 
-    /// How this device is written in the form of `selector`, the best way first. A device may have no such form: a MIG device
-    /// has no PCI address of its own.
+    /// How this device is written in the form of `selector`, the best way first. A device may have no such form: a MIG
+    /// device has no PCI address of its own.
     fn in_form_of(self, selector: &DeviceSelector) -> Vec<String> {
         match (selector, self.mig) {
-            // An index means a device only if the source of the inventory knows it: a name must always mean the same device,
-            // with NVML and without.
+            // An index means a device only if the source of the inventory knows it: a name must always mean the same
+            // device, with NVML and without.
             (DeviceSelector::Index(_), _) => vec![self.name()],
             (DeviceSelector::MigUuid(_), Some(_)) => [self.uuid(), self.old_uuid()].into_iter().flatten().collect(),
             (DeviceSelector::GpuUuid(_), None) => vec![self.gpu.uuid.to_string()],
@@ -141,7 +141,7 @@ impl<'a> Catalogue<'a> {
     /// The device that `selector` names.
     ///
     /// # Errors
-    /// Returns a usage error that lists the devices of this host if none of them is meant.
+    /// Returns a usage error that lists the devices of this host if `selector` names none of them.
     pub fn get(&self, selector: &DeviceSelector) -> Result<HostDevice<'a>> {
         self.find(selector)
             .ok_or_else(|| Error::usage(format!("device {selector}"), "not found").hint(self.instead_of(selector)))

@@ -10,24 +10,24 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "what", deny_unknown_fields)]
 pub enum Degraded {
-    /// NVML was to be asked, and did not tell everything.
+    /// NVML was asked and did not answer everything.
     Nvml {
         /// What it did instead.
         why: String,
     },
-    /// A device that is there and cannot be given to a container.
+    /// A device that exists and cannot be given to a container.
     Device {
         /// Which: `gpu 2`, `gpu 0:1`.
         device: String,
         /// What it lacks.
         why: String,
     },
-    /// A driver, and none of its libraries.
+    /// A driver without its libraries.
     NoLibraries {
         /// What shows that there is a driver: a path.
         shown_by: String,
     },
-    /// A driver, and no GPU.
+    /// A driver without a GPU.
     NoGpu {
         /// What shows that there is a driver: a path.
         shown_by: String,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Driver {
-    /// Of the kernel module; of the libraries where the module does not tell.
+    /// The version of the kernel module, or of the libraries if that of the module is unknown.
     pub version: DriverVersion,
     /// The newest CUDA that it serves.
     pub cuda: Option<CudaVersion>,

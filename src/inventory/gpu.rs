@@ -43,20 +43,21 @@ pub struct Gpu {
     pub numa_node: Option<u32>,
     /// Whether this is a piece of a GPU that a hypervisor hands out.
     pub virtualization: Option<VirtualizationMode>,
-    /// `/dev/nvidiaN`; `None` where neither the node nor the driver's major number is there.
+    /// `/dev/nvidiaN`; `None` if neither the node nor the driver's major number is known.
     pub node: Option<DeviceNode>,
     /// DRI nodes of its PCI address, by path.
     pub dri: Vec<DriNode>,
     /// MIG devices, by index.
     pub mig_devices: Vec<MigDevice>,
-    /// MIG instances without a name, because NVML did not answer: only NVML knows which of them is `0:0`, and their UUIDs.
+    /// MIG instances without a name, because NVML did not answer: only NVML knows which of them is `0:0`, and their
+    /// UUIDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed_instances: Vec<MigInstance>,
 }
 
 impl Gpu {
-    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is in MIG
-    /// mode, whether NVML or `/proc` shows them.
+    /// Whether its work runs on MIG devices only (the current mode, not the pending one). A GPU that has instances is
+    /// in MIG mode, whether NVML or `/proc` shows them.
     pub fn is_in_mig_mode(&self) -> bool {
         self.mig.is_some_and(|m| m.current == MigMode::Enabled) || !self.unnamed_instances.is_empty()
     }
@@ -159,9 +160,9 @@ pub enum DriKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigState {
-    /// In force.
+    /// The mode now.
     pub current: MigMode,
-    /// In force after the next reset of the GPU.
+    /// The mode after the next reset of the GPU.
     pub pending: MigMode,
 }
 
@@ -205,7 +206,7 @@ pub enum Architecture {
 pub enum ComputeMode {
     /// Everybody.
     Default,
-    /// One thread; drivers of today read it as one process.
+    /// One thread; current drivers treat it as one process.
     ExclusiveThread,
     /// Nobody.
     Prohibited,

@@ -17,12 +17,12 @@ pub struct DeviceNode {
     pub minor: u32,
     /// Permission bits of the node; `None` where the node is missing.
     pub mode: Option<u32>,
-    /// Owner of the node; 0 where it is missing.
+    /// Owner of the node; 0 if it is missing.
     pub uid: u32,
-    /// Group of the node; 0 where it is missing.
+    /// Group of the node; 0 if it is missing.
     pub gid: u32,
-    /// Whether the node exists. The driver makes some nodes only on request (nvidia-modprobe). Until then only the numbers are
-    /// known, from which an engine can make the node in the container.
+    /// Whether the node exists. The driver makes some nodes only on request (nvidia-modprobe). Until then only the
+    /// numbers are known, from which an engine can make the node in the container.
     pub present: bool,
 }
 

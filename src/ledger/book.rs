@@ -18,8 +18,8 @@ pub struct Book {
     pub gpu: GpuUuid,
     /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// The claims, of which no two hold the same. A book from [`super::Locked::change_scanned`] has only those that a rule
-    /// has needed; it keeps the lines of the others as text.
+    /// The claims, of which no two hold the same. A book from [`super::Locked::change_scanned`] has only those that a
+    /// rule has needed; it keeps the lines of the others as text.
     pub claims: Vec<Claim>,
     pub(super) unread: Unread,
 }
@@ -29,8 +29,8 @@ pub trait World {
     /// Whether a container is certainly gone: its init has ended and its cgroup has no process. One that cannot be seen
     /// from here (of a foreign pid namespace) is not certainly gone.
     fn is_gone(&self, process: &InitProcess) -> bool;
-    /// Whether a container certainly runs: its init or another process of its cgroup. One that cannot be seen from here is
-    /// neither certainly gone nor certainly running.
+    /// Whether a container certainly runs: its init or another process of its cgroup. One that cannot be seen from here
+    /// is neither certainly gone nor certainly running.
     fn lives(&self, process: &InitProcess) -> bool;
     /// Whether a container that is not certainly gone may run.
     fn may_live(&self, process: &InitProcess) -> bool {
@@ -97,8 +97,8 @@ impl Book {
         self.claims.is_empty() && self.unread.claims.is_empty()
     }
 
-    /// Parses the lines of those claims for which `matters` returns true, given their device, part and line. A claim whose
-    /// line is damaged keeps its line, and still holds its part.
+    /// Parses the lines of those claims for which `matters` returns true, given their device, part and line. A claim
+    /// whose line is damaged keeps its line, and still holds its part.
     ///
     /// # Errors
     /// Returns an error if one of these lines is damaged.
@@ -141,8 +141,8 @@ impl Book {
     /// As [`Book::reconcile`], for the claims for which `matters` returns true. Looking at a process takes longer than
     /// everything else here, so a new claim looks only at those claims that could prevent it.
     ///
-    /// Each process is looked at once: a process that ended between two looks would leave a claim that is neither held nor
-    /// over.
+    /// Each process is looked at once: a process that ended between two looks would leave a claim that is neither held
+    /// nor over.
     fn settle(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
         self.enter_boot(world);
         self.claims.retain_mut(|claim| {
@@ -249,8 +249,8 @@ impl Book {
         self.read(|device, part, line| meets(device, part) || is_own(line))
     }
 
-    /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A container
-    /// that holds one of them already keeps it. Says which one it is.
+    /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A
+    /// container that holds one of them already keeps it. Says which one it is.
     ///
     /// # Errors
     /// As [`Book::take`], and [`Refused::NoneFree`] where each of them is held.
@@ -286,8 +286,8 @@ impl Book {
         Ok(share)
     }
 
-    /// Those of `shares` of `device` that no claim in this book holds. No process is looked at: a claim that is over counts
-    /// until the book is [reconciled](Book::reconcile).
+    /// Those of `shares` of `device` that no claim in this book holds. No process is looked at: a claim that is over
+    /// counts until the book is [reconciled](Book::reconcile).
     pub fn unheld<'a>(
         &'a self,
         device: &'a DeviceKey,
@@ -299,7 +299,8 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
-    /// Whether `part` of `device` can be claimed now: no claim holds any of it, and it fits in addition to what is held.
+    /// Whether `part` of `device` can be claimed now: no claim holds any of it, and it fits in addition to what is
+    /// held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         !self.held().any(|held| claim::meet(held, (device, part)))
             && fit::fits(device, part, bounds, self.held()).is_ok()
@@ -317,8 +318,8 @@ impl Book {
         self.claims.iter().find(|claim| claim.name.as_deref() == Some(name))
     }
 
-    /// Lets `ask.holder` hold a claim that was made beforehand. The device, the part and its bounds are those of the claim,
-    /// whatever `ask` says of them.
+    /// Lets `ask.holder` hold a claim that was made beforehand. The device, the part and its bounds are those of the
+    /// claim, whatever `ask` says of them.
     ///
     /// `promise` is what the specification that names the claim says it was promised; `None` if it does not say it. The
     /// specification of an earlier claim of that name must not set the limits of this one.
@@ -366,8 +367,8 @@ impl Book {
         Ok(())
     }
 
-    /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are given
-    /// back with it. Others wait for their next holder. Returns how many claims that concerned.
+    /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are
+    /// given back with it. Others wait for their next holder. Returns how many claims that concerned.
     ///
     /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
     pub fn release_holder(&mut self, holder: &Holder, uid: u32, world: &impl World) -> usize {
@@ -389,13 +390,13 @@ impl Book {
         released
     }
 
-    /// Gives back, because a person says so, all claims that `meant` is true of. That is the only way for a claim without
-    /// a name whose container cannot be seen from anywhere, because its pid namespace is gone. Returns the claims that are
-    /// given back. `force` gives back also what a container uses.
+    /// Gives back, because a person says so, all claims that `meant` is true of. That is the only way for a claim
+    /// without a name whose container cannot be seen from anywhere, because its pid namespace is gone. Returns the
+    /// claims that are given back. `force` gives back also what a container uses.
     ///
     /// # Errors
-    /// Returns an error if one of them belongs to another user, or is used by a container that runs or may run. Then none
-    /// is given back.
+    /// Returns an error if one of them belongs to another user, or is used by a container that runs or may run. Then
+    /// none is given back.
     pub fn release_by_hand(
         &mut self,
         meant: impl Fn(&Claim) -> bool,

@@ -19,8 +19,8 @@ crate::types::serde_as_text!(ClaimState);
 pub struct InitProcess {
     /// Its number in the namespace below.
     pub pid: u32,
-    /// When it was started, in the kernel's ticks since boot, without the offset of the time namespace from which it was
-    /// seen (`/proc/PID/stat`, field 22; time_namespaces(7)).
+    /// When it was started, in the kernel's ticks since boot, without the offset of the time namespace from which it
+    /// was seen (`/proc/PID/stat`, field 22; time_namespaces(7)).
     pub start: u64,
     /// The inode of the pid namespace in which the number means something.
     pub namespace: u64,
@@ -46,7 +46,7 @@ pub struct Claim {
     pub device: DeviceKey,
     /// What it holds, with what was promised.
     pub part: HeldPart,
-    /// The name under which an engine was asked for it: `nvidia.com/gpu=0.big`. For people; `None` where it is unknown.
+    /// The name under which an engine was asked for it: `nvidia.com/gpu=0.big`. For people; `None` if it is unknown.
     pub asked_as: Option<String>,
     /// The specification of a claim that was made beforehand, so that it can be removed together with the claim.
     pub spec_file: Option<String>,
@@ -64,8 +64,8 @@ pub struct Claim {
     pub since: u64,
     /// Seconds for which it lasts while no container uses it; `None`: until it is released.
     pub ttl: Option<u64>,
-    /// When it ends if no container uses it by then, in seconds since boot: no clock that jumps can end it. `None` while it
-    /// is in use, and for one without a ttl.
+    /// When it ends if no container uses it by then, in seconds since boot: no clock that jumps can end it. `None`
+    /// while it is in use, and for one without a ttl.
     pub until: Option<u64>,
 }
 
@@ -75,7 +75,8 @@ pub(super) fn meet(a: (&DeviceKey, &HeldPart), b: (&DeviceKey, &HeldPart)) -> bo
 }
 
 impl Claim {
-    /// Takes it away from its container. It waits for the next container, and its time to live begins again at `uptime`.
+    /// Takes it away from its container. It waits for the next container, and its time to live begins again at
+    /// `uptime`.
     pub(super) fn wait(&mut self, uptime: u64) {
         (self.holder, self.process) = (Holder::Person, None);
         self.state = ClaimState::Reserved;

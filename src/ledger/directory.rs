@@ -1,5 +1,5 @@
-//! The ledger's directory, held open. All files of the ledger are reached from this one handle by a single name, so that
-//! nothing that is done to paths above it can lead a write elsewhere.
+//! The ledger's directory, held open. All files of the ledger are reached from this one handle by a single name, so
+//! that nothing that is done to paths above it can lead a write elsewhere.
 
 use crate::error::{Context, Error, Result};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawMode, Stat};
@@ -24,12 +24,12 @@ const MOST_LINKS: u32 = 40;
 const AS_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl LedgerDirectory {
-    /// The directory `ledger` in `state_dir`, where both are made if `make` says so; `None` where one of them is missing
-    /// and is not to be made.
+    /// The directory `ledger` in `state_dir`, where both are made if `make` says so; `None` where one of them is
+    /// missing and is not to be made.
     ///
     /// # Errors
-    /// Returns an error if another user could replace or write the ledger or a directory on the way to it: that user could
-    /// promise a share twice, or have root write files elsewhere.
+    /// Returns an error if another user could replace or write the ledger or a directory on the way to it: that user
+    /// could promise a share twice, or have root write files elsewhere.
     pub(super) fn ledger(state_dir: &Path, make: bool) -> Result<Option<Self>> {
         let Some(state) = Self::state(state_dir, make)? else {
             return Ok(None);
@@ -116,7 +116,7 @@ impl LedgerDirectory {
         self.path.join(name)
     }
 
-    /// Opens the file `name` for reading and writing, and makes it where it is missing.
+    /// Opens the file `name` for reading and writing, and creates it if it is missing.
     ///
     /// # Errors
     /// Returns an error if what has that name is not a file of this ledger.
@@ -162,7 +162,7 @@ impl LedgerDirectory {
         Ok(named.is_some_and(|named| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)))
     }
 
-    /// The content of `name`, at most `most` bytes of it; `None` where there is no such file.
+    /// The content of `name`, at most `most` bytes of it; `None` if the file does not exist.
     pub(super) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let about = self.path(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -206,7 +206,7 @@ impl LedgerDirectory {
         fs::renameat(&self.fd, new, &self.fd, name).about(self.path(name).display(), "cannot be replaced")
     }
 
-    /// Removes `name`, where it is there.
+    /// Removes `name`, if it exists.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         let removed = unless(Errno::NOENT, fs::unlinkat(&self.fd, name, AtFlags::empty()));
         removed.map(drop).about(self.path(name).display(), "cannot be removed")
@@ -252,8 +252,8 @@ fn is_directory(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::Directory
 }
 
-/// Refuses a directory or link that a user other than root and the one who runs this could change, as its owner or because
-/// of its mode. In a directory with the sticky bit, no user can replace the files of another.
+/// Refuses a directory or link that a user other than root and the one who runs this could change, as its owner or
+/// because of its mode. In a directory with the sticky bit, no user can replace the files of another.
 fn check(found: &OwnedFd, path: &Path) -> Result<Stat> {
     const STICKY: RawMode = 0o1000;
     let status = fs::fstat(found).about(path.display(), "cannot be read")?;

@@ -112,8 +112,8 @@ fn sums(
     Ok(Some((sum(held), sum(asked))))
 }
 
-/// Whether turns, each a fraction of the device, are at most the whole. A sum that 128 bits cannot hold is taken for more:
-/// denominators of one device are few.
+/// Whether turns, each a fraction of the device, are at most the whole. A sum that 128 bits cannot hold is taken for
+/// more: denominators of one device are few.
 fn of_turns<'a>(promises: impl Iterator<Item = &'a Promise>) -> bool {
     // Turns of one size are counted first: a thousand equal ones are one fraction.
     let mut sizes: Vec<(u32, u64)> = Vec::new();

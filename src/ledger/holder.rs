@@ -29,7 +29,7 @@ pub struct KubernetesObject {
 }
 
 impl Holder {
-    /// The container, where it is one.
+    /// The container; `None` for any other holder.
     pub fn container(&self) -> Option<&ContainerName> {
         match self {
             Holder::Container(container) => Some(container),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// The name of the file that is locked.
 pub(super) const FILE: &str = "lock";
 
-/// How long to wait for the lock: less than the ten seconds that an engine gives the hook, so that the hook can report it.
+/// How long to wait for the lock: less than the ten seconds that an engine gives the hook, so that the hook can report
+/// it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The lock, held until this is dropped. The kernel opens it when its holder ends in any way.
@@ -23,8 +24,8 @@ pub(super) struct Lock {
 
 /// Waits for the lock.
 ///
-/// Locked are a file that has no other purpose, and then the directory of the ledger. Another program may remove the file
-/// while it is locked, and the next process makes a new one and locks that; the directory is still the same one.
+/// Locked are a file that has no other purpose, and then the directory of the ledger. Another program may remove the
+/// file while it is locked, and the next process makes a new one and locks that; the directory is still the same one.
 ///
 /// # Errors
 /// Returns an error if a process has held it for `patience`. The error names that process.
@@ -51,9 +52,9 @@ fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience:
         Err(e) => return Err(Error::failed(about.display(), "cannot be locked").from_source(e)),
     }
     let status = fstat(&file).about(about.display(), "cannot be read")?;
-    // The kernel serves waiting processes in their order, but without a deadline. So a thread waits for the lock, and this
-    // one waits for the thread until the deadline. The lock belongs to the open file and not to a thread: a thread that
-    // gets the lock too late drops the file, and the lock with it.
+    // The kernel serves waiting processes in their order, but without a deadline. So a thread waits for the lock, and
+    // this one waits for the thread until the deadline. The lock belongs to the open file and not to a thread: a thread
+    // that gets the lock too late drops the file, and the lock with it.
     let (send, receive) = channel();
     let waiting = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
         let locked = loop {

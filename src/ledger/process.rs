@@ -31,8 +31,8 @@ impl Machine {
     /// Looks at `/proc`.
     ///
     /// # Errors
-    /// Returns an error if `/proc` does not show the boot, this process's pid namespace or the offset of its time namespace:
-    /// without them, the claim of one process could be taken for that of another.
+    /// Returns an error if `/proc` does not show the boot, this process's pid namespace or the offset of its time
+    /// namespace: without them, the claim of one process could be taken for that of another.
     pub fn here() -> Result<Self> {
         let proc = Path::new("/proc");
         let file = proc.join("sys/kernel/random/boot_id");
@@ -50,7 +50,7 @@ impl Machine {
         })
     }
 
-    /// The init of a container, as it is now, with the cgroup that is the container's own.
+    /// The init of a container, as it is now, with the cgroup of the container.
     ///
     /// # Errors
     /// Returns an error if there is no such process.
@@ -87,8 +87,8 @@ impl Machine {
 
     /// Whether the init itself is gone for certain, whatever its cgroup holds.
     fn has_ended(&self, process: &InitProcess) -> bool {
-        // The cheapest question first, since a thousand processes may be looked at. A number that is in use may be another
-        // process's by now.
+        // The cheapest question first, since a thousand processes may be looked at. A number that is in use may be
+        // another process's by now.
         let number = i32::try_from(process.pid).map(Pid::from_raw);
         if number.is_ok_and(|pid| kill(pid, None) == Err(Errno::ESRCH)) {
             return true;
@@ -101,8 +101,8 @@ impl Machine {
         }
     }
 
-    /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes of
-    /// the machine are seen.
+    /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes
+    /// of the machine are seen.
     fn has_processes(&self, namespace: u64) -> bool {
         let Ok(entries) = fs::read_dir(&self.proc) else {
             return true;
@@ -130,8 +130,8 @@ fn stat(line: &[u8]) -> Option<(char, u64)> {
 
 impl World for Machine {
     fn is_gone(&self, process: &InitProcess) -> bool {
-        // In a foreign pid namespace the number means another process or none, and paths of cgroups may differ there too:
-        // only its own engine can say.
+        // In a foreign pid namespace the number means another process or none, and paths of cgroups may differ there
+        // too: only its own engine can say.
         process.namespace == self.namespace
             && self.has_ended(process)
             && process.cgroup.as_ref().is_none_or(cgroup::is_empty)

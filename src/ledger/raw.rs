@@ -1,5 +1,5 @@
-//! Claims that were found in the text of a book and not read to the end. Most claims have nothing to do with the container
-//! that is starting: it is enough to know what they hold, and their lines are copied as they are.
+//! Claims that were found in the text of a book and not read to the end. Most claims have nothing to do with the
+//! container that is starting: it is enough to know what they hold, and their lines are copied as they are.
 
 use crate::types::{DeviceKey, HeldPart};
 use std::ops::Range;

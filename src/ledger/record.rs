@@ -1,8 +1,8 @@
 //! The form of a book on disk: text, with one line for each claim.
 //!
-//! Every start of a container with a share reads and writes the book of a GPU, so the form is one that is read in a single
-//! pass: a line that names the form, the GPU and the boot, then one line of fields between tabs for each claim, then a line
-//! with their number, by which a file that was cut off is seen.
+//! Every start of a container with a share reads and writes the book of a GPU, so the form is one that is read in a
+//! single pass: a line that names the form, the GPU and the boot, then one line of fields between tabs for each claim,
+//! then a line with their number, by which a file that was cut off is seen.
 
 use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
@@ -19,7 +19,8 @@ pub(super) const FORMAT: u32 = 2;
 
 const MARK: &str = "tranche-ledger";
 
-/// The fields of a claim's line, each with a tab at its end: as many as [`line()`] writes. [`scan`] refuses another number.
+/// The fields of a claim's line, each with a tab at its end: as many as [`line()`] writes. [`scan`] refuses another
+/// number.
 const FIELDS: usize = 18;
 
 /// Why a text is not a book.
@@ -88,7 +89,7 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     };
     let words = |text: &mut String, words: Option<&str>| {
         if let Some(words) = words {
-            // What is there and empty differs from what is not there.
+            // An empty text differs from a missing one.
             text.push('=');
             escape(text, words);
         }

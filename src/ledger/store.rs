@@ -81,12 +81,12 @@ const SUFFIX: &str = ".claims";
 /// The same for books of format 1, which had one for each device.
 const SUFFIX_OF_FORMAT_1: &str = ".json";
 
-/// A new file until it is renamed. One name for all: the lock lets one writer in, which removes what one that was killed
-/// left.
+/// A new file until it is renamed. One name for all: the lock lets one writer in, which removes what one that was
+/// killed left.
 const NEW: &str = "new";
 
 impl Ledger {
-    /// The ledger in `state_dir`, made where it is missing.
+    /// The ledger in `state_dir`, created if it is missing.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created, or if another user could replace or write it.
@@ -156,8 +156,8 @@ impl Ledger {
         })
     }
 
-    /// Refuses if a book of format 1 is left that may be about `gpu`. It names devices in another way, so it is unknown what
-    /// of this GPU is held.
+    /// Refuses if a book of format 1 is left that may be about `gpu`. It names devices in another way, so it is unknown
+    /// what of this GPU is held.
     fn refuse_format_1(&self, gpu: &GpuUuid) -> LedgerResult<()> {
         let other_gpu =
             |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
@@ -252,8 +252,8 @@ impl Locked<'_> {
         self.change_read(device, |text| record::decode(&text), change)
     }
 
-    /// As [`Locked::change`], for a change that needs few claims, and those by the rules of [`Book`] alone: `book.claims`
-    /// has those that a rule has read.
+    /// As [`Locked::change`], for a change that needs few claims, and those by the rules of [`Book`] alone:
+    /// `book.claims` has those that a rule has read.
     ///
     /// # Errors
     /// As [`Locked::change`].

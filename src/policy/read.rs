@@ -77,8 +77,8 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     Ok(Read { policy, warnings })
 }
 
-/// Warns of the keys at the top that have no effect. Returns whether `nvidia.com/gpu` means MIG devices too, which is the
-/// effect of `flags`.
+/// Warns of the keys at the top that have no effect. Returns whether `nvidia.com/gpu` means MIG devices too, which is
+/// the effect of `flags`.
 fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<String>) -> Result<bool> {
     let mut mig_too = false;
     let Value::Map(entries) = &root.value else {
@@ -108,8 +108,8 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
     Ok(mig_too)
 }
 
-/// Whether `nvidia.com/gpu` means MIG devices too. The plugin then requires that all GPUs of a machine are alike; here it
-/// means every device on which work can run.
+/// Whether `nvidia.com/gpu` means MIG devices too. The plugin then requires that all GPUs of a machine are alike; here
+/// it means every device on which work can run.
 fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut Vec<String>) -> Result<bool> {
     if !matches!(flags.value, Value::Map(_)) {
         return Ok(false);

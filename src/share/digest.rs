@@ -5,8 +5,9 @@ use crate::digest::Digest;
 use crate::error::Result;
 
 impl Plan {
-    /// The digest of the shares of this plan and their names. Messages, and where a policy was read from, do not count: a
-    /// policy that is only written in another way has the same digest, and one that shares nothing has that of no policy.
+    /// The digest of the shares of this plan and their names. Messages, and where a policy was read from, do not count:
+    /// a policy that is only written in another way has the same digest, and one that shares nothing has that of no
+    /// policy.
     ///
     /// # Errors
     /// Returns an error if the plan cannot be written as JSON.

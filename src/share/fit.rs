@@ -40,11 +40,11 @@ pub struct Fit {
     pub compute: Option<u32>,
 }
 
-/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares, then
-/// the first device. `is_free` says whether nobody holds a share.
+/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares,
+/// then the first device. `is_free` says whether nobody holds a share.
 ///
 /// # Errors
-/// Nothing serves it: says what each device that was in question has free.
+/// Returns an error if no device serves the wish. It says what each device in question has free.
 pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
     let asked: Vec<&SplitDevice> = plan
         .devices
@@ -89,7 +89,7 @@ fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: Wish) -> Option<Ve
         // The smallest run of n that serves: shares of unequal size are rarely asked for by number.
         return by_size.windows(n).find(|run| serves(run, wish)).map(<[&Share]>::to_vec);
     }
-    // The smallest that completes what is there; until one does, the largest there is.
+    // Takes the smallest share that completes the wish; if no share does, the largest one, and tries again.
     let mut chosen: Vec<&Share> = Vec::new();
     while !by_size.is_empty() && chosen.len() < most {
         let completes = by_size.iter().position(|s| {

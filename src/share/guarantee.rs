@@ -1,5 +1,5 @@
-//! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds. The hardware
-//! and the driver keep these guarantees, not tranche; each strategy says which they are.
+//! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds. The
+//! hardware and the driver keep these guarantees, not tranche; each strategy says which they are.
 
 use super::strategy::{GuaranteeRule, Rules};
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,10 @@ impl Dimension {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guarantee {
-    /// How well it holds against a container whose user is root on the host, in no user namespace. That is how engines that
-    /// run as root start containers unless they are told otherwise. Such a user can command an MPS daemon, so under MPS this
-    /// is one grade below `grade` (CUDA MPS documentation, "MPS control daemon": the control commands are not restricted).
+    /// How well it holds against a container whose user is root on the host, in no user namespace. That is how engines
+    /// that run as root start containers unless an option says otherwise. Such a user can command an MPS daemon, so
+    /// under MPS this is one grade below `grade` (CUDA MPS documentation, "MPS control daemon": the control commands
+    /// are not restricted).
     pub root: Grade,
     /// How well it holds against any other container.
     pub grade: Grade,

@@ -19,8 +19,8 @@ pub enum Need {
         pipe: HostPath,
         /// Whose processes it serves.
         users: MpsUsers,
-        /// The limit of memory that it gives a client without one of its own; `None`: no limit. A process that an engine
-        /// starts by `exec` is such a client, because it gets no environment from CDI.
+        /// The limit of memory that it gives a client without one of its own; `None`: no limit. A process that an
+        /// engine starts by `exec` is such a client, because it gets no environment from CDI.
         memory: Option<MemorySize>,
         /// The same for compute, in percent.
         compute: Option<u32>,

@@ -1,5 +1,5 @@
-//! What each strategy of sharing a device does. Each strategy has one file, and the matches in this one choose among them:
-//! nothing else in the program decides by the strategy of a device.
+//! What each strategy of sharing a device does. Each strategy has one file, and the matches in this one choose among
+//! them: nothing else in the program decides by the strategy of a device.
 
 mod dedicated;
 mod mps;
@@ -145,8 +145,8 @@ pub struct InContainer {
     pub environment: Vec<(&'static str, String)>,
     /// Directories of the host that processes of the container write to.
     pub directories: Vec<(ContainerPath, HostPath)>,
-    /// The pipe directory of the MPS daemon that must be running when the container starts. A process talks to one daemon,
-    /// so a container with a daemon can have no other share and no other device.
+    /// The pipe directory of the MPS daemon that must be running when the container starts. A process talks to one
+    /// daemon, so a container with a daemon can have no other share and no other device.
     pub daemon: Option<HostPath>,
 }
 

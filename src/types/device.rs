@@ -54,8 +54,8 @@ pub enum DeviceSelector {
     GpuUuid(GpuUuid),
     /// A MIG device by UUID: `MIG-6f1d3c2a-…`, or `MIG-GPU-8188460b-…/7/0`, the form of drivers before 470.
     MigUuid(MigUuid),
-    /// A GPU by PCI address: `0000:41:00.0`. The domain is required: `10:00.3`, as lspci writes it, could also mean share
-    /// 3 of MIG device 0 of GPU 10.
+    /// A GPU by PCI address: `0000:41:00.0`. The domain is required: `10:00.3`, as lspci writes it, could also mean
+    /// share 3 of MIG device 0 of GPU 10.
     Pci(PciAddress),
     /// A GPU by the minor number of its node, written as the node's path (`/dev/nvidia0`), because a plain number is an
     /// index.

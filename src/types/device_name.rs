@@ -77,8 +77,8 @@ impl CdiKind {
 
     /// Whether engines crash when they read a specification of this kind, although CDI allows it.
     ///
-    /// Their parser checks the characters between the first and the last one of each half, and panics if a half has only
-    /// one (container-device-interface, `validateVendorOrClassName`). dockerd then does not start.
+    /// Their parser checks the characters between the first and the last one of each half, and panics if a half has
+    /// only one (container-device-interface, `validateVendorOrClassName`). dockerd then does not start.
     pub fn crashes_engines(&self) -> bool {
         self.vendor.len() == 1 || self.class.len() == 1
     }

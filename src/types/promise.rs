@@ -57,8 +57,8 @@ impl Promise {
         }
     }
 
-    /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that no
-    /// number holds.
+    /// Both together. `None` where they do not add up: two strategies, turns of two sizes, a limit and none, a sum that
+    /// no number holds.
     pub fn and(self, other: Promise) -> Option<Promise> {
         fn both<T>(a: Option<T>, b: Option<T>, add: fn(T, T) -> Option<T>) -> Option<Option<T>> {
             match (a, b) {

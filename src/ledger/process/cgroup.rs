@@ -1,9 +1,9 @@
-//! The cgroup of a container: while it has processes, the container is not gone, even if its init is. With the host's pid
-//! namespace (`--pid=host`) the end of init ends no other process.
+//! The cgroup of a container: while it has processes, the container is not gone, even if its init is. With the host's
+//! pid namespace (`--pid=host`) the end of init ends no other process.
 //!
-//! A container's cgroup is taken for its own only if its init is the sole process in it when the claim is made. That leaves
-//! out the root, the engine's own (`--cgroups=disabled`) and one that the container shares with its monitor: such a cgroup
-//! would keep a share held for ever.
+//! A container's cgroup is taken for its own only if its init is the sole process in it when the claim is made. That
+//! leaves out the root, the engine's own (`--cgroups=disabled`) and one that the container shares with its monitor:
+//! such a cgroup would keep a share held for ever.
 
 use crate::ledger::claim::Cgroup;
 use rustix::fs::statfs;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: [i128; 2] = [0x0027_e0eb, 0x6367_7270];
 
 /// Hierarchies of version 1 that every engine puts a container into, best first. The second word is the directory below
-/// `/sys/fs/cgroup` where it is mounted by convention.
+/// `/sys/fs/cgroup` at which it is mounted by convention.
 const VERSION_1: [(&str, &str); 5] = [
     ("devices", "devices"),
     ("pids", "pids"),
@@ -49,8 +49,8 @@ fn hierarchies(text: &str) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// Directories that may be the cgroup of a process: those of hierarchies in which it is elsewhere than this program, which
-/// is in the engine's cgroup.
+/// Directories that may be the cgroup of a process: those of hierarchies in which it is elsewhere than this program,
+/// which is in the engine's cgroup.
 fn candidates(of: &BTreeMap<&str, &str>, own: &BTreeMap<&str, &str>) -> Vec<PathBuf> {
     let top = Path::new("/sys/fs/cgroup");
     let mut found = Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn has_processes(cgroup: &Cgroup) -> bool {
 /// How many processes the cgroup has.
 ///
 /// # Errors
-/// It cannot be known: the file system of cgroups is not where it was when the claim was made.
+/// Returns an error if the file system of cgroups is not where it was when the claim was made.
 fn processes(cgroup: &Cgroup) -> io::Result<usize> {
     let directory = Path::new(&cgroup.path);
     match is_cgroup(directory) {

@@ -27,8 +27,8 @@ impl Offset {
     /// The offset that holds for this process.
     ///
     /// # Errors
-    /// It cannot be known: `/proc` shows the offset of the namespace for children, which is another one in a process that
-    /// made a time namespace and did not enter it.
+    /// Returns an error if the offset cannot be known: `/proc` shows the offset of the namespace for children, which is
+    /// another one in a process that made a time namespace and did not enter it.
     pub(super) fn read(proc: &Path) -> Result<Self> {
         let namespace = |name: &str| fs::metadata(proc.join("self/ns").join(name)).map(|meta| meta.st_ino());
         let none = Self { nanoseconds: 0 };
@@ -62,7 +62,8 @@ impl Offset {
 }
 
 /// Whether both are the start of one process. An offset that is no whole number of ticks moves the kernel's rounding by
-/// one tick; that two processes get one number within 20 ms would need the kernel to have used up all others in between.
+/// one tick; that two processes get one number within 20 ms would need the kernel to have used up all others in
+/// between.
 pub(super) fn is_same(a: u64, b: u64) -> bool {
     a.abs_diff(b) <= 1
 }

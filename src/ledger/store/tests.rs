@@ -85,8 +85,8 @@ fn claims(dir: &Path) -> usize {
         .sum()
 }
 
-/// What a process leaves that is killed while it writes is a part of the new file. tests/cli/claim_verbs/killed.rs kills
-/// the programs themselves before each of their system calls.
+/// What a process leaves that is killed while it writes is a part of the new file. tests/cli/claim_verbs/killed.rs
+/// kills the programs themselves before each of their system calls.
 #[test]
 fn a_new_file_that_is_cut_off_at_any_byte_changes_nothing() {
     let machine = Machine::here().unwrap();

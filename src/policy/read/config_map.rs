@@ -13,13 +13,13 @@ use crate::yaml::{Node, Value};
 /// The configuration that is taken if nobody names one.
 const DEFAULT_KEY: &str = "default";
 
-/// Filled only to refuse a key that is there twice in different letter cases.
+/// Filled only to refuse a key that is written twice in different letter cases.
 #[derive(serde::Deserialize)]
 #[serde(rename = "the ConfigMap")]
 struct ConfigMap {}
 
-/// The text of the policy in the ConfigMap `root`, and where it is in the file, whose text is `text`; `None` if `root` is
-/// not a ConfigMap.
+/// The text of the policy in the ConfigMap `root`, and where it is in the file, whose text is `text`; `None` if `root`
+/// is not a ConfigMap.
 ///
 /// # Errors
 /// Returns a usage error if the ConfigMap has no data, has no configuration of the name `key`, or has several

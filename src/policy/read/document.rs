@@ -49,7 +49,7 @@ impl Document<'_> {
     /// Reads `text`, which is this document.
     ///
     /// # Errors
-    /// Returns a usage error if the text is not valid YAML, if a key is there twice, or if it is nested deeper than a
+    /// Returns a usage error if the text is not valid YAML, if a key is written twice, or if it is nested deeper than a
     /// policy can be.
     pub(super) fn parse(&self, text: &str) -> Result<Node> {
         serde_saphyr::from_str_with_options(text, yaml::options()).map_err(|error| {

@@ -6,9 +6,9 @@ use crate::policy::{DeviceSet, Parts, Placed, Resource, ShareAsk, Split, Strateg
 use crate::types::{CdiKind, Place, ShareName};
 use std::fmt::Display;
 
-/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a GPU
-/// under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made, so the
-/// bound is checked before anything is made.
+/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a
+/// GPU under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made,
+/// so the bound is checked before anything is made.
 pub const MOST_PARTS: u32 = 1024;
 
 /// Names that no share may have: `0.any` is any replica, and `all` and `none` are devices.

@@ -1,7 +1,8 @@
 //! Fills the types of a policy from a tree of YAML.
 //!
 //! serde-saphyr could fill them without a tree. But it does not accept keys in any letter case, as Go does and NVIDIA's
-//! device plugin therefore too; its `Spanned` has no place for keys; and an error that a type raises has no place at all.
+//! device plugin therefore too; its `Spanned` has no place for keys; and an error that a type raises has no place at
+//! all.
 
 use super::document::Document;
 use crate::error::Error;
@@ -54,8 +55,8 @@ const PLACED: &str = "Placed";
 /// Sections that are absent if they are empty: `mps: {}` is the same as `mps:`.
 const SECTIONS: [&str; 3] = ["mps", "timeSlicing", "dedicated"];
 
-/// Sections of NVIDIA's device plugin and of Kubernetes, in which unknown keys are skipped. [`super::parse_key`] warns of
-/// those of the policy.
+/// Sections of NVIDIA's device plugin and of Kubernetes, in which unknown keys are skipped. [`super::parse_key`] warns
+/// of those of the policy.
 const LENIENT: [&str; 3] = ["the policy", "flags", "the ConfigMap"];
 
 /// A value, from which a type is filled.
@@ -268,7 +269,8 @@ impl<'de> MapAccess<'de> for Keys<'de> {
     }
 }
 
-/// The fields of [`crate::policy::Placed`]: the place of a value, then the value. The flag says that the place was read.
+/// The fields of [`crate::policy::Placed`]: the place of a value, then the value. The flag says that the place was
+/// read.
 struct PlaceAndValue<'a>(Filler<'a>, bool);
 
 impl<'de> SeqAccess<'de> for PlaceAndValue<'de> {

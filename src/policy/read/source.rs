@@ -13,8 +13,8 @@ const MOST_BYTES: u64 = 1 << 20;
 /// The text of the file at `path`. It is opened once, and the open file is what is checked and read.
 ///
 /// # Errors
-/// No such file; one that is not a regular file (a pipe would keep the program waiting, a device has no end); one of more
-/// than 1 MiB; text that is not UTF-8.
+/// Returns an error if the file does not exist, is not a regular file (a pipe would keep the program waiting, and a
+/// device has no end), has more than 1 MiB, or is not UTF-8.
 pub fn text(path: &Path) -> Result<String> {
     let shown = &path.display();
     let file = match open(path) {

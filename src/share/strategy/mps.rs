@@ -1,5 +1,5 @@
-//! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same time, each
-//! with a ceiling of memory and of compute.
+//! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same
+//! time, each with a ceiling of memory and of compute.
 
 use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::error::{Error, Result};
@@ -57,8 +57,9 @@ impl Rules for Mps {
         false
     }
 
-    /// MPS counts CUDA contexts: 48 a device from Volta on, 60 with CUDA 13.1 and later (MPS documentation, "Limitations";
-    /// with the default of two connections a client). A container that runs several processes takes several.
+    /// MPS counts CUDA contexts: 48 a device from Volta on, 60 with CUDA 13.1 and later (MPS documentation,
+    /// "Limitations"; with the default of two connections a client). A container that runs several processes takes
+    /// several.
     fn most_shares(&self, inventory: &Inventory) -> Option<MostShares> {
         let cuda = inventory.driver.as_ref().and_then(|driver| driver.cuda);
         let (shares, why) = match cuda.is_some_and(|cuda| cuda >= CudaVersion { major: 13, minor: 1 }) {
@@ -125,7 +126,8 @@ impl Rules for Mps {
         GuaranteeRule { grade, by, source }
     }
 
-    /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not restricted).
+    /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not
+    /// restricted).
     fn against_root(&self, grade: Grade) -> Grade {
         grade.lower()
     }
@@ -140,9 +142,9 @@ impl Rules for Mps {
         }
     }
 
-    /// Sets every variable that MPS reads, so that what an image or its user sets is written over. `CUDA_MPS_SM_PARTITION`
-    /// alone is left: it has no value without an effect, and the daemon reads it only if it was started for static partitions
-    /// (MPS documentation, "Environment Variables").
+    /// Sets every variable that MPS reads, so that what an image or its user sets is written over.
+    /// `CUDA_MPS_SM_PARTITION` alone is left: it has no value without an effect, and the daemon reads it only if it was
+    /// started for static partitions (MPS documentation, "Environment Variables").
     fn in_container(
         &self,
         device: &SplitDevice,
@@ -203,14 +205,15 @@ impl Rules for Mps {
     }
 }
 
-/// The pipe directory of a device's daemon on the host. It is short, because the path of a socket has at most 108 bytes.
+/// The pipe directory of a device's daemon on the host. It is short, because the path of a socket has at most 108
+/// bytes.
 fn pipe_directory(device: &SplitDevice, state_dir: &HostPath) -> HostPath {
     let name = device.device.cdi_name().replace(':', "-");
     state_dir.join("mps").join(&name)
 }
 
-/// The largest claim that may be made of a device, in MiB and percent; `None` where its shares have no such limit. Several
-/// shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
+/// The largest claim that may be made of a device, in MiB and percent; `None` where its shares have no such limit.
+/// Several shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
 fn largest_claim(device: &SplitDevice) -> (Option<u64>, Option<u32>) {
     let all = |sizes: &mut dyn Iterator<Item = u64>, whole: u64| {
         let most = match device.one_share_a_claim {

@@ -67,7 +67,8 @@ impl Rules for TimeSlicing {
         GuaranteeRule {
             grade,
             by,
-            source: "NVIDIA k8s-device-plugin documentation, \"Time-slicing\"; GPU Operator documentation, \"Limitations\"",
+            source: "NVIDIA k8s-device-plugin documentation, \"Time-slicing\"; \
+                     GPU Operator documentation, \"Limitations\"",
         }
     }
 
