@@ -12,7 +12,6 @@
 
 use object::endian::{Endian, Endianness};
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::Path;
 
 mod compare;
@@ -69,19 +68,6 @@ impl<'a> CacheEntry<'a> {
             osversion: 0,
             hwcap: Hwcap::Bits(0),
         }
-    }
-}
-
-impl fmt::Display for CacheEntry<'_> {
-    /// One line as `ldconfig -p` prints it, without the tab.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", self.soname.display(), self.flags)?;
-        match self.hwcap {
-            Hwcap::Named { name, .. } => write!(f, ", hwcap: \"{}\"", name.display())?,
-            Hwcap::Bits(0) => {}
-            Hwcap::Bits(bits) => write!(f, ", hwcap: {bits:#018x}")?,
-        }
-        write!(f, ") => {}", self.path.display())
     }
 }
 

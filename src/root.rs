@@ -1,12 +1,11 @@
-//! Directories that belong to someone else: every path in them is followed through one handle.
+//! Directories with untrusted content: every path in them is followed through one handle.
 //!
-//! An image is the enemy of a hook that runs as root on its files: each name in it may be a link to anywhere, and may
-//! change at any time. So no path of an image is ever joined to a string and handed to the kernel. A
-//! [`ContainerRoot`] resolves a path inside its directory and gives a [`Directory`], and from there on one step is
-//! taken at a time, by name, from that open directory.
+//! An image may attack a hook that works on its files as root: each name in it may be a link to anywhere, and may change at
+//! any time. So no path of an image is ever joined to a string and passed to the kernel. A [`ContainerRoot`] resolves a
+//! path inside its directory and returns a [`Directory`]. From there, one name at a time is followed.
 //!
-//! What is inside the root is not always the image's. [`OwnFile`] is the only way to the content of a file, and
-//! [`OwnDirectory`] the only way to change something: both exist only for handles that passed the check of their mount.
+//! Not everything in the root is the image's. Only an [`OwnFile`] can be read, and only an [`OwnDirectory`] can be changed.
+//! Both are made only from handles whose mount was checked.
 
 mod container;
 mod cover;

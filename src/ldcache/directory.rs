@@ -120,7 +120,7 @@ mod tests {
     fn names(files: &[File<'_>]) -> Vec<String> {
         libraries(Path::new("/d"), files)
             .iter()
-            .map(|l| l.entry().to_string().replace(" (libc6,x86-64)", ""))
+            .map(|l| format!("{} => {}", l.soname.display(), l.path.display()))
             .collect()
     }
 

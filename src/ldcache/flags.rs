@@ -4,7 +4,6 @@ use object::elf::{
     EF_ARM_ABI_FLOAT_HARD, EF_ARM_ABI_FLOAT_SOFT, EF_RISCV_FLOAT_ABI_DOUBLE, EF_RISCV_FLOAT_ABI_SOFT, EM_386,
     EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, FileFlags, Machine,
 };
-use std::fmt;
 
 /// The flags of an entry: the C library in the low byte, what the ABI requires in the next one (glibc, `ldconfig.h`
 /// and `dl-cache.h`). A loader takes only entries whose flags equal its own.
@@ -67,30 +66,6 @@ impl AbiFlags {
     }
 }
 
-impl fmt::Display for AbiFlags {
-    /// As `ldconfig -p` prints it: `libc6,x86-64`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 & 0xff {
-            0 => "libc4",
-            1 => "ELF",
-            2 => "libc5",
-            3 => "libc6",
-            _ => "unknown",
-        })?;
-        match self.0 & 0xff00 {
-            0x0000 => Ok(()),
-            0x0100 | 0x0400 | 0x0500 => f.write_str(",64bit"),
-            0x0300 => f.write_str(",x86-64"),
-            0x0800 => f.write_str(",x32"),
-            0x0900 => f.write_str(",hard-float"),
-            0x0a00 => f.write_str(",AArch64"),
-            0x0b00 | 0x0f00 => f.write_str(",soft-float"),
-            0x1000 => f.write_str(",double-float"),
-            other => write!(f, ",{other}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,12 +81,5 @@ mod tests {
         );
         assert_eq!(AbiFlags::of(true, EM_RISCV, FileFlags(5)), Some(AbiFlags(0x1003)));
         assert_eq!(AbiFlags::of(false, Machine(9999), FileFlags(0)), None);
-    }
-
-    #[test]
-    fn printed_as_ldconfig_does() {
-        assert_eq!(AbiFlags::X86_64.to_string(), "libc6,x86-64");
-        assert_eq!(AbiFlags::AARCH64.to_string(), "libc6,AArch64");
-        assert_eq!(AbiFlags::LIBC6.to_string(), "libc6");
     }
 }

@@ -1,4 +1,4 @@
-//! The root directory of a container that is being made.
+//! The root directory of a container that is being created.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,25 +22,24 @@ use super::{
     file_system,
 };
 
-/// How often a look-up is tried again when the kernel gives up on it because something was renamed meanwhile.
-/// pathrs tries 128 times in each; an image that renames without end gets an error, not our time.
+/// How often a look-up is repeated if the kernel gives up because something was renamed meanwhile. pathrs tries 128 times in
+/// each. An image that renames without end gets an error.
 const TRIES: usize = 8;
 
 /// A container's root directory.
 ///
 /// A path is resolved inside it as the container would see it: absolute links and `..` end at this directory, and the
-/// magic links of /proc are refused. The kernel does it (`openat2` with `RESOLVE_IN_ROOT`, Linux 5.6), or, where it
-/// cannot or may not, pathrs' walk of `O_PATH` handles. Which of the two is found out at run time and makes no
-/// difference to the result.
+/// magic links of /proc are refused. The kernel does it (`openat2` with `RESOLVE_IN_ROOT`, Linux 5.6), or, if that call is
+/// missing or forbidden, pathrs' walk of `O_PATH` handles. Both give the same result.
 ///
-/// A path that stays inside may still lead to something that is not the image's: a volume, /proc, /sys. Three types keep
-/// them apart. [`Found`] and [`Directory`] can be looked at, [`OwnFile`] can be read, [`OwnDirectory`] can be written.
+/// A path inside may still lead to something that is not the image's: a volume, /proc, /sys. Types distinguish these:
+/// [`Found`] and [`Directory`] can be examined, [`OwnFile`] can be read, and [`OwnDirectory`] can be written.
 ///
 /// Errors are plain [`io::Error`]s: the caller knows which object the work was about.
 #[derive(Debug)]
 pub struct ContainerRoot {
     root: Root,
-    /// The mount that the root directory is on, if the kernel says.
+    /// The mount that the root directory is on, if the kernel reports it.
     mount: Option<MountId>,
     /// Whether that mount's file system may hold an image.
     holds_images: bool,
@@ -51,8 +50,8 @@ pub struct ContainerRoot {
 }
 
 impl ContainerRoot {
-    /// Takes the directory that `path` leads to on the host, from `from` if it is relative. `path` is the engine's
-    /// word, not the image's: it is followed like any other path.
+    /// Opens the directory at `path` on the host, relative to `from`. The path comes from the engine and not from the image,
+    /// so it is followed like any other path.
     pub fn open(from: &HostDirectory, path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self::from_fd(openat(from, path, flags, Mode::empty())?))
@@ -69,7 +68,7 @@ impl ContainerRoot {
         }
     }
 
-    /// Sets what the runtime mounted in the root. What is not in this list is neither written nor read.
+    /// Sets the runtime's mounts in the root. Other mounts are neither written nor read.
     #[must_use]
     pub fn with_mounts(mut self, mounts: Arc<[RuntimeMount]>) -> Self {
         self.mounts = mounts;
@@ -83,13 +82,13 @@ impl ContainerRoot {
         self
     }
 
-    /// Whether it is the root directory of this process, maybe by another mount.
+    /// Whether it is the root directory of this process, possibly by another mount.
     pub fn is_the_hosts(&self) -> io::Result<bool> {
         let (own, host) = (fstat(self.root.as_fd())?, stat("/")?);
         Ok((own.st_dev, own.st_ino) == (host.st_dev, host.st_ino))
     }
 
-    /// Whether `other` is the same directory on the same file system, maybe by another mount.
+    /// Whether `other` is the same directory on the same file system, possibly by another mount.
     pub fn is_same_as(&self, other: &Self) -> io::Result<bool> {
         let (a, b) = (fstat(self.root.as_fd())?, fstat(other.root.as_fd())?);
         Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
@@ -108,12 +107,12 @@ impl ContainerRoot {
         }
     }
 
-    /// Refuses a place that is not to be written: a volume or anything else of the host to which the user, or a link of
-    /// the image, gave a name that the hook writes; and the file systems of the kernel, which are the host's too. What
-    /// may be written is the image itself, and a tmpfs that the runtime made for the container.
+    /// Refuses a place that must not be written. Only the image itself may be written, and a tmpfs that the runtime made for
+    /// the container: not a volume or another file system of the host to which a link of the image leads, and not a file
+    /// system of the kernel.
     ///
     /// # Errors
-    /// `ReadOnlyFilesystem`: it is read-only to the hook.
+    /// Returns `ReadOnlyFilesystem`.
     pub fn check_own(&self, place: impl AsFd) -> io::Result<()> {
         match self.check_image(&place) {
             Err(NotOwn::OtherMount) if self.is_new_tmpfs(&place)? => Ok(()),
@@ -127,7 +126,7 @@ impl ContainerRoot {
             return Ok(false);
         }
         let here = MountId::of(place)?;
-        // Mounts are compared and not their paths, since a link of the image may be in the way.
+        // Mounts are compared and not their paths, because a path may have a link of the image in it.
         let at = |path: &Path| {
             let mount = self.resolve(path).and_then(MountId::of);
             mount.is_ok_and(|mount| mount == here)
@@ -140,11 +139,12 @@ impl ContainerRoot {
         Ok(origins.peek().is_some() && origins.all(|origin| origin == MountOrigin::NewTmpfs))
     }
 
-    /// Whether `place`, which was found at `path`, is what the runtime mounted there or above: the path leads to it
-    /// because the engine was asked for that, and not because a link of the image goes there.
+    /// Whether `place`, which was found at `path`, is on a mount that the runtime made at that path or above it. Otherwise a
+    /// link of the image led to it.
     fn is_mounted_for(&self, path: &Path, place: impl AsFd) -> io::Result<bool> {
         let here = MountId::of(place)?;
-        // As bytes: there may be a hundred mounts for each of a hundred files, and engines write both in normal form.
+        // Compared as bytes for speed: there may be a hundred mounts for each of a hundred files. Engines write both in normal
+        // form.
         let path = path.as_os_str().as_bytes();
         let is_at_or_above = |mount: &&RuntimeMount| {
             let rest = path.strip_prefix(mount.at.as_os_str().as_bytes());
@@ -161,7 +161,7 @@ impl ContainerRoot {
     /// The directory that the container sees at `path`.
     ///
     /// # Errors
-    /// `NotFound` if there is none, `NotADirectory` if something else is there.
+    /// Returns `NotFound` if there is nothing, and `NotADirectory` if something else is there.
     pub fn directory(&self, path: &Path) -> io::Result<Directory> {
         let found = self.find(path)?;
         if found.kind() != Kind::Directory {
@@ -170,12 +170,12 @@ impl ContainerRoot {
         Ok(Directory::from_fd(found.into()))
     }
 
-    /// As [`Self::directory`], to be read for the container: it is the image's own, or what the engine mounted at
-    /// `path`. A link of the image to a directory of a volume is refused, since names that only root can read would
-    /// get into files that everybody in the container can read.
+    /// The directory at `path`, to be read for the container: the image's own, or one that the engine mounted at `path`. A
+    /// link of the image to a directory of a volume is refused: names that only root may read would get into files that
+    /// every user of the container may read.
     ///
     /// # Errors
-    /// As [`Self::directory`] and [`Self::check_own`].
+    /// Returns the errors of [`Self::directory`] and [`Self::check_own`].
     pub fn readable_directory(&self, path: &Path) -> io::Result<Directory> {
         let directory = self.directory(path)?;
         match self.check_own(&directory) {
@@ -184,24 +184,24 @@ impl ContainerRoot {
         }
     }
 
-    /// As [`Self::directory`], to be written.
+    /// The directory at `path`, to be written.
     ///
     /// # Errors
-    /// As [`Self::directory`] and [`Self::check_own`].
+    /// Returns the errors of [`Self::directory`] and [`Self::check_own`].
     pub fn own_directory(&self, path: &Path) -> io::Result<OwnDirectory> {
         self.checked(self.directory(path)?)
     }
 
-    /// As [`Self::own_directory`], but what is missing of `path` is made, with mode 0755 less the process's umask.
-    /// `path` must be absolute and in normal form.
+    /// The directory at `path`, to be written. Missing directories are made with mode 0755 less the umask. `path` must be
+    /// absolute and in normal form.
     ///
     /// # Errors
-    /// As [`Self::own_directory`].
+    /// Returns the errors of [`Self::own_directory`].
     pub fn make_directory(&self, path: &Path) -> io::Result<OwnDirectory> {
         match self.own_directory(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let (parent, name) = split(path)?;
-                // Somebody may have given the name to a mount point since it was found missing.
+                // The name may have become a mount point since it was found missing.
                 self.checked(self.make_directory(parent)?.make_directory(name)?)
             }
             found => found,
@@ -219,10 +219,10 @@ impl ContainerRoot {
         Ok((self.make_directory(parent)?, name))
     }
 
-    /// What `path` leads to, held but not opened. Links in the way are followed inside the root, a link at its end too.
+    /// The file at `path`, held but not opened. All links are followed inside the root, also a link at the end.
     ///
     /// # Errors
-    /// `NotFound` if there is nothing, and what the kernel says of a path that loops or climbs through a file.
+    /// Returns `NotFound` if there is nothing, or the kernel's error.
     pub fn find(&self, path: &Path) -> io::Result<Found> {
         Found::from_fd(self.resolve(path)?)
     }
@@ -241,7 +241,7 @@ impl ContainerRoot {
     /// # Errors
     /// Returns which of these it is not.
     pub fn own(&self, found: Found) -> Result<OwnFile, NotOwn> {
-        // Before it is opened: to open a file of the kernel can be an act.
+        // Checked before it is opened, because opening a file of the kernel may have an effect.
         if found.kind() != Kind::File {
             return Err(NotOwn::Absent);
         }
@@ -249,8 +249,8 @@ impl ContainerRoot {
         OwnFile::open(found)
     }
 
-    /// Opens a library for its description: one of the image's own, or one that the engine mounted at `path`, as it
-    /// mounts the driver's.
+    /// Opens a library to read its SONAME and ABI: one of the image's own, or one that the engine mounted at `path`, such as
+    /// the driver's.
     ///
     /// # Errors
     /// As [`Self::own`].
@@ -262,10 +262,11 @@ impl ContainerRoot {
         }
     }
 
-    /// Gives `found` these permissions.
+    /// Sets the permissions of `found`.
     ///
     /// # Errors
-    /// As [`Self::check_own`]; for a link, and for a file with more than one name, of which one may be the host's.
+    /// Returns the errors of [`Self::check_own`], and an error for a link and for a file with several names, of which one may
+    /// be the host's.
     pub fn set_mode(&self, found: &Found, mode: u32) -> io::Result<()> {
         self.check_own(found)?;
         if found.has_other_names() {
@@ -274,12 +275,12 @@ impl ContainerRoot {
         found.set_mode(mode)
     }
 
-    /// Lays a file of these bytes over `target`, which was read, without a change to any file system: by a mount that
-    /// goes when the container goes. It can be read and not written, and has the mode and owner of `target`.
+    /// Covers `target` by a file with these bytes, with a mount that ends with the container. No file system is changed. The
+    /// new file is read-only and has the mode and owner of `target`.
     ///
     /// # Errors
-    /// Returns an error if the mount of the root is shared with the host, if the kernel does not take the label of
-    /// [`Self::with_label`], without the right to mount, and before Linux 5.2.
+    /// Returns an error if the mount of the root is shared with the host, if the kernel refuses the label of
+    /// [`Self::with_label`], without the privilege to mount, and before Linux 5.2.
     pub fn cover(&self, target: &OwnFile, bytes: &[u8]) -> io::Result<()> {
         super::cover::cover(
             self.root.as_fd(),
@@ -299,32 +300,32 @@ impl ContainerRoot {
         ContainerProcFile::find(root, names)
     }
 
-    /// As [`Self::cover`], over a file of the container's /proc.
+    /// Covers a file of the container's /proc.
     ///
     /// # Errors
-    /// As [`Self::cover`].
+    /// Returns the errors of [`Self::cover`].
     pub fn cover_in_proc(&self, target: &ContainerProcFile, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
         let label = self.label.as_deref();
         super::cover::cover(self.root.as_fd(), target.as_fd(), bytes, permissions, label)
     }
 
-    /// Finds what `path` leads to, without opening it (`O_PATH`), until nobody moves it meanwhile.
+    /// Finds the file at `path` without opening it (`O_PATH`). Repeats this if something was renamed meanwhile.
     fn resolve(&self, path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..TRIES {
             match openat2(self.root.as_fd(), path, flags, rustix::fs::Mode::empty(), inside) {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                // A kernel, or a filter of system calls, that does not know this one.
+                // The kernel or a filter of system calls does not support this call.
                 Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => return self.walk(path),
-                // Asked directly, since pathrs takes eight more system calls to describe an error.
+                // Called directly, because pathrs makes eight more system calls to describe an error.
                 found => return Ok(found?),
             }
         }
         Err(Errno::EAGAIN.into())
     }
 
-    /// As [`Self::resolve`], by pathrs' walk.
+    /// [`Self::resolve`] by pathrs' walk.
     fn walk(&self, path: &Path) -> io::Result<OwnedFd> {
         let mut last = io::Error::from(Errno::EAGAIN);
         for _ in 0..TRIES {
@@ -333,7 +334,7 @@ impl ContainerRoot {
                 Err(e) => {
                     last = match e.kind() {
                         ErrorKind::OsError(Some(errno)) => io::Error::from_raw_os_error(errno),
-                        // The walk's word for a path that moved under it; the kernel says EAGAIN.
+                        // The path changed during the walk, for which the kernel returns EAGAIN.
                         ErrorKind::SafetyViolation => io::Error::other("the path changed while it was followed"),
                         _ => io::Error::other(e.to_string()),
                     };
@@ -353,7 +354,7 @@ impl AsFd for ContainerRoot {
     }
 }
 
-/// Cuts the last name off. A path that has no name at its end, or climbs, is not one that we were meant to write.
+/// Splits the last name off. Refuses a path without a name at its end, or with `..`.
 fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let normal = path
         .components()

@@ -12,10 +12,10 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 use super::{Found, Kind, Listing};
 
-/// An open directory that a container sees, to be looked at. A name given to it has no `/` in it and is never followed if
-/// it is a link, so nothing that the image does to its paths can lead elsewhere from here.
+/// An open directory of a container, for reading. Its methods take single names without `/` and do not follow links, so no
+/// change of the image's paths can lead elsewhere.
 ///
-/// It need not be the image's own: see [`super::OwnDirectory`].
+/// It may not be the image's own: see [`super::OwnDirectory`].
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
@@ -26,7 +26,7 @@ impl Directory {
         Directory { fd }
     }
 
-    /// What `name` is, or `None` if there is no such name. A link is itself, not what it points to.
+    /// The status of `name`; `None` if there is no such name. Links are not followed.
     pub fn status(&self, name: &OsStr) -> io::Result<Option<FileStat>> {
         match fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -35,7 +35,7 @@ impl Directory {
         }
     }
 
-    /// What `name` is, held but not opened. A link is itself.
+    /// Holds `name` without opening it. Links are not followed.
     pub fn find(&self, name: &OsStr) -> io::Result<Found> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Found::from_fd(openat(&self.fd, single(name)?, flags, Mode::empty())?)
@@ -44,12 +44,12 @@ impl Directory {
     /// The text of the link `name`.
     ///
     /// # Errors
-    /// `InvalidInput` if it is no link.
+    /// Returns `InvalidInput` if it is not a link.
     pub fn read_link(&self, name: &OsStr) -> io::Result<OsString> {
         Ok(readlinkat(&self.fd, single(name)?)?)
     }
 
-    /// The file system and the number of the directory: equal for two that are the same.
+    /// The file system and the inode of the directory, which identify it.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         let status = fstat(&self.fd)?;
         Ok((status.st_dev, status.st_ino))
@@ -58,7 +58,7 @@ impl Directory {
     /// The names in the directory, sorted, without `.` and `..`.
     ///
     /// # Errors
-    /// `FileTooLarge` if there are more than `limit`.
+    /// Returns `FileTooLarge` if there are more than `limit`.
     pub fn names(&self, limit: usize) -> io::Result<Vec<OsString>> {
         let listing = self.entries(limit)?;
         let mut names: Vec<_> = listing.iter().map(|named| named.name.to_owned()).collect();
@@ -66,7 +66,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// As [`Self::names`], in no order, with what the directory says that each is.
+    /// The names in the directory, in no order, each with its kind. Errors are those of [`Self::names`].
     pub fn entries(&self, limit: usize) -> io::Result<Listing> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut open = Dir::from_fd(openat(&self.fd, ".", flags, Mode::empty())?)?;
@@ -101,7 +101,7 @@ impl From<Directory> for OwnedFd {
     }
 }
 
-/// Refuses what is more, or less, than one name.
+/// Refuses anything but a single name.
 pub(super) fn single(name: &OsStr) -> io::Result<&OsStr> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name")),

@@ -1,4 +1,4 @@
-//! Something in a container's root, held by a handle: what it is cannot change any more.
+//! A file of any kind in a container's root, held by a handle, so that it cannot be replaced.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat};
 use rustix::buffer::spare_capacity;
 
-/// What a name stands for.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -45,8 +45,8 @@ impl From<Type> for Kind {
     }
 }
 
-/// A file of whatever kind, held (`O_PATH`) and not opened. To look at it changes nothing, whatever it is, and it stays
-/// the same file while the image's names move.
+/// A file of any kind, held (`O_PATH`) and not opened. Examining it has no effect on any kind of file, and it stays the same
+/// file if its name changes.
 #[derive(Debug)]
 pub struct Found {
     fd: OwnedFd,
@@ -74,20 +74,20 @@ impl Found {
         self.status.st_dev
     }
 
-    /// Whether it is a file with more names than one. The others may be anywhere on its file system.
+    /// Whether the file has more than one name. The others may be anywhere on its file system.
     pub fn has_other_names(&self) -> bool {
         self.kind() != Kind::Directory && self.status.st_nlink > 1
     }
 
-    /// Gives it these permissions.
+    /// Sets its permissions.
     ///
     /// # Errors
-    /// `InvalidInput` for a link, which has none.
+    /// Returns `InvalidInput` for a link, which has no permissions.
     pub(super) fn set_mode(&self, mode: u32) -> io::Result<()> {
         if self.kind() == Kind::Link {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link"));
         }
-        // fchmod refuses a handle of this kind. Its entry in /proc leads to the very same file.
+        // fchmod refuses a handle of this kind. Its entry in /proc leads to the same file.
         let mode = Mode::from_bits_truncate(mode);
         Ok(fchmodat(
             AT_FDCWD,
@@ -100,24 +100,23 @@ impl Found {
     /// Its content.
     ///
     /// # Errors
-    /// `InvalidInput` for anything but a regular file, `FileTooLarge` beyond `limit` bytes.
+    /// Returns `InvalidInput` if it is not a regular file, and `FileTooLarge` beyond `limit` bytes.
     pub(super) fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
         read_file(&self.open()?, &self.status, limit)
     }
 
-    /// Opens it for reading, once it is known to be a regular file: the handle is the file, so nothing can be swapped
-    /// between the look and the reading.
+    /// Opens it for reading if it is a regular file. The handle that was checked is the one that is opened.
     ///
     /// # Errors
-    /// `InvalidInput` for anything else: opening a device can be an act, and opening a FIFO can wait for ever.
+    /// Returns `InvalidInput` for any other kind: opening a device may have an effect, and opening a FIFO may wait for ever.
     pub(super) fn open(&self) -> io::Result<File> {
         if self.kind() != Kind::File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = open(self.proc_path().as_str(), flags, Mode::empty())?;
-        // A name may mean another file by now, so the file is opened by the handle's entry in /proc. When hooks run, the
-        // host's /proc is in sight, not the container's. If it is not the real one after all, the file is another.
+        // The name may belong to another file by now, so the file is opened by the handle's entry in /proc. While hooks run,
+        // /proc is the host's. If it is not, another file is opened, which is checked here.
         let opened = fstat(&file)?;
         if (opened.st_dev, opened.st_ino) != (self.status.st_dev, self.status.st_ino) {
             return Err(io::Error::other("/proc/self/fd gives another file"));
@@ -125,7 +124,7 @@ impl Found {
         Ok(File::from(file))
     }
 
-    /// The path under which calls that take nothing but a path get to the very file of the handle.
+    /// The path of the handle's file for system calls that take a path only.
     pub(super) fn proc_path(&self) -> String {
         proc_path(self.fd.as_fd())
     }
@@ -134,15 +133,15 @@ impl Found {
 /// The content of an open regular file, from its beginning.
 ///
 /// # Errors
-/// `FileTooLarge` beyond `limit` bytes.
+/// Returns `FileTooLarge` beyond `limit` bytes.
 pub(super) fn read_file(file: &File, status: &FileStat, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"));
     let size = u64::try_from(status.st_size).unwrap_or(0);
     if size > limit {
         return Err(too_large());
     }
-    // The size is a hint only: a file of /proc says 0, and a file that grows says too little. One byte more shows the end
-    // without another piece of memory.
+    // The size is only a hint: it is 0 for a file of /proc, and too small for a file that grows. With one more byte, the end
+    // is found without another allocation.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
     loop {
         bytes.reserve(1);

@@ -1,11 +1,11 @@
-//! What a directory says that it has.
+//! The names in a directory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::Kind;
 
-/// The names in a directory, in its own order. They lie in one piece of memory: a directory may have thousands.
+/// The names in a directory, in its own order, in one allocation: a directory may have thousands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     text: Vec<u8>,
@@ -18,8 +18,7 @@ pub struct Listing {
 pub struct Named<'a> {
     /// The name.
     pub name: &'a OsStr,
-    /// What it was when the directory was read: a hint, of which nothing may depend but speed. Some file systems do
-    /// not say.
+    /// Its kind when the directory was read. Only a hint, because it may have changed; some file systems do not have it.
     pub kind: Option<Kind>,
 }
 
@@ -29,7 +28,7 @@ impl Listing {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

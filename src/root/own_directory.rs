@@ -21,28 +21,28 @@ use super::{Directory, Kind, Permissions};
 pub enum Linked {
     /// The link is new.
     Made,
-    /// The link took the place of what was there.
+    /// The link replaced a file or another link.
     Replaced,
-    /// It was there already, with the same target.
+    /// The link existed already, with the same target.
     Already,
 }
 
 /// An open directory that may be written: it is on the mount of the container's root, or on a tmpfs that the runtime
-/// mounted for the container. [`super::ContainerRoot`] makes it, after a look at the very handle that is in it.
+/// mounted for the container. [`super::ContainerRoot`] makes it and checks the handle that is in it.
 #[derive(Debug)]
 pub struct OwnDirectory(Directory);
 
 impl OwnDirectory {
-    /// Takes a directory whose handle was looked at.
+    /// Takes a directory whose handle was checked.
     pub(super) fn new(checked: Directory) -> OwnDirectory {
         OwnDirectory(checked)
     }
 
-    /// Makes the directory `name`, with mode 0755 less the umask, or takes the one that is there. The result is not
-    /// known to be the container's own: by the time it is opened, something else may have its name.
+    /// Makes the directory `name`, with mode 0755 less the umask, or opens the existing one. It may not be the container's own,
+    /// because something else may get its name before it is opened.
     ///
     /// # Errors
-    /// `NotADirectory` if something else has that name, also if it is a link to a directory.
+    /// Returns `NotADirectory` if something else has that name, such as a link to a directory.
     pub(super) fn make_directory(&self, name: &OsStr) -> io::Result<Directory> {
         let name = single(name)?;
         match mkdirat(self, name, Mode::from_bits_truncate(0o755)) {
@@ -53,11 +53,12 @@ impl OwnDirectory {
         Ok(Directory::from_fd(openat(self, name, flags, Mode::empty())?))
     }
 
-    /// Makes `name` a symbolic link with the text `target`, in place of the file or link that has that name. The text
-    /// is written as it is: it means something to the container, and nothing here.
+    /// Makes `name` a symbolic link with the text `target`, and replaces the file or link of that name. The target is written
+    /// as it is and not followed.
     ///
     /// # Errors
-    /// `IsADirectory` if `name` is a directory, `ResourceBusy` if something is mounted on it; it is then as before.
+    /// Returns `IsADirectory` if `name` is a directory and `ResourceBusy` if something is mounted on it. Then nothing is
+    /// changed.
     pub fn link(&self, name: &OsStr, target: &OsStr) -> io::Result<Linked> {
         let name = single(name)?;
         match symlinkat(target, self, name) {
@@ -72,20 +73,19 @@ impl OwnDirectory {
         Ok(Linked::Replaced)
     }
 
-    /// Makes `name` a regular file of exactly these bytes (the umask does not apply), in place of the file or link that
-    /// has that name. A reader sees the old file or the new one, never a part, and nobody sees the new one before it
-    /// has its mode and owner.
+    /// Makes `name` a regular file of these bytes (the umask does not apply), and replaces the file or link of that name. A
+    /// reader sees the complete old file or the complete new one with its mode and owner.
     ///
     /// # Errors
-    /// As [`Self::link`], and what the kernel says of a place that is full or cannot be written.
+    /// Returns the errors of [`Self::link`], or the kernel's error if the disk is full or cannot be written.
     pub fn replace(&self, name: &OsStr, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
         let name = single(name)?;
         let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-        // Renaming would fail too; this way the directory is not even touched.
+        // Renaming would fail, too. This check comes before anything is changed.
         if now.as_ref().is_ok_and(|now| Kind::of(now) == Kind::Directory) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // A file without a name is gone with this process, even if somebody kills it.
+        // A file without a name disappears with this process, also if the process is killed.
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let nameless = match openat(self, ".", flags, Mode::from_bits_truncate(0o600)) {
             Ok(fd) => File::from(fd),
@@ -96,7 +96,7 @@ impl OwnDirectory {
             Err(e) => return Err(e.into()),
         };
         fill(&nameless, bytes, permissions)?;
-        // Linux 6.10 lets a process give a name to its own file. Before, it takes a privilege, or the detour through /proc.
+        // Since Linux 6.10, a process may give a name to its own file. Before, it needs a privilege, or a path in /proc.
         let place = |name: &OsStr| match linkat(&nameless, "", self, name, AtFlags::AT_EMPTY_PATH) {
             Err(Errno::ENOENT) => {
                 let file = proc_path(nameless.as_fd());
@@ -104,11 +104,11 @@ impl OwnDirectory {
             }
             placed => placed,
         };
-        // What is known to fail is not tried.
+        // If the name exists, this is known to fail and not tried.
         let placed = now.map_or_else(|_| place(name), |_| Err(Errno::EEXIST));
         match placed {
             Ok(()) => Ok(()),
-            // A link does not take a name that is used, so the file gets another name for a moment.
+            // A hard link cannot replace a name, so the file gets another name first.
             Err(Errno::EEXIST) => Temporary::make(self.as_fd(), place)?.0.rename_to(name),
             Err(_) => self.replace_by_name(name, bytes, permissions),
         }
@@ -123,7 +123,7 @@ impl OwnDirectory {
         new.rename_to(name)
     }
 
-    /// Removes the file or link `name`. It is not an error if there is none.
+    /// Removes the file or link `name`. If there is none, nothing is done.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(self, single(name)?, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),

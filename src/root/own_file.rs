@@ -1,4 +1,4 @@
-//! A file of the image itself: the only kind of file whose content is carried over.
+//! A file of the image itself. Only such a file is read for the container.
 
 use std::fmt;
 use std::fs::File;
@@ -13,11 +13,11 @@ use super::{Found, Kind};
 
 /// A regular file of the image, open for reading.
 ///
-/// The hook runs as root, so it can read what the container must not. A link of the image can lead to such a file: in
-/// a volume, in /proc, in /sys. Bytes that end up in a file or a mount for the container are therefore taken from this
-/// type alone. [`super::ContainerRoot::own`] makes it, of a handle that is a regular file with exactly one name, on
-/// the mount of the container's root, on a file system that holds images. Everything after that is done to this handle:
-/// no path is followed a second time.
+/// The hook runs as root, so it can read files that the container must not read. A link of the image may lead to such a
+/// file, in a volume, in /proc or in /sys. So everything that gets into a file or a mount for the container is read from
+/// this type. [`super::ContainerRoot::own`] makes it from the handle of a regular file with exactly one name, on the mount
+/// of the container's root, on a file system that holds images. All later steps use this handle, and no path is followed a
+/// second time.
 #[derive(Debug)]
 pub struct OwnFile {
     found: Found,
@@ -32,13 +32,13 @@ pub enum NotOwn {
     Absent,
     /// It is on another mount than the root: a volume, /proc, /sys, /dev.
     OtherMount,
-    /// The kernel does not say which mount it is on.
+    /// The kernel does not report its mount.
     UnknownMount,
     /// Its file system is not one that holds images.
     FileSystem,
     /// The file has other names, which may be outside of the root.
     OtherNames,
-    /// The kernel did not find or open it.
+    /// The kernel's error while it was found or opened.
     Unknown(io::Error),
 }
 
@@ -49,7 +49,7 @@ impl OwnFile {
             return Err(NotOwn::Absent);
         }
         let file = found.open()?;
-        // Of the open file: whatever was linked or changed before this moment is seen.
+        // The status of the open file, which includes every change before it was opened.
         let status = fstat(&file).map_err(io::Error::from)?;
         if status.st_nlink != 1 {
             return Err(NotOwn::OtherNames);
@@ -60,7 +60,7 @@ impl OwnFile {
     /// Its content, from the beginning.
     ///
     /// # Errors
-    /// `FileTooLarge` beyond `limit` bytes.
+    /// Returns `FileTooLarge` beyond `limit` bytes.
     pub fn read(&self, limit: u64) -> io::Result<Vec<u8>> {
         super::found::read_file(&self.file, &self.status, limit)
     }
@@ -70,10 +70,10 @@ impl OwnFile {
         self.file
     }
 
-    /// What a file in its place must have.
+    /// The permissions of a file that replaces it.
     pub fn permissions(&self) -> Permissions {
-        // The group's bits are the mask of an access control list where there is one (acl(5)), and more than the
-        // group itself may have.
+        // If the file has an access control list, the group's bits are its mask (acl(5)), which may be more than the group
+        // itself has.
         let listed = fgetxattr(&self.file, "system.posix_acl_access", &mut [] as &mut [u8]).is_ok();
         let mode = self.status.st_mode & if listed { 0o707 } else { 0o777 };
         Permissions {
@@ -106,7 +106,7 @@ impl From<io::Error> for NotOwn {
 impl fmt::Display for NotOwn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotOwn::Absent => f.write_str("it is not there"),
+            NotOwn::Absent => f.write_str("it was not found"),
             NotOwn::OtherMount => f.write_str("it is not on the mount of the container's root"),
             NotOwn::UnknownMount => f.write_str("it is not known which mount it is on"),
             NotOwn::FileSystem => f.write_str("its file system is not one that holds images"),
@@ -117,8 +117,8 @@ impl fmt::Display for NotOwn {
 }
 
 impl From<NotOwn> for io::Error {
-    /// `NotFound` for an absent file; the kernel's error; and `ReadOnlyFilesystem` for a file that is not the image's: it
-    /// is there, and not to be changed.
+    /// `NotFound` for an absent file, the kernel's error, or `ReadOnlyFilesystem` for a file that is not the image's, which
+    /// must not be changed.
     fn from(why: NotOwn) -> io::Error {
         match why {
             NotOwn::Absent => io::ErrorKind::NotFound.into(),
@@ -131,14 +131,14 @@ impl From<NotOwn> for io::Error {
 /// Mode and owner of a file that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permissions {
-    /// Without the bits that change who a program runs as.
+    /// Without the set-user-id, set-group-id and sticky bits.
     mode: u32,
-    /// `None` for the user of this process.
+    /// `None` means the user of this process.
     owner: Option<(Uid, Gid)>,
 }
 
 impl Permissions {
-    /// Of a new file, which belongs to the user of this process.
+    /// Permissions of a new file, which belongs to the user of this process.
     pub const fn new_file(mode: u32) -> Permissions {
         Permissions {
             mode: mode & 0o777,
@@ -146,10 +146,10 @@ impl Permissions {
         }
     }
 
-    /// Gives them to `file`, which nobody else can open yet.
+    /// Sets them on `file`, which no other process can open yet.
     ///
-    /// In a user namespace an owner may have no number, and no file can be given to it. The file then stays with the user
-    /// of this process, who was one of "the others" to the old file and gets no more than they had.
+    /// In a user namespace an owner may have no number, and then no file can be given to it. The file stays with the user of
+    /// this process and gets the permissions that the old file gave to all other users.
     pub(super) fn give_to(self, file: &File) -> io::Result<()> {
         let mut mode = self.mode;
         let now = fstat(file)?;

@@ -1,7 +1,7 @@
-//! A new entry under a name that nobody uses, until it takes the place of another.
+//! A new entry under a temporary name, until it replaces another entry.
 //!
-//! A process that is killed in between leaves it. So the name is the same each time, and one that was left is removed by the
-//! next that needs the name: a directory has at most one for each process that worked in it at the same time.
+//! A process that is killed leaves the temporary name behind. So the name is the same each time, and the next process that
+//! needs it removes an old one.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,17 +14,17 @@ use nix::fcntl::{AtFlags, renameat};
 use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// The name, where no other process uses it at this moment.
+/// The name, if no other process uses it at this moment.
 const NAME: &str = ".tranche-new";
 
-/// Seconds after which an entry of that name was left by a process that was killed. It is there for two system calls, and a
-/// hook has one second of processor time.
+/// Seconds after which an entry of that name counts as left behind. It normally exists for two system calls, and a hook has
+/// one second of processor time.
 const LEFT: i64 = 60;
 
-/// How many taken names we meet before we believe that someone makes them faster than we can.
+/// How many names are tried. If all are taken, another process makes them on purpose.
 const TRIES: usize = 16;
 
-/// An entry that is removed again unless it is renamed to where it belongs.
+/// An entry that is removed when this is dropped, unless it was renamed.
 pub(super) struct Temporary<'d> {
     directory: BorrowedFd<'d>,
     name: OsString,
@@ -39,7 +39,7 @@ impl<'d> Temporary<'d> {
         mut make: impl FnMut(&OsStr) -> nix::Result<T>,
     ) -> io::Result<(Self, T)> {
         for tries in 0..TRIES {
-            // A name need only be free, not secret: an entry that is there already is never used.
+            // The name need not be secret, because an existing entry is never used.
             let name = match tries {
                 0 | 1 => OsString::from(NAME),
                 _ => OsString::from(format!("{NAME}-{:016x}", RandomState::new().build_hasher().finish())),
@@ -63,7 +63,7 @@ impl<'d> Temporary<'d> {
         Err(Errno::EEXIST.into())
     }
 
-    /// Gives the entry the name `name`, in place of what has it.
+    /// Renames the entry to `name`, and replaces a file or link of that name.
     pub(super) fn rename_to(mut self, name: &OsStr) -> io::Result<()> {
         renameat(self.directory, self.name.as_os_str(), self.directory, name)?;
         self.placed = true;
@@ -77,8 +77,7 @@ fn now() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Removes the file or link `name` if a process that was killed has left it before `now`. Where that fails, another name
-/// serves.
+/// Removes the file or link `name` if it was left behind before `now`. If that fails, another name is used.
 fn remove_left(directory: BorrowedFd<'_>, name: &OsStr, now: i64) {
     let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return;
@@ -93,7 +92,7 @@ fn remove_left(directory: BorrowedFd<'_>, name: &OsStr, now: i64) {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.placed {
-            // There is no one left to tell: the failure that brought us here is the one that is reported.
+            // A failure here is not reported. The error that led here is.
             let _ = unlinkat(self.directory, self.name.as_os_str(), UnlinkatFlags::NoRemoveDir);
         }
     }

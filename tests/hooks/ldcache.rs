@@ -10,7 +10,7 @@ use std::process::Command;
 
 use object::endian::Endianness;
 use skip::not_run;
-use tranche::ldcache::{self, AbiFlags, CacheEntry, Sorted, directory};
+use tranche::ldcache::{self, AbiFlags, CacheEntry, Hwcap, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -88,6 +88,25 @@ fn kept(name: OsString) -> &'static OsStr {
 }
 
 /// The cache of these entries, the first before the others.
+/// An entry as `ldconfig -p` prints it.
+pub(crate) fn line(entry: &CacheEntry<'_>) -> String {
+    let abi = match entry.flags.0 {
+        0x0001 => "ELF",
+        0x0003 => "libc6",
+        0x0303 => "libc6,x86-64",
+        0x0803 => "libc6,x32",
+        0x0a03 => "libc6,AArch64",
+        other => panic!("{other:#x} in {entry:?}"),
+    };
+    let hwcap = match entry.hwcap {
+        Hwcap::Named { name, .. } => format!(", hwcap: \"{}\"", name.display()),
+        Hwcap::Bits(0) => String::new(),
+        Hwcap::Bits(bits) => format!(", hwcap: {bits:#018x}"),
+    };
+    let (name, path) = (entry.soname.display(), entry.path.display());
+    format!("{name} ({abi}{hwcap}) => {path}")
+}
+
 fn cache(first: &[CacheEntry<'_>], others: &[CacheEntry<'_>], endian: Endianness) -> Vec<u8> {
     ldcache::write(&Sorted::new(first).then(Sorted::new(others)), endian).unwrap()
 }
@@ -157,7 +176,7 @@ fn ldconfig_prints_the_same_for_our_cache_as_for_its_own() {
             .unwrap()
             .entries
             .iter()
-            .map(|e| format!("\t{e}"))
+            .map(|entry| format!("\t{}", line(entry)))
             .collect();
         assert_eq!(said, theirs);
     }

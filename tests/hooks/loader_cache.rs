@@ -43,7 +43,7 @@ fn cached(scene: &Scene, arguments: &[&str]) -> Vec<String> {
     scene.prepare(&[&[libdir.as_str()], arguments].concat()).silent();
     let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
     let cache = tranche::ldcache::read(&bytes).unwrap();
-    let lines = cache.entries.iter().map(ToString::to_string);
+    let lines = cache.entries.iter().map(crate::ldcache::line);
     lines.filter(|line| !line.starts_with("libown")).collect()
 }
 
