@@ -24,7 +24,7 @@ mod temporary;
 
 pub use container::ContainerRoot;
 pub use directory::Directory;
-pub use found::{Found, Kind};
+pub use found::{FileType, Found};
 pub use host_directory::HostDirectory;
 pub use listing::{Listing, Named};
 pub use mount_table::{MountTable, Mounted};

@@ -31,7 +31,7 @@ pub(super) struct CheckArgs {
 
 /// What a check found. With `--json` it is the result.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct PolicyReport {
     /// The file that was checked.
     file: String,
     /// What must be changed in the file. If there is anything, the exit code is 4.
@@ -60,7 +60,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
         .unwrap_or_else(|| read::DEFAULT_FILE.into());
     // A file that cannot be read is a failure of the check, and not its result: the exit code is 1.
     let text = read::text(&file)?;
-    let report = Report::new(args, &file, &text)?;
+    let report = PolicyReport::new(args, &file, &text)?;
     if args.json {
         out::json(&report)?;
     } else {
@@ -76,13 +76,13 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
     }
 }
 
-impl Report {
+impl PolicyReport {
     fn new(args: &CheckArgs, file: &Path, text: &str) -> Result<Self> {
-        let mut report = Report {
+        let mut report = PolicyReport {
             file: file.display().to_string(),
-            ..Report::default()
+            ..PolicyReport::default()
         };
-        let refused = |mut report: Report, error| {
+        let refused = |mut report: PolicyReport, error| {
             report.problems.push(line(&error));
             Ok(report)
         };

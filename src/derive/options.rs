@@ -134,8 +134,31 @@ pub fn capabilities_from_text(text: &str) -> Result<BTreeSet<DriverCapability>, 
     for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         match name {
             "all" => found.extend(DriverCapability::ALL),
-            name => drop(found.insert(name.parse()?)),
+            name => {
+                let capability = name
+                    .parse()
+                    .map_err(|error: Error| error.and_hint("all means each of them"))?;
+                found.insert(capability);
+            }
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_capability_is_refused_with_every_word_that_may_be_written() {
+        let text = capabilities_from_text("compute,grafics").unwrap_err().to_string();
+        let words = DriverCapability::ALL.iter().map(|word| word.as_str());
+        for word in words.chain(["\"grafics\"", "all means each"]) {
+            assert!(text.contains(word), "{text}");
+        }
+        assert_eq!(
+            capabilities_from_text("all, compute").unwrap().len(),
+            DriverCapability::ALL.len()
+        );
+    }
 }

@@ -18,7 +18,7 @@ use rustix::fs::{OFlags, ResolveFlags, openat2};
 use super::mount::MountId;
 use super::proc_file::ContainerProcFile;
 use super::{
-    Directory, Found, HostDirectory, Kind, MountOrigin, NotOwn, OwnDirectory, OwnFile, Permissions, RuntimeMount,
+    Directory, FileType, Found, HostDirectory, MountOrigin, NotOwn, OwnDirectory, OwnFile, Permissions, RuntimeMount,
     file_system,
 };
 
@@ -164,7 +164,7 @@ impl ContainerRoot {
     /// Returns `NotFound` if there is nothing, and `NotADirectory` if something else is there.
     pub fn directory(&self, path: &Path) -> io::Result<Directory> {
         let found = self.find(path)?;
-        if found.kind() != Kind::Directory {
+        if found.kind() != FileType::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         Ok(Directory::from_fd(found.into()))
@@ -242,7 +242,7 @@ impl ContainerRoot {
     /// Returns which of these it is not.
     pub fn own(&self, found: Found) -> Result<OwnFile, NotOwn> {
         // Checked before it is opened, because opening a file of the kernel may have an effect.
-        if found.kind() != Kind::File {
+        if found.kind() != FileType::File {
             return Err(NotOwn::Absent);
         }
         self.check_image(&found)?;

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
-use super::{Found, Kind, Listing};
+use super::{FileType, Found, Listing};
 
 /// An open directory of a container, for reading. Its methods take single names without `/` and do not follow links, so no
 /// change of the image's paths can lead elsewhere.
@@ -83,7 +83,7 @@ impl Directory {
                     format!("more than {limit} names"),
                 ));
             }
-            listing.push(name, entry.file_type().map(Kind::from));
+            listing.push(name, entry.file_type().map(FileType::from));
         }
         Ok(listing)
     }

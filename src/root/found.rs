@@ -11,7 +11,7 @@ use rustix::buffer::spare_capacity;
 
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileType {
     /// A regular file.
     File,
     /// A directory.
@@ -22,25 +22,25 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl FileType {
     /// What a file of this status is.
-    pub fn of(status: &FileStat) -> Kind {
+    pub fn of(status: &FileStat) -> FileType {
         match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
-            SFlag::S_IFREG => Kind::File,
-            SFlag::S_IFDIR => Kind::Directory,
-            SFlag::S_IFLNK => Kind::Link,
-            _ => Kind::Other,
+            SFlag::S_IFREG => FileType::File,
+            SFlag::S_IFDIR => FileType::Directory,
+            SFlag::S_IFLNK => FileType::Link,
+            _ => FileType::Other,
         }
     }
 }
 
-impl From<Type> for Kind {
-    fn from(kind: Type) -> Kind {
+impl From<Type> for FileType {
+    fn from(kind: Type) -> FileType {
         match kind {
-            Type::File => Kind::File,
-            Type::Directory => Kind::Directory,
-            Type::Symlink => Kind::Link,
-            _ => Kind::Other,
+            Type::File => FileType::File,
+            Type::Directory => FileType::Directory,
+            Type::Symlink => FileType::Link,
+            _ => FileType::Other,
         }
     }
 }
@@ -60,8 +60,8 @@ impl Found {
     }
 
     /// What it is.
-    pub fn kind(&self) -> Kind {
-        Kind::of(&self.status)
+    pub fn kind(&self) -> FileType {
+        FileType::of(&self.status)
     }
 
     /// Its permissions, including the set-user-id, set-group-id and sticky bits.
@@ -76,7 +76,7 @@ impl Found {
 
     /// Whether the file has more than one name. The others may be anywhere on its file system.
     pub fn has_other_names(&self) -> bool {
-        self.kind() != Kind::Directory && self.status.st_nlink > 1
+        self.kind() != FileType::Directory && self.status.st_nlink > 1
     }
 
     /// Sets its permissions.
@@ -84,7 +84,7 @@ impl Found {
     /// # Errors
     /// Returns `InvalidInput` for a link, which has no permissions.
     pub(super) fn set_mode(&self, mode: u32) -> io::Result<()> {
-        if self.kind() == Kind::Link {
+        if self.kind() == FileType::Link {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link"));
         }
         // fchmod refuses a handle of this kind. Its entry in /proc leads to the same file.
@@ -110,7 +110,7 @@ impl Found {
     /// # Errors
     /// Returns `InvalidInput` for any other kind: opening a device may have an effect, and opening a FIFO may wait for ever.
     pub(super) fn open(&self) -> io::Result<File> {
-        if self.kind() != Kind::File {
+        if self.kind() != FileType::File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;

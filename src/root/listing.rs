@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::Kind;
+use super::FileType;
 
 /// The names in a directory, in its own order, in one allocation: a directory may have thousands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     text: Vec<u8>,
     /// Where in the text each name ends; it begins where the one before ends.
-    ends: Vec<(usize, Option<Kind>)>,
+    ends: Vec<(usize, Option<FileType>)>,
 }
 
 /// A name in a directory.
@@ -19,7 +19,7 @@ pub struct Named<'a> {
     /// The name.
     pub name: &'a OsStr,
     /// Its kind when the directory was read. Only a hint, because it may have changed; some file systems do not have it.
-    pub kind: Option<Kind>,
+    pub kind: Option<FileType>,
 }
 
 impl Listing {
@@ -46,7 +46,7 @@ impl Listing {
         })
     }
 
-    pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
+    pub(super) fn push(&mut self, name: &[u8], kind: Option<FileType>) {
         self.text.extend_from_slice(name);
         self.ends.push((self.text.len(), kind));
     }

@@ -14,7 +14,7 @@ use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use super::directory::single;
 use super::found::proc_path;
 use super::temporary::Temporary;
-use super::{Directory, Kind, Permissions};
+use super::{Directory, FileType, Permissions};
 
 /// What [`OwnDirectory::link`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl OwnDirectory {
         let name = single(name)?;
         let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         // Renaming would fail, too. This check comes before anything is changed.
-        if now.as_ref().is_ok_and(|now| Kind::of(now) == Kind::Directory) {
+        if now.as_ref().is_ok_and(|now| FileType::of(now) == FileType::Directory) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         // A file without a name disappears with this process, also if the process is killed.

@@ -9,7 +9,7 @@ use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
 use nix::unistd::{Gid, Uid, fchown};
 use rustix::fs::fgetxattr;
 
-use super::{Found, Kind};
+use super::{FileType, Found};
 
 /// A regular file of the image, open for reading.
 ///
@@ -45,7 +45,7 @@ pub enum NotOwn {
 impl OwnFile {
     /// Opens `found`, whose mount and file system are known to be the image's.
     pub(super) fn open(found: Found) -> Result<OwnFile, NotOwn> {
-        if found.kind() != Kind::File {
+        if found.kind() != FileType::File {
             return Err(NotOwn::Absent);
         }
         let file = found.open()?;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use super::mount::MountId;
-use super::{Directory, Found, HostDirectory, Kind, file_system};
+use super::{Directory, FileType, Found, HostDirectory, file_system};
 
 /// The content of the file of these names below the host's own /proc.
 ///
@@ -41,7 +41,7 @@ impl ContainerProcFile {
             ));
         }
         let found = walk(&Directory::from_fd(proc.into()), names)?;
-        if found.kind() != Kind::File || MountId::of(&found)? != mount {
+        if found.kind() != FileType::File || MountId::of(&found)? != mount {
             return Err(io::Error::other("it is not a file of the container's /proc"));
         }
         Ok(ContainerProcFile(found))

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Args {
 }
 
 #[derive(serde::Serialize)]
-struct Report {
+struct ValidationReport {
     files: usize,
     devices: usize,
     problems: Vec<Problem>,
@@ -49,7 +49,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     let compare = &mut args.compare;
     super::generate::take_nvidia_variables(&mut compare.host, &mut compare.look)?;
     compare.look.take_feature_flags(&args.feature_flags);
-    let report = Report::new(&args, registries(&args)?)?;
+    let report = ValidationReport::new(&args, registries(&args)?)?;
     match args.json {
         true => out::json(&report)?,
         false => report.print()?,
@@ -76,7 +76,7 @@ fn registries(args: &Args) -> Result<Vec<Registry>> {
     args.files.iter().map(read).collect()
 }
 
-impl Report {
+impl ValidationReport {
     fn new(args: &Args, mut registries: Vec<Registry>) -> Result<Self> {
         let is_here = args.compare.host.is_here();
         if !args.for_other_host && is_here {

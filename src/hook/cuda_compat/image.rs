@@ -8,7 +8,7 @@ use super::{Host, NOTE_OWNER, NOTE_SECTION, is_used, version_in_name};
 use crate::elf;
 use crate::hook::report::HookReport;
 use crate::oci::Bundle;
-use crate::root::Kind;
+use crate::root::FileType;
 
 /// Where CUDA's images have it.
 pub(crate) const DIRECTORY: &str = "/usr/local/cuda/compat";
@@ -42,7 +42,7 @@ fn judge(directory: &Path, host: &Host, bundle: &Bundle) -> std::io::Result<bool
             continue;
         };
         let found = open.find(OsStr::new(text))?;
-        if found.kind() == Kind::File && library.replace((text.to_owned(), found)).is_some() {
+        if found.kind() == FileType::File && library.replace((text.to_owned(), found)).is_some() {
             return Err(std::io::Error::other("there are several libcuda"));
         }
     }

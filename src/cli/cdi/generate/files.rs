@@ -23,7 +23,7 @@ pub(super) struct Writer<'a> {
     pub(super) first: CdiKind,
 }
 
-struct File {
+struct OutputFile {
     path: PathBuf,
     text: String,
     spec: Spec,
@@ -103,7 +103,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn file(&self, output: &Path, format: Format, derived: &Derived, is_first: bool) -> Result<File> {
+    fn file(&self, output: &Path, format: Format, derived: &Derived, is_first: bool) -> Result<OutputFile> {
         let (spec, mut comments) =
             self.specification(derived)
                 .map_err(|error| match self.coherence(&derived.kind) {
@@ -118,7 +118,7 @@ impl Writer<'_> {
             self.beside(output, &derived.kind)
         };
         let text = encode(&spec, format, &comments)?;
-        Ok(File { path, text, spec })
+        Ok(OutputFile { path, text, spec })
     }
 
     /// The specification of one kind, and the comments of its header.
@@ -156,7 +156,7 @@ impl Writer<'_> {
     }
 }
 
-impl File {
+impl OutputFile {
     fn write(&self) -> Result<()> {
         let missing = hints::missing_directory(&self.path);
         write::write(&self.path, &self.text)?;

@@ -11,7 +11,7 @@ use crate::elf;
 use crate::ldcache::AbiFlags;
 use crate::ldcache::directory::{self, File, NamedLibrary, is_library_name};
 use crate::oci::Bundle;
-use crate::root::{Found, Kind, Listing, MountOrigin, RuntimeMount};
+use crate::root::{FileType, Found, Listing, MountOrigin, RuntimeMount};
 use crate::types::{ElfClass, Link};
 
 /// The most links that are followed from one name to another.
@@ -104,9 +104,9 @@ impl<'a> Look<'a> {
     /// Looks at every library in `listing`, which is the whole directory.
     pub(super) fn at_all_of(&mut self, listing: &'a Listing) {
         for listed in listing.iter() {
-            if !matches!(listed.kind, Some(Kind::Directory | Kind::Other)) {
+            if !matches!(listed.kind, Some(FileType::Directory | FileType::Other)) {
                 let name = self.names.entry(listed.name.into()).or_default();
-                (name.is_listed, name.is_link) = (true, listed.kind == Some(Kind::Link));
+                (name.is_listed, name.is_link) = (true, listed.kind == Some(FileType::Link));
             }
         }
         self.look_at(|name| name.is_listed);
@@ -153,7 +153,7 @@ impl<'a> Look<'a> {
                 continue;
             };
             match file.kind() {
-                Kind::Link => links.push(text),
+                FileType::Link => links.push(text),
                 _ => {
                     let is_driver = self.place.whole || self.bound(&text).is_some();
                     self.file(text, file, false, is_driver);
@@ -295,7 +295,7 @@ impl<'a> NameFacts<'a> {
         let flags = AbiFlags::of_this_machine(known.class == ElfClass::Elf64)?;
         let is_there = is_uncovered && self.has_its_name || {
             let status = place.directory.status(text).ok()??;
-            Kind::of(&status) == Kind::File && status.st_size > 0
+            FileType::of(&status) == FileType::File && status.st_size > 0
         };
         is_there.then(|| Seen {
             soname: known.soname.as_deref().map(|soname| Cow::Borrowed(OsStr::new(soname))),
