@@ -70,9 +70,11 @@ pub fn fits<'a>(
     if !of_turns(asked.iter().chain(&beside)) {
         return Err(Misfit::Turns);
     }
-    let compute = |promise: &Promise| promise.compute().map(u64::from);
-    if part.strategy() == Strategy::Mps
-        && let Some((held, asked)) = sums(&asked, &beside, compute, "compute")?
+    let compute = |promise: &Promise| match promise {
+        Promise::Mps { compute, .. } => compute.map(u64::from),
+        Promise::Whole | Promise::Turns { .. } => None,
+    };
+    if let Some((held, asked)) = sums(&asked, &beside, compute, "compute")?
         && held.saturating_add(asked) > u64::from(bounds.compute)
     {
         let bound = u64::from(bounds.compute);

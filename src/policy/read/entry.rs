@@ -163,9 +163,13 @@ fn read_shares(
                 .wrong(name.place, format!("name: \"{}\" {what}", name.value))
                 .hint(hint));
         }
-        if around.strategy == Strategy::TimeSlicing && share.priority.is_some() {
+        let has_priority = match around.strategy {
+            Strategy::Mps => true,
+            Strategy::TimeSlicing | Strategy::Dedicated => false,
+        };
+        if !has_priority && share.priority.is_some() {
             let (place, name) = (place.of(around.file), &name.value);
-            let what = "priority has a meaning under MPS only, and is ignored under time-slicing";
+            let what = "priority has a meaning under MPS only, and is ignored";
             warnings.push(format!("{place}: share {name}: {what}"));
         }
         read.push(ShareAsk {
