@@ -91,8 +91,9 @@ fn a_pci_address_without_an_end_is_taken_from_proc() {
     let inventory = bed.look();
     assert_eq!(inventory.gpus, healthy.gpus);
     let told = warnings(&inventory);
-    let line = "gpu 1: NVML does not report its PCI address: the string does not end within its buffer";
-    assert!(told.iter().any(|w| w == line), "{told:#?}");
+    // What follows the buffer decides whether the string is too long or not valid UTF-8.
+    let line = "gpu 1: NVML does not report its PCI address: the string ";
+    assert!(told.iter().any(|w| w.starts_with(line)), "{told:#?}");
 }
 
 /// A number that this program has no name for is a fact that it does not know, and no fault of the library.

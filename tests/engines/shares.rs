@@ -290,7 +290,7 @@ podman rm --force --time 0 big > /dev/null 2>&1
                 after.contains("nvidia.com/gpu=1.big ") && !after.contains("claim=both"),
                 "{engine:?}: {after}"
             );
-            assert!(session.refused("dead").contains("is gone"), "{engine:?}");
+            assert!(session.refused("dead").contains("its MPS daemon is not running"), "{engine:?}");
         },
     );
 }
