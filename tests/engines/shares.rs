@@ -290,7 +290,10 @@ podman rm --force --time 0 big > /dev/null 2>&1
                 after.contains("nvidia.com/gpu=1.big ") && !after.contains("claim=both"),
                 "{engine:?}: {after}"
             );
-            assert!(session.refused("dead").contains("its MPS daemon is not running"), "{engine:?}");
+            assert!(
+                session.refused("dead").contains("its MPS daemon is not running"),
+                "{engine:?}"
+            );
         },
     );
 }
