@@ -110,7 +110,9 @@ impl Attack {
             wrong.push("a program that does nothing looks safe".to_owned());
         }
         // Only with the fault that the attack is about, so that it is not caught for another reason.
-        let naive = caught(Subject::Naive(self.fault.into_iter().collect()), body);
+        // The naive program wins a race now and then, so one that must be caught is tried again.
+        let tries = if self.naive_passes.is_none() { 10 } else { 1 };
+        let naive = (0..tries).find_map(|_| caught(Subject::Naive(self.fault.into_iter().collect()), body));
         match (self.naive_passes, &naive) {
             (None, None) => wrong.push("the naive program looks safe".to_owned()),
             (Some(_), Some(by)) => wrong.push(format!("the naive program is declared not to be caught, and is: {by}")),
