@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// What was wrong with an object, and what can be done about it. [`line`] adds the causes.
+/// What was wrong with an object, and what can be done about it. [`line()`] adds the causes.
 #[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Inner>);
@@ -94,7 +94,7 @@ impl Error {
         self
     }
 
-    /// Adds the error that this one comes from. Its text follows in the [`line`].
+    /// Adds the error that this one comes from. Its text follows in the [`line()`].
     #[must_use]
     pub fn from_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());

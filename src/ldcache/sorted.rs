@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::{CacheEntry, compare, compare_names};
 
-/// Entries in the loader's order ([`compare`]), for [`write`](super::write()).
+/// Entries in the loader's order ([`compare()`]), for [`write`](super::write()).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sorted<'e, 'a>(Vec<&'e CacheEntry<'a>>);
 
