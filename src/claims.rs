@@ -6,7 +6,7 @@
 //! holder, [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold
 //! any more. [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
 //!
-//! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text of them for people.
+//! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
 
 mod explain;
 #[cfg(feature = "cli")]
