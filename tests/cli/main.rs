@@ -25,3 +25,19 @@ mod messages;
 mod names;
 mod policies;
 mod terminal;
+
+use std::process::Command;
+
+/// Runs `tranche` with no environment. Returns the exit code, the results and the messages.
+fn tranche(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
+        .args(arguments)
+        .env_clear()
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}

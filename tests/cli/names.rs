@@ -1,10 +1,10 @@
 //! Names that people type, through the tools that cut them, and policies that others have written.
 
+use crate::tranche;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 use tranche::cdi::validate::validate;
 use tranche::cdi::{Spec, build};
 use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
@@ -439,19 +439,6 @@ fn the_device_plugin_s_documentation_works_unchanged() {
 
 fn plan_len(policy: &tranche::policy::Policy, inventory: &Inventory) -> usize {
     plan(policy, inventory).unwrap().devices[0].shares.len()
-}
-
-fn tranche(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(arguments)
-        .env_clear()
-        .output()
-        .unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stdout).unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
 }
 
 #[test]

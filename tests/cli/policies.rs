@@ -1,7 +1,7 @@
 //! Policies: files that others have written, mistakes, and what `tranche plan` and `tranche policy check` make of them.
 
+use crate::tranche;
 use std::path::Path;
-use std::process::Command;
 use tranche::error::Error;
 use tranche::inventory::Inventory;
 use tranche::policy::read;
@@ -14,19 +14,6 @@ fn inventory(name: &str) -> Inventory {
 
 fn planned(yaml: &str, inventory: &Inventory) -> Result<Plan, Error> {
     plan(&read::parse("policy.yaml", yaml)?.policy, inventory)
-}
-
-fn tranche(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(arguments)
-        .env_clear()
-        .output()
-        .unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stdout).unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
 }
 
 fn plugin_file(name: &str) -> std::path::PathBuf {
