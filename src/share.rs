@@ -5,7 +5,6 @@
 
 mod absent;
 mod arithmetic;
-#[cfg(feature = "cli")]
 mod digest;
 mod fit;
 mod guarantee;
@@ -228,7 +227,5 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
     })
 }
 
-// Policies are written in YAML, which only the command line reads.
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests;

@@ -75,7 +75,5 @@ fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
     })
 }
 
-// Policies are written in YAML, which only the command line reads.
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests;

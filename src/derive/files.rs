@@ -109,7 +109,6 @@ pub(super) fn libcuda_dir(driver: &Driver, files: &[&DriverFile]) -> Option<Stri
 }
 
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests {
     use super::*;
     use crate::inventory::DriverCapability;

@@ -426,8 +426,6 @@ fn nothing_to_do_is_said() {
     assert_eq!(error(&bare, &Options::default()).0, 3);
 }
 
-// Their policy is YAML, which only the command line reads.
-#[cfg(feature = "cli")]
 mod shares {
     use super::*;
 

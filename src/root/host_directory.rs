@@ -27,7 +27,7 @@ impl HostDirectory {
     /// The directory `name` in it.
     ///
     /// # Errors
-    /// `NotFound` if there is none, `NotADirectory` if something else has that name, also if it is a link to a directory.
+    /// `NotFound` if it does not exist, `NotADirectory` if something else has that name, also if it is a link to a directory.
     pub fn subdirectory(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let directory = openat(&self.0, single(name)?, flags, Mode::empty())?;

@@ -123,7 +123,7 @@ impl OwnDirectory {
         new.rename_to(name)
     }
 
-    /// Removes the file or link `name`. If there is none, nothing is done.
+    /// Removes the file or link `name`. Does nothing if it does not exist.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(self, single(name)?, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
