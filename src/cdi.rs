@@ -11,6 +11,7 @@
 pub mod build;
 pub mod directory;
 pub mod encode;
+#[cfg(feature = "cli")]
 pub mod header;
 pub mod inject;
 mod open;
@@ -19,9 +20,11 @@ mod problem;
 pub mod references;
 pub mod registry;
 pub mod spec;
+#[cfg(feature = "cli")]
 pub mod transform;
 pub mod validate;
 pub mod version;
+#[cfg(feature = "cli")]
 pub mod write;
 
 pub use build::{LeftOut, build};

@@ -9,15 +9,11 @@
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
 
 mod explain;
-#[cfg(feature = "cli")]
 mod plan;
-#[cfg(feature = "cli")]
 mod reserve;
 
 pub use explain::{explain, kind_of};
-#[cfg(feature = "cli")]
 pub use plan::{Finding, findings};
-#[cfg(feature = "cli")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 
 use crate::error::{Context, Error};
@@ -328,5 +324,4 @@ pub fn remove(file: &Path) -> Result<(), Error> {
 
 // Policies are written in YAML, which only the command line reads.
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests;

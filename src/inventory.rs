@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod degraded;
+#[cfg(feature = "cli")]
 mod digest;
 mod driver;
 mod gpu;

@@ -40,44 +40,37 @@
 
 pub mod bounded;
 pub mod call;
+pub mod cdi;
 pub mod claims;
+pub mod derive;
+pub mod edits;
 pub mod elf;
 pub mod error;
 pub mod hook;
+pub mod inventory;
 pub mod ldcache;
 pub mod ledger;
 pub mod messages;
 pub mod oci;
 pub mod personality;
+pub mod policy;
 pub mod root;
+pub mod share;
 pub mod sys;
 pub mod text;
 pub mod types;
+pub mod yaml;
 
-#[cfg(feature = "cli")]
-pub mod cdi;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
-pub mod derive;
-#[cfg(feature = "cli")]
 pub mod digest;
-#[cfg(feature = "cli")]
-pub mod edits;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(feature = "cli")]
 pub mod host;
 #[cfg(feature = "cli")]
-pub mod inventory;
-#[cfg(feature = "cli")]
-pub mod policy;
-#[cfg(feature = "cli")]
-pub mod share;
-#[cfg(feature = "cli")]
 pub mod sim;
 #[cfg(feature = "cli")]
 pub mod sources;
-#[cfg(feature = "cli")]
-pub mod yaml;

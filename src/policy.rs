@@ -4,6 +4,7 @@
 //! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
+#[cfg(feature = "cli")]
 pub mod read;
 
 pub use crate::types::{Place, Strategy};

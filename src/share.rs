@@ -5,6 +5,7 @@
 
 mod absent;
 mod arithmetic;
+#[cfg(feature = "cli")]
 mod digest;
 mod fit;
 mod guarantee;
