@@ -36,7 +36,9 @@ OCI_FLAGS += -C link-arg=-Wl,-z,pack-relative-relocs
 endif
 endif
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
-# Both programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
+RUNTIME := target/$(OCI_TARGET)/oci/tranche-runtime
+OCI_BUILD = RUSTFLAGS="$(RUSTFLAGS) $(OCI_FLAGS)" $(CARGO) build --no-default-features --profile oci --target $(OCI_TARGET)
+# All programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
 # specifications. Cargo builds them for different targets, and would put a dynamic tranche-oci beside tranche.
 BIN := target/tranche
 
@@ -55,8 +57,10 @@ cli:
 	install -D -m 755 target/release/tranche $(BIN)/tranche
 
 oci:
-	RUSTFLAGS="$(RUSTFLAGS) $(OCI_FLAGS)" $(CARGO) build --no-default-features --bin tranche-oci --profile oci --target $(OCI_TARGET)
+	$(OCI_BUILD) --bin tranche-oci
+	$(OCI_BUILD) --bin tranche-runtime --features runtime
 	install -D -m 755 $(OCI) $(BIN)/tranche-oci
+	install -D -m 755 $(RUNTIME) $(BIN)/tranche-runtime
 
 packages:
 	@tests/bed/packages.sh
@@ -117,6 +121,7 @@ lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	$(CARGO) clippy --lib --bins --no-default-features -- -D warnings
+	$(CARGO) clippy --lib --bins --no-default-features --features runtime -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --no-deps --document-private-items
 
 install: build

@@ -9,11 +9,15 @@
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
 
 mod explain;
+#[cfg(feature = "runtime")]
 mod plan;
+#[cfg(feature = "runtime")]
 mod reserve;
 
 pub use explain::{explain, kind_of};
+#[cfg(feature = "runtime")]
 pub use plan::{Finding, findings};
+#[cfg(feature = "runtime")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 
 use crate::error::{Context, Error};

@@ -40,25 +40,33 @@
 
 pub mod bounded;
 pub mod call;
-pub mod cdi;
 pub mod claims;
-pub mod derive;
-pub mod edits;
 pub mod elf;
 pub mod error;
 pub mod hook;
-pub mod inventory;
 pub mod ldcache;
 pub mod ledger;
 pub mod messages;
 pub mod oci;
 pub mod personality;
-pub mod policy;
 pub mod root;
-pub mod share;
 pub mod sys;
 pub mod text;
 pub mod types;
+
+#[cfg(feature = "runtime")]
+pub mod cdi;
+#[cfg(feature = "runtime")]
+pub mod derive;
+#[cfg(feature = "runtime")]
+pub mod edits;
+#[cfg(feature = "runtime")]
+pub mod inventory;
+#[cfg(feature = "runtime")]
+pub mod policy;
+#[cfg(feature = "runtime")]
+pub mod share;
+#[cfg(feature = "runtime")]
 pub mod yaml;
 
 #[cfg(feature = "cli")]
