@@ -34,6 +34,7 @@
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
+//! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`hook`] | the hooks, which work inside a container's root |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
@@ -60,6 +61,8 @@ pub mod cdi;
 pub mod derive;
 #[cfg(feature = "runtime")]
 pub mod edits;
+#[cfg(feature = "runtime")]
+pub mod inject;
 #[cfg(feature = "runtime")]
 pub mod inventory;
 #[cfg(feature = "runtime")]

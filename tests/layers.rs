@@ -46,6 +46,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("claims", "error ledger share types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
+    // From requests to the configuration of a container.
+    ("inject", "derive inventory types"),
     // What a program calls.
     (
         "hook",

@@ -1,0 +1,124 @@
+//! What a container asks for, found in its `config.json`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::derive::Mode;
+use crate::inject::require::Requirement;
+use crate::inventory::DriverCapability;
+use crate::types::{DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName};
+
+/// What was found in a container's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The request; `None` if the container asks for nothing, so that its configuration stays as it is.
+    pub request: Option<Request>,
+    /// What the configuration asks for and does not get, or gets in another way than it says: one line each. They have
+    /// to be reported, even if there is no request.
+    pub notes: Vec<String>,
+}
+
+/// What a container asks for. A request is never empty: it has a device, a size, or [`Request::driver_only`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Devices and shares, each listed once, in the order in which they were asked for.
+    pub devices: Vec<WantedDevice>,
+    /// The driver's files are asked for without a device (`none`).
+    pub driver_only: bool,
+    /// A part of a device, by its size.
+    pub size: Option<WantedSize>,
+    /// How long the start may wait for a share; `None` for the policy's time.
+    pub wait: Option<Duration>,
+    /// For which uses the driver's files are asked for.
+    pub capabilities: BTreeSet<DriverCapability>,
+    /// What is asked for in addition to GPUs: GPUDirect Storage, MOFED, GDRCopy, NVSwitches.
+    pub modes: Vec<Mode>,
+    /// IMEX channels.
+    pub imex: ImexRequest,
+    /// The devices whose MIG instances the container may change.
+    pub mig_config: Option<MigAccess>,
+    /// The devices whose MIG instances the container may watch.
+    pub mig_monitor: Option<MigAccess>,
+    /// What the container requires of the host.
+    pub requirements: Vec<Requirement>,
+    /// Where the devices, or else the size, were asked for.
+    pub source: RequestSource,
+    /// Destinations of mounts that are requests and not directories: they have to leave the configuration. As written
+    /// there.
+    pub request_mounts: Vec<String>,
+}
+
+/// A device that is asked for by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WantedDevice {
+    /// Every device that is neither split nor dedicated.
+    All,
+    /// A device.
+    Device(DeviceSelector),
+    /// A share of a device.
+    Share {
+        /// The device.
+        device: DeviceSelector,
+        /// Which of its shares.
+        share: WantedShare,
+    },
+    /// A device of a CDI specification, of any vendor. Devices and shares have names there too: `nvidia.com/gpu=0.big`.
+    Cdi(QualifiedName),
+}
+
+/// Which share of a device is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WantedShare {
+    /// Any free one of the device's equal replicas.
+    Any,
+    /// The one of this name or number.
+    Named(ShareName),
+}
+
+/// A part of a device that is asked for by its size. At least one of the amounts is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WantedSize {
+    /// At least this much memory.
+    pub memory: Option<MemorySize>,
+    /// At least this much of the device's compute.
+    pub compute: Option<Percent>,
+    /// This number of shares.
+    pub shares: Option<u32>,
+    /// The device; `None` for any.
+    pub device: Option<DeviceSelector>,
+}
+
+/// Which IMEX channels are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImexRequest {
+    /// These; may be empty.
+    Channels(Vec<ImexChannelId>),
+    /// Every channel of the host.
+    All,
+}
+
+impl Default for ImexRequest {
+    fn default() -> Self {
+        Self::Channels(Vec::new())
+    }
+}
+
+/// The devices whose MIG instances a privileged container may change or watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigAccess {
+    /// All.
+    All,
+    /// These.
+    Devices(Vec<DeviceSelector>),
+}
+
+/// By which means a container asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestSource {
+    /// By annotations, which only the user of the engine can set.
+    Annotation,
+    /// By mounts below `/var/run/nvidia-container-devices`, which only the user of the engine can set.
+    Volume,
+    /// By environment variables, which the image can set as well.
+    Environment,
+}
