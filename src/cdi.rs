@@ -22,6 +22,7 @@ pub mod registry;
 pub mod spec;
 #[cfg(feature = "cli")]
 pub mod transform;
+mod unresolvable;
 pub mod validate;
 pub mod version;
 #[cfg(feature = "cli")]
@@ -30,4 +31,5 @@ pub mod write;
 pub use build::{LeftOut, build};
 pub use problem::Problem;
 pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
+pub use unresolvable::unresolvable;
 pub use version::minimum_version;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use oci_spec::runtime::{Hook, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType, LinuxNetDevice, Mount};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// A device node of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,25 @@ pub struct HostNode {
 
 /// Returns the device node at a path of the host; `None` if the path does not exist or is not a device node.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<HostNode>;
+
+/// The device node at `path` on this machine; a [`Lookup`].
+pub fn host_node(path: &str) -> Option<HostNode> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    let kind = meta.file_type();
+    let types = [
+        (kind.is_char_device(), 'c'),
+        (kind.is_block_device(), 'b'),
+        (kind.is_fifo(), 'p'),
+    ];
+    let (_, node_type) = types.into_iter().find(|(is_it, _)| *is_it)?;
+    let number = meta.rdev();
+    Some(HostNode {
+        node_type,
+        major: i64::try_from(nix::sys::stat::major(number)).ok()?,
+        minor: i64::try_from(nix::sys::stat::minor(number)).ok()?,
+        mode: meta.mode() & 0o7777,
+    })
+}
 
 /// All edits of `devices` in the order in which they are applied. The edits of a whole specification come once, before
 /// those of its first device.

@@ -4,15 +4,14 @@ mod report;
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
-use crate::cdi::inject::{self, HostNode};
+use crate::cdi::inject::{self, host_node};
 use crate::cdi::registry::{FoundDevice, Registry};
-use crate::error::{Context, Error};
-use crate::text::{some, there_are};
+use crate::cdi::unresolvable;
+use crate::error::Context;
 use crate::types::QualifiedName;
 use anyhow::Result;
 use report::Report;
 use serde_json::Value;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -55,58 +54,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reason why `name` is not a device: engines say only "unresolvable CDI devices".
-fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
-    if let Some(problem) = registry.loss_of(name) {
-        return Error::usage(name, "is lost").hint(problem);
-    }
-    let Some((kind, _)) = name.split_once('=') else {
-        return incomplete(name, registry);
-    };
-    let names = names(registry, |name| name.kind.to_string() == kind);
-    let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
-    Error::usage(name, "no such CDI device").hint(match names.as_slice() {
-        [] => format!("no file in {} has that kind", some(&dirs)),
-        names => there_are(names),
-    })
-}
-
-/// Suggests the whole name of a device for `name`, which lacks the kind.
-fn incomplete(name: &str, registry: &Registry) -> Error {
-    let names = names(registry, |whole| whole.device.as_str() == name);
-    Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
-        [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
-        [one] => format!("use {one}"),
-        names => there_are(names),
-    })
-}
-
-/// The devices of which `is_meant` is true.
-fn names(registry: &Registry, is_meant: impl Fn(&QualifiedName) -> bool) -> Vec<String> {
-    let names = registry.devices().map(|(name, _)| name);
-    names.filter(|name| is_meant(name)).map(ToString::to_string).collect()
-}
-
 fn read(file: &Path) -> Result<Value> {
     let (name, text) = super::read_input(file)?;
     Ok(serde_json::from_slice(&text).about(name, "is not valid JSON")?)
-}
-
-/// The device node at `path` on this machine.
-fn host_node(path: &str) -> Option<HostNode> {
-    let meta = std::fs::symlink_metadata(path).ok()?;
-    let kind = meta.file_type();
-    let types = [
-        (kind.is_char_device(), 'c'),
-        (kind.is_block_device(), 'b'),
-        (kind.is_fifo(), 'p'),
-    ];
-    let (_, node_type) = types.into_iter().find(|(is_it, _)| *is_it)?;
-    let number = meta.rdev();
-    Some(HostNode {
-        node_type,
-        major: i64::try_from(nix::sys::stat::major(number)).ok()?,
-        minor: i64::try_from(nix::sys::stat::minor(number)).ok()?,
-        mode: meta.mode() & 0o7777,
-    })
 }

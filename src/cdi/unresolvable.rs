@@ -1,0 +1,53 @@
+//! Why a name is not a CDI device: engines say only "unresolvable CDI devices".
+
+use super::registry::Registry;
+use crate::error::Error;
+use crate::text::{some, there_are};
+use crate::types::QualifiedName;
+use std::path::PathBuf;
+
+/// The reason why `registry`, which was read from `dirs`, does not have the device `name`, and what it has instead.
+pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
+    if let Some(problem) = registry.loss_of(name) {
+        return Error::usage(name, "is lost").hint(problem);
+    }
+    let Some((kind, _)) = name.split_once('=') else {
+        return incomplete(name, registry);
+    };
+    let names = names(registry, |name| name.kind.to_string() == kind);
+    let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
+    Error::usage(name, "no such CDI device").hint(match names.as_slice() {
+        [] => format!("no file in {} has that kind", some(&dirs)),
+        names => match nearest(name, names) {
+            Some(nearest) => format!("did you mean {nearest}? {}", there_are(names)),
+            None => there_are(names),
+        },
+    })
+}
+
+/// The one of `names` that a person who wrote `name` may have meant.
+fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a String> {
+    let alike = names
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), known));
+    alike
+        .filter(|(edits, _)| *edits <= 2)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, known)| known)
+}
+
+/// Suggests the whole name of a device for `name`, which lacks the kind.
+fn incomplete(name: &str, registry: &Registry) -> Error {
+    let names = names(registry, |whole| whole.device.as_str() == name);
+    Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
+        [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
+        [one] => format!("use {one}"),
+        names => there_are(names),
+    })
+}
+
+/// The devices of which `is_meant` is true.
+fn names(registry: &Registry, is_meant: impl Fn(&QualifiedName) -> bool) -> Vec<String> {
+    let names = registry.devices().map(|(name, _)| name);
+    names.filter(|name| is_meant(name)).map(ToString::to_string).collect()
+}
