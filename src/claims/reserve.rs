@@ -139,7 +139,7 @@ impl LockedClaims<'_> {
             let mut splits = plan.devices.iter().filter(asked);
             splits.any(|split| claim.device.overlaps(&split.key))
         };
-        let found = fit(plan, *wish, |split, share| is_free(&books, split, share));
+        let found = fit(plan, wish, |split, share| is_free(&books, split, share));
         let found = found.map_err(|error| ReserveError::NothingFits {
             error,
             held: held.into_iter().filter(|claim| is_asked(claim)).cloned().collect(),

@@ -2,16 +2,20 @@
 
 use super::{Plan, Share, SplitDevice};
 use crate::error::{Error, Result};
+use crate::text::{counted, some};
 use crate::types::{Device, MemorySize, ShareName};
 
 /// What a claim must have. A field that is `None` sets no condition.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Wish {
     /// At least this much memory.
     pub memory: Option<MemorySize>,
     /// At least this much compute, in percent of a device. No device has more than 100.
     pub compute: Option<u32>,
-    /// This number of shares.
+    /// Exactly these shares, all of one device.
+    pub names: Vec<ShareName>,
+    /// This number of shares, in addition to those in `names`. `None` with `names`: no more than memory and compute
+    /// need.
     pub shares: Option<usize>,
     /// Shares of this device.
     pub device: Option<Device>,
@@ -23,6 +27,33 @@ impl Wish {
         Self {
             shares: Some(number),
             ..Self::default()
+        }
+    }
+
+    /// Whether it may be served by shares of `split`.
+    pub fn is_about(&self, split: &SplitDevice) -> bool {
+        self.device.is_none_or(|device| device == split.device)
+    }
+
+    /// What is wished for, for messages: `2 shares and 8.0 GiB`.
+    pub fn text(&self) -> String {
+        let named = (!self.names.is_empty()).then(|| {
+            let word = if self.names.len() == 1 { "share" } else { "shares" };
+            let names: Vec<&str> = self.names.iter().map(ShareName::as_str).collect();
+            format!("{word} {}", some(&names))
+        });
+        let number = self.shares.map(|n| match self.names.is_empty() {
+            true => counted(n, "share"),
+            false => format!("{n} more"),
+        });
+        let size = [
+            self.memory.map(|m| m.to_string()),
+            self.compute.map(|c| format!("{c}% compute")),
+        ];
+        let parts: Vec<String> = [named, number].into_iter().chain(size).flatten().collect();
+        match &parts[..] {
+            [] => "a share".to_owned(),
+            parts => parts.join(" and "),
         }
     }
 }
@@ -45,18 +76,18 @@ pub struct Fit {
 ///
 /// # Errors
 /// Returns an error if no device serves the wish. It says what each device in question has free.
-pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
-    let asked: Vec<&SplitDevice> = plan
-        .devices
-        .iter()
-        .filter(|d| wish.device.is_none_or(|w| w == d.device))
-        .collect();
+pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
+    let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
     if asked.is_empty() {
         let (object, hint) = match wish.device {
             Some(device) => (device.to_string(), "tranche plan shows which devices are"),
             None => ("policy".to_owned(), "add a sharing section to it"),
         };
         return Err(Error::usage(object, "no device that is split").hint(hint));
+    }
+    let unknown = |split: &&SplitDevice| wish.names.iter().any(|name| split.share(name).is_none());
+    if asked.iter().all(unknown) {
+        return Err(unknown_share(&asked, wish));
     }
     let spare = |found: &Fit| {
         let mib = |size: Option<MemorySize>| size.map_or(0, MemorySize::mib);
@@ -71,37 +102,49 @@ pub fn fit(plan: &Plan, wish: Wish, is_free: impl Fn(&SplitDevice, &Share) -> bo
     found.min_by_key(spare).ok_or_else(|| refuse(&asked, wish, &is_free))
 }
 
-/// The shares of one device to take: exactly as many as asked, or as few as serve.
-fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: Wish) -> Option<Vec<&'a Share>> {
+/// The shares of one device to take: exactly those that are asked for by name or number, or as few as serve.
+fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: &Wish) -> Option<Vec<&'a Share>> {
     // A share without a limit does not serve a wish for an amount: nothing would keep that amount for it.
     let unlimited =
         |s: &&&Share| (wish.memory.is_some() && s.memory.is_none()) || (wish.compute.is_some() && s.compute.is_none());
     if free.iter().any(|s| unlimited(&s)) {
         return None;
     }
-    let mut by_size: Vec<&Share> = free.to_vec();
+    let (named, mut by_size): (Vec<&Share>, Vec<&Share>) = free.iter().partition(|s| wish.names.contains(&s.name));
+    if wish.names.iter().any(|name| named.iter().all(|s| s.name != *name)) {
+        return None;
+    }
     by_size.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
     let most = if device.one_share_a_claim { 1 } else { usize::MAX };
-    if let Some(n) = wish.shares {
-        if n > most || n > by_size.len() {
-            return None;
-        }
+    let with_named = |more: &[&'a Share]| [&named[..], more].concat();
+    let serves = |more: &[&'a Share]| serves(&with_named(more), wish);
+    let found = match wish.shares {
+        Some(0) => serves(&[]).then(Vec::new),
         // The smallest run of n that serves: shares of unequal size are rarely asked for by number.
-        return by_size.windows(n).find(|run| serves(run, wish)).map(<[&Share]>::to_vec);
-    }
-    // Takes the smallest share that completes the wish; if no share does, the largest one, and tries again.
+        Some(n) => by_size.windows(n).find(|run| serves(run)).map(<[&Share]>::to_vec),
+        None if !named.is_empty() && serves(&[]) => Some(Vec::new()),
+        None => fewest(by_size, serves),
+    };
+    found
+        .map(|more| with_named(&more))
+        .filter(|chosen| chosen.len() <= most)
+}
+
+/// As few of `by_size`, which is sorted, as serve: the smallest share that completes the wish; if no share does, the
+/// largest one, and so on.
+fn fewest<'a>(mut by_size: Vec<&'a Share>, serves: impl Fn(&[&'a Share]) -> bool) -> Option<Vec<&'a Share>> {
     let mut chosen: Vec<&Share> = Vec::new();
-    while !by_size.is_empty() && chosen.len() < most {
+    while !by_size.is_empty() {
         let completes = by_size.iter().position(|s| {
             let mut with = chosen.clone();
             with.push(s);
-            serves(&with, wish)
+            serves(&with)
         });
         let largest = by_size.iter().map(|s| size(s)).max();
         let first_largest = by_size.iter().position(|s| Some(size(s)) == largest).unwrap_or(0);
         chosen.push(by_size.remove(completes.unwrap_or(first_largest)));
         if completes.is_some() {
-            drop_superfluous(&mut chosen, wish);
+            drop_superfluous(&mut chosen, serves);
             return Some(chosen);
         }
     }
@@ -109,11 +152,11 @@ fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: Wish) -> Option<Ve
 }
 
 /// Takes out what is not needed, largest first, so that the least is left unused.
-fn drop_superfluous(chosen: &mut Vec<&Share>, wish: Wish) {
+fn drop_superfluous<'a>(chosen: &mut Vec<&'a Share>, serves: impl Fn(&[&'a Share]) -> bool) {
     let mut at = 0;
     while at < chosen.len() {
         let out = chosen.remove(at);
-        if !serves(chosen, wish) {
+        if !serves(chosen) {
             chosen.insert(at, out);
             at += 1;
         }
@@ -127,7 +170,7 @@ fn size(share: &Share) -> (u64, u32) {
     )
 }
 
-fn serves(shares: &[&Share], wish: Wish) -> bool {
+fn serves(shares: &[&Share], wish: &Wish) -> bool {
     let memory: u64 = shares.iter().map(|s| size(s).0).sum();
     let compute: u32 = shares.iter().map(|s| size(s).1).sum();
     !shares.is_empty() && wish.memory.is_none_or(|m| memory >= m.mib()) && wish.compute.is_none_or(|c| compute >= c)
@@ -149,16 +192,16 @@ fn free<'a>(device: &'a SplitDevice, is_free: &impl Fn(&SplitDevice, &Share) -> 
     device.shares.iter().filter(|share| is_free(device, share)).collect()
 }
 
-fn refuse(asked: &[&SplitDevice], wish: Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
-    let wanted = [
-        wish.shares.map(|n| format!("{n} shares")),
-        wish.memory.map(|m| m.to_string()),
-        wish.compute.map(|c| format!("{c}% compute")),
-    ];
-    let mut wanted: Vec<String> = wanted.into_iter().flatten().collect();
-    if wanted.is_empty() {
-        wanted.push("a share".to_owned());
-    }
+/// The error for a wish for a share that no device in question has.
+fn unknown_share(asked: &[&SplitDevice], wish: &Wish) -> Error {
+    let has = asked.iter().take(8).map(|split| {
+        let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
+        format!("{} has {}", split.device, some(&names))
+    });
+    Error::usage(wish.text(), "not found").hint(has.collect::<Vec<_>>().join("; "))
+}
+
+fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
     let has = asked.iter().take(8).map(|device| {
         let free = free(device, is_free);
         let Fit { memory, compute, .. } = sum(device, &free);
@@ -168,5 +211,5 @@ fn refuse(asked: &[&SplitDevice], wish: Wish, is_free: &impl Fn(&SplitDevice, &S
         let (name, free, all) = (device.device, free.len(), device.shares.len());
         format!("{name} has {free} of {all} shares free{limits}{one}")
     });
-    Error::failed(wanted.join(" and "), "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
+    Error::failed(wish.text(), "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
 }

@@ -281,7 +281,7 @@ fn a_daemon_s_defaults_allow_the_largest_claim_that_may_be_made() {
             shares: Some(shares),
             ..Wish::default()
         };
-        let largest = fit(&plan, wish, |_, _| true).unwrap();
+        let largest = fit(&plan, &wish, |_, _| true).unwrap();
         assert_eq!(
             (largest.memory.unwrap().mib(), largest.compute.unwrap()),
             (memory, compute)
@@ -394,7 +394,7 @@ const UNEQUAL: &str = "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/
 
 fn fits(yaml: &str, wish: Wish, held: &[&str]) -> Result<Fit> {
     let plan = planned(yaml);
-    fit(&plan, wish, |d, s| {
+    fit(&plan, &wish, |d, s| {
         !held.contains(&format!("{}.{}", d.device.cdi_name(), s.name).as_str())
     })
 }
@@ -432,10 +432,15 @@ fn shares_by_number_of_a_device() {
         }),
         ..Wish::default()
     };
-    let found = fits(UNEQUAL, wish, &["1.0", "1.2"]).unwrap();
+    let found = fits(UNEQUAL, wish.clone(), &["1.0", "1.2"]).unwrap();
     assert_eq!((names(&found).as_str(), found.compute), ("1.1+3+4", Some(30)));
     let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
-    assert!(fits(&one, wish, &[]).unwrap_err().to_string().contains("one a claim"));
+    assert!(
+        fits(&one, wish.clone(), &[])
+            .unwrap_err()
+            .to_string()
+            .contains("one a claim")
+    );
     let none = Wish {
         device: Some(Device {
             gpu: GpuIndex(2),
@@ -466,4 +471,45 @@ fn what_has_no_limit_serves_no_wish_for_memory() {
         .is_err()
     );
     assert_eq!(names(&fits(ts, Wish::default(), &["0.0"]).unwrap()), "0.1");
+}
+
+#[test]
+fn shares_by_name_with_more_of_the_same_device() {
+    let wish = |text: &str, shares| Wish {
+        names: text.split_whitespace().map(|name| name.parse().unwrap()).collect(),
+        shares,
+        ..Wish::default()
+    };
+    let of = |wish: Wish, held: &[&str]| fits(UNEQUAL, wish, held).map(|found| names(&found));
+    assert_eq!(of(wish("mid", None), &[]).unwrap(), "0.mid");
+    assert_eq!(of(wish("small mid", None), &["0.big"]).unwrap(), "0.mid+small");
+    // 0.3 and twice 0.any: exactly three shares.
+    assert_eq!(of(wish("3", Some(2)), &["1.0"]).unwrap(), "1.1+2+3");
+    assert_eq!(of(wish("3", Some(0)), &[]).unwrap(), "1.3");
+    let held = of(wish("3", None), &["1.3"]).unwrap_err().to_string();
+    assert!(
+        held.starts_with("share 3: no device can give it now; gpu 0 has 3 of 3"),
+        "{held}"
+    );
+    assert!(of(wish("3", Some(10)), &[]).is_err(), "there are nine others");
+    // No device has both.
+    let unknown = of(wish("big 3", None), &[]).unwrap_err();
+    assert_eq!(
+        (unknown.kind(), unknown.to_string().as_str()),
+        (
+            crate::error::Kind::Usage,
+            "shares big, 3: not found; gpu 0 has big, mid, small; gpu 1 has 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+        )
+    );
+    // Named shares count for a size, and no more than needed are added to them.
+    let sized = |text, gib: u64| Wish {
+        memory: Some(MemorySize::from_mib(gib * 1024)),
+        ..wish(text, None)
+    };
+    assert_eq!(of(sized("big", 30), &[]).unwrap(), "0.big");
+    assert_eq!(of(sized("big", 45), &[]).unwrap(), "0.big+small");
+    assert_eq!(of(sized("small", 48), &["0.mid"]).unwrap(), "0.big+small");
+    let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
+    assert!(fits(&one, wish("3", Some(1)), &[]).is_err());
+    assert_eq!(names(&fits(&one, wish("3", None), &[]).unwrap()), "1.3");
 }

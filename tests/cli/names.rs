@@ -204,7 +204,7 @@ fn a_dedicated_device_has_the_names_of_a_whole_one_each_with_a_claim() {
         assert_eq!(grades, [Grade::Hard; 3]);
         let found = fit(
             &plan,
-            Wish {
+            &Wish {
                 compute: Some(70),
                 ..Wish::default()
             },
@@ -383,15 +383,15 @@ fn the_device_plugin_s_documentation_works_unchanged() {
         ..Wish::default()
     };
     assert!(
-        fit(&strict, wish(2), |_, _| true)
+        fit(&strict, &wish(2), |_, _| true)
             .unwrap_err()
             .to_string()
             .contains("one a claim")
     );
-    assert_eq!(fit(&strict, wish(1), |_, _| true).unwrap().shares.len(), 1);
+    assert_eq!(fit(&strict, &wish(1), |_, _| true).unwrap().shares.len(), 1);
     let several = planned(&read("rename-by-default"), &hgx).unwrap();
     assert_eq!(
-        fit(&several, wish(2), |_, _| true).unwrap().shares.len(),
+        fit(&several, &wish(2), |_, _| true).unwrap().shares.len(),
         2,
         "said: false"
     );

@@ -15,7 +15,7 @@ use crate::inventory::Inventory;
 use crate::ledger::{Claim, Holder};
 use crate::share::{Fit, Share, SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName};
+use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,6 +34,9 @@ pub(in crate::cli) struct Args {
     /// Reserve this many shares of one device as one claim
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shares: Option<u32>,
+    /// Reserve the share of this name; can be given more than once. --shares is then the number of further shares
+    #[arg(long, value_name = "NAME", requires = "device")]
+    share: Vec<ShareName>,
     /// Reserve shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0 [default: the device
     /// whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
@@ -72,6 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let wish = Wish {
         memory: args.memory,
         compute: args.compute.map(|c| c.get()),
+        names: args.share.clone(),
         shares: args.shares.map(|n| n as usize),
         device: args
             .device
@@ -79,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             .map(|selector| device(&inventory, &sharing, selector))
             .transpose()?,
     };
-    sizeless(&sharing, wish)?;
+    sizeless(&sharing, &wish)?;
     // Absolute, because hooks that use this path run in other directories.
     let file = spec::file(&args.spec_dir, &args.name);
     let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
@@ -151,8 +155,8 @@ impl Offer for Specification<'_> {
 }
 
 /// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.
-fn sizeless(sharing: &Sharing, wish: Wish) -> Result<()> {
-    let asked = |split: &&SplitDevice| wish.device.is_none_or(|device| device == split.device);
+fn sizeless(sharing: &Sharing, wish: &Wish) -> Result<()> {
+    let asked = |split: &&SplitDevice| wish.is_about(split);
     let mut asked = sharing.plan.devices.iter().filter(asked).peekable();
     if asked.peek().is_none() {
         return Ok(());
