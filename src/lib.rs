@@ -23,7 +23,7 @@
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
-//! | [`root`] | every path that is followed on behalf of an image goes through it |
+//! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |

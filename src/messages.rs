@@ -10,7 +10,7 @@
 //! number of files, the size of a file and the length of a text. Names that come from an image are in these texts, so they
 //! are kept without control characters and without marks that change the direction of text.
 
-mod directory;
+mod runtime_dir;
 mod store;
 
 use crate::text::shown;

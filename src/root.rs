@@ -6,6 +6,9 @@
 //!
 //! Not everything in the root is the image's. Only an [`OwnFile`] can be read, and only an [`OwnDirectory`] can be changed.
 //! Both are made only from handles whose mount was checked.
+//!
+//! A [`HostDirectory`] is not an image's. The directories in which tranche keeps its own files are opened as one, after
+//! everything on the way to them was checked: [`HostDirectory::in_state_dir`].
 
 mod container;
 mod cover;
@@ -20,6 +23,7 @@ mod own_directory;
 mod own_file;
 mod proc_file;
 mod runtime_mount;
+mod state;
 mod temporary;
 
 pub use container::ContainerRoot;
@@ -32,3 +36,4 @@ pub use own_directory::{Linked, OwnDirectory};
 pub use own_file::{NotOwn, OwnFile, Permissions};
 pub use proc_file::{ContainerProcFile, read_host_proc};
 pub use runtime_mount::{MountOrigin, RuntimeMount};
+pub use state::Missing;

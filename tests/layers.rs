@@ -34,8 +34,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("sim", "error inventory"),
     ("sources", "bounded error inventory sim"),
     // What reads and writes files.
-    ("root", ""),
-    ("ledger", "error text types"),
+    ("root", "error"),
+    ("ledger", "error root text types"),
     ("messages", "error root text"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),

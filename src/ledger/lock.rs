@@ -119,14 +119,18 @@ mod tests {
     #[test]
     fn who_holds_it_too_long_is_named_and_who_removes_it_gains_nothing() {
         let state = tempfile::tempdir().unwrap();
-        let directory = LedgerDirectory::ledger(state.path(), true).unwrap().unwrap();
+        let directory = LedgerDirectory::ledger(state.path(), crate::root::Missing::Make)
+            .unwrap()
+            .unwrap();
         let held = take(&directory, PATIENCE).unwrap();
         let line = take(&directory, Duration::from_millis(50)).unwrap_err().to_string();
         let me = format!("by process {} (", std::process::id());
         assert!(line.contains(&me), "{line}");
         // One waits for this file, then it is removed, and another one locks the new one.
         let takes = |scope: &'static str| {
-            let directory = LedgerDirectory::ledger(state.path(), true).unwrap().unwrap();
+            let directory = LedgerDirectory::ledger(state.path(), crate::root::Missing::Make)
+                .unwrap()
+                .unwrap();
             take(&directory, PATIENCE).unwrap_or_else(|error| panic!("{scope}: {error}"))
         };
         let waits = |count: usize| {

@@ -7,6 +7,7 @@ use super::error::{LedgerError, LedgerResult};
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Error, line};
+use crate::root::Missing;
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -91,7 +92,7 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the directory cannot be created, or if another user could replace or write it.
     pub fn open(state_dir: &Path) -> LedgerResult<Self> {
-        match LedgerDirectory::ledger(state_dir, true)? {
+        match LedgerDirectory::ledger(state_dir, Missing::Make)? {
             Some(directory) => Ok(Self { directory }),
             None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
         }
@@ -102,7 +103,7 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn existing(state_dir: &Path) -> LedgerResult<Option<Self>> {
-        Ok(LedgerDirectory::ledger(state_dir, false)?.map(|directory| Self { directory }))
+        Ok(LedgerDirectory::ledger(state_dir, Missing::Leave)?.map(|directory| Self { directory }))
     }
 
     /// Keeps other processes from changing anything until the result is dropped.

@@ -1,9 +1,9 @@
 //! Messages on disk: one file for each container, without a lock.
 
-use super::directory::{self, Missing};
+use super::runtime_dir::runtime_dir;
 use super::{LINES, Message};
 use crate::error::{Context, Error, Result};
-use crate::root::{HostDirectory, Permissions};
+use crate::root::{HostDirectory, Missing, Permissions};
 use crate::text::shown;
 
 use nix::fcntl::{OFlag, openat};
@@ -15,6 +15,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
+/// The name of the directory in a state directory.
+const NAME: &str = "messages";
 /// The most containers with messages. If there are more, the file that was written least recently is removed.
 const FILES: usize = 256;
 /// The most bytes of a file. If a file would get larger, it is written anew with its newest messages, half as large.
@@ -41,40 +43,38 @@ pub struct Kept {
 
 impl Messages {
     /// Opens the directory in which this process keeps messages: in `state_dir`, or, if that belongs to another user, in the
-    /// run-time directory of its user. Missing directories are made, except those above `state_dir` and the user's.
+    /// run-time directory of its user. Missing directories are made, except the user's.
     ///
     /// # Errors
     /// Returns an error if neither directory can be used.
     pub fn open(state_dir: &Path) -> Result<Messages> {
-        let user = || directory::runtime_dir().and_then(|user| directory::of_user(&user, Missing::Make));
-        let directory = directory::of_state(state_dir, Missing::Make).or_else(|e| user().map_err(|_| e));
-        let directory = directory.about(state_dir.display(), "cannot keep messages there")?;
-        Ok(Messages { directory })
+        let of_user = || HostDirectory::in_runtime_dir(&runtime_dir()?, NAME, Missing::Make);
+        let of_state = HostDirectory::in_state_dir(state_dir, NAME, Missing::Make);
+        match of_state.or_else(|e| of_user().map_err(|_| e))? {
+            Some(directory) => Ok(Messages { directory }),
+            None => Err(Error::failed(state_dir.display(), "cannot keep messages there")),
+        }
     }
 
-    /// The messages of this user's hooks: in `state_dir`, or, if that belongs to another user, in `runtime_dir`
+    /// The messages of this user's hooks: in `state_dir`, or, if that belongs to another user, in `user_dir`
     /// (`$XDG_RUNTIME_DIR`; without it, the directory by convention). `None` if no hook has kept messages.
     ///
     /// # Errors
     /// Returns an error if there is such a directory, but another user could have made or changed it.
-    pub fn existing(state_dir: &Path, runtime_dir: Option<&Path>) -> Result<Option<Messages>> {
-        let user = match runtime_dir {
+    pub fn existing(state_dir: &Path, user_dir: Option<&Path>) -> Result<Option<Messages>> {
+        let of_state = HostDirectory::in_state_dir(state_dir, NAME, Missing::Leave);
+        if let Ok(Some(directory)) = of_state {
+            return Ok(Some(Messages { directory }));
+        }
+        let user_dir = match user_dir {
             Some(directory) => directory.to_owned(),
-            None => directory::runtime_dir().about("/proc/self/uid_map", "does not have the user of this process")?,
+            None => runtime_dir()?,
         };
-        let of_state = match directory::of_state(state_dir, Missing::Leave) {
-            Ok(directory) => return Ok(Some(Messages { directory })),
-            Err(e) => e,
-        };
-        match directory::of_user(&user, Missing::Leave) {
-            Ok(directory) => Ok(Some(Messages { directory })),
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                let what = "its messages of hooks cannot be read";
-                Err(Error::failed(user.join("tranche").display(), what).from_source(e))
-            }
+        match HostDirectory::in_runtime_dir(&user_dir, NAME, Missing::Leave)? {
+            Some(directory) => Ok(Some(Messages { directory })),
             // Other users may not read root's messages, which is not an error. Root must be able to read them.
-            Err(_) if of_state.kind() == ErrorKind::NotFound || !nix::unistd::geteuid().is_root() => Ok(None),
-            Err(_) => Err(Error::failed(state_dir.join("messages").display(), "cannot be read").from_source(of_state)),
+            None if nix::unistd::geteuid().is_root() => of_state.map(|_| None),
+            None => Ok(None),
         }
     }
 

@@ -69,6 +69,11 @@ impl Found {
         self.status.st_mode & 0o7777
     }
 
+    /// The number of the user that it belongs to.
+    pub(super) fn owner(&self) -> u32 {
+        self.status.st_uid
+    }
+
     /// The file system (`st_dev`) that it is on.
     pub fn device(&self) -> u64 {
         self.status.st_dev

@@ -6,10 +6,9 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use super::directory::single;
 use super::{Directory, OwnDirectory};
 
 /// An open directory of the host. Its path comes from an engine or an administrator, and not from an image, so what is in
@@ -24,16 +23,6 @@ impl HostDirectory {
         Ok(Self::new(Directory::from_fd(open(path, flags, Mode::empty())?)))
     }
 
-    /// The directory `name` in it.
-    ///
-    /// # Errors
-    /// `NotFound` if it does not exist, `NotADirectory` if something else has that name, also if it is a link to a directory.
-    pub fn subdirectory(&self, name: &OsStr) -> io::Result<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let directory = openat(&self.0, single(name)?, flags, Mode::empty())?;
-        Ok(Self::new(Directory::from_fd(directory)))
-    }
-
     /// The content of the regular file `name`.
     ///
     /// # Errors
@@ -44,7 +33,7 @@ impl HostDirectory {
         self.0.find(name)?.read(limit)
     }
 
-    fn new(directory: Directory) -> Self {
+    pub(super) fn new(directory: Directory) -> Self {
         HostDirectory(OwnDirectory::new(directory))
     }
 }

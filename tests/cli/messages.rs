@@ -159,14 +159,12 @@ fn a_place_that_cannot_be_used_costs_nobody_a_start() {
     let other = tempfile::tempdir().unwrap();
     let place = |name: &str| other.path().join(name);
     fs::write(place("file"), "").unwrap();
-    fs::create_dir(place("real")).unwrap();
-    symlink("real", place("link")).unwrap();
     fs::create_dir(place("open")).unwrap();
     fs::set_permissions(place("open"), fs::Permissions::from_mode(0o777)).unwrap();
     fs::create_dir_all(place("theirs/messages")).unwrap();
     chown(place("theirs"), Some(12345), None).unwrap_or_default();
     fs::set_permissions(place("theirs/messages"), fs::Permissions::from_mode(0o755)).unwrap();
-    for name in ["file", "link", "open", "theirs", "none/none"] {
+    for name in ["file", "open", "theirs"] {
         let mut command = Command::new(OCI);
         command
             .args(["hook", "prepare", "--shine=1", "--state-dir"])
@@ -179,10 +177,25 @@ fn a_place_that_cannot_be_used_costs_nobody_a_start() {
             "{name}"
         );
     }
-    for empty in ["real", "open", "theirs/messages"] {
+    for empty in ["open", "theirs/messages"] {
         assert_eq!(fs::read_dir(place(empty)).unwrap().count(), 0, "{empty}");
     }
-    assert!(!place("none").exists());
+}
+
+#[test]
+fn a_state_directory_is_made_where_a_link_of_the_administrator_leads() {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("disk")).unwrap();
+    symlink("disk", scene.at("link")).unwrap();
+    let state_dir = scene.at("link/a/b");
+    let mut command = Command::new(OCI);
+    command
+        .args(["hook", "prepare", "--shine=1", "--state-dir"])
+        .arg(&state_dir)
+        .env_clear();
+    assert_eq!(scene::run(command, scene.state().as_bytes()).code, 0);
+    assert!(scene.at("disk/a/b/messages/c.jsonl").is_file());
+    assert_eq!(shown(&state_dir).len(), 1);
 }
 
 #[test]
