@@ -7,9 +7,14 @@ use std::fmt::Display;
 /// The line about `object` (`claim train1`, `gpu 0 share 3`) for an error of the ledger. What is wrong with the ledger
 /// itself is said about its file.
 pub fn explain(object: impl Display, error: LedgerError) -> Error {
-    let LedgerError::Refused(refused) = error else {
-        return error.into();
-    };
+    match error {
+        LedgerError::Refused(refused) => refusal(object, refused),
+        LedgerError::Damaged(book) => book.error,
+        LedgerError::OutOfSpace(error) | LedgerError::Failed(error) => error,
+    }
+}
+
+fn refusal(object: impl Display, refused: Refused) -> Error {
     let error = Error::new(kind_of(&refused), object, &refused);
     match refused {
         Refused::NoSuchClaim(_) => error.hint("tranche claim list shows those that exist"),
@@ -37,10 +42,6 @@ pub fn kind_of(refused: &Refused) -> Kind {
 
 impl From<LedgerError> for Error {
     fn from(error: LedgerError) -> Self {
-        match error {
-            LedgerError::Refused(refused) => explain("claim", LedgerError::Refused(refused)),
-            LedgerError::Damaged(book) => book.error,
-            LedgerError::OutOfSpace(error) | LedgerError::Failed(error) => error,
-        }
+        explain("claim", error)
     }
 }
