@@ -2,8 +2,9 @@
 //! exit code, and never half a file.
 //!
 //! What discovery makes of a broken host is held in detail by `tests/discovery`, wrong options and broken files of
-//! other vendors by `tests/cli/cdi_cli.rs`; here is what comes out at the end.
+//! other vendors by `tests/cli/cdi_options.rs` and `cdi_inspect.rs`; here is what comes out at the end.
 
+use crate::program;
 use crate::support::{fake_host, skip};
 use serde_json::json;
 use std::fs::{self, OpenOptions};
@@ -15,15 +16,6 @@ use fake_host::Host;
 
 const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
-
-fn tranche(arguments: &[&str]) -> Command {
-    let mut command = Command::new(TRANCHE);
-    command
-        .args(arguments)
-        .env_clear()
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
-    command
-}
 
 fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -145,7 +137,7 @@ fn a_broken_host_costs_what_is_broken() {
         (broken.by)(&host);
         let specs = directory.path().join("specs");
         fs::create_dir(&specs).unwrap();
-        let output = tranche(&["cdi", "generate", "--nvml-deadline=2", "--device-name-strategy=index"])
+        let output = program(&["cdi", "generate", "--nvml-deadline=2", "--device-name-strategy=index"])
             .arg(format!("--root={}", host.root.display()))
             .arg(format!("--output={}/nvidia.json", specs.display()))
             .output()
@@ -178,7 +170,7 @@ fn a_broken_host_costs_what_is_broken() {
 /// Runs `tranche cdi generate` for a host, over a specification that is there already.
 fn generate_over(host: &Host, file: &Path, more: &[&str]) -> Output {
     fs::write(file, "good\n").unwrap();
-    tranche(&["cdi", "generate", "--nvml-deadline=2"])
+    program(&["cdi", "generate", "--nvml-deadline=2"])
         .arg(format!("--root={}", host.root.display()))
         .arg(format!("--output={}", file.display()))
         .args(more)
@@ -231,7 +223,7 @@ fn a_degraded_host_never_replaces_a_specification() {
         );
         // To stdout it is printed, and is no success.
         let root = format!("--root={}", host.root.display());
-        let output = tranche(&["cdi", "generate", "--nvml-deadline=2", &root])
+        let output = program(&["cdi", "generate", "--nvml-deadline=2", &root])
             .args(more)
             .output()
             .unwrap();
@@ -246,13 +238,13 @@ fn a_saved_degraded_inventory_never_replaces_a_specification() {
     let directory = tempfile::tempdir().unwrap();
     let host = fake_host::build("l4-one-lost", &directory.path().join("host")).unwrap();
     let root = format!("--root={}", host.root.display());
-    let saved = tranche(&["inventory", &root]).output().unwrap();
+    let saved = program(&["inventory", &root]).output().unwrap();
     assert_eq!(saved.status.code(), Some(0), "{}", said(&saved));
     let inventory = directory.path().join("inventory.json");
     fs::write(&inventory, &saved.stdout).unwrap();
     let file = directory.path().join("nvidia.yaml");
     let generate = |more: &[&str]| {
-        let mut command = tranche(&["cdi", "generate"]);
+        let mut command = program(&["cdi", "generate"]);
         command.arg("--inventory").arg(&inventory).arg("--output").arg(&file);
         command.args(more).output().unwrap()
     };
@@ -292,7 +284,7 @@ fn a_hook_that_does_not_exist_is_a_warning_on_this_machine_alone() {
     ];
     let hook = directory.path().join("hook");
     let generate = |place: &[String]| {
-        let output = tranche(&["cdi", "generate", "--hook-path"])
+        let output = program(&["cdi", "generate", "--hook-path"])
             .arg(&hook)
             .args(place)
             .output()
@@ -330,7 +322,7 @@ fn the_built_in_inventories_are_listed_by_every_verb() {
         &["cdi", "generate"],
         &["claim", "create", "--name=x"],
     ] {
-        let output = tranche(verb).arg("--inventory=sim:help").output().unwrap();
+        let output = program(verb).arg("--inventory=sim:help").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{verb:?}: {}", said(&output));
         let list = String::from_utf8(output.stdout).unwrap();
         assert!(
@@ -390,7 +382,7 @@ fn a_directory_that_was_named_must_exist_to_be_read_and_is_made_to_be_written() 
     let missing = directory.path().join("a/b");
     let dir = format!("--spec-dir={}", missing.display());
     for verb in ["list", "validate"] {
-        let output = tranche(&["cdi", verb, &dir]).output().unwrap();
+        let output = program(&["cdi", verb, &dir]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{verb}: {}", said(&output));
         assert!(
             said(&output).ends_with("/a/b: no such directory\n"),
@@ -399,12 +391,12 @@ fn a_directory_that_was_named_must_exist_to_be_read_and_is_made_to_be_written() 
         );
         assert!(output.stdout.is_empty(), "{verb}");
     }
-    let output = tranche(&["cdi", "inspect", "nvidia.com/gpu=0", &dir]).output().unwrap();
+    let output = program(&["cdi", "inspect", "nvidia.com/gpu=0", &dir]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     assert!(!missing.exists(), "reading makes nothing");
     let file = missing.join("nvidia.yaml");
-    let output = tranche(&["cdi", "generate", "--inventory=sim:t4x2"])
+    let output = program(&["cdi", "generate", "--inventory=sim:t4x2"])
         .arg("--output")
         .arg(&file)
         .output()
@@ -442,7 +434,7 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
     symlink("../store.yaml", specs.join("f.yaml")).unwrap();
     let dir = format!("--spec-dir={}", specs.display());
     for verb in ["list", "validate"] {
-        let output = tranche(&["cdi", verb, &dir]).output().unwrap();
+        let output = program(&["cdi", verb, &dir]).output().unwrap();
         let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
         // What is the user's own may be shown to him.
         let root = nix::unistd::geteuid().is_root();
@@ -461,7 +453,7 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
             assert_eq!(all.matches("that not everybody may read").count(), 2, "{verb}: {all}");
         }
     }
-    let output = tranche(&["cdi", "list", &dir]).output().unwrap();
+    let output = program(&["cdi", "list", &dir]).output().unwrap();
     assert!(
         String::from_utf8(output.stdout).unwrap().contains("nvidia.com/gpu=0\n"),
         "a link to a readable file counts"
@@ -472,7 +464,7 @@ fn a_specification_that_leads_elsewhere_is_not_read() {
 fn a_full_stdout_is_a_failure() {
     for arguments in RESULTS {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = tranche(arguments).stdout(full).output().unwrap();
+        let output = program(arguments).stdout(full).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(
@@ -485,7 +477,7 @@ fn a_full_stdout_is_a_failure() {
 #[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
     for arguments in RESULTS {
-        let mut child = tranche(arguments)
+        let mut child = program(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -504,7 +496,7 @@ fn options_that_exclude_each_other_are_refused_by_name() {
         &["cdi", "generate", "--driver-root=/x", "--inventory=sim:t4x2"],
         &["inventory", "--proc-root=/x", "--inventory=sim:t4x2"],
     ] {
-        let output = tranche(arguments).output().unwrap();
+        let output = program(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(said(&output).contains("cannot be used with"), "{}", said(&output));
     }
@@ -521,7 +513,7 @@ fn a_policy_that_names_an_absent_gpu_costs_that_gpu_alone() {
     let config = format!("--config={}", config.display());
     let state = format!("--state-dir={}", directory.path().join("state").display());
     let options = ["--inventory=sim:t4x2", &config, &state];
-    let output = tranche(&["cdi", "generate", "--device-name-strategy=index", "--format=json"])
+    let output = program(&["cdi", "generate", "--device-name-strategy=index", "--format=json"])
         .args(options)
         .output()
         .unwrap();
@@ -539,14 +531,14 @@ fn a_policy_that_names_an_absent_gpu_costs_that_gpu_alone() {
     );
 
     let specs = format!("--spec-dir={}", directory.path().join("specs").display());
-    let output = tranche(&["claim", "create", "--name=train", "--device=1", "--shares=1", &specs])
+    let output = program(&["claim", "create", "--name=train", "--device=1", "--shares=1", &specs])
         .args(options)
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(output.stdout, b"nvidia.com/claim=train\n");
 
-    let output = tranche(&["policy", "check"]).args(&options[..2]).output().unwrap();
+    let output = program(&["policy", "check"]).args(&options[..2]).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let result = String::from_utf8(output.stdout).unwrap();
     assert!(result.contains(":5:40: device 9: not found"), "{result}");

@@ -1,139 +1,24 @@
 //! `tranche cdi …` as people and scripts call it: results, exit codes, files.
 
+use crate::{Said, program, said};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
+/// `tranche cdi ARGUMENTS` with no environment.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    program(&[&["cdi"], arguments].concat())
 }
 
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
-    command.arg("cdi").args(arguments).env_clear();
-    command
-}
-
-fn said(mut command: Command) -> Said {
-    let output = command.output().unwrap();
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-fn cdi(arguments: &[&str]) -> Said {
+pub(crate) fn cdi(arguments: &[&str]) -> Said {
     said(command(arguments))
 }
 
 /// `generate` for a machine that everybody has.
-fn generate(more: &[&str]) -> Said {
+pub(crate) fn generate(more: &[&str]) -> Said {
     cdi(&[&["generate", "--inventory=sim:dgx-a100-mig"], more].concat())
-}
-
-#[test]
-fn devices_are_chosen_and_named_as_asked() {
-    let names = |more: &[&str]| {
-        let said = generate(&[&["--format=json"], more].concat());
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        let spec: Value = serde_json::from_str(&said.out).unwrap();
-        let names = spec["devices"].as_array().unwrap();
-        let names: Vec<String> = names.iter().map(|d| d["name"].as_str().unwrap().to_owned()).collect();
-        names.join(" ")
-    };
-    let index = "--device-name-strategy=index";
-    assert_eq!(names(&["--device-id=0", "--devices=1", index]), "0 1 all");
-    assert_eq!(names(&["--device=0", index, "--no-all-device"]), "0");
-    assert_eq!(names(&["--device-id=none"]), "none");
-    assert!(names(&[index]).ends_with(" all none"));
-    assert_eq!(
-        names(&["--device-id=0,1", "--device-name-strategy=index,type-index"]),
-        "0 1 gpu0 gpu1 all"
-    );
-    let kind = generate(&["--vendor=x.org", "--cdi-class=card"]).out;
-    assert!(kind.contains("kind: x.org/card\n"), "{kind}");
-    // It would end dockerd at its start.
-    for option in ["--vendor=x", "--cdi-class=y"] {
-        let said = generate(&[option]);
-        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{}", said.err);
-        assert!(said.err.contains("engines crash"), "{}", said.err);
-    }
-}
-
-#[test]
-fn variables_of_nvidia_s_tool_hold_lists_and_may_be_empty() {
-    let names = |variables: &[(&str, &str)]| {
-        let mut command = command(&["generate", "--inventory=sim:t4x2"]);
-        command.envs(variables.iter().copied());
-        let said = said(command);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        let names = said.out.lines().filter_map(|line| line.strip_prefix("- name: "));
-        names.collect::<Vec<_>>().join(" ")
-    };
-    let strategy = ("NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES", "index,type-index");
-    assert_eq!(
-        names(&[("NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS", "1"), strategy]),
-        r#""1" "gpu1" "all""#
-    );
-    let empty = [
-        "MODE",
-        "OUTPUT_FORMAT",
-        "VENDOR",
-        "CLASS",
-        "DEVICE_IDS",
-        "DEVICE_NAME_STRATEGIES",
-        "FEATURE_FLAGS",
-        "DISABLED_HOOKS",
-        "ENABLED_HOOKS",
-        "NO_ALL_DEVICE",
-        "LDCONFIG_PATH",
-    ];
-    let empty: Vec<String> = empty
-        .iter()
-        .map(|name| format!("NVIDIA_CTK_CDI_GENERATE_{name}"))
-        .collect();
-    let empty: Vec<(&str, &str)> = empty.iter().map(|name| (name.as_str(), "")).collect();
-    assert_eq!(names(&empty), names(&[]));
-}
-
-#[test]
-fn options_have_their_other_names_in_nvidia_s_tool() {
-    for (ours, theirs) in [
-        ("--vendor=x.org", "--cdi-vendor=x.org"),
-        ("--class=card", "--cdi-class=card"),
-        ("--mode=management", "--discovery-mode=management"),
-        ("--device-id=0", "--device-ids=0"),
-        ("--device-id=0", "--device=0"),
-        ("--device-id=0", "--devices=0"),
-        (
-            "--feature-flag=disable-ipc-discoverer",
-            "--feature-flags=disable-ipc-discoverer",
-        ),
-        ("--hook-path=/x/nvidia-ctk", "--nvidia-ctk-path=/x/nvidia-ctk"),
-        ("--hook-path=/x/nvidia-ctk", "--nvidia-cdi-hook-path=/x/nvidia-ctk"),
-        ("--disable-hook=update-ldcache", "--disable-hooks=update-ldcache"),
-        ("--enable-hook=chmod", "--enable-hooks=chmod"),
-    ] {
-        let (expected, said) = (generate(&[ours]), generate(&[theirs]));
-        assert!(
-            said.code == Some(0) && said.out == expected.out,
-            "{theirs}: {}",
-            said.err
-        );
-        assert!(expected.out != generate(&[]).out, "{ours}");
-    }
-    for ignored in [
-        "--csv.file=/x",
-        "--csv.ignore-pattern=x",
-        "--csv.compat-container-root=/x",
-    ] {
-        assert!(generate(&[ignored]).out == generate(&[]).out, "{ignored}");
-    }
 }
 
 #[test]
@@ -176,36 +61,6 @@ fn coherent_gpus_get_a_kind_of_their_own_where_that_is_asked_for() {
 }
 
 #[test]
-fn wrong_requests_are_one_line_and_code_two() {
-    for (arguments, part) in [
-        (&["--device-id=99"][..], "device 99: not found; this host has 0"),
-        (&["--device-id=../x"], "\"../x\": not a valid device; expected 0, 0:1, "),
-        (&["--mode=vfio"], "expected one of auto, nvml"),
-        (&["--mode=csv"], "Tegra is not supported yet"),
-        (
-            &["--mode=gds", "--device-id=0"],
-            "device 0: not found; this mode has only the device all",
-        ),
-        (&["--no-hooks", "--hook-path=/x"], "cannot be used with"),
-        (&["--format=toml"], "use yaml or json"),
-        (&["--cdi-version=0.2"], "too old"),
-        (&["--class=a b"], "not a valid CDI class"),
-        (&["--root=/"], "cannot be used with"),
-    ] {
-        let said = generate(arguments);
-        assert_eq!(
-            (said.code, said.out.as_str()),
-            (Some(2), ""),
-            "{arguments:?}: {}",
-            said.err
-        );
-        assert!(said.err.contains(part), "{arguments:?}: {}", said.err);
-    }
-    let said = cdi(&["generate", "--inventory=sim:t4x2", "--mode=gds"]);
-    assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.err);
-}
-
-#[test]
 fn files_are_written_whole_with_the_right_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -230,7 +85,7 @@ fn files_are_written_whole_with_the_right_name() {
     let mut theirs = command(&["generate", "--inventory=sim:t4x2"]);
     theirs.env("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", path("env.yaml"));
     theirs.env("NVIDIA_CTK_CDI_HOOK_PATH", "/opt/hook");
-    assert_eq!(said_code(theirs), Some(0));
+    assert_eq!(crate::said(theirs).code, Some(0));
     assert!(
         fs::read_to_string(path("env.yaml"))
             .unwrap()
@@ -308,10 +163,6 @@ fn a_file_that_an_earlier_run_wrote_beside_the_output_goes_with_its_rename() {
     }
 }
 
-fn said_code(command: Command) -> Option<i32> {
-    said(command).code
-}
-
 #[test]
 fn a_closed_stdout_is_no_failure() {
     let mut child = command(&["generate", "--inventory=sim:dgx-a100-mig"]);
@@ -324,156 +175,6 @@ fn a_closed_stdout_is_no_failure() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// Two directories as an engine reads them, with a broken file of somebody else.
-fn directories() -> (tempfile::TempDir, Vec<String>) {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name).display().to_string();
-    for (inventory, output, more) in [
-        ("sim:t4x2", "etc/nvidia.yaml", &["--no-hooks"][..]),
-        ("sim:t4x2", "run/one.yaml", &["--device-id=0"]),
-        (
-            "sim:rtx4090",
-            "run/old.json",
-            &["--cdi-version=0.5", "--vendor=old.org"],
-        ),
-    ] {
-        let output = at(output);
-        let said = cdi(&[&["generate", "--inventory", inventory, "--output", &output], more].concat());
-        assert_eq!(said.code, Some(0), "{}", said.err);
-    }
-    fs::write(
-        dir.path().join("etc/other.yaml"),
-        "cdiVersion: 0.5.0\nkind: other.org/nic\ndevices:\n- name: eth\n  containerEdit: {}\n",
-    )
-    .unwrap();
-    let dirs = vec!["--spec-dir".to_owned(), at("etc"), "--spec-dir".to_owned(), at("run")];
-    (dir, dirs)
-}
-
-fn with<'a>(first: &[&'a str], dirs: &'a [String]) -> Vec<&'a str> {
-    first.iter().copied().chain(dirs.iter().map(String::as_str)).collect()
-}
-
-#[test]
-fn directories_are_read_as_engines_read_them() {
-    let (_dir, dirs) = directories();
-    let list = cdi(&with(&["list"], &dirs));
-    assert_eq!(list.code, Some(0));
-    assert!(
-        list.out.contains("nvidia.com/gpu=0\n") && list.out.contains("old.org/gpu=all\n"),
-        "{}",
-        list.out
-    );
-    assert!(
-        list.err.contains("other.yaml:5:3: ") && list.err.contains("lost: other.org/nic=eth"),
-        "{}",
-        list.err
-    );
-    let rows: Value = serde_json::from_str(&cdi(&with(&["list", "--json"], &dirs)).out).unwrap();
-    assert_eq!(rows.as_array().unwrap().len(), list.out.lines().count());
-
-    let check = cdi(&with(&["validate", "--for-other-host"], &dirs));
-    assert_eq!(check.code, Some(4));
-    assert_eq!(check.out.lines().count(), 1, "{}", check.out);
-    assert!(check.err.contains("nvidia.com/gpu=0 is ignored"), "{}", check.err);
-    let report: Value =
-        serde_json::from_str(&cdi(&with(&["validate", "--for-other-host", "--json"], &dirs)).out).unwrap();
-    assert_eq!(report["problems"][0]["at"], json!({"line": 5, "column": 3}));
-    let etc = Path::new(&dirs[1]);
-    assert_eq!(
-        cdi(&[
-            "validate",
-            "--for-other-host",
-            etc.join("nvidia.yaml").to_str().unwrap()
-        ])
-        .code,
-        Some(0)
-    );
-    assert_eq!(cdi(&["validate", etc.join("missing").to_str().unwrap()]).code, Some(2));
-}
-
-#[test]
-fn a_name_without_its_kind_is_completed() {
-    let (_dir, dirs) = directories();
-    for (name, wanted) in [
-        (
-            "0",
-            "0: is not a complete CDI name; there are nvidia.com/gpu=0, old.org/gpu=0\n",
-        ),
-        (
-            "77",
-            "77: is not a complete CDI name; write it as KIND=NAME, for example nvidia.com/gpu=0\n",
-        ),
-    ] {
-        let said = cdi(&with(&["inspect", name], &dirs));
-        assert_eq!((said.code, said.err), (Some(2), format!("tranche: {wanted}")));
-    }
-}
-
-#[test]
-fn inspect_tells_what_a_container_would_get() {
-    let (dir, dirs) = directories();
-    let zero = cdi(&with(&["inspect", "nvidia.com/gpu=0"], &dirs));
-    assert_eq!(zero.code, Some(0), "{}", zero.err);
-    for part in [
-        "device    nvidia.com/gpu=0\n",
-        "run/one.yaml (declares CDI 0.5.0, needs 0.5.0)",
-        "env       NVIDIA_VISIBLE_DEVICES=void\n",
-        "node      /dev/nvidia0 ",
-        "hook      createContainer ",
-        "            --driver-version\n",
-        "MISSING ON THE HOST",
-    ] {
-        assert!(zero.out.contains(part), "{part}\n{}", zero.out);
-    }
-    let json: Value = serde_json::from_str(&cdi(&with(&["inspect", "--json", "nvidia.com/gpu=0"], &dirs)).out).unwrap();
-    assert_eq!(json["devices"][0]["minimumVersion"], "0.5.0");
-
-    // What a cap left out stands in the file; JSON has no place for it.
-    let yaml = dir.path().join("run/old2.yaml").display().to_string();
-    let capped = [
-        "generate",
-        "--inventory=sim:rtx4090",
-        "--cdi-version=0.5",
-        "--class=capped",
-        "--output",
-        &yaml,
-    ];
-    assert_eq!(cdi(&capped).code, Some(0));
-    let capped = cdi(&with(&["inspect", "nvidia.com/capped=0"], &dirs)).out;
-    assert!(capped.contains("left out  additional groups"), "{capped}");
-
-    for (name, part) in [
-        ("nvidia.com/gpu=7", "there are nvidia.com/gpu=0, "),
-        ("no.org/x=1", "no file in "),
-        ("other.org/nic=eth", "is lost; "),
-    ] {
-        let said = cdi(&with(&["inspect", name], &dirs));
-        assert_eq!(said.code, Some(2));
-        assert!(said.err.contains(part), "{}", said.err);
-    }
-}
-
-#[test]
-fn a_container_specification_is_edited_as_an_engine_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = "cdiVersion: 0.3.0\nkind: a.org/box\ndevices:\n- name: null-device\n  containerEdits:\n    deviceNodes:\n    - path: /dev/null\n";
-    fs::write(dir.path().join("a.yaml"), spec).unwrap();
-    let config = dir.path().join("config.json");
-    fs::write(
-        &config,
-        json!({"ociVersion": "1.0.2", "x": 1.10, "process": {"env": []}}).to_string(),
-    )
-    .unwrap();
-    let (dirs, config) = (dir.path().to_str().unwrap(), config.to_str().unwrap());
-    let said = cdi(&["inspect", "a.org/box=null-device", "--spec-dir", dirs, "--oci", config]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let edited: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!(edited["linux"]["devices"][0]["major"], 1);
-    assert_eq!(edited["linux"]["devices"][0]["minor"], 3);
-    assert_eq!(edited["ociVersion"], "1.0.2");
 }
 
 /// Whoever gives a hook a new option decides here whether its value is a path of the host, and so moves with the host's root

@@ -1,15 +1,10 @@
 //! What `tranche cdi validate` reports, in how many lines, and with which exit code.
 
+use crate::program;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-
-fn tranche(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
-    command.args(arguments).env_clear();
-    command
-}
 
 #[test]
 fn validate_finds_what_a_specification_points_at() {
@@ -17,7 +12,7 @@ fn validate_finds_what_a_specification_points_at() {
     let file = directory.path().join("x.yaml");
     let validate = |text: &str| {
         fs::write(&file, text).unwrap();
-        let output = tranche(&["cdi", "validate"]).arg(&file).output().unwrap();
+        let output = program(&["cdi", "validate"]).arg(&file).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     let spec = |kind: &str, host: &str, hook: &str| {
@@ -50,8 +45,8 @@ fn what_many_devices_lack_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nvidia.yaml");
     let arguments = ["cdi", "generate", "--inventory=sim:hgx-h200", "--no-hooks", "--output"];
-    assert!(tranche(&arguments).arg(&file).status().unwrap().success());
-    let output = tranche(&["cdi", "validate"]).arg(&file).output().unwrap();
+    assert!(program(&arguments).arg(&file).status().unwrap().success());
+    let output = program(&["cdi", "validate"]).arg(&file).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(4), "{said}");
     let lines: Vec<&str> = said.lines().filter(|l| l.contains(" /dev/nvidia0 ")).collect();
@@ -80,7 +75,7 @@ fn where_no_specification_is_there_is_nothing_to_check() {
         &["cdi", "validate", "--spec-dir", place][..],
         &["cdi", "validate", place],
     ] {
-        let output = tranche(arguments).output().unwrap();
+        let output = program(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(3), 1), "{said}");
         assert!(
@@ -89,14 +84,14 @@ fn where_no_specification_is_there_is_nothing_to_check() {
             )),
             "{said}"
         );
-        let json = tranche(arguments).arg("--json").output().unwrap();
+        let json = program(arguments).arg("--json").output().unwrap();
         assert_eq!(json.status.code(), Some(3));
         let report: Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(report["files"], 0);
     }
     // A file that cannot be read is a problem, and not nothing.
     fs::write(empty.path().join("x.yaml"), "[").unwrap();
-    let output = tranche(&["cdi", "validate", "--spec-dir", place]).output().unwrap();
+    let output = program(&["cdi", "validate", "--spec-dir", place]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
 }
 
@@ -104,7 +99,7 @@ fn where_no_specification_is_there_is_nothing_to_check() {
 fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let write = |inventory: &str, name: &str| {
-        let output = tranche(&["cdi", "generate", inventory, "--output"])
+        let output = program(&["cdi", "generate", inventory, "--output"])
             .arg(directory.path().join(name))
             .output()
             .unwrap();
@@ -147,7 +142,7 @@ impl Written {
             directory: tempfile::tempdir().unwrap(),
         };
         let inventory = format!("--inventory=sim:{simulation}");
-        let output = tranche(&["inventory", &inventory]).output().unwrap();
+        let output = program(&["inventory", &inventory]).output().unwrap();
         fs::write(written.at("inventory.json"), output.stdout).unwrap();
         let mut command = written.command("generate", &["--hook-path=/usr/bin/tranche-oci", "--output"]);
         let output = command.arg(written.at("nvidia.yaml")).args(more).output().unwrap();
@@ -177,7 +172,7 @@ impl Written {
     }
 
     fn command(&self, verb: &str, arguments: &[&str]) -> Command {
-        let mut command = tranche(&["cdi", verb, "--inventory"]);
+        let mut command = program(&["cdi", verb, "--inventory"]);
         command.arg(self.at("inventory.json")).args(arguments);
         command
     }
@@ -355,7 +350,7 @@ fn what_cannot_be_compared_is_not_stale() {
         text.replace("\ncdiVersion", "\n# Discovered with --compat32\ncdiVersion")
     });
     let root = tempfile::tempdir().unwrap();
-    let mut command = tranche(&["cdi", "validate", "--no-nvml", "--root"]);
+    let mut command = program(&["cdi", "validate", "--no-nvml", "--root"]);
     let output = command
         .arg(root.path())
         .arg(written.at("nvidia.yaml"))
@@ -368,11 +363,11 @@ fn what_cannot_be_compared_is_not_stale() {
     );
     // It is for another machine.
     let written = changed();
-    let mut command = tranche(&["cdi", "validate", "--for-other-host"]);
+    let mut command = program(&["cdi", "validate", "--for-other-host"]);
     assert!(command.arg(written.at("nvidia.yaml")).status().unwrap().success());
     // After a transformation it is no longer what generate writes.
     let written = changed();
-    let mut command = tranche(&["cdi", "transform", "root", "--to=/host", "--input"]);
+    let mut command = program(&["cdi", "transform", "root", "--to=/host", "--input"]);
     let output = command.arg(written.at("nvidia.yaml")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(

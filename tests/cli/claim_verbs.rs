@@ -9,6 +9,7 @@ mod shown;
 mod stopped;
 
 use crate::support::{init, rights, skip};
+use crate::{Said, said};
 use init::Init;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -39,14 +40,6 @@ struct Call {
     input: Option<PathBuf>,
 }
 
-/// What a command said.
-#[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl Call {
     /// Runs it behind `before`, which is empty or a program that runs another.
     fn run_behind(&self, before: &[&str]) -> Said {
@@ -62,12 +55,7 @@ impl Call {
                 .as_ref()
                 .map_or_else(Stdio::null, |i| File::open(i).unwrap().into()),
         );
-        let output = command.output().unwrap();
-        Said {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        said(command)
     }
 
     fn run(&self) -> Said {

@@ -2,6 +2,7 @@
 //! (which tests/specs/parity.rs compares).
 
 use crate::support::{fake_host, skip};
+use crate::{Said, said};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -15,13 +16,6 @@ mod search;
 
 const LIBDIR: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// What a run of `tranche` gave.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl Said {
     /// The specification that was printed.
     fn spec(&self) -> Value {
@@ -31,17 +25,9 @@ impl Said {
 }
 
 fn tranche(variables: &[(&str, &str)], arguments: &[&str]) -> Said {
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(arguments)
-        .env_clear()
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    let mut command = crate::program(arguments);
+    command.envs(variables.iter().copied());
+    said(command)
 }
 
 /// `cdi generate --format=json` of a built-in host.

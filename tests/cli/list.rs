@@ -1,20 +1,16 @@
 //! `tranche list --json`: which nodes each device has.
 
+use crate::tranche;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// The rows of a host, by name: the nodes of each.
 fn nodes(inventory: &str) -> BTreeMap<String, Vec<String>> {
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(["list", "--json", "--inventory", inventory])
-        .env_clear()
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{inventory}");
-    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let said = tranche(&["list", "--json", "--inventory", inventory]);
+    assert_eq!(said.code, Some(0), "{inventory}: {}", said.err);
+    let rows: Vec<Value> = serde_json::from_str(&said.out).unwrap();
     let count = rows.len();
     let rows: BTreeMap<String, Vec<String>> = rows
         .iter()

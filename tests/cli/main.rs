@@ -15,6 +15,8 @@ mod support;
 mod bad_input;
 mod build_layout;
 mod cdi_cli;
+mod cdi_inspect;
+mod cdi_options;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
@@ -28,16 +30,31 @@ mod terminal;
 
 use std::process::Command;
 
-/// Runs `tranche` with no environment. Returns the exit code, the results and the messages.
-fn tranche(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(arguments)
-        .env_clear()
-        .output()
-        .unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stdout).unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+/// What a run of a program gave.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// `tranche` with these arguments and no environment.
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+    command.args(arguments).env_clear();
+    command
+}
+
+fn said(mut command: Command) -> Said {
+    let output = command.output().unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs `tranche` with no environment.
+fn tranche(arguments: &[&str]) -> Said {
+    said(program(arguments))
 }

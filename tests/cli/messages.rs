@@ -1,5 +1,6 @@
 //! What hooks say is kept for `tranche status`, whatever an engine does with their standard error.
 
+use crate::program;
 use crate::support::{scene, skip, strict_json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -27,13 +28,8 @@ fn hook(scene: &Scene, id: &str, arguments: &[&str]) -> Ended {
 }
 
 fn status(state_dir: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
-    command
-        .arg("status")
-        .args(arguments)
-        .arg("--state-dir")
-        .arg(state_dir)
-        .env_clear();
+    let mut command = program(&["status"]);
+    command.args(arguments).arg("--state-dir").arg(state_dir);
     let ended = scene::run(command, b"");
     ended.silent();
     ended.stdout

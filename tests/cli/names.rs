@@ -1,6 +1,6 @@
 //! Names that people type, through the tools that cut them, and policies that others have written.
 
-use crate::tranche;
+use crate::{Said, tranche};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -277,7 +277,7 @@ fn a_mig_device_has_its_old_name_wherever_a_device_is_chosen() {
     let file = dir.path().join("p.yaml");
     std::fs::write(&file, &yaml).unwrap();
     let at = ["--inventory=sim:dgx-a100-mig", &format!("--config={}", file.display())];
-    let (code, out, err) = tranche(&[&["cdi", "generate", "--device-id", &old], &at[..1]].concat());
+    let Said { code, out, err } = tranche(&[&["cdi", "generate", "--device-id", &old], &at[..1]].concat());
     assert!(
         code == Some(0) && out.contains(&format!("name: \"{name}\"\n")),
         "{out}{err}"
@@ -285,7 +285,7 @@ fn a_mig_device_has_its_old_name_wherever_a_device_is_chosen() {
     let state = format!("--state-dir={}", dir.path().join("state").display());
     let specs = format!("--spec-dir={}", dir.path().display());
     let create = ["claim", "create", "--name=old", "--device", &old, &state, &specs];
-    let (code, _, err) = tranche(&[&create, &at[..]].concat());
+    let Said { code, err, .. } = tranche(&[&create, &at[..]].concat());
     if nix::unistd::geteuid().is_root() {
         assert!(
             code == Some(0) && err.contains(&format!("gpu {name}: share 0")),
@@ -311,7 +311,7 @@ fn every_form_of_a_gpu_means_the_same_wherever_a_device_is_chosen() {
     assert_ne!(node, "/dev/nvidia2");
     let specs = format!("--spec-dir={}", dir.path().display());
     let of = |form: &str| {
-        let (code, spec, err) = tranche(&["cdi", "generate", &saved, "--device-id", form]);
+        let Said { code, out: spec, err } = tranche(&["cdi", "generate", &saved, "--device-id", form]);
         assert_eq!(code, Some(0), "{form}: {err}");
         let yaml = format!(
             "sharing:\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [\"{form}\"], replicas: 2}}\n"
@@ -333,10 +333,10 @@ fn every_form_of_a_gpu_means_the_same_wherever_a_device_is_chosen() {
             &state,
             &specs,
         ];
-        let (code, _, err) = tranche(&create);
+        let Said { code, err, .. } = tranche(&create);
         if nix::unistd::geteuid().is_root() {
             assert!(code == Some(0) && err.contains("gpu 2: share 0"), "{form}: {err}");
-            let (code, _, err) = tranche(&["claim", "release", "one", &state]);
+            let Said { code, err, .. } = tranche(&["claim", "release", "one", &state]);
             assert_eq!(code, Some(0), "{form}: {err}");
         }
         (spec, devices)
@@ -453,7 +453,7 @@ fn renamed_shares_get_a_file_of_their_own() {
     );
     let base = ["cdi", "generate", "--inventory=sim:hgx-h200", policy, &state];
     let output = format!("--output={}", file("x.yaml").display());
-    let (code, out, err) = tranche(&[&base[..], &[&output]].concat());
+    let Said { code, out, err } = tranche(&[&base[..], &[&output]].concat());
     assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
     let plain = std::fs::read_to_string(file("x.yaml")).unwrap();
     let shared = std::fs::read_to_string(file("x-gpu.shared.yaml")).unwrap();
@@ -464,13 +464,13 @@ fn renamed_shares_get_a_file_of_their_own() {
     );
 
     // To stdout goes one specification, not two.
-    let (code, out, err) = tranche(&base);
+    let Said { code, out, err } = tranche(&base);
     assert_eq!((code, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
     assert!(err.contains("--output"), "{err}");
 
     // An engine that knows no dot in a class gets a line, and no file is touched.
     let other = format!("--output={}", file("old.yaml").display());
-    let (code, _, err) = tranche(&[&base[..], &[&other, "--cdi-version=0.5"]].concat());
+    let Said { code, err, .. } = tranche(&[&base[..], &[&other, "--cdi-version=0.5"]].concat());
     assert_eq!(code, Some(2));
     let line = err.lines().next_back().unwrap();
     assert!(

@@ -1,6 +1,6 @@
 //! Policies: files that others have written, mistakes, and what `tranche plan` and `tranche policy check` make of them.
 
-use crate::tranche;
+use crate::{Said, tranche};
 use std::path::Path;
 use tranche::error::Error;
 use tranche::inventory::Inventory;
@@ -150,7 +150,7 @@ fn a_whole_config_map_is_read() {
         .unwrap_err()
         .to_string();
     assert!(said.contains("leave --config-key out"), "{said}");
-    let (code, out, err) = tranche(&[
+    let Said { code, out, err } = tranche(&[
         "plan",
         "--json",
         "--inventory=sim:hgx-h200",
@@ -182,7 +182,7 @@ fn a_policy_is_read_from_regular_files_of_bounded_size() {
     for (file, says) in cases {
         let config = format!("--config={}", file.display());
         for verb in [&["policy", "check"][..], &["plan"], &["cdi", "generate"]] {
-            let (code, out, err) = tranche(&[verb, &["--inventory=sim:hgx-h200", &config]].concat());
+            let Said { code, out, err } = tranche(&[verb, &["--inventory=sim:hgx-h200", &config]].concat());
             assert_eq!(
                 (code, out.as_str(), err.lines().count()),
                 (Some(1), "", 1),
@@ -227,7 +227,7 @@ sharing:
     std::fs::write(&file, text).unwrap();
     let config = format!("--config={}", file.display());
     let plan = |more: &[&str]| {
-        let (code, out, err) = tranche(&[&["plan", "--inventory=sim:hgx-h200", &config], more].concat());
+        let Said { code, out, err } = tranche(&[&["plan", "--inventory=sim:hgx-h200", &config], more].concat());
         assert_eq!(code, Some(0), "{err}");
         out
     };
@@ -317,7 +317,7 @@ fn the_example_of_a_policy_is_one() {
 fn a_check_says_the_same_to_programs() {
     let check = |file: &Path| {
         let config = format!("--config={}", file.display());
-        let (code, out, err) = tranche(&["policy", "check", "--json", "--inventory=sim:t4x2", &config]);
+        let Said { code, out, err } = tranche(&["policy", "check", "--json", "--inventory=sim:t4x2", &config]);
         let json: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
         (code, json)
     };
@@ -363,7 +363,7 @@ fn a_check_that_finds_something_says_where_and_exits_with_four() {
     let config = format!("--config={}", file.display());
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        let (code, out, err) = tranche(&["policy", "check", "--inventory=sim:hgx-h200", &config]);
+        let Said { code, out, err } = tranche(&["policy", "check", "--inventory=sim:hgx-h200", &config]);
         assert!(err.lines().count() <= 1 && out.lines().count() == 1, "{out}{err}");
         (code, format!("{out}{err}"))
     };

@@ -1,24 +1,17 @@
 //! What a person sees at a terminal: lines of 80 columns, errors of one line, and nothing that a terminal acts on.
 
 use crate::support::{skip, strict_json};
+use crate::{Said, program, tranche};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 /// Characters that a terminal acts on, with text around them: colours, a title, a line of its own, a cursor that goes back,
 /// C1's escape, and the marks that change the direction of text.
 const HOSTILE: &str = "x\u{1b}[31my\u{1b}]0;title\u{7}z\nERROR fake\rback\u{9b}31m\u{202e}r\u{2066}i\u{200f}l\u{61c}m";
-
-fn tranche(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(arguments)
-        .env_clear()
-        .output()
-        .unwrap()
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -40,14 +33,14 @@ fn list_and_plan_fit_80_columns() {
         "sim:t4x2",
     ] {
         let option = format!("--inventory={inventory}");
-        let list = text(&tranche(&["list", &option]).stdout);
+        let list = tranche(&["list", &option]).out;
         assert!(list.starts_with("GPU ") && list.lines().count() > 2, "{list}");
         for line in list.lines() {
             assert!(line.chars().count() <= 80, "{inventory}: {line}");
         }
         // What does not fit can be had.
-        let rows: Value = serde_json::from_slice(&tranche(&["list", &option, "--json"]).stdout).unwrap();
-        let wide = text(&tranche(&["list", &option, "--wide"]).stdout);
+        let rows: Value = serde_json::from_str(&tranche(&["list", &option, "--json"]).out).unwrap();
+        let wide = tranche(&["list", &option, "--wide"]).out;
         for row in rows.as_array().unwrap() {
             let (uuid, pci) = (row["uuid"].as_str().unwrap(), row["pci"].as_str().unwrap());
             assert!(wide.contains(uuid) && wide.contains(pci), "{inventory}: {uuid}");
@@ -67,9 +60,8 @@ fn list_and_plan_fit_80_columns() {
         let file = dir.path().join("config.yaml");
         fs::write(&file, policy).unwrap();
         let arguments = ["plan", "--inventory", inventory, "--config", file.to_str().unwrap()];
-        let output = tranche(&arguments);
-        let plan = text(&output.stdout);
-        assert!(plan.contains("OTHERS") && plan.contains("nvidia.com/gpu"), "{plan}{}", text(&output.stderr));
+        let Said { out: plan, err, .. } = tranche(&arguments);
+        assert!(plan.contains("OTHERS") && plan.contains("nvidia.com/gpu"), "{plan}{err}");
         // Commands are copied, and so are never broken.
         for line in plan.lines().filter(|line| !line.starts_with("    ") || !line.contains("nvidia-")) {
             assert!(line.chars().count() <= 80, "{inventory}: {line}");
@@ -79,8 +71,8 @@ fn list_and_plan_fit_80_columns() {
 
 /// An inventory, a specification and a policy with hostile names wherever a name can be.
 fn hostile_places(dir: &Path) -> (String, String, String) {
-    let saved = tranche(&["inventory", "--inventory=sim:t4x2"]).stdout;
-    let mut inventory: Value = serde_json::from_slice(&saved).unwrap();
+    let saved = tranche(&["inventory", "--inventory=sim:t4x2"]).out;
+    let mut inventory: Value = serde_json::from_str(&saved).unwrap();
     for gpu in inventory["gpus"].as_array_mut().unwrap() {
         gpu["name"] = HOSTILE.into();
     }
@@ -159,12 +151,12 @@ fn no_verb_sends_a_terminal_what_it_acts_on() {
     ];
     let mut said = 0;
     for command in commands {
-        let output = tranche(&command);
+        let Said { out, err, .. } = tranche(&command);
         // One of them fails, and prints no JSON.
-        if command.contains(&"--json") && !output.stdout.is_empty() {
-            strict_json::check(&text(&output.stdout));
+        if command.contains(&"--json") && !out.is_empty() {
+            strict_json::check(&out);
         }
-        for (name, text) in [("stdout", text(&output.stdout)), ("stderr", text(&output.stderr))] {
+        for (name, text) in [("stdout", out), ("stderr", err)] {
             said += usize::from(text.contains("\\u{202e}") || text.contains("\\u202e"));
             let found: Vec<char> = text.chars().filter(|c| acts(*c)).collect();
             assert!(
@@ -207,12 +199,9 @@ fn a_specification_is_written_as_it_is_and_shown_without_what_a_terminal_acts_on
     let dir = tempfile::tempdir().unwrap();
     let (inventory, ..) = hostile_places(dir.path());
     let arguments = ["cdi", "generate", "--quiet", &format!("--inventory={inventory}")];
-    let piped = text(&tranche(&arguments).stdout);
+    let piped = tranche(&arguments).out;
     let file = dir.path().join("x.yaml").display().to_string();
-    assert_eq!(
-        tranche(&[&arguments[..], &["--output", &file]].concat()).status.code(),
-        Some(0)
-    );
+    assert_eq!(tranche(&[&arguments[..], &["--output", &file]].concat()).code, Some(0));
     assert_eq!(fs::read_to_string(&file).unwrap(), piped);
     let test = "a_specification_is_written_as_it_is_and_shown_without_what_a_terminal_acts_on";
     let Some(shown) = on_a_terminal(test, &[], &arguments) else {
@@ -289,42 +278,29 @@ fn an_error_is_one_line_whatever_was_typed() {
         &["cdi", "generate", "--inventory=sim:hgx-h200", "--device-id=99"],
         &[&["cdi", "generate", "--inventory=sim:hgx-h200"], &many[..]].concat(),
     ] {
-        let output = tranche(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(
-            (output.status.code(), said.lines().count()),
-            (Some(2), 1),
-            "{arguments:?}: {said}"
-        );
-        assert!(output.stdout.is_empty());
+        let Said { code, out, err: said } = tranche(arguments);
+        assert_eq!((code, said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert_eq!(out, "");
         assert!(said.starts_with("tranche: ") && !said.contains("Usage:"), "{said}");
         assert!(said.contains("--help") || said.contains("this host has"), "{said}");
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .arg(wrong)
-        .env_clear()
-        .output()
-        .unwrap();
-    assert_eq!(
-        (
-            output.status.code(),
-            output.stderr.iter().filter(|b| **b == b'\n').count()
-        ),
-        (Some(2), 1)
-    );
+    let mut command = program(&[]);
+    command.arg(wrong);
+    let Said { code, err, .. } = crate::said(command);
+    assert_eq!((code, err.lines().count()), (Some(2), 1), "{err}");
     // Eight GPUs of sixteen names: eight are named.
-    let said = text(&tranche(&["cdi", "generate", "--inventory=sim:dgx-a100-mig", "--device-id=99"]).stderr);
+    let said = tranche(&["cdi", "generate", "--inventory=sim:dgx-a100-mig", "--device-id=99"]).err;
     assert!(said.contains("this host has 0, 1, 2, 3, 4, 5, 6, 7 and "), "{said}");
     assert!(said.contains(" more"), "{said}");
     // Help that was asked for is a result.
     let help = tranche(&["cdi", "generate", "--help"]);
-    assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
-    assert!(text(&help.stdout).contains("Usage:"));
+    assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
+    assert!(help.out.contains("Usage:"));
 }
 
 /// Each verb's help below `words`, with the words that lead to it.
 fn helps(words: &[&str]) -> Vec<(String, String)> {
-    let help = text(&tranche(&[words, &["--help"]].concat()).stdout);
+    let help = tranche(&[words, &["--help"]].concat()).out;
     let verbs = help.split("Commands:\n").nth(1).unwrap_or_default().to_owned();
     let mut found = vec![(words.join(" "), help)];
     for line in verbs.lines().take_while(|line| !line.is_empty()) {
