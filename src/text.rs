@@ -69,15 +69,6 @@ pub fn some<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// A hint that lists what exists: `there are 0, 1, all`; at most eight names, then how many more there are.
-pub fn there_are<T: AsRef<str>>(names: &[T]) -> String {
-    match names {
-        [] => "there are none".to_owned(),
-        [one] => format!("there is only {}", one.as_ref()),
-        names => format!("there are {}", some(names)),
-    }
-}
-
 /// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp
 /// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and others).
 fn is_hidden(c: char) -> bool {
@@ -134,9 +125,6 @@ mod tests {
         assert_eq!(some(&names), "0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
         assert_eq!(some(&names[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
         assert_eq!(some::<String>(&[]), "");
-        assert_eq!(there_are(&names), "there are 0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
-        assert_eq!(there_are(&["all"]), "there is only all");
-        assert_eq!(there_are::<String>(&[]), "there are none");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::registry::Registry;
 use crate::error::Error;
-use crate::text::{some, there_are};
+use crate::text::some;
 use crate::types::QualifiedName;
 use std::path::PathBuf;
 
@@ -19,8 +19,8 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
     Error::usage(name, "no such CDI device").hint(match names.as_slice() {
         [] => format!("no file in {} has that kind", some(&dirs)),
         names => match nearest(name, names) {
-            Some(nearest) => format!("did you mean {nearest}? {}", there_are(names)),
-            None => there_are(names),
+            Some(nearest) => format!("did you mean {nearest}? expected one of {}", some(names)),
+            None => format!("expected one of {}", some(names)),
         },
     })
 }
@@ -42,7 +42,7 @@ fn incomplete(name: &str, registry: &Registry) -> Error {
     Error::usage(name, "is not a complete CDI name").hint(match names.as_slice() {
         [] => "write it as KIND=NAME, for example nvidia.com/gpu=0".to_owned(),
         [one] => format!("use {one}"),
-        names => there_are(names),
+        names => format!("expected one of {}", some(names)),
     })
 }
 

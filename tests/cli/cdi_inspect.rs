@@ -79,7 +79,7 @@ fn a_name_without_its_kind_is_completed() {
     for (name, wanted) in [
         (
             "0",
-            "0: is not a complete CDI name; there are nvidia.com/gpu=0, old.org/gpu=0\n",
+            "0: is not a complete CDI name; expected one of nvidia.com/gpu=0, old.org/gpu=0\n",
         ),
         (
             "77",
@@ -125,7 +125,7 @@ fn inspect_tells_what_a_container_would_get() {
     assert!(capped.contains("left out  additional groups"), "{capped}");
 
     for (name, part) in [
-        ("nvidia.com/gpu=7", "there are nvidia.com/gpu=0, "),
+        ("nvidia.com/gpu=7", "expected one of nvidia.com/gpu=0, "),
         ("no.org/x=1", "no file in "),
         ("other.org/nic=eth", "is lost; "),
     ] {
