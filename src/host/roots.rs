@@ -41,14 +41,6 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// The machine that this program runs on.
-    ///
-    /// # Errors
-    /// Returns an error if `/` cannot be opened.
-    pub fn live() -> Result<Self> {
-        Self::new(&RootPaths::default())
-    }
-
     /// The trees at `paths`.
     ///
     /// # Errors

@@ -1,6 +1,5 @@
 //! A file of the image itself. Only such a file is read for the container.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,19 +25,25 @@ pub struct OwnFile {
 }
 
 /// Why a file is not one of the image's own.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NotOwn {
     /// There is no such file, or what is there is not a regular file.
+    #[error("it was not found")]
     Absent,
     /// It is on another mount than the root: a volume, /proc, /sys, /dev.
+    #[error("it is not on the mount of the container's root")]
     OtherMount,
     /// The kernel does not report its mount.
+    #[error("it is not known which mount it is on")]
     UnknownMount,
     /// Its file system is not one that holds images.
+    #[error("its file system is not one that holds images")]
     FileSystem,
     /// The file has other names, which may be outside of the root.
+    #[error("it has more than one name")]
     OtherNames,
     /// The kernel's error while it was found or opened.
+    #[error(transparent)]
     Unknown(io::Error),
 }
 
@@ -103,19 +108,6 @@ impl From<io::Error> for NotOwn {
     }
 }
 
-impl fmt::Display for NotOwn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotOwn::Absent => f.write_str("it was not found"),
-            NotOwn::OtherMount => f.write_str("it is not on the mount of the container's root"),
-            NotOwn::UnknownMount => f.write_str("it is not known which mount it is on"),
-            NotOwn::FileSystem => f.write_str("its file system is not one that holds images"),
-            NotOwn::OtherNames => f.write_str("it has more than one name"),
-            NotOwn::Unknown(error) => error.fmt(f),
-        }
-    }
-}
-
 impl From<NotOwn> for io::Error {
     /// `NotFound` for an absent file, the kernel's error, or `ReadOnlyFilesystem` for a file that is not the image's, which
     /// must not be changed.
@@ -123,7 +115,7 @@ impl From<NotOwn> for io::Error {
         match why {
             NotOwn::Absent => io::ErrorKind::NotFound.into(),
             NotOwn::Unknown(error) => error,
-            why => io::Error::new(io::ErrorKind::ReadOnlyFilesystem, why.to_string()),
+            why => io::Error::new(io::ErrorKind::ReadOnlyFilesystem, why),
         }
     }
 }

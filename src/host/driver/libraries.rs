@@ -113,7 +113,7 @@ impl Reader<'_> {
             };
             let host = path.host();
             if !files.contains_key(&host)
-                && let Some(file) = self.file(&path, &wanted, Some(listing))
+                && let Some(file) = self.file(&path, &wanted)
             {
                 files.insert(host.clone(), file);
             }
@@ -124,21 +124,13 @@ impl Reader<'_> {
                     host: host.parent(),
                     container: file.container.parent(),
                 };
-                let dirs = &mut dirs[usize::from(file.capability == DriverCapability::Compat32)];
-                if !dirs.contains(&dir) {
-                    dirs.push(dir);
-                }
+                dirs[usize::from(file.capability == DriverCapability::Compat32)].push(dir);
             }
         }
     }
 
     /// One library, if it is valid and for programs that a container may have.
-    fn file(
-        &self,
-        path: &TreePath<'_>,
-        wanted: &Wanted<'_>,
-        listing: Option<&LibraryListing<'_>>,
-    ) -> Option<DriverFile> {
+    fn file(&self, path: &TreePath<'_>, wanted: &Wanted<'_>) -> Option<DriverFile> {
         let library = path
             .open()
             .map_err(|e| format!("cannot be read: {e}"))
@@ -157,21 +149,14 @@ impl Reader<'_> {
         let container = ContainerPath::new(path.as_str()).ok()?;
         Some(DriverFile {
             host: path.host(),
-            links: self.links(path, &container, wanted.stem, soname.as_deref(), listing),
+            links: self.links(path, &container, wanted.stem, soname.as_deref()),
             container,
             kind: FileKind::Library { soname, class },
             capability,
         })
     }
 
-    fn links(
-        &self,
-        path: &TreePath<'_>,
-        library: &ContainerPath,
-        stem: &str,
-        soname: Option<&str>,
-        listing: Option<&LibraryListing<'_>>,
-    ) -> Vec<Link> {
+    fn links(&self, path: &TreePath<'_>, library: &ContainerPath, stem: &str, soname: Option<&str>) -> Vec<Link> {
         let dir = library.parent();
         let name = library.file_name();
         let mut links = BTreeMap::new();
@@ -179,11 +164,7 @@ impl Reader<'_> {
             links.insert(dir.join(soname), name.to_owned());
         }
         let plain = format!("{stem}.so");
-        let has_plain = match listing.filter(|l| l.dir.as_str() == dir.as_str()) {
-            Some(listing) => listing.has(&plain),
-            None => path.has_sibling(&plain),
-        };
-        if has_plain && plain != name {
+        if plain != name && path.has_sibling(&plain) {
             links.insert(dir.join(&plain), soname.unwrap_or(name).to_owned());
         }
         for (_, link, target) in lists::LINKS.iter().filter(|(of, _, _)| *of == stem) {
@@ -214,7 +195,7 @@ impl Reader<'_> {
                 own_version: false,
             };
             match locate(&dirs, &name, |_, path| path.ok()) {
-                Some(path) => files.extend(self.file(&path, &wanted, None)),
+                Some(path) => files.extend(self.file(&path, &wanted)),
                 None => self.scan.findings.absent(&name, dirs.iter().map(|dir| &dir.host)),
             }
         }
@@ -228,26 +209,22 @@ fn is_numbers(tail: &str) -> bool {
 
 /// Keeps the newest of several versions of one library in one directory: all of them would have the same link.
 fn keep_newest(files: &mut BTreeMap<HostPath, DriverFile>) {
-    let numbers = |tail: &str| -> Vec<u64> { tail.split('.').filter_map(|n| n.parse().ok()).collect() };
-    let mut best: BTreeMap<(ContainerPath, String), (Vec<u64>, HostPath)> = BTreeMap::new();
-    let mut dropped = Vec::new();
-    for (path, file) in files.iter() {
-        let Some((stem, tail)) = file.container.file_name().split_once(".so.") else {
-            continue;
-        };
-        let key = (file.container.parent(), stem.to_owned());
-        let this = (numbers(tail), path.clone());
-        match best.get_mut(&key) {
-            Some(before) if before.0 < this.0 => dropped.push(std::mem::replace(before, this).1),
-            Some(_) => dropped.push(this.1),
-            None => {
-                best.insert(key, this);
-            }
-        }
+    let mut newest = BTreeMap::new();
+    for (library, version) in files.values().filter_map(version) {
+        let known = newest.entry(library).or_default();
+        *known = version.max(std::mem::take(known));
     }
-    for path in dropped {
-        files.remove(&path);
-    }
+    files.retain(|_, file| version(file).is_none_or(|(library, version)| newest.get(&library) == Some(&version)));
+}
+
+/// A version as numbers, which decide what is newer, and as text.
+type FileVersion = (Vec<u64>, String);
+
+/// The directory and the stem of a library, and its version; `None` without a version.
+fn version(file: &DriverFile) -> Option<((ContainerPath, String), FileVersion)> {
+    let (stem, tail) = file.container.file_name().split_once(".so.")?;
+    let numbers = tail.split('.').filter_map(|n| n.parse().ok()).collect();
+    Some(((file.container.parent(), stem.to_owned()), (numbers, tail.to_owned())))
 }
 
 fn note_absent(
