@@ -68,26 +68,37 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(place).unwrap()
 }
 
+/// The device whose shares are claimed.
+const DEVICE: &str = "GPU-11111111";
+
+/// What `holder`, whose init is `pid`, asks the ledger for: one of so many shares.
+fn ask(machine: &Machine, pid: u32, of: usize, share: usize, holder: Holder) -> Ask {
+    Ask {
+        device: DEVICE.parse().unwrap(),
+        part: HeldPart::share(share.to_string().parse().unwrap(), format!("1/{of}").parse().unwrap()),
+        bounds: Bounds::default(),
+        asked_as: None,
+        name: None,
+        holder,
+        process: Some(machine.process(pid).unwrap()),
+        state: ClaimState::Held,
+        once: true,
+        alone: false,
+        uid: 0,
+        ttl: None,
+        spec_file: None,
+    }
+}
+
 /// Ten shares, nine of them held: the ledger alone.
 fn in_one_process(rounds: usize) {
     let dir = place();
-    let device: DeviceKey = "GPU-11111111".parse().unwrap();
+    let device: DeviceKey = DEVICE.parse().unwrap();
     let machine = Machine::here().unwrap();
     let take = |share: usize| {
         let ask = Ask {
-            device: device.clone(),
-            part: HeldPart::share(share.to_string().parse().unwrap(), "1/10".parse().unwrap()),
-            bounds: Bounds::default(),
-            asked_as: None,
             name: Some(share.to_string()),
-            holder: Holder::Person,
-            process: Some(machine.process(std::process::id()).unwrap()),
-            state: ClaimState::Held,
-            once: true,
-            alone: false,
-            uid: 0,
-            ttl: None,
-            spec_file: None,
+            ..ask(&machine, std::process::id(), 10, share, Holder::Person)
         };
         let ledger = Ledger::open(dir.path()).unwrap();
         let taken = ledger
@@ -116,14 +127,20 @@ fn in_one_process(rounds: usize) {
     line("  of that, the taking", median(claims), "");
 }
 
-/// The arguments of a claim hook, as a specification has them.
+/// The arguments of a claim hook of a device with ten shares, as a specification has them.
 fn claim(share: usize, state_dir: &Path) -> Vec<String> {
-    let mut arguments = ["hook", "claim", "--device=GPU-11111111", "--label=gpu 0", "--of=10"]
+    claim_of(10, share, state_dir)
+}
+
+/// The arguments of a claim hook of a device with `of` shares.
+fn claim_of(of: usize, share: usize, state_dir: &Path) -> Vec<String> {
+    let mut arguments = ["hook", "claim", "--device=GPU-11111111", "--label=gpu 0"]
         .map(str::to_owned)
         .to_vec();
     arguments.extend([
+        format!("--of={of}"),
         format!("--share={share}"),
-        "--size=1/10".to_owned(),
+        format!("--size=1/{of}"),
         format!("--state-dir={}", state_dir.display()),
     ]);
     arguments
@@ -238,19 +255,6 @@ fn as_hooks(oci: &Path, rounds: usize) {
     println!("a claim beside 9 others, over a hook with nothing to do: {claim:.0} us");
 }
 
-/// The arguments of a claim hook of a device with a thousand shares.
-fn claim_of_1000(share: usize, state_dir: &Path) -> Vec<String> {
-    let mut arguments = ["hook", "claim", "--device=GPU-11111111", "--label=gpu 0", "--of=1000"]
-        .map(str::to_owned)
-        .to_vec();
-    arguments.extend([
-        format!("--share={share}"),
-        "--size=1/1000".to_owned(),
-        format!("--state-dir={}", state_dir.display()),
-    ]);
-    arguments
-}
-
 /// The last share of a thousand, and one that is held, each by a container that runs.
 fn among_a_thousand(oci: &Path, rounds: usize) {
     let scene = Scene { oci, top: place() };
@@ -258,28 +262,18 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
     let empty = compile(scene.top.path(), "empty", "int main(void) { return 0; }\n");
     let others: Vec<Init> = (0..999).map(|_| Init::new()).collect();
     let machine = Machine::here().unwrap();
-    let device: DeviceKey = "GPU-11111111".parse().unwrap();
+    let device: DeviceKey = DEVICE.parse().unwrap();
     let ledger = Ledger::open(&state_dir).unwrap();
     let filled = ledger.lock().unwrap().change(&device, |book| {
         for (share, other) in others.iter().enumerate() {
             let id = format!("{share:064x}");
+            let holder = Holder::Container(ContainerName {
+                bundle: format!("/var/lib/containers/storage/overlay-containers/{id}/userdata"),
+                id,
+            });
             let ask = Ask {
-                device: device.clone(),
-                part: HeldPart::share(share.to_string().parse().unwrap(), "1/1000".parse().unwrap()),
-                bounds: Bounds::default(),
                 asked_as: Some(format!("nvidia.com/gpu=0.{share}")),
-                name: None,
-                holder: Holder::Container(ContainerName {
-                    bundle: format!("/var/lib/containers/storage/overlay-containers/{id}/userdata"),
-                    id,
-                }),
-                process: Some(machine.process(other.pid()).unwrap()),
-                state: ClaimState::Held,
-                once: true,
-                alone: false,
-                uid: 0,
-                ttl: None,
-                spec_file: None,
+                ..ask(&machine, other.pid(), 1000, share, holder)
             };
             book.take(&ask, &machine).unwrap();
         }
@@ -292,9 +286,9 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
         let init = Init::new();
         std::thread::sleep(Duration::from_millis(2));
         times[0].push(time(scene.run(&[&empty], &[], "c", init.pid())));
-        times[1].push(time(scene.hook(&claim_of_1000(999, &state_dir), "c", init.pid())));
+        times[1].push(time(scene.hook(&claim_of(1000, 999, &state_dir), "c", init.pid())));
         let start = Instant::now();
-        let refused = scene.hook(&claim_of_1000(500, &state_dir), "d", init.pid()).status();
+        let refused = scene.hook(&claim_of(1000, 500, &state_dir), "d", init.pid()).status();
         assert!(!refused.unwrap().success());
         times[2].push(start.elapsed());
         drop(init);

@@ -21,6 +21,9 @@ mod mount;
 mod mount_table;
 mod own_directory;
 mod own_file;
+#[cfg(test)]
+#[path = "../tests/support/own_mounts.rs"]
+pub(crate) mod own_mounts;
 mod proc_file;
 mod runtime_mount;
 mod state;

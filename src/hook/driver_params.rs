@@ -61,10 +61,10 @@ mod tests {
     use std::process::Command;
 
     use nix::mount::{MsFlags, mount};
-    use nix::sched::{CloneFlags, unshare};
 
     use super::*;
     use crate::oci::{Reached, State};
+    use crate::root::own_mounts::with_own_mounts;
 
     /// Covers a file of /proc that is there without a driver: the arguments of a process.
     #[test]
@@ -83,11 +83,7 @@ mod tests {
         while !fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"A: 1") {
             std::thread::yield_now();
         }
-        // In a thread with mounts of its own, which go with it.
-        let tried = std::thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
+        let ended = with_own_mounts(|| {
             let top = tempfile::tempdir().unwrap();
             fs::create_dir_all(top.path().join("root/proc")).unwrap();
             fs::write(top.path().join("config.json"), r#"{"root":{"path":"root"}}"#).unwrap();
@@ -119,7 +115,6 @@ mod tests {
             let refused = bundle.root.cover_in_proc(&found, b"", MODE).unwrap_err();
             assert_eq!(refused.to_string(), "its mount is shared with the host");
         });
-        let ended = tried.join();
         process.kill().unwrap();
         process.wait().unwrap();
         ended.unwrap();

@@ -123,21 +123,9 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
 
-    use nix::sched::{CloneFlags, unshare};
-
     use super::*;
+    use crate::root::own_mounts::with_own_mounts;
     use crate::root::{ContainerRoot, HostDirectory};
-
-    /// Runs `test` in a thread with mounts of its own, which go with it.
-    fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
-        let tried = std::thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNS).unwrap();
-            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
-            test();
-        });
-        tried.join().unwrap();
-    }
 
     /// Linux before 6.15 needs the second way, which is tried on every kernel.
     #[test]
@@ -163,7 +151,8 @@ mod tests {
                 "the root is uncovered again"
             );
             assert_eq!(fs::read(proc_path(taken.as_fd())).unwrap(), b"ours");
-        });
+        })
+        .unwrap();
     }
 
     /// More bytes than a page of any size, so that the file system must have room for them.
@@ -217,6 +206,7 @@ mod tests {
             assert!(of_file_system.split(',').any(|o| o == "ro"), "{line}");
             umount2(&file, MntFlags::MNT_DETACH).unwrap();
             assert_eq!(fs::read(&file).unwrap(), b"of the image");
-        });
+        })
+        .unwrap();
     }
 }

@@ -43,9 +43,14 @@ fn hook(scene: &Scene, before: &str, arguments: &[String], then: &str) -> Ended 
         state_dir = scene.state_dir().display(),
         state = scene.at("state.json").display(),
     );
+    in_own_mounts(&script)
+}
+
+/// Runs a shell script in a mount namespace of its own.
+fn in_own_mounts(script: &str) -> Ended {
     let mut command = Command::new("unshare");
     command
-        .args(["-m", "--propagation", "private", "sh", "-c", &script])
+        .args(["-m", "--propagation", "private", "sh", "-c", script])
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     run(command, b"")

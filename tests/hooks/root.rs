@@ -1,6 +1,6 @@
 //! What `ContainerRoot` and `Directory` give to their callers, with `openat2` and without.
 
-use crate::support::{old_kernel, rights};
+use crate::support::{old_kernel, own_mounts, rights};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tranche::root::{ContainerRoot, HostDirectory, Linked, MountOrigin, NotOwn, Permissions, RuntimeMount};
@@ -186,17 +185,13 @@ fn a_root_on_a_file_system_of_the_kernel_has_no_file_of_its_own() {
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
 }
 
-/// In a thread with mounts of its own, which go with it.
 #[test]
 fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() {
     let test = "root::what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it";
     if !rights::can_mount(test) {
         return;
     }
-    let tried = std::thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+    let tried = own_mounts::with_own_mounts(|| {
         let top = tempfile::tempdir().unwrap();
         let at = |path: &str| top.path().join("root").join(path);
         for path in ["new", "volume", "volume-2", "plain"] {
@@ -258,7 +253,7 @@ fn what_is_mounted_in_the_root_is_written_or_read_only_as_the_engine_meant_it() 
         root.set_mode(&found, 0o711).unwrap();
         assert_eq!(fs::metadata(at("plain")).unwrap().mode() & 0o7777, 0o711);
     });
-    tried.join().unwrap();
+    tried.unwrap();
 }
 
 #[test]

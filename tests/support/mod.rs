@@ -11,6 +11,7 @@ pub(crate) mod fake_host;
 pub(crate) mod glibc_image;
 pub(crate) mod init;
 pub(crate) mod old_kernel;
+pub(crate) mod own_mounts;
 pub(crate) mod parity;
 pub(crate) mod rights;
 pub(crate) mod scene;

@@ -28,10 +28,20 @@ fn prepare() -> Vec<String> {
 
 /// Shell words that make a volume, a /proc and a /sys in the image.
 fn mounts(scene: &Scene) -> String {
-    format!(
-        "mount --bind {} data; mount -o remount,bind,ro data; mount -t proc proc proc; mount -t sysfs sysfs sys;",
-        scene.at("outside").display()
-    )
+    let volume = volume(scene);
+    format!("{volume} mount -o remount,bind,ro data; mount -t proc proc proc; mount -t sysfs sysfs sys;")
+}
+
+/// Shell words that mount a directory of the host in the image.
+fn volume(scene: &Scene) -> String {
+    format!("mount --bind {} data;", scene.at("outside").display())
+}
+
+/// The image of [`musl`], whose root is read-only or not.
+fn musl_with(read_only: bool) -> Scene {
+    let scene = musl();
+    scene.configure(json!({"root": {"path": "rootfs", "readonly": read_only}}));
+    scene
 }
 
 #[test]
@@ -78,7 +88,7 @@ fn mounts_are_told_apart_on_an_old_kernel() {
         let scene = musl();
         fs::write(scene.image("/etc/own"), "/lib\n").unwrap();
         scene.image_link(target, MUSL);
-        let before = format!("mount --bind {} data;", scene.at("outside").display());
+        let before = volume(&scene);
         let ended = std::thread::scope(|threads| {
             let old = || {
                 old_kernel::lose_statx();
@@ -124,8 +134,7 @@ fn a_file_that_is_bound_into_the_container_is_neither_read_nor_covered() {
         return;
     }
     for read_only in [false, true] {
-        let scene = musl();
-        scene.configure(json!({"root": {"path": "rootfs", "readonly": read_only}}));
+        let scene = musl_with(read_only);
         fs::write(scene.image(MUSL), "").unwrap();
         let before = format!(
             "mount --bind {} etc/ld-musl-x86_64.path;",
@@ -157,7 +166,7 @@ fn a_cache_of_the_host_does_not_become_the_containers() {
     glibc_image::driver(&scene.image("/opt/driver"));
     scene.image_directory("/data");
     scene.image_link("/data/cache", "/etc/ld.so.cache");
-    let before = format!("mount --bind {} data;", scene.at("outside").display());
+    let before = volume(&scene);
     let ended = hook(&scene, &before, &arguments(&["/opt/driver"]), OPEN);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, FOUND), "{}", ended.stderr);
     assert_eq!(
@@ -185,7 +194,7 @@ fn configuration_of_the_host_does_not_decide_what_is_written() {
     scene.image_directory("/data");
     let _ = fs::remove_file(scene.image("/etc/ld.so.conf"));
     scene.image_link("/data/conf", "/etc/ld.so.conf");
-    let before = format!("mount --bind {} data;", scene.at("outside").display());
+    let before = volume(&scene);
     let ended = hook(&scene, &before, &arguments(&["/opt/driver"]), OPEN);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(
@@ -211,8 +220,7 @@ fn mode_and_owner_of_a_file_stay_as_they_are() {
         (0o644, true),
         (0o4755, false),
     ] {
-        let scene = musl();
-        scene.configure(json!({"root": {"path": "rootfs", "readonly": read_only}}));
+        let scene = musl_with(read_only);
         fs::write(scene.image(MUSL), "/lib\n").unwrap();
         chown(scene.image(MUSL), Some(5), Some(6)).unwrap();
         fs::set_permissions(scene.image(MUSL), PermissionsExt::from_mode(mode)).unwrap();
@@ -247,7 +255,7 @@ fn names_and_libraries_of_a_volume_do_not_get_into_the_cache() {
             glibc_image::driver(&scene.image("/opt/driver"));
             scene.image_link("/data/private/libsecret.so.1", link);
         }
-        let before = format!("mount --bind {} data;", scene.at("outside").display());
+        let before = volume(&scene);
         let ended = hook(
             &scene,
             &before,
@@ -270,8 +278,7 @@ fn nothing_is_mounted_on_the_host_through_a_shared_volume() {
     if !rights::can_mount("prepare::foreign::nothing_is_mounted_on_the_host_through_a_shared_volume") {
         return;
     }
-    let scene = musl();
-    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    let scene = musl_with(true);
     fs::write(scene.at("outside/path"), "/lib\n").unwrap();
     scene.image_link("/data/path", MUSL);
     let before = format!("mount --rbind {} data;", scene.at("outside").display());
@@ -290,8 +297,7 @@ fn nothing_is_mounted_on_the_host_where_the_root_is_shared() {
     if !rights::can_mount("prepare::foreign::nothing_is_mounted_on_the_host_where_the_root_is_shared") {
         return;
     }
-    let scene = musl();
-    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    let scene = musl_with(true);
     fs::write(scene.image(MUSL), "/lib\n").unwrap();
     let (after, ended) = with_a_host(&scene, "bundle/rootfs", "");
     assert_eq!(after, "", "on the host: {}", ended.stderr);
@@ -320,10 +326,7 @@ fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
         state_dir = scene.state_dir().display(),
         hook = env!("CARGO_BIN_EXE_tranche-oci"),
     );
-    let mut command = Command::new("unshare");
-    command.args(["-m", "--propagation", "private", "sh", "-c", &script]);
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    let ended = run(command, b"");
+    let ended = in_own_mounts(&script);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     (ended.stdout.clone(), ended)
 }
@@ -334,8 +337,7 @@ fn a_cover_is_a_mount_that_cannot_be_written() {
     if !rights::can_mount("prepare::foreign::a_cover_is_a_mount_that_cannot_be_written") {
         return;
     }
-    let scene = musl();
-    scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
+    let scene = musl_with(true);
     fs::write(scene.image(MUSL), "/lib\n").unwrap();
     fs::copy("/bin/busybox", scene.image("/bin/grep")).unwrap();
     let before = "mount --bind /proc proc;";
@@ -433,10 +435,7 @@ fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
         state_dir = scene.state_dir().display(),
         hook = env!("CARGO_BIN_EXE_tranche-oci"),
     );
-    let mut command = Command::new("unshare");
-    command.args(["-m", "--propagation", "private", "sh", "-c", &script]);
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    let ended = run(command, b"");
+    let ended = in_own_mounts(&script);
     let trace = fs::read_to_string(scene.at("trace")).unwrap_or_default();
     assert!(
         trace.contains("EEXIST"),

@@ -23,10 +23,7 @@ fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str) -> Ended {
         root = scene.image("/").display(),
         top = scene.at("").display(),
     );
-    let mut command = Command::new("unshare");
-    command.args(["-m", "--propagation", "private", "sh", "-c", &script]);
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    run(command, b"")
+    in_own_mounts(&script)
 }
 
 #[test]
