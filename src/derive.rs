@@ -5,6 +5,7 @@
 
 mod claim;
 mod coherence;
+mod container;
 mod device;
 mod files;
 mod gated;
@@ -17,6 +18,7 @@ mod select;
 mod share;
 
 pub use claim::claim;
+pub use container::{ContainerError, ReservedShares, container};
 pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};

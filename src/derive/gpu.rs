@@ -100,27 +100,48 @@ fn named(
         return Ok(());
     }
     let asked_as = format!("{}={name}", derived.kind);
+    if let Some(edits) = whole(one, asked_as, edits, programs, options)? {
+        let name = name.clone();
+        derived.devices.push(DerivedDevice { name, edits });
+    }
     if let (Some(claimer), Some(split)) = (claimer, split) {
-        if let Some(mut edits) = claimer.whole(asked_as, edits, split) {
-            if split.method.is_whole() {
-                edits.merge(programs)?;
-            }
-            let name = name.clone();
-            derived.devices.push(DerivedDevice { name, edits });
-        }
         for (kind, device) in claimer.shares(&name, edits, split)? {
             derived.add(kind, device);
         }
-        return Ok(());
     }
-    let mut edits = edits.clone();
-    edits.merge(programs)?;
-    let claimer = claimer.filter(|_| is_held);
-    edits
-        .hooks
-        .extend(claimer.map(|claimer| claimer.whole_of(asked_as, one)));
-    derived.devices.push(DerivedDevice { name, edits });
     Ok(())
+}
+
+/// The edits of a container that asks for all of a device, with the hook that claims it where it must be claimed;
+/// `None` if the policy splits the device and hides it as a whole. `edits` are those of the device without a claim, and
+/// `asked_as` is its name for engines.
+///
+/// # Errors
+/// Returns an error if the device must be claimed and the hook is not tranche's.
+pub(super) fn whole(
+    one: HostDevice<'_>,
+    asked_as: String,
+    edits: &Edits,
+    programs: &Edits,
+    options: &Options,
+) -> Result<Option<Edits>> {
+    let claimer = || {
+        let error = || Error::usage(one, "must be claimed, and only the hook of tranche can claim it");
+        Claimer::of(options).ok_or_else(error)
+    };
+    let Some(split) = split_of(one, options) else {
+        let mut edits = edits.clone();
+        edits.merge(programs)?;
+        if is_held(one, options) {
+            edits.hooks.push(claimer()?.whole_of(asked_as, one));
+        }
+        return Ok(Some(edits));
+    };
+    let mut whole = claimer()?.whole(asked_as, edits, split);
+    if let Some(edits) = whole.as_mut().filter(|_| split.method.is_whole()) {
+        edits.merge(programs)?;
+    }
+    Ok(whole)
 }
 
 fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a SplitDevice> {
@@ -147,19 +168,21 @@ fn take_programs(common: &mut Edits, options: &Options) -> Edits {
     }
 }
 
-/// The edits of one device, and what all devices have in common.
-pub(super) fn one(inventory: &Inventory, options: &Options, device: Device) -> Result<(Derived, Edits)> {
+/// What every container gets, without devices, and the programs that a container with a share must not have.
+pub(super) fn without_devices(inventory: &Inventory, options: &Options) -> Result<(Derived, Edits)> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
-    let catalogue = inventory.catalogue();
-    let gpus: Vec<&Gpu> = catalogue.gpus().collect();
-    let edits = catalogue
-        .at(device)
-        .and_then(|one| device::edits(one, options))
-        .ok_or_else(|| Error::failed(device, "a device node of it is missing"))?;
+    let gpus: Vec<&Gpu> = inventory.catalogue().gpus().collect();
     let mut derived = Derived::new(CdiKind::new("nvidia.com", "gpu")?);
     common(inventory, driver, &gpus, options, &mut derived.common);
-    take_programs(&mut derived.common, options);
-    Ok((derived, edits))
+    let programs = take_programs(&mut derived.common, options);
+    Ok((derived, programs))
+}
+
+/// The edits of one device, without a claim.
+pub(super) fn nodes_of(inventory: &Inventory, options: &Options, device: Device) -> Result<Edits> {
+    let one = inventory.catalogue().at(device);
+    let edits = one.and_then(|one| device::edits(one, options));
+    edits.ok_or_else(|| Error::failed(device, "a device node of it is missing"))
 }
 
 /// The driver's files and no device. CDI requires that a device has edits, so it sets the variable that NVIDIA's

@@ -144,7 +144,7 @@ impl<'a> Claimer<'a> {
     }
 
     /// Adds what the strategy of `split` gives a container with `promise` of it, and the hook of `call`, with what it
-    /// must then check.
+    /// must then check. Returns whether an MPS daemon serves it, so that the container can have nothing else.
     pub(super) fn limit(
         self,
         edits: &mut Edits,
@@ -152,7 +152,7 @@ impl<'a> Claimer<'a> {
         split: &SplitDevice,
         promise: Promise,
         priority: Priority,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let inside = split.in_container(promise, priority, &self.sharing.state_dir)?;
         let environment = inside.environment.into_iter();
         edits
@@ -175,7 +175,7 @@ impl<'a> Claimer<'a> {
         }
         call.daemon = inside.daemon;
         edits.hooks.push(self.claim(&call));
-        Ok(())
+        Ok(call.daemon.is_some())
     }
 }
 
