@@ -1,20 +1,25 @@
 //! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a
 //! container runtime and Kubernetes need only this.
 //!
-//! A claim is *reserved* for later ([`LockedClaims::reserve`]), *entered* by the container that uses it
+//! A claim is *reserved* for later ([`LockedClaims::reserve`]) or for the start of a container
+//! ([`Reservation::for_start`], [`Claims::reserve_all_waiting`]), *entered* by the container that uses it
 //! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its
 //! holder, [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold
 //! any more. [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
 //!
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
 
+#[cfg(feature = "runtime")]
+mod draft;
 mod explain;
 #[cfg(feature = "runtime")]
 mod plan;
 #[cfg(feature = "runtime")]
 mod reserve;
+#[cfg(feature = "runtime")]
+mod wait;
 
-pub use explain::{explain, kind_of};
+pub use explain::{explain, explain_reserve, kind_of, list};
 #[cfg(feature = "runtime")]
 pub use plan::{Finding, findings};
 #[cfg(feature = "runtime")]
@@ -201,7 +206,10 @@ impl Claims {
             ttl: None,
         };
         let mut refused_in = None;
-        let entered = self.ledger.lock()?.change_scanned(&entry.device, |book| {
+        let locked = self.ledger.lock()?;
+        let waiters = locked.waiters()?;
+        let entered = locked.change_scanned(&entry.device, |book| {
+            book.leave_to(waiters);
             let entered = self.enter_book(book, &entry.wanted, ask);
             if entered.is_err() {
                 refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));
@@ -283,6 +291,7 @@ impl LockedClaims<'_> {
     pub fn collect(&self) -> LedgerResult<Collected> {
         let mut returned = 0;
         self.locked.remove_unfinished()?;
+        self.locked.waiters()?;
         let problems = self.locked.change_each(|book| {
             let before = book.clone();
             returned += book.reconcile(&self.claims.machine);

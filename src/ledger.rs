@@ -18,11 +18,15 @@ mod fit;
 mod holder;
 mod lock;
 pub mod process;
+mod queue;
 mod raw;
 mod record;
 mod refused;
+mod start;
 mod store;
 mod utc;
+mod waiter;
+mod watch;
 
 pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy};
 pub use book::{Ask, Book, World};
@@ -30,8 +34,12 @@ pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{ContainerName, Holder, KubernetesObject};
+pub use queue::Ticket;
 pub use refused::Refused;
+pub use start::{is_start_name, start_name};
 #[cfg(fuzzing)]
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};
 pub use utc::utc;
+pub use waiter::{Waiter, Wanted};
+pub use watch::Watch;

@@ -43,7 +43,7 @@ const LAYERS: &[(&str, &str)] = &[
     // From data to data.
     ("policy", "bounded error text types yaml"),
     ("share", "digest error inventory policy text types"),
-    ("claims", "error ledger share types"),
+    ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
     // From requests to the configuration of a container.

@@ -1,10 +1,17 @@
 //! Reserving shares of a plan for a holder that comes later.
 
-use super::plan::is_free;
+use super::draft::{Draft, add_missing};
 use super::{Claims, LockedClaims};
-use crate::error::Error;
-use crate::ledger::{Ask, Change, Claim, ClaimState, Holder, LedgerError, Refused};
-use crate::share::{Fit, Plan, SplitDevice, Wish, fit};
+use crate::error::{Error, Kind};
+use crate::ledger::{
+    Book, Books, Claim, DamagedBook, Holder, LedgerError, LedgerResult, Refused, Waiter, is_start_name, start_name,
+};
+use crate::share::{Fit, Plan, Wish};
+use std::time::Duration;
+
+/// Seconds for which shares are reserved for a start whose process is not known: more than an engine needs from its
+/// `precreate` hooks to its `createRuntime` hooks.
+const TTL_OF_A_START: u64 = 60;
 
 /// What is reserved.
 #[derive(Debug)]
@@ -13,8 +20,12 @@ pub struct Reservation {
     pub name: String,
     /// How much, of which device.
     pub wish: Wish,
-    /// For whom: a person for a claim that waits for a container.
+    /// For whom: a person for a claim that waits for a container, or the container that is being created.
     pub holder: Holder,
+    /// The process that creates the container, whose end ends the reservation.
+    pub process: Option<u32>,
+    /// How an engine was asked for it, for people; `None` if that is not known.
+    pub asked_as: Option<String>,
     /// Whether it is given back together with the first holder that uses it.
     pub once: bool,
     /// Seconds after which it is given back while nobody uses it.
@@ -28,9 +39,26 @@ impl Reservation {
             name: name.to_owned(),
             wish,
             holder: Holder::Person,
+            process: None,
+            asked_as: Some(format!("nvidia.com/claim={name}")),
             once: true,
             ttl: None,
         }
+    }
+
+    /// A claim for the start of the container `holder`, under a new name. It ends with `process`, which creates the
+    /// container, unless the container has entered it by then. Without a process, it ends after a minute.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel gives no random number for the name.
+    pub fn for_start(wish: Wish, holder: Holder, process: Option<u32>) -> Result<Self, Error> {
+        Ok(Self {
+            holder,
+            process,
+            asked_as: None,
+            ttl: process.is_none().then_some(TTL_OF_A_START),
+            ..Self::of(&start_name()?, wish)
+        })
     }
 }
 
@@ -53,7 +81,7 @@ pub trait Offer {
         Ok(None)
     }
 
-    /// Undoes [`Offer::publish`], because the claim was not made.
+    /// Undoes every [`Offer::publish`], because the claims were not made.
     ///
     /// # Errors
     /// Returns an error if it cannot be undone.
@@ -82,6 +110,25 @@ pub enum ReserveError {
         error: Error,
         /// The claims that hold something of the devices in question.
         held: Vec<Claim>,
+        /// How many wait for it already.
+        waiting: usize,
+    },
+    /// What is free is left to others who have waited for it.
+    #[error("{wish}: {}", Refused::Waiting { waiting: *waiting })]
+    Behind {
+        /// What was wished for.
+        wish: String,
+        /// How many wait for the same shares.
+        waiting: usize,
+    },
+    /// It was waited for in vain.
+    #[error("{last}; waited {} s", waited.as_secs())]
+    TimedOut {
+        /// For how long.
+        waited: Duration,
+        /// Why nothing could be reserved at the end.
+        #[source]
+        last: Box<ReserveError>,
     },
     /// It cannot be offered to those who would use it.
     #[error("{0}")]
@@ -94,11 +141,25 @@ impl From<Refused> for ReserveError {
     }
 }
 
+impl ReserveError {
+    /// Whether it may be different when something is released.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            ReserveError::NothingFits { error, .. } => error.kind() == Kind::Failed,
+            ReserveError::Ledger(LedgerError::Refused(refused)) => {
+                matches!(refused, Refused::Misfit { .. } | Refused::Taken { .. })
+            }
+            ReserveError::Behind { .. } => true,
+            ReserveError::Ledger(_) | ReserveError::TimedOut { .. } | ReserveError::Offer(_) => false,
+        }
+    }
+}
+
 impl Claims {
-    /// As [`LockedClaims::reserve`].
+    /// As [`LockedClaims::reserve`], for a caller that does nothing else with the claims.
     ///
     /// # Errors
-    /// As [`LockedClaims::reserve`].
+    /// As [`LockedClaims::reserve`], and if the claims cannot be locked.
     pub fn reserve(
         &self,
         plan: &Plan,
@@ -107,74 +168,147 @@ impl Claims {
     ) -> Result<(Fit, Claim), ReserveError> {
         self.lock()?.reserve(plan, reservation, offer)
     }
+
+    /// Gives back the claims `names` that no container has entered, because the start that they were made for has
+    /// failed.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
+    pub fn withdraw(&self, names: &[&str]) -> LedgerResult<()> {
+        let locked = self.ledger.lock()?;
+        let Books { books: old, .. } = self.ledger.books()?;
+        let mut new = old.clone();
+        new.iter_mut().for_each(|book| {
+            book.withdraw(names, self.uid);
+        });
+        locked.replace(&old, &new)
+    }
 }
 
 impl LockedClaims<'_> {
-    /// Chooses the shares that serve the wish best, offers them, and records the claim.
-    ///
-    /// In this order, a process that is killed on the way leaves nothing that is held: at worst an offer without a
-    /// claim, which nobody can use, and which the next [`Offer::sweep`] removes.
+    /// As [`LockedClaims::reserve_all`], for one reservation.
     ///
     /// # Errors
-    /// Returns why nothing was reserved. A ledger that cannot be read completely is one reason, because the part that
-    /// cannot be read may have a claim of the same name, or hold the device.
+    /// As [`LockedClaims::reserve_all`].
     pub fn reserve(
         &self,
         plan: &Plan,
         reservation: &Reservation,
         offer: &impl Offer,
     ) -> Result<(Fit, Claim), ReserveError> {
-        let Reservation { name, wish, .. } = reservation;
-        if let Some(problem) = self.collect()?.problems.into_iter().next() {
-            return Err(problem.into());
+        let reserved = self.reserve_all(plan, std::slice::from_ref(reservation), offer)?;
+        let lost = || Refused::NoSuchClaim(reservation.name.clone());
+        Ok(reserved.into_iter().next().ok_or_else(lost)?)
+    }
+
+    /// Chooses the shares that serve each wish best, offers them, and records the claims: all of them, or none. Shares
+    /// that others wait for are left to those.
+    ///
+    /// The claims are recorded last. A process that is killed on the way leaves at worst an offer without a claim, which
+    /// nobody can use and which the next [`Offer::sweep`] removes; and with reservations on several GPUs, some of them,
+    /// which end with [`Reservation::process`] or their time to live.
+    ///
+    /// # Errors
+    /// Returns why nothing was reserved. For a claim that a person names, a ledger that cannot be read completely is one
+    /// reason, because the part that cannot be read may have a claim of the same name.
+    pub fn reserve_all(
+        &self,
+        plan: &Plan,
+        reservations: &[Reservation],
+        offer: &impl Offer,
+    ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
+        self.reserve_after(plan, reservations, offer, &self.locked.waiters()?)
+    }
+
+    /// As [`LockedClaims::reserve_all`], for one who comes after `ahead`.
+    pub(super) fn reserve_after(
+        &self,
+        plan: &Plan,
+        reservations: &[Reservation],
+        offer: &impl Offer,
+        ahead: &[Waiter],
+    ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
+        let Books {
+            books: mut old,
+            damaged,
+        } = self.claims.ledger.books()?;
+        add_missing(&mut old, plan);
+        let is_for_starts = reservations.iter().all(|reservation| is_start_name(&reservation.name));
+        if !is_for_starts && !damaged.is_empty() {
+            return Err(damaged_one(damaged, |_| true));
         }
-        let books = self.books()?.books;
-        if books.iter().any(|book| book.named(name).is_some()) {
-            return Err(Refused::NameTaken(name.clone()).into());
-        }
-        let held: Vec<&Claim> = books.iter().flat_map(|book| &book.claims).collect();
-        offer.sweep(&held).map_err(ReserveError::Offer)?;
-        let asked = |split: &&SplitDevice| wish.device.is_none_or(|device| device == split.device);
-        let is_asked = |claim: &Claim| {
-            let mut splits = plan.devices.iter().filter(asked);
-            splits.any(|split| claim.device.overlaps(&split.key))
-        };
-        let found = fit(plan, wish, |split, share| is_free(&books, split, share));
-        let found = found.map_err(|error| ReserveError::NothingFits {
-            error,
-            held: held.into_iter().filter(|claim| is_asked(claim)).cloned().collect(),
-        })?;
-        let split = plan
-            .split(found.device)
-            .ok_or_else(|| ReserveError::Offer(Error::failed(found.device, "is not shared by the policy")))?;
-        let spec_file = offer.publish(&found).map_err(ReserveError::Offer)?;
-        let ask = Ask {
-            device: split.key.clone(),
-            part: split.part(&found.shares),
-            bounds: split.bounds(),
-            asked_as: Some(format!("nvidia.com/claim={name}")),
-            spec_file,
-            name: Some(name.clone()),
-            holder: reservation.holder.clone(),
-            process: None,
-            state: ClaimState::Reserved,
-            once: reservation.once,
-            alone: false,
-            uid: self.claims.uid,
-            ttl: reservation.ttl,
-        };
-        let taken = self.locked.change(&split.key, |book| {
-            book.take(&ask, &self.claims.machine)?;
-            let claim = book.named(name).cloned();
-            let claim = claim.ok_or_else(|| Refused::NoSuchClaim(name.clone()))?;
-            Ok((claim, Change::Made))
-        });
-        match taken {
-            Ok(claim) => Ok((found, claim)),
-            Err(error) => {
-                offer.withdraw().map_err(ReserveError::Offer)?;
-                Err(error.into())
+        let attempt = |settle: bool| -> Result<(Vec<Book>, Vec<Fit>), ReserveError> {
+            let draft = Draft::new(plan, &self.claims.machine, self.claims.uid);
+            let mut draft = Draft {
+                books: old.clone(),
+                damaged: &damaged,
+                ahead,
+                ..draft
+            };
+            if settle {
+                draft.books.iter_mut().for_each(|book| {
+                    book.reconcile(&self.claims.machine);
+                });
             }
+            if !is_for_starts {
+                draft.refuse_names(reservations)?;
+                let claims: Vec<&Claim> = draft.books.iter().flat_map(|book| &book.claims).collect();
+                offer.sweep(&claims).map_err(ReserveError::Offer)?;
+            }
+            let fits = draft.take_all(reservations)?;
+            Ok((draft.books, fits))
+        };
+        // Looking at the process of each claim takes long. A start looks at them only if it gets nothing otherwise.
+        let quick = is_for_starts.then(|| attempt(false));
+        let done = match quick {
+            Some(done) if !matches!(&done, Err(error) if error.may_pass()) => done,
+            _ => attempt(true),
+        };
+        let asked = plan
+            .devices
+            .iter()
+            .filter(|split| reservations.iter().any(|one| one.wish.is_about(split)));
+        let is_asked = |book: &DamagedBook| asked.clone().any(|split| book.may_be_of(split.key.gpu()));
+        let (mut new, fits) = match done {
+            Err(error) if error.may_pass() && damaged.iter().any(is_asked) => {
+                return Err(damaged_one(damaged, is_asked));
+            }
+            done => done?,
+        };
+        let recorded =
+            publish(&mut new, reservations, &fits, offer).and_then(|()| Ok(self.locked.replace(&old, &new)?));
+        if let Err(error) = recorded {
+            offer.withdraw().map_err(ReserveError::Offer)?;
+            return Err(error);
+        }
+        let claim_of = |(reservation, fit): (&Reservation, Fit)| {
+            let claim = new.iter().find_map(|book| book.named(&reservation.name)).cloned();
+            let claim = claim.ok_or_else(|| Refused::NoSuchClaim(reservation.name.clone()))?;
+            Ok((fit, claim))
+        };
+        reservations.iter().zip(fits).map(claim_of).collect()
+    }
+}
+
+/// The error of the first of `damaged` that matters.
+fn damaged_one(damaged: Vec<DamagedBook>, matters: impl Fn(&DamagedBook) -> bool) -> ReserveError {
+    let first = damaged.into_iter().find(matters);
+    first.map_or(Refused::NoneFree.into(), |book| LedgerError::Damaged(book).into())
+}
+
+/// Offers what was chosen for each reservation, and notes the file of each offer in `books`.
+fn publish(
+    books: &mut [Book],
+    reservations: &[Reservation],
+    fits: &[Fit],
+    offer: &impl Offer,
+) -> Result<(), ReserveError> {
+    for (reservation, fit) in reservations.iter().zip(fits) {
+        let file = offer.publish(fit).map_err(ReserveError::Offer)?;
+        let mut claims = books.iter_mut().flat_map(|book| &mut book.claims);
+        if let Some(claim) = claims.find(|claim| claim.name.as_deref() == Some(&reservation.name)) {
+            claim.spec_file = file;
         }
     }
+    Ok(())
 }

@@ -125,7 +125,7 @@ fn every_refusal_says_what_it_is() {
     let taken = reserve(&claims, "one", shares(1, 1)).unwrap_err();
     assert!(matches!(taken, ReserveError::Ledger(LedgerError::Refused(Refused::NameTaken(ref n))) if n == "one"));
     let full = reserve(&claims, "two", shares(2, 0)).unwrap_err();
-    assert!(matches!(full, ReserveError::NothingFits { held, .. } if held == [first.clone()]));
+    assert!(matches!(full, ReserveError::NothingFits { held, waiting: 0, .. } if held == [first.clone()]));
     let missing = Claim {
         name: Some("never".into()),
         ..first.clone()
@@ -162,7 +162,7 @@ fn every_refusal_says_what_it_is() {
 struct Remembers {
     done: RefCell<Vec<&'static str>>,
     fails: bool,
-    /// A file that is damaged when the offer is published, so that the claim cannot be recorded.
+    /// A book that becomes a directory when the offer is published, so that the claim cannot be recorded.
     damages: Option<PathBuf>,
 }
 
@@ -174,7 +174,8 @@ impl Offer for Remembers {
     fn publish(&self, _fit: &Fit) -> Result<Option<String>, Error> {
         self.done.borrow_mut().push("publish");
         if let Some(file) = &self.damages {
-            std::fs::write(file, "damaged").unwrap();
+            std::fs::remove_file(file).unwrap();
+            std::fs::create_dir(file).unwrap();
         }
         match self.fails {
             true => Err(Error::failed("offer", "fails")),
@@ -209,7 +210,10 @@ fn what_cannot_be_recorded_is_not_offered_and_the_reverse() {
         ..Remembers::default()
     };
     let error = claims.reserve(&plan(), &second, &damages).unwrap_err();
-    assert!(matches!(error, ReserveError::Ledger(LedgerError::Damaged(_))));
+    assert!(
+        matches!(error, ReserveError::Ledger(LedgerError::Failed(_))),
+        "{error:?}"
+    );
     assert_eq!(damages.done.take(), ["sweep", "publish", "withdraw"]);
 }
 

@@ -89,7 +89,7 @@ impl View {
         });
         Held {
             cdi: self.specs.name(claim),
-            name: claim.name.clone(),
+            name: claim.given_name().map(str::to_owned),
             device: self.specs.device(&claim.device),
             key: claim.device.clone(),
             whole: claim.part == HeldPart::Whole,

@@ -5,8 +5,9 @@ use super::place::SpecDirArgs;
 use crate::call::{ClaimCall, Subject};
 use crate::cdi;
 use crate::cdi::registry::Registry;
-use crate::ledger::{Bounds, Claim, Promise};
+use crate::ledger::{Bounds, Claim, HeldShare, Promise};
 use crate::share::{Plan, SplitDevice};
+use crate::text::some;
 use crate::types::DeviceKey;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -122,20 +123,21 @@ impl Specs {
 
     /// The name under which an engine is asked for what `claim` holds.
     pub(super) fn name(&self, claim: &Claim) -> String {
-        if let Some(name) = &claim.name {
+        if let Some(name) = claim.given_name() {
             return format!("nvidia.com/claim={name}");
         }
         if let Some(name) = &claim.asked_as {
             return name.clone();
         }
         let device = self.device(&claim.device);
-        let [share] = claim.part.shares() else {
-            return device;
-        };
         let offered = self.devices.get(&claim.device);
-        match offered.and_then(|offered| offered.shares.get(share.name.as_str())) {
+        let name = |share: &HeldShare| match offered.and_then(|offered| offered.shares.get(share.name.as_str())) {
             Some((name, _)) => name.clone(),
             None => format!("{device}.{}", share.name),
+        };
+        match claim.part.shares() {
+            [] => device,
+            shares => some(&shares.iter().map(name).collect::<Vec<_>>()),
         }
     }
 

@@ -35,7 +35,7 @@ use super::report::HookReport;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
 use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
-use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused};
+use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused, is_start_name};
 use crate::oci::State;
 use crate::text::some;
 use crate::types::HostPath;
@@ -119,18 +119,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
 }
 
 fn name_of(state: &State) -> Result<ContainerName> {
-    if state.id.is_empty() {
-        return Err(Error::failed("container state", "has no id"));
-    }
-    // Two spellings of one directory mean one container. The directory may not exist any more.
-    let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
-    match bundle.into_os_string().into_string() {
-        Ok(bundle) => Ok(ContainerName {
-            bundle,
-            id: state.id.clone(),
-        }),
-        Err(bundle) => Err(Error::failed(bundle.display(), "the bundle's path is not valid UTF-8")),
-    }
+    ContainerName::at(&state.bundle, &state.id)
 }
 
 /// Refuses a hook of a rootless engine, which is root in its own user namespace only: it cannot write root's ledger and must
@@ -153,11 +142,18 @@ fn is_root_of_the_machine() -> bool {
 
 fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
     let name = match &call.subject {
+        Subject::Claim(name, _) if is_start_name(name) => call.label.clone(),
         Subject::Claim(name, _) => format!("claim {name}"),
         Subject::Share(name, _) => format!("{} share {name}", call.label),
         Subject::Whole => format!("{} {}", call.label, HeldPart::Whole),
         Subject::Any(_) => format!("{} any share", call.label),
     };
+    if let (Subject::Claim(claim, _), LedgerError::Refused(Refused::NoSuchClaim(_))) = (&call.subject, &error)
+        && is_start_name(claim)
+    {
+        return Error::failed(name, "what was reserved for this start is not reserved any more")
+            .hint("start the container again through its engine");
+    }
     let (LedgerError::Refused(refused), Some(book)) = (&error, book) else {
         return explain(name, error);
     };

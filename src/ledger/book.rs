@@ -7,6 +7,7 @@ use super::holder::Holder;
 use super::raw::Unread;
 use super::record;
 use super::refused::Refused;
+use super::waiter::Waiter;
 use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart, HeldShare, Promise};
 use std::collections::HashSet;
 
@@ -22,6 +23,8 @@ pub struct Book {
     /// rule has needed; it keeps the lines of the others as text.
     pub claims: Vec<Claim>,
     pub(super) unread: Unread,
+    /// Those who wait: a new claim must leave to them what they wait for.
+    pub(super) waiters: Vec<Waiter>,
 }
 
 /// What the rules must know of the world.
@@ -83,7 +86,19 @@ impl Book {
             boot: String::new(),
             claims: Vec::new(),
             unread: Unread::default(),
+            waiters: Vec::new(),
         }
+    }
+
+    /// Leaves to `waiters` what they wait for: nobody else takes it from now on.
+    pub fn leave_to(&mut self, waiters: Vec<Waiter>) {
+        self.waiters = waiters;
+    }
+
+    /// How many wait for `part` of `device`, or for something that cannot be held at the same time.
+    fn waiting(&self, device: &DeviceKey, part: &HeldPart) -> usize {
+        let waiting = self.waiters.iter().filter(|waiter| waiter.wants(device, part));
+        waiting.count()
     }
 
     /// What is held, of which device: by all claims, whether or not they were read to the end.
@@ -173,7 +188,8 @@ impl Book {
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
     ///
     /// # Errors
-    /// Returns which claim holds what is asked for, or what does not fit in addition to what is held.
+    /// Returns which claim holds what is asked for, what does not fit in addition to what is held, or that others wait
+    /// for it.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
         let own = |claim: &Claim| claim.holder.is_same_user(&ask.holder);
         self.read_of(&ask.holder, |device, part| {
@@ -212,6 +228,10 @@ impl Book {
                 misfit,
                 beside: beside.cloned().collect(),
             });
+        }
+        match self.waiting(&ask.device, &ask.part) {
+            0 => {}
+            waiting => return Err(Refused::Waiting { waiting }),
         }
         self.claims.push(Claim {
             name: ask.name.clone(),
@@ -270,12 +290,19 @@ impl Book {
         });
         let own: Vec<&HeldShare> = own.flat_map(|claim| claim.part.shares()).collect();
         let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
-        let mut free = kept
-            .flatten()
-            .or_else(|| self.unheld(&ask.device, shares.clone()).next());
+        // Rather one that nobody waits for. Where each is waited for, the first one says how many wait.
+        let free_one = |book: &Self| {
+            let part = |share: &HeldShare| HeldPart::Shares(vec![share.clone()]);
+            let mut free = book.unheld(&ask.device, shares.clone());
+            match book.waiters.is_empty() {
+                true => free.next(),
+                false => free.min_by_key(|share| book.waiting(&ask.device, &part(share)) > 0),
+            }
+        };
+        let mut free = kept.flatten().or_else(|| free_one(self));
         if free.is_none() {
             self.reconcile(world);
-            free = self.unheld(&ask.device, shares.clone()).next();
+            free = free_one(self);
         }
         // Who holds the whole device is said by asking for any share of it.
         let first = shares.clone().next();
@@ -352,8 +379,11 @@ impl Book {
         if promise.is_some() && claim.part.promise() != promise {
             return Err(Refused::OtherPromise(name.to_owned()));
         }
+        let is_anothers = claim.holder != Holder::Person && claim.holder != *holder;
         let is_used_by_another = match (&claim.process, process) {
-            (None, None) => claim.holder != Holder::Person && claim.holder != *holder,
+            // Reserved for a container: the process in the claim created it, or asked an engine to create it.
+            _ if claim.state == ClaimState::Reserved => is_anothers,
+            (None, None) => is_anothers,
             (there, comes) => there.is_some() && there != comes,
         };
         if is_used_by_another {
@@ -365,6 +395,17 @@ impl Book {
             claim.until = None;
         }
         Ok(())
+    }
+
+    /// Gives back those of the claims `names` that no container has entered, because the start that they were made for
+    /// has failed. Returns how many.
+    pub fn withdraw(&mut self, names: &[&str], uid: u32) -> usize {
+        self.read_all();
+        let meant = |claim: &Claim| {
+            let is_named = claim.name.as_deref().is_some_and(|name| names.contains(&name));
+            is_named && claim.state == ClaimState::Reserved && (claim.uid == uid || uid == 0)
+        };
+        self.claims.extract_if(.., |claim| meant(claim)).count()
     }
 
     /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are

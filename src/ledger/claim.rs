@@ -1,12 +1,13 @@
 //! What the ledger keeps.
 
 use super::holder::Holder;
+use super::is_start_name;
 use crate::types::{DeviceKey, HeldPart};
 
 crate::types::words! {
     /// How firm a claim is.
     pub enum ClaimState: "state of a claim" {
-        /// Set aside: for a container that is being made, or by a person for one to come.
+        /// Set aside: for a container that is being created, or by a person for a later one.
         Reserved = "reserved",
         /// In use by a process.
         Held = "held",
@@ -40,7 +41,8 @@ pub struct Cgroup {
 /// A hold on a part of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The name that a person gave it; `None` for one that a container's start made.
+    /// The name by which a container enters it. A person gave it, or it was made for the start of one container
+    /// ([`super::is_start_name`]). `None` for a claim that a container's hook made without a name.
     pub name: Option<String>,
     /// The device.
     pub device: DeviceKey,
@@ -54,7 +56,8 @@ pub struct Claim {
     pub state: ClaimState,
     /// Who holds it. A claim that was made beforehand has a name, and waits while its holder is a person.
     pub holder: Holder,
-    /// The init of the container that holds it; `None` for every other holder.
+    /// The init of the container that holds it. While it is reserved for a container's start: the process that creates
+    /// the container. `None` for every other holder.
     pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.
     pub once: bool,
@@ -88,9 +91,14 @@ impl Claim {
         meet((&self.device, &self.part), (device, part))
     }
 
+    /// The name that a person gave it; `None` for one that a container's start made.
+    pub fn given_name(&self) -> Option<&str> {
+        self.name.as_deref().filter(|name| !is_start_name(name))
+    }
+
     /// Who holds it, for a message.
     pub fn who(&self) -> String {
-        match (&self.name, &self.holder) {
+        match (self.given_name(), &self.holder) {
             (Some(name), Holder::Person) => format!("claim {name}"),
             (Some(name), holder) => format!("claim {name} ({holder})"),
             (None, Holder::Person) => format!("uid {}", self.uid),

@@ -36,6 +36,16 @@ impl LedgerDirectory {
         Ok(directory.map(|directory| Self { directory, path }))
     }
 
+    /// The directory `name` in this one, which only its owner may enter; `None` if it is missing and is not to be made.
+    ///
+    /// # Errors
+    /// Returns an error if it is not a directory of the user who runs this, or if others may enter it.
+    pub(super) fn below(&self, name: &str, missing: Missing) -> Result<Option<Self>> {
+        let path = self.path.join(name);
+        let directory = self.directory.private(name, &path, missing)?;
+        Ok(directory.map(|directory| Self { directory, path }))
+    }
+
     /// The path of `name` in it, for a message.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -91,12 +101,22 @@ impl LedgerDirectory {
 
     /// The content of `name`, at most `most` bytes of it; `None` if the file does not exist.
     pub(super) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
-        let about = self.path(name);
+        let file = self.open(name)?;
+        file.map(|file| self.read_file(name, file, most)).transpose()
+    }
+
+    /// Opens `name` for reading; `None` if the file does not exist.
+    pub(super) fn open(&self, name: &str) -> Result<Option<OwnedFd>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match fs::openat(&self.directory, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(None),
-            file => file.about(about.display(), "cannot be read")?,
-        };
+        match fs::openat(&self.directory, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            file => file.map(Some).about(self.path(name).display(), "cannot be read"),
+        }
+    }
+
+    /// The content of `file`, which is `name`, at most `most` bytes of it.
+    pub(super) fn read_file(&self, name: &str, file: OwnedFd, most: u64) -> Result<Vec<u8>> {
+        let about = self.path(name);
         let status = self.check_file(name, &file)?;
         let size = usize::try_from(status.st_size).unwrap_or(0);
         // One byte more than there is: the end is seen without a second buffer.
@@ -105,7 +125,16 @@ impl LedgerDirectory {
             .take(most)
             .read_to_end(&mut bytes)
             .about(about.display(), "cannot be read")?;
-        Ok(Some(bytes))
+        Ok(bytes)
+    }
+
+    /// Creates the file `name`, which must not exist, for its owner alone.
+    pub(super) fn create(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        // A umask may have taken away permissions that its owner needs.
+        fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        Ok(file)
     }
 
     /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that a reader
@@ -114,20 +143,15 @@ impl LedgerDirectory {
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
     /// FIFO or a file with a second name that another program put there.
     pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let about = self.path(new);
-        let open = || fs::openat(&self.directory, new, flags, Mode::RUSR | Mode::WUSR);
-        let file = match open() {
+        let file = match self.create(new) {
             Err(Errno::EXIST) => {
                 self.remove(new)?;
-                open()
+                self.create(new)
             }
             file => file,
         };
-        let file = file.about(about.display(), "cannot be created")?;
-        // A umask may have taken away permissions that its owner needs.
-        fs::fchmod(&file, Mode::RUSR | Mode::WUSR).about(about.display(), "cannot be created")?;
-        File::from(file)
+        File::from(file.about(about.display(), "cannot be created")?)
             .write_all(text.as_bytes())
             .about(about.display(), "cannot be written")?;
         fs::renameat(&self.directory, new, &self.directory, name).about(self.path(name).display(), "cannot be replaced")

@@ -1,6 +1,8 @@
 //! Who holds a claim.
 
+use crate::error::{Error, Result};
 use std::fmt;
+use std::path::Path;
 
 /// Who holds a claim. A claim of a container ends with its processes; every other one lasts until it is released or its
 /// time to live ends.
@@ -99,6 +101,27 @@ pub struct ContainerName {
     pub bundle: String,
     /// Its id.
     pub id: String,
+}
+
+impl ContainerName {
+    /// The container `id` of the bundle in `bundle`. Two spellings of one directory mean one container.
+    ///
+    /// # Errors
+    /// Returns an error if there is no id, or if the bundle's path is not UTF-8.
+    pub fn at(bundle: &Path, id: &str) -> Result<Self> {
+        if id.is_empty() {
+            return Err(Error::failed("container", "has no id"));
+        }
+        // The directory may not exist any more.
+        let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.to_owned());
+        match bundle.into_os_string().into_string() {
+            Ok(bundle) => Ok(Self {
+                bundle,
+                id: id.to_owned(),
+            }),
+            Err(bundle) => Err(Error::failed(bundle.display(), "the bundle's path is not valid UTF-8")),
+        }
+    }
 }
 
 impl fmt::Display for ContainerName {

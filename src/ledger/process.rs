@@ -66,6 +66,18 @@ impl Machine {
         })
     }
 
+    /// A process that creates a container, as it is now. Its cgroup is not the container's and is left out: it may be the
+    /// engine's, which would keep for ever what is reserved.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such process.
+    pub fn creator(&self, pid: u32) -> Result<InitProcess> {
+        Ok(InitProcess {
+            cgroup: None,
+            ..self.process(pid)?
+        })
+    }
+
     /// When a process was started, in ticks since boot; `None` where it does not exist. That includes a zombie, which
     /// holds no device.
     fn start_of(&self, pid: u32) -> Result<Option<u64>> {

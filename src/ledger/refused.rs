@@ -34,6 +34,12 @@ pub enum Refused {
     /// Every share that would do is held.
     #[error("no share of it is free")]
     NoneFree,
+    /// It is free, and left to those who have waited for it.
+    #[error("{} for it and {} served first", waits(*waiting), if *waiting == 1 { "is" } else { "are" })]
+    Waiting {
+        /// How many wait.
+        waiting: usize,
+    },
     /// No claim has that name.
     #[error("there is no claim {0}")]
     NoSuchClaim(String),
@@ -57,6 +63,13 @@ pub enum Refused {
     /// It may be held: the line of the claim that holds it is damaged.
     #[error("the ledger's line of the claim that holds {0} is damaged")]
     Unreadable(HeldPart),
+}
+
+fn waits(waiting: usize) -> String {
+    match waiting {
+        1 => "another start waits".to_owned(),
+        _ => format!("{waiting} other starts wait"),
+    }
 }
 
 fn taken(by: &Claim, elsewhere: bool) -> String {

@@ -117,6 +117,15 @@ impl Ledger {
         })
     }
 
+    pub(super) fn directory(&self) -> &LedgerDirectory {
+        &self.directory
+    }
+
+    /// An error about the file `name` of the ledger.
+    pub(super) fn failed(&self, name: &str, what: &str) -> Error {
+        Error::failed(self.directory.path(name).display(), what)
+    }
+
     /// Every book, each as it was at one moment. Needs no lock, since a book is replaced in one step, and works on a
     /// read-only disk too.
     ///
@@ -241,6 +250,27 @@ fn name_of(gpu: &GpuUuid) -> String {
 }
 
 impl Locked<'_> {
+    pub(super) fn ledger(&self) -> &Ledger {
+        self.ledger
+    }
+
+    /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on disk:
+    /// all of them, or none.
+    ///
+    /// # Errors
+    /// Returns an error if one cannot be written, and if what was written before cannot be undone.
+    pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
+        let mut written: Vec<&Book> = Vec::new();
+        for (old, new) in old.iter().zip(new).filter(|(old, new)| old != new) {
+            if let Err(error) = self.ledger.write(new) {
+                written.into_iter().try_for_each(|book| self.ledger.write(book))?;
+                return Err(error);
+            }
+            written.push(old);
+        }
+        Ok(())
+    }
+
     /// Changes the book of the GPU that `device` is, or is on. An error of `change` leaves the disk as it was.
     ///
     /// # Errors

@@ -46,6 +46,15 @@ impl HostDirectory {
         }
     }
 
+    /// The directory `name` in this one, whose path is `path`, under the same conditions.
+    ///
+    /// # Errors
+    /// As [`Self::in_state_dir`].
+    pub fn private(&self, name: &str, path: &Path, missing: Missing) -> Result<Option<Self>> {
+        let parent = self.as_fd().try_clone_to_owned().and_then(Found::from_fd);
+        private(&parent.about(path.display(), "cannot be opened")?, name, path, missing)
+    }
+
     /// The directory `tranche/NAME` in `runtime_dir`, the run-time directory of this process's user; `None` if a directory
     /// is missing and is not made.
     ///

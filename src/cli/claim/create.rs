@@ -3,7 +3,7 @@
 use super::spec;
 use crate::cdi::encode::{Format, encode};
 use crate::cdi::{build, write};
-use crate::claims::{Claims, Offer, Reservation, ReserveError, explain, remove};
+use crate::claims::{Claims, Offer, Reservation, ReserveError, explain_reserve, remove};
 use crate::cli::cdi::hook_beside_us;
 use crate::cli::held::View;
 use crate::cli::sharing::{self, SharingArgs};
@@ -12,7 +12,7 @@ use crate::cli::{needs, out, root_only};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error};
 use crate::inventory::Inventory;
-use crate::ledger::{Claim, Holder};
+use crate::ledger::{Claim, is_start_name};
 use crate::share::{Fit, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
@@ -63,6 +63,13 @@ pub(in crate::cli) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     // A device and a file get this name, so it is checked before anything is reserved.
     let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
+    if is_start_name(&args.name) {
+        let error = Error::usage(
+            format!("claim {}", args.name),
+            "is a name that starts of containers use",
+        );
+        bail!(error.hint("choose another name"));
+    }
     if args.memory.is_some_and(|m| m.mib() == 0) {
         bail!(
             Error::usage("--memory 0", "a claim needs some memory")
@@ -89,11 +96,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
     let claims = Claims::open(state_dir)?;
     let reservation = Reservation {
-        name: args.name.clone(),
-        wish,
-        holder: Holder::Person,
         once: args.once,
         ttl: args.ttl,
+        ..Reservation::of(&args.name, wish)
     };
     let offer = Specification {
         args,
@@ -179,18 +184,9 @@ fn sizeless(sharing: &Sharing, wish: &Wish) -> Result<()> {
 
 /// The error for a claim that was not made. If the claim would fit on an unused device, the error lists who holds what.
 fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
-    let (error, held) = match error {
-        ReserveError::NothingFits { error, held } => (error, held),
-        ReserveError::Offer(error) => return error,
-        ReserveError::Ledger(error) => return explain(format_args!("claim {}", args.name), error),
-    };
-    match &held[..] {
-        [] => error,
-        held => {
-            let mut view = View::new(Specs::of_plan(&sharing.plan), 0);
-            error.and_hint(format_args!("held: {}", view.list(held)))
-        }
-    }
+    explain_reserve(format_args!("claim {}", args.name), error, |held| {
+        View::new(Specs::of_plan(&sharing.plan), 0).list(held)
+    })
 }
 
 /// The split or dedicated device that `selector` names.

@@ -5,7 +5,7 @@ use crate::cli::held::{self, Held, or_dash};
 use crate::cli::table::Table;
 use crate::cli::{out, status};
 use crate::error::Error;
-use crate::ledger::{Books, utc};
+use crate::ledger::{Books, Claim, utc};
 use crate::text::some;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(in crate::cli) struct ShowArgs {
 
 pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
     let (books, mut view) = status::read(&at.state, &at.specs)?;
-    let named = books.claims().filter(|claim| claim.name.is_some());
+    let named = books.claims().filter(|claim| claim.given_name().is_some());
     let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
     if at.json {
         out::json(&held)?;
@@ -52,7 +52,7 @@ fn table(held: &[Held]) -> String {
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
     let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
-    let Some(claim) = books.claims().find(|claim| claim.name.as_deref() == Some(name)) else {
+    let Some(claim) = books.claims().find(|claim| claim.given_name() == Some(name)) else {
         bail!(not_found(&books, name));
     };
     let held = view.held(claim);
@@ -92,7 +92,7 @@ fn text(name: &str, held: &Held) -> String {
 fn not_found(books: &Books, name: &str) -> Error {
     // It may be in a book that cannot be read.
     out::complain_all(books.errors());
-    let known: Vec<&str> = books.claims().filter_map(|claim| claim.name.as_deref()).collect();
+    let known: Vec<&str> = books.claims().filter_map(Claim::given_name).collect();
     let hint = match &known[..] {
         [] => "there are no claims; tranche claim create makes one".to_owned(),
         known => format!("there are {}", some(known)),

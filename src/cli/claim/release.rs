@@ -134,9 +134,10 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
         [] => {}
         [one] if is_whole_of(one, typed, &view.specs) => return Ok(by_device),
         [one] => {
-            let own = one.name.as_deref().unwrap_or_default();
+            let container = one.holder.container().map(|container| &*container.id);
+            let own = one.given_name().or(container).unwrap_or_default();
             bail!(
-                Error::usage(typed, format!("is one of several shares of claim {own}"))
+                Error::usage(typed, format!("is one of several shares of {}", one.who()))
                     .hint(format!("tranche claim release {own} releases all of them"))
             );
         }
