@@ -1,8 +1,6 @@
 //! SHA-256 digests of what a specification was made from, by which a later run sees whether that has changed.
 
-use crate::error::{Context, Error, Result};
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,14 +10,18 @@ pub struct Digest([u8; 32]);
 
 const PREFIX: &str = "sha256:";
 
+#[cfg(feature = "cli")]
 impl Digest {
     /// The digest of `value` as JSON. Equal values of one version of tranche have equal digests.
     ///
     /// # Errors
     /// Returns an error if `value` cannot be written as JSON.
-    pub fn of(value: &impl Serialize) -> Result<Self> {
+    pub fn of(value: &impl serde::Serialize) -> Result<Self> {
+        use crate::error::Context;
+        use sha2::Digest as _;
+
         let text = serde_json::to_vec(value).about("digest", "cannot be computed")?;
-        Ok(Digest(Sha256::digest(text).into()))
+        Ok(Digest(sha2::Sha256::digest(text).into()))
     }
 }
 
@@ -48,7 +50,9 @@ impl FromStr for Digest {
     }
 }
 
-#[cfg(test)]
+crate::types::serde_as_text!(Digest);
+
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::*;
 

@@ -31,6 +31,8 @@ mod watch;
 pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy};
 pub use book::{Ask, Book, World};
 pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
+#[cfg(feature = "runtime")]
+pub(crate) use directory::LedgerDirectory;
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{ContainerName, Holder, KubernetesObject};

@@ -30,6 +30,7 @@
 //! | [`host`] | discovery: reads a machine into an inventory |
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
@@ -60,7 +61,11 @@ pub mod cdi;
 #[cfg(feature = "runtime")]
 pub mod derive;
 #[cfg(feature = "runtime")]
+pub mod digest;
+#[cfg(feature = "runtime")]
 pub mod edits;
+#[cfg(feature = "runtime")]
+pub mod host_file;
 #[cfg(feature = "runtime")]
 pub mod inject;
 #[cfg(feature = "runtime")]
@@ -74,8 +79,6 @@ pub mod yaml;
 
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "cli")]
-pub mod digest;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

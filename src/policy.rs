@@ -6,6 +6,9 @@
 
 #[cfg(feature = "cli")]
 pub mod read;
+mod runtime;
+
+pub use runtime::{AcceptEnvironment, CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
 
 pub use crate::types::{Place, Strategy};
 

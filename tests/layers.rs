@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("ldcache", "error"),
     ("elf", "error ldcache"),
     // Data.
-    ("digest", "error"),
+    ("digest", "error types"),
     ("inventory", "digest error text types"),
     ("edits", "error inventory types"),
     ("sim", "error inventory"),
@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("call", "error types"),
     // From data to data.
-    ("policy", "bounded error text types yaml"),
+    ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
     ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),

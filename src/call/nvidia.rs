@@ -32,6 +32,7 @@ crate::types::words! {
         Noop = "noop",
     }
 }
+crate::types::serde_as_text!(NvidiaHook);
 
 impl NvidiaHook {
     /// The hooks that a specification of tranche can have.

@@ -172,7 +172,7 @@ fn take_programs(common: &mut Edits, options: &Options) -> Edits {
 pub(super) fn without_devices(inventory: &Inventory, options: &Options) -> Result<(Derived, Edits)> {
     let driver = inventory.driver.as_ref().ok_or_else(no_driver)?;
     let gpus: Vec<&Gpu> = inventory.catalogue().gpus().collect();
-    let mut derived = Derived::new(CdiKind::new("nvidia.com", "gpu")?);
+    let mut derived = Derived::new(CdiKind::nvidia_gpu());
     common(inventory, driver, &gpus, options, &mut derived.common);
     let programs = take_programs(&mut derived.common, options);
     Ok((derived, programs))

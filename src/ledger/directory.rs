@@ -19,7 +19,7 @@ const MOST_NAMES: usize = 16 << 10;
 
 /// A directory that is open, and the path by which messages name it.
 #[derive(Debug)]
-pub(super) struct LedgerDirectory {
+pub(crate) struct LedgerDirectory {
     directory: HostDirectory,
     path: PathBuf,
 }
@@ -43,6 +43,16 @@ impl LedgerDirectory {
     pub(super) fn below(&self, name: &str, missing: Missing) -> Result<Option<Self>> {
         let path = self.path.join(name);
         let directory = self.directory.private(name, &path, missing)?;
+        Ok(directory.map(|directory| Self { directory, path }))
+    }
+
+    /// The state directory.
+    ///
+    /// # Errors
+    /// Returns an error if another user could replace the directory or one on the way to it.
+    pub(crate) fn state(path: &Path, missing: Missing) -> Result<Option<Self>> {
+        let directory = HostDirectory::state_dir(path, missing)?;
+        let path = path.to_owned();
         Ok(directory.map(|directory| Self { directory, path }))
     }
 
@@ -100,7 +110,7 @@ impl LedgerDirectory {
     }
 
     /// The content of `name`, at most `most` bytes of it; `None` if the file does not exist.
-    pub(super) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let file = self.open(name)?;
         file.map(|file| self.read_file(name, file, most)).transpose()
     }

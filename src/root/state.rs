@@ -55,6 +55,16 @@ impl HostDirectory {
         private(&parent.about(path.display(), "cannot be opened")?, name, path, missing)
     }
 
+    /// The state directory itself, with the same checks of what leads to it.
+    ///
+    /// # Errors
+    /// As [`Self::in_state_dir`].
+    pub fn state_dir(path: &Path, missing: Missing) -> Result<Option<Self>> {
+        let path = std::path::absolute(path).about(path.display(), "cannot be named")?;
+        let found = follow(&path, "state", missing)?;
+        Ok(found.map(|found| HostDirectory::new(Directory::from_fd(found.into()))))
+    }
+
     /// The directory `tranche/NAME` in `runtime_dir`, the run-time directory of this process's user; `None` if a directory
     /// is missing and is not made.
     ///

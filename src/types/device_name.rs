@@ -65,6 +65,14 @@ impl CdiKind {
         })
     }
 
+    /// `nvidia.com/gpu`, the kind of GPUs and MIG devices.
+    pub fn nvidia_gpu() -> Self {
+        Self {
+            vendor: "nvidia.com".to_owned(),
+            class: "gpu".to_owned(),
+        }
+    }
+
     /// The part before the slash.
     pub fn vendor(&self) -> &str {
         &self.vendor

@@ -59,7 +59,7 @@ fn read_dedicated(around: Around<'_>, dedicated: Placed<DedicatedSection>) -> Re
     Ok(Split {
         strategy: Strategy::Dedicated,
         resource: Resource::Every,
-        kind: CdiKind::new("nvidia.com", "gpu")?,
+        kind: CdiKind::nvidia_gpu(),
         devices: around.each_once(dedicated.value.devices)?,
         parts: Parts::Whole,
         fail_requests_greater_than_one: false,

@@ -1,0 +1,115 @@
+//! `host.json`: what the host has, the plan for it and the settings of the runtime, in one file of the state directory.
+//!
+//! `tranche cdi refresh` writes it. The runtime shim and the precreate hook read it at every start of a container, so
+//! that they query neither NVML nor the policy. A file that no longer describes the host is refused: its sources are
+//! recorded in it ([`Source`]), and looking at them again takes a few system calls.
+
+mod error;
+mod source;
+
+pub use error::HostFileError;
+pub use source::{Source, SourceKind, SourceState};
+
+use crate::digest::Digest;
+use crate::inventory::Inventory;
+use crate::ledger::LedgerDirectory;
+use crate::policy::RuntimeSettings;
+use crate::share::Plan;
+use crate::types::HostPath;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The name of the file in the state directory.
+pub const NAME: &str = "host.json";
+
+/// The version of the form of the file. A reader refuses every other one.
+pub const VERSION: u32 = 1;
+
+/// The most bytes that are read. A host with eight GPUs, each in thousands of shares, has less.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What the runtime shim and the precreate hook know of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostFile {
+    /// [`VERSION`] of the program that wrote it.
+    pub version: u32,
+    /// The version of tranche that wrote it.
+    pub program: String,
+    /// The digest of the inventory.
+    pub host: Digest,
+    /// The digest of the plan.
+    pub policy: Digest,
+    /// What the host has; without what was looked for and not found.
+    pub inventory: Inventory,
+    /// Which devices are split, and how; empty without a policy.
+    pub plan: Plan,
+    /// The owner's decisions about the shim.
+    pub runtime: RuntimeSettings,
+    /// The program `tranche-oci`, as engines find it.
+    pub hook: HostPath,
+    /// The arguments of the `tranche cdi refresh` that wrote it, and that writes it again in the same way.
+    pub arguments: Vec<String>,
+    /// What it was made from, and what changes when the host does.
+    pub sources: Vec<Source>,
+}
+
+impl HostFile {
+    /// Reads the file in `state_dir` and checks that it still describes the host.
+    ///
+    /// # Errors
+    /// Returns an error if the file does not exist, was written by another version of tranche, is damaged, could have
+    /// been written by another user, or no longer describes the host.
+    pub fn read(state_dir: &Path) -> Result<Self, HostFileError> {
+        let file = Self::load(state_dir)?;
+        match file.sources.iter().find(|source| !source.is_unchanged()) {
+            None => Ok(file),
+            Some(source) => Err(HostFileError::Stale {
+                path: state_dir.join(NAME),
+                changed: source.clone(),
+                arguments: file.arguments,
+            }),
+        }
+    }
+
+    /// Reads the file in `state_dir`, whether or not it still describes the host.
+    ///
+    /// # Errors
+    /// As [`HostFile::read`], except that the file may describe an earlier state of the host.
+    pub fn load(state_dir: &Path) -> Result<Self, HostFileError> {
+        let path = || state_dir.join(NAME);
+        let directory = LedgerDirectory::state(state_dir, crate::root::Missing::Leave).map_err(HostFileError::Refused)?;
+        let bytes = match directory {
+            Some(directory) => directory.read(NAME, MOST_BYTES).map_err(HostFileError::Refused)?,
+            None => None,
+        };
+        let Some(bytes) = bytes else {
+            return Err(HostFileError::Missing { path: path() });
+        };
+        let parsed: Result<Self, _> = serde_json::from_slice(&bytes);
+        let head = match &parsed {
+            Ok(file) => Some((file.version, file.program.clone())),
+            // Another version may have other fields.
+            Err(_) => serde_json::from_slice(&bytes)
+                .ok()
+                .map(|Head { version, program }| (version, program)),
+        };
+        match (parsed, head) {
+            (_, Some((version, program))) if version != VERSION || program != env!("CARGO_PKG_VERSION") => {
+                Err(HostFileError::OtherVersion { path: path(), program })
+            }
+            (Ok(file), _) => Ok(file),
+            (Err(error), _) => Err(HostFileError::Damaged { path: path(), error }),
+        }
+    }
+}
+
+/// What every version of the file has.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
+    program: String,
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests;
