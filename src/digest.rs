@@ -52,7 +52,8 @@ impl FromStr for Digest {
 
 crate::types::serde_as_text!(Digest);
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(feature = "cli")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -111,5 +111,6 @@ struct Head {
     program: String,
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(feature = "cli")]
+#[cfg(test)]
 mod tests;

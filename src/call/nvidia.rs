@@ -3,7 +3,7 @@
 use super::link;
 use super::options::{OnUnknown, ValueKind, each, host_path, read, wrong};
 use super::{Program, link::container_path};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::{ContainerPath, HostPath, Link};
 use std::ffi::OsString;
 
@@ -44,6 +44,15 @@ impl NvidiaHook {
         NvidiaHook::UpdateApplicationProfile,
         NvidiaHook::Chmod,
     ];
+
+    /// The hook called `name`, which a specification of tranche can have.
+    ///
+    /// # Errors
+    /// Returns a usage error if there is no such hook.
+    pub fn written(name: &str) -> Result<NvidiaHook> {
+        let hook = name.parse().ok().filter(|hook| Self::WRITTEN.contains(hook));
+        hook.ok_or_else(|| Error::unknown(format!("hook \"{name}\""), &Self::WRITTEN.map(Self::as_str)))
+    }
 }
 
 /// A call of one of NVIDIA's hooks. Each hook uses some of the options and ignores the others.

@@ -6,7 +6,6 @@
 use super::files;
 use crate::call::{ByPath, KnownLibrary, NvidiaCall, NvidiaHook, PrepareCall, Program};
 use crate::edits::{Edits, HookEdit, Stage};
-use crate::error::{Error, Result};
 use crate::inventory::{Driver, DriverFile, FileKind, Gpu};
 use crate::types::{ContainerPath, HostPath, Link};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,16 +38,6 @@ impl HookOptions {
             disabled: BTreeSet::from([NvidiaHook::Chmod]),
             ldconfig: None,
         }
-    }
-
-    /// The part of the work called `name`, which can be left out.
-    ///
-    /// # Errors
-    /// Returns a usage error for a name that no part has.
-    pub fn part(name: &str) -> Result<NvidiaHook> {
-        let part = name.parse().ok().filter(|part| NvidiaHook::WRITTEN.contains(part));
-        let known = NvidiaHook::WRITTEN.map(NvidiaHook::as_str);
-        part.ok_or_else(|| Error::unknown(format!("hook \"{name}\""), &known))
     }
 
     fn program(&self) -> Program {

@@ -4,14 +4,17 @@ mod config_map;
 mod document;
 mod entry;
 mod fill;
+mod nvidia_config;
+mod runtime;
 mod sections;
 mod sharing;
 mod source;
 
 pub use entry::MOST_PARTS;
+pub use nvidia_config::{DEFAULT_NVIDIA_CONFIG, ReadSettings, nvidia_config};
 pub use source::text;
 
-use super::Policy;
+use super::{Policy, RuntimeMode, RuntimeSettings};
 use crate::error::{Error, Result};
 use crate::yaml::{Node, Value};
 use document::{Document, TextOrigin};
@@ -27,6 +30,8 @@ pub const DEFAULT_FILE: &str = "/etc/tranche/config.yaml";
 pub struct Read {
     /// The policy.
     pub policy: Policy,
+    /// The settings of the runtime shim; `None` if the file has no section `runtime`.
+    pub runtime: Option<RuntimeSettings>,
     /// One line each: keys that have no meaning on a machine without Kubernetes, and choices that were made.
     pub warnings: Vec<String>,
 }
@@ -50,8 +55,8 @@ pub fn parse(file: &str, text: &str) -> Result<Read> {
 /// Reads a policy from text, or from the ConfigMap that the text is. `key` names one of the ConfigMap's configurations.
 ///
 /// # Errors
-/// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing`, or an
-/// impossible value.
+/// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing` or `runtime`,
+/// or an impossible value.
 pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
     let mut document = Document {
@@ -74,7 +79,29 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         Some(sharing) => sharing::read(file, sharing, mig_too, &mut warnings)?,
         None => Policy::default(),
     };
-    Ok(Read { policy, warnings })
+    let runtime = top.runtime.map(|section| runtime::read(file, section)).transpose()?;
+    warnings.extend(
+        runtime
+            .as_ref()
+            .and_then(|settings| mode_without_effect(file, settings.mode)),
+    );
+    Ok(Read {
+        policy,
+        runtime,
+        warnings,
+    })
+}
+
+/// A warning about a mode of NVIDIA's runtime that tranche does not have.
+fn mode_without_effect(file: &str, mode: RuntimeMode) -> Option<String> {
+    let word = match mode {
+        RuntimeMode::Auto | RuntimeMode::Cdi | RuntimeMode::JitCdi => return None,
+        RuntimeMode::Legacy => "legacy",
+        RuntimeMode::Csv => "csv",
+    };
+    Some(format!(
+        "{file}: the runtime's mode {word} is not supported; the mode auto is used in its place"
+    ))
 }
 
 /// Warns of the keys at the top that have no effect. Returns whether `nvidia.com/gpu` means MIG devices too, which is
@@ -88,7 +115,7 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
         let name = key.value.text().unwrap_or_default();
         let mut warn = |what: String| warnings.push(format!("{}: {what}", document.place(key).of(document.file)));
         match name.to_ascii_lowercase().as_str() {
-            "version" | "sharing" => {}
+            "version" | "sharing" | "runtime" => {}
             "flags" => {
                 warn("flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here".into());
                 mig_too = mig_strategy_is_single(document, value, warnings)?;
@@ -99,7 +126,7 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
             ),
             "imex" => warn("imex is for NVIDIA's device plugin in Kubernetes; it has no effect here".into()),
             _ => {
-                let known = ["version", "flags", "resources", "imex", "sharing"];
+                let known = ["version", "flags", "resources", "imex", "sharing", "runtime"];
                 let near = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 warn(format!("\"{name}\" is unknown and has no effect{near}"));
             }

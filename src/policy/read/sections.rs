@@ -3,10 +3,12 @@
 //!
 //! The name of each section in messages is the name of its type for serde.
 
+use crate::inventory::DriverCapability;
 use crate::policy::{
-    Amount, DeviceSet, Interval, MpsComputeMode, MpsUsers, Placed, Priority, ReplicaNames, WholeDevice,
+    AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsUsers, Placed, Priority, ReplicaNames,
+    RuntimeMode, WholeDevice,
 };
-use crate::types::{DeviceSelector, Overcommit, Percent, ShareName};
+use crate::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use std::fmt;
@@ -18,6 +20,7 @@ use std::str::FromStr;
 pub(super) struct Top {
     pub(super) version: Option<Placed<String>>,
     pub(super) sharing: Option<SharingSection>,
+    pub(super) runtime: Option<RuntimeSection>,
 }
 
 #[derive(serde::Deserialize)]
@@ -102,6 +105,47 @@ pub(super) struct ShareSection {
     #[serde(default, deserialize_with = "from_text")]
     pub(super) memory: Option<Amount>,
     pub(super) priority: Option<Priority>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "runtime", rename_all = "camelCase")]
+pub(super) struct RuntimeSection {
+    #[serde(default)]
+    pub(super) accept_environment: AcceptEnvironment,
+    #[serde(default)]
+    pub(super) accept_volume_mounts: bool,
+    pub(super) swarm_resource: Option<Vec<Placed<String>>>,
+    pub(super) supported_capabilities: Option<NotEmpty<DriverCapability>>,
+    #[serde(default)]
+    pub(super) disable_require: bool,
+    pub(super) runtimes: Option<NotEmpty<Placed<String>>>,
+    pub(super) annotation_prefixes: Option<NotEmpty<Placed<String>>>,
+    pub(super) spec_dirs: Option<NotEmpty<HostPath>>,
+    pub(super) default_kind: Option<CdiKind>,
+    #[serde(default)]
+    pub(super) ignore_imex_channels: bool,
+    #[serde(default)]
+    pub(super) mode: RuntimeMode,
+    pub(super) additional_gids: Option<bool>,
+    pub(super) disabled_hooks: Option<Vec<Placed<String>>>,
+    pub(super) driver_root: Option<HostPath>,
+    pub(super) log: Option<HostPath>,
+    pub(super) nvidia_container_cli: Option<HostPath>,
+}
+
+/// A list that has at least one item.
+pub(super) struct NotEmpty<T>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for NotEmpty<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list = Vec::deserialize(deserializer)?;
+        match list.is_empty() {
+            true => Err(D::Error::custom(
+                "the list is empty; write at least one item, or leave the key out",
+            )),
+            false => Ok(Self(list)),
+        }
+    }
 }
 
 /// Reads types from text that are numbers elsewhere, such as `80%`.

@@ -62,7 +62,7 @@ pub(super) fn warn_if_missing(hook: &HookOptions) {
 fn known<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> BTreeSet<NvidiaHook> {
     let mut parts = BTreeSet::new();
     for name in names {
-        match HookOptions::part(name) {
+        match NvidiaHook::written(name) {
             Ok(part) => {
                 parts.insert(part);
             }
