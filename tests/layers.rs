@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &str)] = &[
     // From data to data.
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
+    ("host_file", "digest error inventory ledger policy root share types"),
     ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
