@@ -8,10 +8,12 @@ mod bundle;
 mod config;
 mod state;
 mod unreachable;
+mod word;
 
 pub use bundle::{Bundle, Reached};
 pub use config::{Config, DeviceEntry};
 pub use state::State;
+pub(crate) use word::Word;
 
 /// The largest state that is read, in bytes. Only annotations make it large; Kubernetes allows 256 KiB of them.
 pub const STATE_LIMIT: u64 = 1 << 20;

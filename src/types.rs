@@ -21,6 +21,7 @@ mod share_name;
 mod strategy;
 mod uuid;
 mod version;
+mod wait_time;
 
 pub use device::{Device, DeviceSelector};
 pub use device_key::DeviceKey;
@@ -40,6 +41,7 @@ pub use share_name::ShareName;
 pub use strategy::Strategy;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
+pub use wait_time::WaitTime;
 
 /// What `--version` shows: the value of `TRANCHE_VERSION` at build time, or else the version of the package. In a
 /// checkout, the Makefile sets it to the version and the commit. A build looks nothing up, so that a tarball gives the

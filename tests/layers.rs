@@ -48,7 +48,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
     // From requests to the configuration of a container.
-    ("inject", "derive error inventory types"),
+    ("inject", "derive error inventory oci policy text types"),
     // What a program calls.
     (
         "hook",

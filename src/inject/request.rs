@@ -1,4 +1,41 @@
 //! What a container asks for, found in its `config.json`.
+//!
+//! # Devices
+//!
+//! The first of these that names a device decides; docs/requests.md explains them for users:
+//!
+//! 1. Annotations whose keys begin with a configured prefix (`cdi.k8s.io/`), by key. In the modes `legacy` and `csv`, NVIDIA's
+//!    runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if every name in
+//!    them has a vendor; this module reads them in any case, and a name without a vendor as in the environment.
+//! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them.
+//! 3. The environment: the swarm resource, or else `NVIDIA_VISIBLE_DEVICES`, if the owner accepts it
+//!    (`acceptEnvironment`). If it may not ask, this is one of [`Asked::notes`].
+//!
+//! # A part of a device by its size
+//!
+//! `tranche.dev/memory`, `/compute`, `/shares` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are variables, which
+//! need the same acceptance as NVIDIA's. Each amount is taken from the annotation, or else from the variable. What the
+//! container says about devices then means *of which device*:
+//!
+//! - Nothing, `all`, `void` or an empty value: of any device. `void` means that no device is asked for by that variable.
+//!   Specifications of CDI set it so that a runtime behind them does nothing for the image's sake; it does not take back
+//!   what is asked for by size. An image of CUDA sets `all` for every container.
+//! - One device, or `.any` of one: of that device.
+//! - Several devices, a share by its name, or `none`: an error, because one of both must be a mistake.
+//!
+//! Devices of other vendors are asked for in addition.
+
+mod capabilities;
+mod collect;
+mod devices;
+mod environment;
+mod extras;
+mod mounts;
+mod scan;
+mod size;
+mod view;
+
+pub use collect::of;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,6 +44,21 @@ use crate::derive::Mode;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
 use crate::types::{DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName};
+
+/// The variable by which most containers ask for devices.
+const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
+
+/// A variable of images of CUDA.
+const LEGACY: &str = "CUDA_VERSION";
+
+/// The directory below which a mount of /dev/null is a request.
+const MOUNTS: &str = "/var/run/nvidia-container-devices";
+
+/// How the names of tranche's own variables begin.
+const OWN_VARIABLES: &str = "TRANCHE_";
+
+/// How the keys of tranche's own annotations begin.
+const OWN_ANNOTATIONS: &str = "tranche.dev/";
 
 /// What was found in a container's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,3 +174,6 @@ pub enum RequestSource {
     /// By environment variables, which the image can set as well.
     Environment,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 //! The part of `config.json` that a hook inside a container needs (runtime-spec, config.md and config-linux.md).
 
-use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::Word;
 use crate::error::{Context, Error, Result};
 use crate::root::{MountOrigin, RuntimeMount};
 
@@ -136,10 +136,6 @@ struct MountJson<'a> {
     options: Option<Vec<Word<'a>>>,
 }
 
-/// A string that is compared and not kept. It is copied only if it has an escape in it.
-#[derive(Deserialize)]
-struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// The values of a list, which may be missing.
 fn collected<R, T: From<R>, L: FromIterator<T>>(list: Option<Vec<R>>) -> L {
     list.unwrap_or_default().into_iter().map(T::from).collect()
@@ -148,7 +144,7 @@ fn collected<R, T: From<R>, L: FromIterator<T>>(list: Option<Vec<R>>) -> L {
 impl From<DeviceJson<'_>> for DeviceEntry {
     fn from(raw: DeviceJson<'_>) -> Self {
         // `u` is another name of `c` (mknod(1)).
-        let is_character = raw.kind.is_some_and(|kind| matches!(&*kind.0, "c" | "u"));
+        let is_character = raw.kind.is_some_and(|kind| matches!(kind.as_str(), "c" | "u"));
         let number = (raw.major.unwrap_or(0), raw.minor.unwrap_or(0));
         DeviceEntry {
             path: normal(raw.path),
@@ -160,9 +156,9 @@ impl From<DeviceJson<'_>> for DeviceEntry {
 impl From<MountJson<'_>> for RuntimeMount {
     fn from(raw: MountJson<'_>) -> Self {
         let options = raw.options.unwrap_or_default();
-        let has = |option: &str| options.iter().any(|word| word.0 == option);
+        let has = |option: &str| options.iter().any(|word| word.as_str() == option);
         let recursive = has("rbind");
-        let kind = raw.kind.as_ref().map(|kind| &*kind.0);
+        let kind = raw.kind.as_ref().map(Word::as_str);
         // A runtime makes a bind mount if the type or one of the options says so, and engines write all of them.
         let bound = kind == Some("bind") || recursive || has("bind");
         RuntimeMount {

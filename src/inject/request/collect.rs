@@ -1,0 +1,270 @@
+//! Puts a request together from the places in which a container asks.
+
+use super::devices::Wanted;
+use super::environment::Environment;
+use super::mounts::MountRequests;
+use super::size::Own;
+use super::view::View;
+use super::{Asked, ImexRequest, LEGACY, MOUNTS, MigAccess, Request, RequestSource, VISIBLE, WantedSize};
+use super::{capabilities, extras, scan, size};
+use crate::derive::Mode;
+use crate::error::Result;
+use crate::inject::require::Requirement;
+use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
+use crate::types::WaitTime;
+
+/// Finds what a container asks for in its `config.json`. The bytes of a configuration that cannot ask for anything are
+/// not parsed, so that it may be invalid: the runtime behind finds that out.
+///
+/// # Errors
+/// Returns an error if the configuration does not parse, or has a value of another type where a container asks; a usage
+/// error for a request that is invalid or contradicts itself.
+pub fn of(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
+    match scan::may_ask(config, settings) {
+        true => parsed(config, settings),
+        false => Ok(Asked::default()),
+    }
+}
+
+/// What [`of`] does for a configuration that may ask for something.
+pub(super) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
+    let view = View::parse(config)?;
+    let accepts_environment = match settings.accept_environment {
+        AcceptEnvironment::Always => true,
+        AcceptEnvironment::Privileged => view.is_privileged()?,
+        AcceptEnvironment::Never => false,
+    };
+    let mut asking = Asking {
+        environment: view.environment(settings),
+        view: &view,
+        settings,
+        accepts_environment,
+        refused: Vec::new(),
+        notes: Vec::new(),
+    };
+    let request = asking.request()?;
+    asking.note_refused();
+    Ok(Asked {
+        request,
+        notes: asking.notes,
+    })
+}
+
+/// A configuration while it is read.
+struct Asking<'a> {
+    view: &'a View<'a>,
+    environment: Environment<'a>,
+    settings: &'a RuntimeSettings,
+    /// Whether the environment may ask for devices.
+    accepts_environment: bool,
+    /// Variables that ask and may not, with their values.
+    refused: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Devices that are named in one place.
+struct Named {
+    wanted: Wanted,
+    source: RequestSource,
+    /// The place, for messages.
+    by: String,
+}
+
+impl Asking<'_> {
+    fn request(&mut self) -> Result<Option<Request>> {
+        let mounts = match self.settings.accept_volume_mounts {
+            true => MountRequests::of(&self.view.mounts()?)?,
+            false => MountRequests::default(),
+        };
+        let mut named = self.named(&mounts)?;
+        let mut own = Own::of(self.view, &self.environment, self.accepts_environment)?;
+        self.refused.append(&mut own.refused);
+        self.notes.append(&mut own.notes);
+        let mut source = None;
+        let mut sized = None;
+        if let Some((place, by)) = own.asked_by {
+            let device = size::device(&mut named.wanted, &named.by, &by, self.settings)?;
+            sized = Some(WantedSize { device, ..own.size });
+            source = Some(place);
+        }
+        if !named.wanted.is_nothing() {
+            source = Some(named.source);
+        }
+        let Some(source) = source else {
+            if let Some(by) = own.waits_by {
+                self.notes
+                    .push(format!("{by} has no effect, because the container asks for no device"));
+            }
+            return Ok(None);
+        };
+        Ok(Some(Request {
+            devices: named.wanted.devices,
+            driver_only: named.wanted.driver_only,
+            size: sized,
+            wait: own.wait.map(WaitTime::get),
+            capabilities: capabilities::capabilities(&self.environment, self.settings)?,
+            modes: self.modes(),
+            imex: self.imex(&mounts)?,
+            mig_config: self.mig(extras::MIG_CONFIG)?,
+            mig_monitor: self.mig(extras::MIG_MONITOR)?,
+            requirements: self.requirements()?,
+            source,
+            request_mounts: mounts.destinations,
+        }))
+    }
+
+    /// The devices of the first place that names any. An empty list is not a place, and one with `void` is.
+    fn named(&mut self, mounts: &MountRequests) -> Result<Named> {
+        let annotations = self.view.annotations(&self.settings.annotation_prefixes)?;
+        let reads_annotations = !matches!(self.settings.mode, RuntimeMode::Legacy | RuntimeMode::Csv);
+        let by_annotation: Vec<(&str, &str)> = annotations
+            .iter()
+            .flat_map(|(key, value)| list(value.as_str()).map(|name| (*key, name)))
+            .collect();
+        if let Some((key, _)) = by_annotation.first() {
+            let by = format!("annotation {key}");
+            if reads_annotations {
+                let names = by_annotation.iter().map(|(_, name)| *name);
+                return self.place(RequestSource::Annotation, by, names);
+            }
+            self.notes
+                .push(format!("{by} has no effect in this mode of the runtime"));
+        }
+        if !mounts.devices.is_empty() {
+            let names = mounts.devices.iter().map(String::as_str);
+            return self.place(RequestSource::Volume, format!("a mount below {MOUNTS}"), names);
+        }
+        let (by, names) = self.in_environment();
+        if self.accepts_environment {
+            return self.place(RequestSource::Environment, by, names);
+        }
+        if !names.is_empty() && !names.contains(&"void") {
+            self.refused.push(format!("{by}={}", names.join(",")));
+        }
+        self.place(RequestSource::Environment, by, [])
+    }
+
+    fn place<'a>(&self, source: RequestSource, by: String, names: impl IntoIterator<Item = &'a str>) -> Result<Named> {
+        Ok(Named {
+            wanted: Wanted::of(&by, names, self.settings)?,
+            source,
+            by,
+        })
+    }
+
+    /// The devices that the environment names, and by which variable. The variables of the swarm resource that are set
+    /// take the place of the usual one, all of them together.
+    fn in_environment(&self) -> (String, Vec<&str>) {
+        let swarm = self.settings.swarm_resource.iter().map(String::as_str);
+        let set = |name: &&str| self.environment.get(name).is_some();
+        let mut variables: Vec<&str> = swarm.filter(set).collect();
+        if variables.is_empty() {
+            variables.extend([VISIBLE].iter().filter(|name| set(name)));
+        }
+        if variables.is_empty() && self.environment.is_legacy() {
+            return (VISIBLE.to_owned(), vec!["all"]);
+        }
+        let values = variables.iter().filter_map(|name| self.environment.get(name));
+        let by = variables.first().copied().unwrap_or(VISIBLE);
+        (by.to_owned(), values.flat_map(list).collect())
+    }
+
+    /// Modes are read even where the environment may not ask for devices, because NVIDIA's device plugin sets them for a
+    /// container that asks by mounts. Only with `never` they have no effect.
+    fn modes(&mut self) -> Vec<Mode> {
+        let (variables, modes): (Vec<&str>, Vec<Mode>) = extras::modes(&self.environment).unzip();
+        if !self.is_never_read() {
+            return modes;
+        }
+        self.refused
+            .extend(variables.into_iter().map(|variable| format!("{variable}=enabled")));
+        Vec::new()
+    }
+
+    fn is_never_read(&self) -> bool {
+        self.settings.accept_environment == AcceptEnvironment::Never
+    }
+
+    fn imex(&mut self, mounts: &MountRequests) -> Result<ImexRequest> {
+        let variable = extras::IMEX;
+        let text = self.environment.get(variable).unwrap_or_default();
+        let by_environment = list(text).next().is_some();
+        if self.settings.ignore_imex_channel_requests {
+            if by_environment || !mounts.channels.is_empty() {
+                self.notes
+                    .push("IMEX channels are asked for and ignored, as it is configured here".to_owned());
+            }
+            return Ok(ImexRequest::default());
+        }
+        if !mounts.channels.is_empty() {
+            return extras::imex("a mount for IMEX", mounts.channels.iter().map(String::as_str));
+        }
+        if by_environment && !self.accepts_environment {
+            self.refused.push(format!("{variable}={text}"));
+            return Ok(ImexRequest::default());
+        }
+        let asked = extras::imex(variable, list(text))?;
+        if asked == ImexRequest::All {
+            // By NVIDIA's rules: only a mount may ask for all channels.
+            self.notes.push(format!(
+                "{variable}=all has no effect; name the channels, such as {variable}=0"
+            ));
+            return Ok(ImexRequest::default());
+        }
+        Ok(asked)
+    }
+
+    fn mig(&mut self, variable: &str) -> Result<Option<MigAccess>> {
+        let names: Vec<&str> = self.environment.get(variable).into_iter().flat_map(list).collect();
+        if names.is_empty() || names.iter().any(|name| matches!(*name, "void" | "none")) {
+            return Ok(None);
+        }
+        if self.is_never_read() {
+            self.refused.push(format!("{variable}={}", names.join(",")));
+            return Ok(None);
+        }
+        extras::mig(variable, &names, self.view.is_privileged()?).map(Some)
+    }
+
+    fn requirements(&mut self) -> Result<Vec<Requirement>> {
+        let is_true = |text: &str| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
+        if self.settings.disable_require || self.environment.get("NVIDIA_DISABLE_REQUIRE").is_some_and(is_true) {
+            return Ok(Vec::new());
+        }
+        let named = self.environment.requirements();
+        let parsed = named
+            .into_iter()
+            .map(|(variable, text)| Requirement::parse(variable, text));
+        let mut requirements = parsed.collect::<Result<Vec<_>>>()?;
+        if let Some(version) = self.environment.get(LEGACY).filter(|_| self.environment.is_legacy()) {
+            match Requirement::of_cuda_version(version) {
+                Some(requirement) => requirements.push(requirement),
+                None => self.notes.push(format!(
+                    "{LEGACY}={version} is not a version, so it is not compared with the driver's"
+                )),
+            }
+        }
+        Ok(requirements)
+    }
+
+    /// Notes what the environment asks for and may not.
+    fn note_refused(&mut self) {
+        if self.refused.is_empty() {
+            return;
+        }
+        let (who, rule) = match self.settings.accept_environment {
+            AcceptEnvironment::Privileged => ("only a privileged container", "privileged"),
+            AcceptEnvironment::Always => ("every container", "always"),
+            AcceptEnvironment::Never => ("no container", "never"),
+        };
+        let what = self.refused.join(" and ");
+        self.notes.push(format!(
+            "ignored: {what}, because {who} may ask by its environment (acceptEnvironment: {rule})"
+        ));
+    }
+}
+
+/// The names of a list with commas.
+pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}

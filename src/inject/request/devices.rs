@@ -1,0 +1,118 @@
+//! Lists of devices, as environments, annotations and mounts name them.
+
+use super::{MOUNTS, WantedDevice, WantedShare};
+use crate::error::{Error, Result};
+use crate::policy::{RuntimeMode, RuntimeSettings};
+use crate::types::{DeviceSelector, QualifiedName, ShareName};
+
+/// The kind that NVIDIA's runtime gives to names without one. It has no specification.
+const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
+
+/// What a list of devices asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// The devices, each once.
+    pub(super) devices: Vec<WantedDevice>,
+    /// The driver's files without a device.
+    pub(super) driver_only: bool,
+}
+
+impl Wanted {
+    /// What `names` ask for; `object` is what has them, for messages. An empty list and one with `void` ask for nothing. The first
+    /// `all` or `none` takes the place of every name without a vendor.
+    pub(super) fn of<'a>(
+        object: &str,
+        names: impl IntoIterator<Item = &'a str>,
+        settings: &RuntimeSettings,
+    ) -> Result<Self> {
+        let names = names.into_iter();
+        let names: Vec<&str> = names
+            .map(|name| name.strip_prefix(RUNTIME_KIND).unwrap_or(name))
+            .collect();
+        let mut wanted = Self::default();
+        if names.contains(&"void") {
+            return Ok(wanted);
+        }
+        let word = names.iter().find(|name| matches!(**name, "all" | "none"));
+        wanted.driver_only = word == Some(&"none");
+        for &name in &names {
+            let is_replaced = word.is_some_and(|word| !name.contains('=') && name != *word);
+            if is_replaced || name == "none" {
+                continue;
+            }
+            let device = device(object, name, settings)?;
+            if !wanted.devices.contains(&device) {
+                wanted.devices.push(device);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Whether nothing is asked for.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.devices.is_empty() && !self.driver_only
+    }
+}
+
+fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<WantedDevice> {
+    let wrong = |what: &str| {
+        Error::usage(object, format!("\"{name}\" {what}"))
+            .hint("expected all, none, void, or names like 0, 0:1, GPU-…, MIG-…, 0.big, 0.any and nvidia.com/gpu=0")
+    };
+    if name.contains('=') {
+        let parsed = name.parse::<QualifiedName>();
+        return parsed
+            .map(WantedDevice::Cdi)
+            .map_err(|_| wrong("is not a valid CDI device"));
+    }
+    if name.starts_with(MOUNTS) {
+        let what = "means mounts below that directory, which has no such mount or is not accepted as a request";
+        return Err(Error::usage(object, format!("\"{name}\" {what}"))
+            .hint("see accept-nvidia-visible-devices-as-volume-mounts in docs/requests.md"));
+    }
+    if let Some((device, replica)) = name.split_once("::") {
+        let replica = crate::types::decimal::<u32>(replica).ok_or_else(|| wrong("has no number after \"::\""))?;
+        let device = device.parse().map_err(|_| wrong("has no device before \"::\""))?;
+        let share = WantedShare::Named(ShareName::replica(replica));
+        return Ok(WantedDevice::Share { device, share });
+    }
+    // This mode takes every name from a specification.
+    if settings.mode != RuntimeMode::Cdi {
+        if name == "all" {
+            return Ok(WantedDevice::All);
+        }
+        if let Ok(device) = name.parse() {
+            return Ok(WantedDevice::Device(device));
+        }
+        if let Some(share) = share(name) {
+            return Ok(share);
+        }
+    }
+    // A specification may have names of its own, such as `gpu0`.
+    let parsed = name.parse().map(|name| settings.default_kind.device(name));
+    parsed
+        .map(WantedDevice::Cdi)
+        .map_err(|_| wrong("is not a valid name of a device"))
+}
+
+/// The share with this name: `0.big`, `0.any`, `GPU-….3`, `0:1.3`.
+fn share(name: &str) -> Option<WantedDevice> {
+    let (device, share) = name.rsplit_once('.')?;
+    let device: DeviceSelector = device.parse().ok()?;
+    let share = match share {
+        ShareName::ANY => WantedShare::Any,
+        share => WantedShare::Named(share.parse().ok()?),
+    };
+    Some(WantedDevice::Share { device, share })
+}
+
+impl WantedDevice {
+    /// What `name` means as a name of tranche's own: a device, a share, or all. A resolver asks this for the names of kinds
+    /// whose devices it knows.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "all" => Some(Self::All),
+            _ => name.parse().map(Self::Device).ok().or_else(|| share(name)),
+        }
+    }
+}
