@@ -14,43 +14,42 @@ pub fn counted(count: usize, what: &str) -> String {
 /// log), the marks that change the direction of text (CVE-2021-42574), and characters without a width, with which two
 /// different names look the same. Text that has none of them comes back as it is.
 pub fn shown(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_hidden(c) {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    Cow::Owned(safe)
+    escaped(text, is_hidden, |c, safe| safe.extend(c.escape_default()))
 }
 
 /// `text`, which has lines, as [`shown`] gives each of its lines.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_hidden(c) && c != '\n') {
-        return Cow::Borrowed(text);
-    }
-    let lines: Vec<Cow<'_, str>> = text.split('\n').map(shown).collect();
-    Cow::Owned(lines.join("\n"))
+    escaped(
+        text,
+        |c| is_hidden(c) && c != '\n',
+        |c, safe| safe.extend(c.escape_default()),
+    )
 }
 
 /// JSON that means the same, with what [`shown`] escapes written as JSON escapes it. JSON's own encoder leaves the marks that
 /// change the direction of text as they are; outside of its strings it writes nothing of the kind but line breaks.
 pub fn shown_json(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_hidden(c) && c != '\n') {
+    escaped(
+        text,
+        |c| is_hidden(c) && c != '\n',
+        |c, safe| {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                safe.push_str(&format!("\\u{unit:04x}"));
+            }
+        },
+    )
+}
+
+/// `text` with each character for which `acts` is true written by `escape`.
+fn escaped(text: &str, acts: impl Fn(char) -> bool, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if !text.chars().any(&acts) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if is_hidden(c) && c != '\n' {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                safe.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            safe.push(c);
+        match acts(c) {
+            true => escape(c, &mut safe),
+            false => safe.push(c),
         }
     }
     Cow::Owned(safe)
