@@ -37,34 +37,6 @@ pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     if alike == a.len() && alike == b.len() {
         return Ordering::Equal;
     }
-    // Nearly always the first byte that differs decides. It does not if it ends a number, or if it is in a number that is
-    // longer than the other.
-    match (a.get(alike), b.get(alike)) {
-        (Some(x), Some(y)) if !x.is_ascii_digit() && !y.is_ascii_digit() => return (*x as c_char).cmp(&(*y as c_char)),
-        (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-            let digits = |string: &[u8]| {
-                string
-                    .split_at(alike)
-                    .1
-                    .iter()
-                    .take_while(|c| c.is_ascii_digit())
-                    .count()
-            };
-            let (length, other) = (digits(a), digits(b));
-            let before = a
-                .split_at(alike)
-                .0
-                .iter()
-                .rev()
-                .take_while(|c| c.is_ascii_digit())
-                .count();
-            // Nine digits do not overflow.
-            if length == other && before + length <= 9 {
-                return x.cmp(y);
-            }
-        }
-        _ => {}
-    }
     let (head, _) = a.split_at(alike);
     let at = alike - head.iter().rev().take_while(|c| c.is_ascii_digit()).count();
     let (mut a, mut b) = (a.split_at(at).1, b.split_at(at).1);
