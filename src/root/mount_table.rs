@@ -96,20 +96,18 @@ impl Mounted {
 
 /// Space, tab, line break and backslash are written as `\` and three octal digits.
 fn unescaped(field: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+    let mut parts = field.split(|byte| *byte == b'\\');
+    let mut bytes = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(3).unwrap_or((&[], part));
+        let code = std::str::from_utf8(code).ok();
+        // Anything else is not an escape of the kernel, and stays as it is.
+        let (byte, rest) = match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => (byte, rest),
+            None => (b'\\', part),
+        };
+        bytes.push(byte);
+        bytes.extend_from_slice(rest);
     }
     OsString::from_vec(bytes)
 }
@@ -117,6 +115,12 @@ fn unescaped(field: &[u8]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_an_escape_stays() {
+        assert_eq!(unescaped(br"\040a\134040\9\04"), r" a\040\9\04");
+        assert_eq!(unescaped(b""), "");
+    }
 
     #[test]
     fn lines_of_the_kernel_are_understood() {

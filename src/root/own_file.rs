@@ -8,7 +8,7 @@ use nix::sys::stat::{FileStat, Mode, fchmod, fstat};
 use nix::unistd::{Gid, Uid, fchown};
 use rustix::fs::fgetxattr;
 
-use super::{FileType, Found};
+use super::Found;
 
 /// A regular file of the image, open for reading.
 ///
@@ -50,9 +50,6 @@ pub enum NotOwn {
 impl OwnFile {
     /// Opens `found`, whose mount and file system are known to be the image's.
     pub(super) fn open(found: Found) -> Result<OwnFile, NotOwn> {
-        if found.kind() != FileType::File {
-            return Err(NotOwn::Absent);
-        }
         let file = found.open()?;
         // The status of the open file, which includes every change before it was opened.
         let status = fstat(&file).map_err(io::Error::from)?;
