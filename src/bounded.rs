@@ -2,6 +2,23 @@
 
 use std::io::{self, Read};
 
+/// Opens a regular file, without waiting for the other end of a pipe and without making a terminal the program's own. The
+/// open file is what is checked.
+///
+/// # Errors
+/// Returns `InvalidInput` if it is not a regular file, or the error of opening.
+#[cfg(feature = "cli")]
+pub(crate) fn regular_file(path: &std::path::Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// Reads to the end of `from`.
 ///
 /// # Errors

@@ -3,11 +3,8 @@
 
 use crate::bounded;
 use crate::ledger::ContainerName;
-use nix::fcntl::OFlag;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file larger than this is not read. podman keeps all its containers in one file, at about 600 bytes each.
@@ -118,15 +115,7 @@ impl Names {
 
 /// A JSON file; `None` where it is missing or not readable, since a name is a help and nothing depends on it.
 fn json(path: &Path) -> Option<Value> {
-    // A FIFO in its place must not hold this program up.
-    let file = File::options()
-        .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)
-        .ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
+    let file = bounded::regular_file(path).ok()?;
     serde_json::from_slice(&bounded::read(file, MOST_BYTES).ok()?).ok()
 }
 

@@ -161,9 +161,8 @@ fn say_absent(inventory: &Inventory) {
     for absent in &inventory.absent {
         for what in &absent.what {
             match absent.looked_in.as_slice() {
-                [] => tracing::info!("{what}: not found"),
-                [one] if one == what => tracing::info!("{what}: not found"),
-                [one] => tracing::info!("{what}: not found in {one}"),
+                [one] if one != what => tracing::info!("{what}: not found in {one}"),
+                [] | [_] => tracing::info!("{what}: not found"),
                 many => tracing::info!("{what}: not found in {} places", many.len()),
             }
         }

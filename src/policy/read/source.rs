@@ -2,9 +2,7 @@
 
 use crate::bounded;
 use crate::error::{Context, Error, Result};
-use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The largest policy file, in bytes. The longest that a person writes has a few hundred lines.
@@ -17,16 +15,15 @@ const MOST_BYTES: u64 = 1 << 20;
 /// device has no end), has more than 1 MiB, or is not UTF-8.
 pub fn text(path: &Path) -> Result<String> {
     let shown = &path.display();
-    let file = match open(path) {
+    let file = match bounded::regular_file(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             return Err(Error::failed(shown, "not found").hint("write a policy there, or give --config FILE"));
         }
+        Err(e) if e.kind() == ErrorKind::InvalidInput => {
+            return Err(Error::failed(shown, "is not a regular file").hint("a policy is read from a regular file"));
+        }
         other => other.about(shown, "cannot be opened")?,
     };
-    let data = file.metadata().about(shown, "cannot be examined")?;
-    if !data.is_file() {
-        return Err(Error::failed(shown, "is not a regular file").hint("a policy is read from a regular file"));
-    }
     let bytes = bounded::read(file, MOST_BYTES).map_err(|e| match e.kind() {
         ErrorKind::FileTooLarge => {
             Error::failed(shown, format!("is {e}, the most for a policy")).hint("make it smaller")
@@ -34,10 +31,4 @@ pub fn text(path: &Path) -> Result<String> {
         _ => Error::failed(shown, "cannot be read").from_source(e),
     })?;
     String::from_utf8(bytes).map_err(|_| Error::failed(shown, "is not UTF-8 text").hint("save it as UTF-8"))
-}
-
-/// Opens without waiting for the other end of a pipe, and without making a terminal the program's own.
-fn open(path: &Path) -> std::io::Result<File> {
-    let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
-    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
