@@ -17,6 +17,7 @@ mod plan;
 mod policy;
 mod progress;
 mod root_only;
+mod runtime;
 mod sharing;
 mod specs;
 mod status;
@@ -61,6 +62,9 @@ enum Verb {
     #[command(subcommand)]
     Claim(claim::Verb),
     Status(status::Args),
+    /// Add tranche's runtime to the configuration of an engine (docker, containerd, CRI-O, podman), and remove it
+    #[command(subcommand)]
+    Runtime(runtime::Verb),
 }
 
 /// Reads the arguments; returns them with the level of the log.
@@ -124,6 +128,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Plan(args) => plan::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
+        Verb::Runtime(verb) => runtime::run(&verb),
     }
 }
 

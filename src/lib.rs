@@ -36,6 +36,7 @@
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
 //! | [`inject`] | what a container asks for, and how it gets it |
+//! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`hook`] | the hooks, which work inside a container's root |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
@@ -79,6 +80,8 @@ pub mod yaml;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+pub mod engine_config;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -19,7 +19,7 @@ VERB is prepare, claim, release, or the name of a hook of nvidia-cdi-hook.
 Engines call this program because the specifications that `tranche cdi generate` writes name it.
 
 Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidia-ctk, the first argument is `hook`,
-followed by VERB, or `cdi`, followed by the arguments of `tranche cdi`.
+followed by VERB, or `cdi` or `runtime`, followed by the arguments of `tranche cdi` or `tranche runtime`.
 ";
 
 /// What is asked for.
@@ -41,7 +41,7 @@ impl Personality {
     /// Reads the arguments of the process, the name that it was called by first.
     ///
     /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
-    /// - As `nvidia-ctk`, a command comes first: `hook`, or `cdi`. Options of the program as a whole may stand before it.
+    /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi` or `runtime`. Options of the program as a whole may stand before it.
     /// - Under any other name, `hook`.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
@@ -60,7 +60,7 @@ impl Personality {
                 rest.drain(..=command);
                 Personality::Hook(rest)
             }
-            Some("cdi") if is_ctk => Personality::CommandLine(rest),
+            Some("cdi" | "runtime") if is_ctk => Personality::CommandLine(rest),
             Some("--version" | "-V") => Personality::Version,
             Some("--help" | "-h") => Personality::Help,
             None if is_ctk && options.iter().any(|option| option == "--version" || option == "-v") => {
@@ -137,8 +137,12 @@ mod tests {
         assert_eq!(of(&["nvidia-ctk", "--help"]), Personality::Help);
         assert_eq!(of(&["nvidia-ctk", "--config"]), Personality::Unknown(None));
         assert_eq!(
-            of(&["nvidia-ctk", "runtime"]),
-            Personality::Unknown(Some("runtime".into()))
+            of(&["nvidia-ctk", "runtime", "configure"]),
+            Personality::CommandLine(owned(&["runtime", "configure"]))
+        );
+        assert_eq!(
+            of(&["nvidia-ctk", "system"]),
+            Personality::Unknown(Some("system".into()))
         );
     }
 }

@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
+    ("engine_config", "cdi digest error types"),
     // From requests to the configuration of a container.
     ("inject", "derive error inventory oci policy text types"),
     // What a program calls.
@@ -56,7 +57,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "bounded call cdi claims derive edits error host inventory ledger messages policy share sim sources text types",
+        "bounded call cdi claims derive edits engine_config error host inventory ledger messages policy share sim sources text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "hook host ledger types"),

@@ -33,17 +33,17 @@ fn run() -> anyhow::Result<ExitCode> {
     Err(unknown.hint("see tranche-oci --help").into())
 }
 
-/// Executes `tranche` in the directory of this program, and returns why that failed. Only a person or a script requests
-/// it, never an engine.
+/// Executes `tranche` in the directory of this program under the name `nvidia-ctk`, by which it has NVIDIA's defaults, and
+/// returns why that failed. Only a person or a script requests it, never an engine.
 fn command_line(arguments: Vec<OsString>) -> Error {
     let path = match std::env::current_exe() {
         Ok(path) => path.with_file_name("tranche"),
         Err(error) => return Error::failed("tranche", "cannot be found").from_source(error),
     };
     let word = |word: OsString| CString::new(word.into_vec()).map_err(|_| Errno::EINVAL);
-    let words = std::iter::once(path.clone().into_os_string()).chain(arguments);
+    let words = std::iter::once("nvidia-ctk".into()).chain(arguments);
     let words: Result<Vec<_>, _> = words.map(word).collect();
-    let error = words.and_then(|words| execv(words.first().ok_or(Errno::EINVAL)?, &words));
+    let error = words.and_then(|words| execv(&word(path.clone().into_os_string())?, &words));
     Error::failed(path.display(), "cannot be run")
         .from_source(error.err().unwrap_or(Errno::UnknownErrno))
         .hint("install it beside tranche-oci")

@@ -54,7 +54,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 
 /// A new temporary file in `dir`, locked. The lock shows, across pid namespaces, that its writer lives: the kernel
 /// releases it when the writer ends.
-fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
     loop {
         let file = tempfile::Builder::new()
             .prefix(PREFIX)

@@ -91,7 +91,7 @@ mod tests {
             ),
             (
                 &["tranche"],
-                "command line: a command is missing; expected one of list, inventory, cdi, policy, plan, claim, status; \
+                "command line: a command is missing; expected one of list, inventory, cdi, policy, plan, claim, status, runtime; \
                  see tranche --help",
             ),
             (

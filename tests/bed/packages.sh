@@ -21,7 +21,7 @@ install() {
 export DEBIAN_FRONTEND=noninteractive
 # program:package
 needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux
-    musl-gcc:musl-tools strace:strace"
+    musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io"
 set --
 for pair in $needed; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" > /dev/null 2>&1 || set -- "$@" "${pair#*:}"

@@ -1,0 +1,122 @@
+//! `tranche runtime`: adds the runtime to an engine's configuration, and removes it.
+//!
+//! The options of `nvidia-ctk runtime configure` have the same meaning here. Under the name `nvidia-ctk`, the defaults are
+//! NVIDIA's, too.
+
+mod arguments;
+mod files;
+mod program;
+mod result;
+
+use super::out;
+use crate::engine_config::check::{Candidate, Verdict, check};
+use crate::engine_config::install::Change;
+use anyhow::Result;
+use arguments::{ConfigureArgs, FileArgs};
+use files::Files;
+use std::process::ExitCode;
+
+/// The verbs of `tranche runtime`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    /// Add tranche's runtime to the configuration of an engine, and turn CDI on
+    Configure(Box<ConfigureArgs>),
+    /// Remove tranche's runtime from the configuration of an engine, and restore the original files
+    Unconfigure(FileArgs),
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Returns the error of the verb.
+pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Configure(args) => configure(args),
+        Verb::Unconfigure(args) => unconfigure(args),
+    }
+}
+
+fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
+    let is_nvidia = program::is_called_as_nvidia();
+    args.check(is_nvidia)?;
+    let settings = args.settings(is_nvidia)?;
+    let engine = args.file.runtime;
+    let files = Files::new(&args.file, is_nvidia)?;
+    let read = files.read(args)?;
+    let low_level = read.low_level_program(engine, &settings);
+    let edited = read.edited(engine, &settings)?;
+    if edited.changes.is_empty() {
+        out::note(format_args!("{engine}: nothing to change"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let main = Candidate {
+        path: &files.main,
+        text: &edited.main,
+    };
+    let drop_in = files.drop_in.as_deref().zip(edited.drop_in.as_deref());
+    let drop_in = drop_in.map(|(path, text)| Candidate { path, text });
+    let name = settings.name.as_str();
+    if let Verdict::NotChecked(why) = check(engine, args.program(), &main, drop_in.as_ref(), name)? {
+        tracing::info!("{engine}: the changed configuration is not checked by the engine: {why}");
+    }
+    if let Some(program) = low_level {
+        out::note(format_args!(
+            "{engine}: its present runtime is {program}; if this program is not in PATH, name it in the list of low-level \
+             runtimes of tranche"
+        ));
+    }
+    if args.file.dry_run {
+        result::show(&edited.changes, is_nvidia)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    install(&edited.changes)?;
+    for change in &edited.changes {
+        let what = if change.before().is_some() {
+            "changed"
+        } else {
+            "created"
+        };
+        out::note(format_args!("{}: {what}", change.path().display()));
+    }
+    out::note(format_args!(
+        "{engine}: runtime {name} is configured; {}",
+        engine.restart()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Installs all changes. If one cannot be made, those before it are taken back.
+fn install(changes: &[Change]) -> Result<()> {
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(error) = change.install() {
+            for done in changes.iter().take(index).rev() {
+                done.revert()?;
+            }
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+fn unconfigure(args: &FileArgs) -> Result<ExitCode> {
+    let engine = args.runtime;
+    let files = Files::new(args, false)?;
+    let changes = files.undone(engine)?;
+    if changes.is_empty() {
+        out::note(format_args!(
+            "{engine}: nothing to remove: tranche has not changed {}",
+            files.shown()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.dry_run {
+        result::show(&changes, false)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for change in &changes {
+        change.install()?;
+        out::note(result::undone(change));
+    }
+    out::note(format_args!("{engine}: the runtime is removed; {}", engine.restart()));
+    Ok(ExitCode::SUCCESS)
+}

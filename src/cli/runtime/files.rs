@@ -1,0 +1,247 @@
+//! The files of an engine: which are read, and which are changed.
+
+use super::arguments::{ConfigureArgs, FileArgs};
+use crate::engine_config::check::{containerd_is_2, files_in, present};
+use crate::engine_config::containerd::{self, Version};
+use crate::engine_config::document::{Document, Syntax};
+use crate::engine_config::install::{Change, Target};
+use crate::engine_config::{Engine, Settings, crio, docker, podman};
+use crate::error::Error;
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The files that may be changed.
+pub(super) struct Files {
+    engine: Engine,
+    pub(super) main: PathBuf,
+    /// The drop-in, unless the main file itself is to be changed.
+    pub(super) drop_in: Option<PathBuf>,
+    /// Whether the drop-in is the default one. containerd's is only used where its version can merge it.
+    is_default: bool,
+}
+
+/// The files, read.
+pub(super) struct Read {
+    main: Target,
+    drop_in: Option<Target>,
+    /// What the engine reads altogether.
+    context: Document,
+    /// For podman: the files that it reads before the drop-in, and after it.
+    before: Vec<Document>,
+    after: Vec<Document>,
+    is_default: bool,
+    new: Version,
+}
+
+/// The changes, and the text of both files with them.
+pub(super) struct Edited {
+    pub(super) changes: Vec<Change>,
+    pub(super) main: String,
+    pub(super) drop_in: Option<String>,
+}
+
+impl Files {
+    /// The files that the options name.
+    ///
+    /// # Errors
+    /// Returns a usage error for a drop-in that is not an absolute path, or for docker, which has none.
+    pub(super) fn new(args: &FileArgs, is_nvidia: bool) -> Result<Self> {
+        let engine = args.runtime;
+        let main = args.config.clone().unwrap_or_else(|| engine.default_file().into());
+        let drop_in = match &args.drop_in_config {
+            Some(given) if given.is_empty() => None,
+            Some(given) if engine == Engine::Docker => {
+                let what = "docker reads no drop-ins";
+                bail!(Error::usage(format!("--drop-in-config {}", given.display()), what));
+            }
+            Some(given) => Some(PathBuf::from(given)),
+            None => default_drop_in(engine, is_nvidia),
+        };
+        if let Some(path) = drop_in.as_ref().filter(|path| !path.is_absolute()) {
+            bail!(Error::usage(
+                format!("--drop-in-config {}", path.display()),
+                "path is not absolute"
+            ));
+        }
+        Ok(Files {
+            engine,
+            main: std::path::absolute(main)?,
+            drop_in,
+            is_default: args.drop_in_config.is_none() && !is_nvidia,
+        })
+    }
+
+    /// The names of the files, for a message.
+    pub(super) fn shown(&self) -> String {
+        let names = std::iter::once(&self.main).chain(&self.drop_in);
+        let names: Vec<String> = names.map(|path| path.display().to_string()).collect();
+        names.join(" and ")
+    }
+
+    fn syntax(&self) -> Syntax {
+        match self.engine {
+            Engine::Docker => Syntax::Json,
+            _ => Syntax::Toml,
+        }
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Returns an error if one is not valid.
+    pub(super) fn read(&self, args: &ConfigureArgs) -> Result<Read> {
+        let engine = self.engine;
+        let header = match engine {
+            Engine::Docker => String::new(),
+            engine => format!("# Written by tranche; tranche runtime unconfigure --runtime {engine} removes it.\n"),
+        };
+        let main = Target::read(&self.main, self.syntax(), &header)?;
+        let drop_in = self.drop_in.as_deref();
+        let others = match (engine, drop_in.and_then(Path::parent)) {
+            (Engine::Crio | Engine::Podman, Some(directory)) => files_in(directory),
+            _ => Vec::new(),
+        };
+        let others = others
+            .into_iter()
+            .filter(|path| engine == Engine::Crio || path.extension().is_some_and(|e| e == "conf"));
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        if engine == Engine::Podman {
+            let shipped = Target::read(Path::new(SHIPPED), Syntax::Toml, "")?.document;
+            before.push(shipped);
+        }
+        if drop_in.is_some() {
+            before.push(main.document.clone());
+        }
+        for path in others.filter(|path| Some(&**path) != drop_in) {
+            let document = Target::read(&path, Syntax::Toml, "")?.document;
+            match Some(&*path) < drop_in {
+                true => before.push(document),
+                false => after.push(document),
+            }
+        }
+        let context = match args.asks_engine() {
+            true => Document::read(
+                format!("configuration of {engine}"),
+                Syntax::Toml,
+                &present(engine, args.program(), &self.main)?,
+            )?,
+            false => Document::together(&main.document, before.iter().chain(&after)),
+        };
+        let drop_in = drop_in
+            .map(|path| Target::read(path, Syntax::Toml, &header))
+            .transpose()?;
+        let new = Version::of_new_file(engine == Engine::Containerd && containerd_is_2(args.program()) == Some(true));
+        Ok(Read {
+            main,
+            drop_in,
+            context,
+            before,
+            after,
+            is_default: self.is_default,
+            new,
+        })
+    }
+
+    /// What takes back the changes of tranche.
+    ///
+    /// # Errors
+    /// Returns an error if a file or its backup cannot be read.
+    pub(super) fn undone(&self, engine: Engine) -> Result<Vec<Change>> {
+        // The main file first: containerd refuses one that imports a missing file by its name.
+        let mut paths: Vec<&Path> = vec![&self.main];
+        paths.extend(self.drop_in.as_deref());
+        let nvidia = default_drop_in(engine, true).filter(|_| self.is_default && engine != Engine::Podman);
+        paths.extend(nvidia.as_deref());
+        let mut changes = Vec::new();
+        for path in paths {
+            changes.extend(Target::read(path, self.syntax(), "")?.undo()?);
+        }
+        Ok(changes)
+    }
+}
+
+/// What podman reads first. It belongs to a package.
+const SHIPPED: &str = "/usr/share/containers/containers.conf";
+
+fn default_drop_in(engine: Engine, is_nvidia: bool) -> Option<PathBuf> {
+    let name = if is_nvidia { "99-nvidia" } else { "99-tranche" };
+    let path = match engine {
+        Engine::Docker => return None,
+        Engine::Containerd => format!("/etc/containerd/conf.d/{name}.toml"),
+        // NVIDIA's name, although CRI-O reads files of any name.
+        Engine::Crio if is_nvidia => format!("/etc/crio/crio.conf.d/{name}.toml"),
+        Engine::Crio => format!("/etc/crio/crio.conf.d/{name}.conf"),
+        Engine::Podman => "/etc/containers/containers.conf.d/99-tranche.conf".to_owned(),
+    };
+    Some(path.into())
+}
+
+impl Read {
+    /// The program of the runtime that containers use now, if the configuration names it by a path.
+    pub(super) fn low_level_program(&self, engine: Engine, settings: &Settings) -> Option<String> {
+        match engine {
+            Engine::Containerd => containerd::low_level_program(&self.context, settings),
+            Engine::Crio => crio::low_level_program(&self.context, settings),
+            Engine::Docker | Engine::Podman => None,
+        }
+    }
+
+    /// The changes that add the runtime.
+    ///
+    /// # Errors
+    /// Returns an error if the files cannot be changed, or if a file that is read later replaces the change.
+    pub(super) fn edited(self, engine: Engine, settings: &Settings) -> Result<Edited> {
+        let Read {
+            main,
+            mut drop_in,
+            context,
+            before,
+            after,
+            is_default,
+            new,
+        } = self;
+        if engine == Engine::Containerd && is_default && containerd::replaces_sections(&main.document, new)? {
+            drop_in = None;
+        }
+        let (main_edits, drop_in_edits) = match (engine, &drop_in) {
+            (Engine::Docker, _) => (docker::edits(&main.document, settings)?, None),
+            (Engine::Containerd, None) => (containerd::edits(&main.document, &context, settings, new)?, None),
+            (Engine::Containerd, Some(file)) => {
+                let made = containerd::drop_in(&main.document, &context, &file.document, &file.path, settings, new)?;
+                (made.main, Some(made.drop_in))
+            }
+            (Engine::Crio, None) => (crio::edits(&main.document, &context, settings)?, None),
+            (Engine::Crio, Some(file)) => (Vec::new(), Some(crio::edits(&file.document, &context, settings)?)),
+            (Engine::Podman, None) => (podman::edits(&main.document, &before, settings)?, None),
+            (Engine::Podman, Some(file)) => (Vec::new(), Some(podman::edits(&file.document, &before, settings)?)),
+        };
+        if engine == Engine::Podman {
+            for file in &after {
+                if let Some(key) = podman::overrides(file, settings)? {
+                    let what = format!("is read after the changed file and sets {key} again");
+                    bail!(
+                        Error::failed(&file.name, what)
+                            .hint("remove the key there, or rename the file so that it is read before")
+                    );
+                }
+            }
+        }
+        let mut edited = Edited {
+            changes: Vec::new(),
+            main: main.before.clone().unwrap_or_default(),
+            drop_in: drop_in.as_ref().map(|file| file.before.clone().unwrap_or_default()),
+        };
+        // The drop-in first: a main file that imports it must find it.
+        if let (Some(file), Some(edits)) = (drop_in, drop_in_edits)
+            && let Some(change) = file.with(edits)?
+        {
+            edited.drop_in.clone_from(&change.after);
+            edited.changes.push(change);
+        }
+        if let Some(change) = main.with(main_edits)? {
+            edited.main = change.after.clone().unwrap_or_default();
+            edited.changes.push(change);
+        }
+        Ok(edited)
+    }
+}
