@@ -122,8 +122,10 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
             "{} does not find the runtime {name} in the changed file",
             program.display()
         );
-        return Err(Error::failed(file.path.display(), what)
-            .hint("another file of its configuration replaces that section; nothing was changed; name that file with --config"));
+        return Err(Error::failed(file.path.display(), what).hint(
+            "nothing was changed; either another file of its configuration replaces that section (name that file with \
+                 --config), or the file is for a newer version of the engine",
+        ));
     }
     Ok(Verdict::Accepted)
 }

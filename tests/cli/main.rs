@@ -26,6 +26,7 @@ mod list;
 mod messages;
 mod names;
 mod policies;
+mod runtime_configure;
 mod terminal;
 
 use std::process::Command;

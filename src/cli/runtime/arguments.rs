@@ -61,8 +61,9 @@ pub(in crate::cli) struct ConfigureArgs {
     #[arg(long, value_name = "SOURCE", default_value = "file", value_parser = ["file", "command"])]
     config_source: String,
     /// The engine's program, which checks the changed configuration [default: found in PATH]
+    // NVIDIA's option can be empty, too.
     #[arg(long, value_name = "FILE")]
-    executable_path: Option<PathBuf>,
+    executable_path: Option<OsString>,
     /// How the engine is configured: config-file, the only way that is supported
     #[arg(long, value_name = "MODE", default_value = "config-file", hide = true)]
     config_mode: String,
@@ -75,9 +76,8 @@ pub(in crate::cli) struct ConfigureArgs {
 impl ConfigureArgs {
     /// The engine's program, if one is given.
     pub(super) fn program(&self) -> Option<&Path> {
-        self.executable_path
-            .as_deref()
-            .filter(|path| !path.as_os_str().is_empty())
+        let path = self.executable_path.as_deref().filter(|path| !path.is_empty());
+        path.map(Path::new)
     }
 
     /// Whether the present options come from what the engine prints.
