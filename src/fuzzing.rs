@@ -47,3 +47,24 @@ pub fn driver_texts(name: &str, note: &[u8], parameters: &str) {
         assert_eq!(without_modification(&text), None, "once is enough");
     }
 }
+
+/// A container's configuration: what is not parsed, because its bytes show that it asks for nothing, asks for nothing.
+pub fn container_request(config: &[u8]) {
+    use crate::inject::request::{of, parsed};
+    use crate::policy::{AcceptEnvironment, RuntimeSettings};
+    let usual = RuntimeSettings::default();
+    let strict = RuntimeSettings {
+        accept_environment: AcceptEnvironment::Privileged,
+        accept_volume_mounts: true,
+        swarm_resource: vec!["SWARM".to_owned()],
+        ..usual.clone()
+    };
+    for settings in [usual, strict] {
+        let asked = of(config, &settings);
+        let line = asked.as_ref().err().map(|wrong| crate::error::line(wrong));
+        assert!(line.is_none_or(|line| line.lines().count() == 1));
+        if let (Ok(asked), Ok(parsed)) = (asked, parsed(config, &settings)) {
+            assert_eq!(asked, parsed);
+        }
+    }
+}

@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &str)] = &[
         "bounded call cdi claims derive edits engine_config error host inventory ledger messages policy share sim sources text types",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "hook host ledger types"),
+    ("fuzzing", "error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

@@ -36,6 +36,8 @@ mod size;
 mod view;
 
 pub use collect::of;
+#[cfg(fuzzing)]
+pub(crate) use collect::parsed;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub fn of(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
 }
 
 /// What [`of`] does for a configuration that may ask for something.
-pub(super) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
+pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
     let view = View::parse(config)?;
     let accepts_environment = match settings.accept_environment {
         AcceptEnvironment::Always => true,
