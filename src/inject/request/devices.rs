@@ -68,7 +68,9 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
     if name.starts_with(MOUNTS) {
         let what = "means mounts below that directory, which has no such mount or is not accepted as a request";
         return Err(Error::usage(object, format!("\"{name}\" {what}"))
-            .hint("see accept-nvidia-visible-devices-as-volume-mounts in docs/requests.md"));
+            .hint(
+                "set acceptVolumeMounts in the policy, or accept-nvidia-visible-devices-as-volume-mounts in NVIDIA's config.toml",
+            ));
     }
     if let Some((device, replica)) = name.split_once("::") {
         let replica = crate::types::decimal::<u32>(replica).ok_or_else(|| wrong("has no number after \"::\""))?;
