@@ -12,9 +12,12 @@ fn cargo(at: &Path) {
         "#!/bin/sh\n\
          case \"$*\" in\n\
          *'--release --bin tranche'*) mkdir -p target/release && cp {} target/release/tranche ;;\n\
-         *'--bin tranche-oci'*)\n\
-         \x20   for last; do :; done\n\
-         \x20   mkdir -p \"target/$last/oci\" && cp /bin/true \"target/$last/oci/tranche-oci\" ;;\n\
+         *'--profile oci'*)\n\
+         \x20   while test $# -gt 0; do\n\
+         \x20       case $1 in --target) target=$2 ;; --bin) program=$2 ;; esac\n\
+         \x20       shift\n\
+         \x20   done\n\
+         \x20   mkdir -p \"target/$target/oci\" && cp /bin/true \"target/$target/oci/$program\" ;;\n\
          *) exit 1 ;;\n\
          esac\n",
         env!("CARGO_BIN_EXE_tranche")
