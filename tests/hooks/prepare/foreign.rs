@@ -424,7 +424,8 @@ fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
     // nothing is mounted on it: there it is a plain directory that can be renamed.
     let script = format!(
         "set -e; cd {root}
-         unshare -m sh -c 'while ! test -e {top}/go; do sleep 0.05; done; mv data d' & mover=$!
+         unshare -m sh -c ': > {top}/ready; while ! test -e {top}/go; do sleep 0.05; done; mv data d' & mover=$!
+         while ! test -e {top}/ready; do sleep 0.05; done
          mount --bind {top}/outside/volume data
          strace -qq -o {top}/trace -e trace=mkdirat -e inject=mkdirat:delay_enter=2000000 {hook} hook create-symlinks \
              --link x::/d/y --state-dir {state_dir} < {top}/state.json & hook=$!
