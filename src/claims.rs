@@ -1,7 +1,7 @@
 //! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a
 //! container runtime and Kubernetes need only this.
 //!
-//! A claim is *reserved* for later ([`LockedClaims::reserve`]) or for the start of a container
+//! A claim is *reserved* for later ([`Claims::reserve`]) or for the start of a container
 //! ([`Reservation::for_start`], [`Claims::reserve_all_waiting`]), *entered* by the container that uses it
 //! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its
 //! holder, [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold

@@ -156,17 +156,33 @@ impl ReserveError {
 }
 
 impl Claims {
-    /// As [`LockedClaims::reserve`], for a caller that does nothing else with the claims.
+    /// As [`Claims::reserve_waiting`], without waiting.
     ///
     /// # Errors
-    /// As [`LockedClaims::reserve`], and if the claims cannot be locked.
+    /// As [`LockedClaims::reserve_all`], and if the claims cannot be locked.
     pub fn reserve(
         &self,
         plan: &Plan,
         reservation: &Reservation,
         offer: &impl Offer,
     ) -> Result<(Fit, Claim), ReserveError> {
-        self.lock()?.reserve(plan, reservation, offer)
+        self.reserve_waiting(plan, reservation, offer, Duration::ZERO)
+    }
+
+    /// As [`Claims::reserve_all_waiting`], for one reservation.
+    ///
+    /// # Errors
+    /// As [`Claims::reserve_all_waiting`].
+    pub fn reserve_waiting(
+        &self,
+        plan: &Plan,
+        reservation: &Reservation,
+        offer: &impl Offer,
+        wait: Duration,
+    ) -> Result<(Fit, Claim), ReserveError> {
+        let reserved = self.reserve_all_waiting(plan, std::slice::from_ref(reservation), offer, wait)?;
+        let lost = || Refused::NoSuchClaim(reservation.name.clone());
+        Ok(reserved.into_iter().next().ok_or_else(lost)?)
     }
 
     /// Gives back the claims `names` that no container has entered, because the start that they were made for has
@@ -186,21 +202,6 @@ impl Claims {
 }
 
 impl LockedClaims<'_> {
-    /// As [`LockedClaims::reserve_all`], for one reservation.
-    ///
-    /// # Errors
-    /// As [`LockedClaims::reserve_all`].
-    pub fn reserve(
-        &self,
-        plan: &Plan,
-        reservation: &Reservation,
-        offer: &impl Offer,
-    ) -> Result<(Fit, Claim), ReserveError> {
-        let reserved = self.reserve_all(plan, std::slice::from_ref(reservation), offer)?;
-        let lost = || Refused::NoSuchClaim(reservation.name.clone());
-        Ok(reserved.into_iter().next().ok_or_else(lost)?)
-    }
-
     /// Chooses the shares that serve each wish best, offers them, and records the claims: all of them, or none. Shares
     /// that others wait for are left to those.
     ///

@@ -6,6 +6,7 @@ mod killed;
 mod policy_changed;
 mod released;
 mod shown;
+mod starts;
 mod stopped;
 
 use crate::support::{init, rights, skip};

@@ -19,6 +19,7 @@ use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Per
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -41,6 +42,9 @@ pub(in crate::cli) struct Args {
     /// whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
     device: Option<DeviceSelector>,
+    /// Wait up to this many seconds for what others hold. Those who wait are served in the order of their coming
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
+    wait: u64,
     /// Release the claim when no container has used it for this many seconds [default: keep it until it is released]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     ttl: Option<u64>,
@@ -106,7 +110,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         sharing: &sharing,
         file: &file,
     };
-    let reserved = claims.reserve(&sharing.plan, &reservation, &offer);
+    let wait = Duration::from_secs(args.wait);
+    let reserved = claims.reserve_waiting(&sharing.plan, &reservation, &offer, wait);
     let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
     let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
     out::either(args.json, &held, || format!("{device_name}\n"))?;

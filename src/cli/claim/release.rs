@@ -8,7 +8,7 @@ use crate::cli::held::{Held, View};
 use crate::cli::specs::{Specs, is_named};
 use crate::cli::{out, root_only};
 use crate::error::Error;
-use crate::ledger::{Books, Claim, HeldPart, LedgerError, Refused, utc};
+use crate::ledger::{Books, Claim, ClaimState, HeldPart, LedgerError, Refused, utc};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,6 +91,7 @@ fn refusal(error: LedgerError, view: &mut View) -> Error {
         LedgerError::Refused(Refused::InUse { claim, runs }) => {
             let held = view.held(&claim);
             let reason = match runs {
+                true if claim.state == ClaimState::Reserved => "is being created",
                 true => "is running",
                 false => "may be running: its pid namespace cannot be examined, and has processes",
             };

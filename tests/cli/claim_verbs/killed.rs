@@ -36,16 +36,20 @@ fn steps(scene: &Scene, call: &Call) -> Vec<(String, usize)> {
     let (trace, file) = (format!("trace={}", set.join(",")), log.display().to_string());
     call.run_behind(&["strace", "-f", "-qq", "-o", &file, "-e", &trace])
         .ok();
-    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    // strace counts the calls of each thread on its own.
+    let mut counts: std::collections::BTreeMap<(String, String), usize> = std::collections::BTreeMap::new();
     let mut steps = Vec::new();
     for line in fs::read_to_string(&log).unwrap().lines() {
-        let Some((name, rest)) = line.split_once(' ').and_then(|(_, l)| l.trim_start().split_once('(')) else {
+        let call = line
+            .split_once(' ')
+            .and_then(|(thread, l)| Some((thread, l.trim_start().split_once('(')?)));
+        let Some((thread, (name, rest))) = call else {
             continue;
         };
         if !CHANGING.contains(&name) {
             continue;
         }
-        let count = counts.entry(name.to_owned()).or_default();
+        let count = counts.entry((thread.to_owned(), name.to_owned())).or_default();
         *count += 1;
         let changes = name != "openat"
             || ["O_CREAT", "O_TRUNC", "O_TMPFILE"]
@@ -89,9 +93,13 @@ fn in_order(scene: &Scene, at: &str) {
     );
     let ledger = names_in(&scene.at("state/ledger"));
     assert!(
-        ledger.iter().all(|name| name == "lock" || name.starts_with("GPU-")),
+        ledger
+            .iter()
+            .all(|name| name == "lock" || name == "queue" || name.starts_with("GPU-")),
         "{at}: {ledger:?}"
     );
+    let queue = scene.at("state/ledger/queue");
+    assert!(!queue.exists() || names_in(&queue).is_empty(), "{at}: nobody waits");
     for name in &claims {
         let released = scene.at_specs(&["claim", "release", "--force", name]).run();
         assert_eq!(released.code, Some(0), "{at}: {}", released.err);
@@ -111,6 +119,11 @@ fn in_order(scene: &Scene, at: &str) {
 /// Kills a call at each of its steps. `set_up` makes what it needs in a fresh scene, and gives the call, with what must
 /// live until it has run.
 fn at_each_step<T>(test: &str, fewest: usize, set_up: impl Fn(&Scene) -> (Call, T)) {
+    at_each_step_of(test, CHANGING, fewest, set_up);
+}
+
+/// As [`at_each_step`], for these system calls alone.
+pub(super) fn at_each_step_of<T>(test: &str, calls: &[&str], fewest: usize, set_up: impl Fn(&Scene) -> (Call, T)) {
     let Some(first) = Scene::new(&format!("killed::{test}")) else {
         return;
     };
@@ -130,7 +143,8 @@ fn at_each_step<T>(test: &str, fewest: usize, set_up: impl Fn(&Scene) -> (Call, 
     if traced.code != Some(0) {
         return skip::not_run(&format!("claim_verbs::killed::{test}"), "may not trace a process");
     }
-    let steps = steps(&first, &call);
+    let mut steps = steps(&first, &call);
+    steps.retain(|(name, _)| calls.contains(&name.as_str()));
     assert!(steps.len() >= fewest, "what {test} changes: {steps:?}");
     for step in &steps {
         let scene = Scene::new(test).unwrap();
