@@ -252,3 +252,5 @@ fn a_full_disk_and_one_that_may_only_be_read_are_told_from_other_failures() {
     });
     checked.join().unwrap();
 }
+
+mod starts;

@@ -1,6 +1,7 @@
 //! The rules, in a world that the test makes.
 
 mod fitting;
+mod reserved;
 mod scanned;
 
 use super::*;
