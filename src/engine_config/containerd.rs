@@ -1,11 +1,13 @@
 //! containerd: `config.toml` of versions 2 to 4, and drop-ins of it.
 
 use super::Settings;
+use super::check::files_in;
 use super::document::{Document, Syntax};
 use super::edit::{Edit, keys};
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// The shim of containerd that runs programs with runc's command line.
 const SHIM: &str = "io.containerd.runc.v2";
@@ -129,6 +131,31 @@ pub fn drop_in(
         drop_in.extend(runtime_edits(present, context, settings, version)?);
     }
     Ok(DropIn { main, drop_in })
+}
+
+/// The files that `file` imports, in the order in which containerd reads them, without those that they import.
+///
+/// # Errors
+/// Returns an error if the list of imports has the wrong type.
+pub fn imported(file: &Document) -> Result<Vec<PathBuf>> {
+    let directory = Path::new(&file.name).parent().unwrap_or(Path::new("/"));
+    let mut files = Vec::new();
+    for import in file.list_at(&["imports"])?.unwrap_or_default() {
+        let path = directory.join(import);
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        match (name.split_once('*'), path.parent()) {
+            (Some((begin, end)), Some(directory)) => {
+                let matches = |path: &PathBuf| {
+                    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                    name.starts_with(begin) && name.ends_with(end)
+                };
+                files.extend(files_in(directory).into_iter().filter(matches));
+            }
+            _ if path.is_file() => files.push(path),
+            _ => {}
+        }
+    }
+    Ok(files)
 }
 
 /// Whether `file` imports `path`, by its name or by a pattern for its directory.

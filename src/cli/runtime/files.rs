@@ -98,12 +98,14 @@ impl Files {
         let main = Target::read(&self.main, self.syntax(), &header)?;
         let drop_in = self.drop_in.as_deref();
         let others = match (engine, drop_in.and_then(Path::parent)) {
-            (Engine::Crio | Engine::Podman, Some(directory)) => files_in(directory),
+            (Engine::Crio, Some(directory)) => files_in(directory),
+            (Engine::Podman, Some(directory)) => {
+                let is_conf = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "conf");
+                files_in(directory).into_iter().filter(is_conf).collect()
+            }
+            (Engine::Containerd, _) => containerd::imported(&main.document)?,
             _ => Vec::new(),
         };
-        let others = others
-            .into_iter()
-            .filter(|path| engine == Engine::Crio || path.extension().is_some_and(|e| e == "conf"));
         let (mut before, mut after) = (Vec::new(), Vec::new());
         if engine == Engine::Podman {
             let shipped = Target::read(Path::new(SHIPPED), Syntax::Toml, "")?.document;
@@ -112,7 +114,7 @@ impl Files {
         if drop_in.is_some() {
             before.push(main.document.clone());
         }
-        for path in others.filter(|path| Some(&**path) != drop_in) {
+        for path in others.into_iter().filter(|path| Some(&**path) != drop_in) {
             let document = Target::read(&path, Syntax::Toml, "")?.document;
             match Some(&*path) < drop_in {
                 true => before.push(document),
@@ -130,7 +132,8 @@ impl Files {
         let drop_in = drop_in
             .map(|path| Target::read(path, Syntax::Toml, &header))
             .transpose()?;
-        let new = Version::of_new_file(engine == Engine::Containerd && containerd_is_2(args.program()) == Some(true));
+        let is_new = engine == Engine::Containerd && main.document.is_empty();
+        let new = Version::of_new_file(is_new && containerd_is_2(args.program()) == Some(true));
         Ok(Read {
             main,
             drop_in,

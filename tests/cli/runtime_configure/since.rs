@@ -221,3 +221,29 @@ fn options_of_a_runtime_in_another_drop_in_are_copied() {
     assert_eq!(entry["monitor_path"], "/usr/libexec/crio/conmon");
     assert_eq!(entry["runtime_path"], bed.runtime().to_str().unwrap());
 }
+
+#[test]
+fn options_of_a_runtime_in_an_imported_file_are_copied() {
+    let bed = Bed::new("containerd");
+    fs::create_dir(bed.at("etc/site")).unwrap();
+    fs::write(bed.main(), "version = 3\nimports = [\"site/*.toml\"]\n").unwrap();
+    let text = "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc]\noptions.SystemdCgroup = true\n";
+    fs::write(bed.at("etc/site/runc.toml"), text).unwrap();
+    let engine = bed.at("bin/containerd");
+    executable(
+        &engine,
+        "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\" 2> /dev/null || cat \"$2\"\n",
+    );
+    let option = format!("--executable-path={}", engine.display());
+    for drop_in in [true, false] {
+        assert_eq!(bed.configure_in(drop_in, &[&option]).code, Some(0));
+        let file = if drop_in { bed.drop_in() } else { bed.main() };
+        let new = read(&fs::read_to_string(file).unwrap(), false);
+        let runtimes = at(
+            &new,
+            &["plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"],
+        );
+        assert_eq!(runtimes["tranche"]["options"]["SystemdCgroup"], true, "{new}");
+        assert_eq!(bed.run("unconfigure", &bed.files(drop_in)).code, Some(0));
+    }
+}
