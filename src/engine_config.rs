@@ -1,7 +1,7 @@
 //! The configuration files of docker, containerd, CRI-O and podman: adds tranche's runtime to them, and removes it.
 //!
 //! ```text
-//! text ──Document::read──▶ Document ──docker::edits, …──▶ [Edit] ──Document::with──▶ Document ──install──▶ file
+//! text ──ConfigFile::read──▶ ConfigFile ──docker::edits, …──▶ [Edit] ──ConfigFile::with──▶ ConfigFile ──install──▶ file
 //! ```
 //!
 //! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the text

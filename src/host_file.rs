@@ -78,7 +78,8 @@ impl HostFile {
     /// As [`HostFile::read`], except that the file may describe an earlier state of the host.
     pub fn load(state_dir: &Path) -> Result<Self, HostFileError> {
         let path = || state_dir.join(NAME);
-        let directory = LedgerDirectory::state(state_dir, crate::root::Missing::Leave).map_err(HostFileError::Refused)?;
+        let directory =
+            LedgerDirectory::state(state_dir, crate::root::Missing::Leave).map_err(HostFileError::Refused)?;
         let bytes = match directory {
             Some(directory) => directory.read(NAME, MOST_BYTES).map_err(HostFileError::Refused)?,
             None => None,

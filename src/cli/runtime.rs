@@ -10,9 +10,9 @@ mod result;
 
 use super::out;
 use crate::engine_config::check::{Candidate, Verdict, check};
-use crate::engine_config::install::Change;
+use crate::engine_config::install::FileChange;
 use anyhow::Result;
-use arguments::{ConfigureArgs, FileArgs};
+use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub(super) enum Verb {
     /// Add tranche's runtime to the configuration of an engine, and turn CDI on
     Configure(Box<ConfigureArgs>),
     /// Remove tranche's runtime from the configuration of an engine, and restore the original files
-    Unconfigure(FileArgs),
+    Unconfigure(EngineFileArgs),
 }
 
 /// Runs the verb.
@@ -61,8 +61,9 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
     }
     if let Some(program) = low_level {
         out::note(format_args!(
-            "{engine}: its present runtime is {program}; if this program is not in PATH, name it in the list of low-level \
-             runtimes of tranche"
+            "{engine}: its present runtime is {program}; tranche runs runc or crun from PATH, unless runtime.runtimes in \
+             {} names {program}",
+            crate::policy::read::DEFAULT_FILE
         ));
     }
     if args.file.dry_run {
@@ -86,11 +87,13 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
 }
 
 /// Installs all changes. If one cannot be made, those before it are taken back.
-fn install(changes: &[Change]) -> Result<()> {
+fn install(changes: &[FileChange]) -> Result<()> {
     for (index, change) in changes.iter().enumerate() {
-        if let Err(error) = change.install() {
+        if let Err(mut error) = change.install() {
             for done in changes.iter().take(index).rev() {
-                done.revert()?;
+                if let Err(other) = done.revert() {
+                    error = error.and_hint(other);
+                }
             }
             return Err(error.into());
         }
@@ -98,7 +101,7 @@ fn install(changes: &[Change]) -> Result<()> {
     Ok(())
 }
 
-fn unconfigure(args: &FileArgs) -> Result<ExitCode> {
+fn unconfigure(args: &EngineFileArgs) -> Result<ExitCode> {
     let engine = args.runtime;
     let files = Files::new(args, false)?;
     let changes = files.undone(engine)?;

@@ -1,7 +1,7 @@
 //! Lets an installed engine read a configuration before it is put in its place.
 
 use super::Engine;
-use super::document::{Document, Syntax};
+use super::document::{ConfigFile, Syntax};
 use super::edit::{Edit, keys};
 use crate::error::{Context, Error, Result};
 use serde_json::Value;
@@ -132,7 +132,7 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
 
 /// Whether the configuration that containerd or CRI-O printed has the runtime. containerd prints it as its newest version.
 fn has_runtime(printed: &str, name: &str) -> Result<bool> {
-    let document = Document::read("configuration that the engine printed", Syntax::Toml, printed)?;
+    let document = ConfigFile::read("configuration that the engine printed", Syntax::Toml, printed)?;
     let places = [
         &["plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes"][..],
         &["plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"],
@@ -145,7 +145,7 @@ fn has_runtime(printed: &str, name: &str) -> Result<bool> {
 
 /// The main file with imports as its copy must name them: as absolute paths, and the drop-in by its copy.
 fn with_absolute_imports(main: &Candidate<'_>, drop_in: Option<&Path>) -> Result<String> {
-    let document = Document::read(main.path.display().to_string(), Syntax::Toml, main.text)?;
+    let document = ConfigFile::read(main.path.display().to_string(), Syntax::Toml, main.text)?;
     let directory = main.path.parent().unwrap_or(Path::new("/"));
     let mut imports: Vec<Value> = Vec::new();
     for import in document.list_at(&["imports"])?.unwrap_or_default() {

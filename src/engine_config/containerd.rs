@@ -2,7 +2,7 @@
 
 use super::Settings;
 use super::check::files_in;
-use super::document::{Document, Syntax};
+use super::document::{ConfigFile, Syntax};
 use super::edit::{Edit, keys};
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ impl Version {
     ///
     /// # Errors
     /// Returns an error for version 1, for a file without a version (which is version 1), and for an unknown version.
-    fn of(file: &Document, new: Version) -> Result<Self> {
+    fn of(file: &ConfigFile, new: Version) -> Result<Self> {
         let is_docker_s = file.get(&["disabled_plugins"]) == Some(&json!(["cri"]));
         let hint = match is_docker_s {
             true => "this file is docker's, whose containers are configured with --runtime docker",
@@ -76,7 +76,7 @@ impl Version {
 ///
 /// # Errors
 /// Returns an error if the version is not supported, if a key has the wrong type, or if the CRI plugin is disabled.
-pub fn edits(file: &Document, context: &Document, settings: &Settings, new: Version) -> Result<Vec<Edit>> {
+pub fn edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings, new: Version) -> Result<Vec<Edit>> {
     let version = Version::of(file, new)?;
     let mut edits = vec![version_edit(version)];
     edits.extend(runtime_edits(file, context, settings, version)?);
@@ -97,9 +97,9 @@ pub struct DropIn {
 /// # Errors
 /// As [`edits`].
 pub fn drop_in(
-    file: &Document,
-    context: &Document,
-    present: &Document,
+    file: &ConfigFile,
+    context: &ConfigFile,
+    present: &ConfigFile,
     path: &Path,
     settings: &Settings,
     new: Version,
@@ -117,7 +117,7 @@ pub fn drop_in(
     if version.replaces_sections() {
         // The section replaces that of the main file, so it has all of it.
         let section = json!({"plugins": {version.plugin(): section(context, version)?.cloned().unwrap_or_default()}});
-        let whole = Document::read(&*file.name, Syntax::Toml, "")?.with(&[Edit::Own {
+        let whole = ConfigFile::read(&*file.name, Syntax::Toml, "")?.with(&[Edit::Own {
             keys: keys(&["plugins"]),
             value: section.get("plugins").cloned().unwrap_or_default(),
         }])?;
@@ -137,7 +137,7 @@ pub fn drop_in(
 ///
 /// # Errors
 /// Returns an error if the list of imports has the wrong type.
-pub fn imported(file: &Document) -> Result<Vec<PathBuf>> {
+pub fn imported(file: &ConfigFile) -> Result<Vec<PathBuf>> {
     let directory = Path::new(&file.name).parent().unwrap_or(Path::new("/"));
     let mut files = Vec::new();
     for import in file.list_at(&["imports"])?.unwrap_or_default() {
@@ -159,7 +159,7 @@ pub fn imported(file: &Document) -> Result<Vec<PathBuf>> {
 }
 
 /// Whether `file` imports `path`, by its name or by a pattern for its directory.
-fn imports(file: &Document, path: &Path) -> Result<bool> {
+fn imports(file: &ConfigFile, path: &Path) -> Result<bool> {
     let imports = file.list_at(&["imports"])?.unwrap_or_default();
     let directory = Path::new(&file.name).parent().unwrap_or(Path::new("/"));
     Ok(imports.iter().any(|import| {
@@ -176,12 +176,12 @@ fn version_edit(version: Version) -> Edit {
     }
 }
 
-fn section(file: &Document, version: Version) -> Result<Option<&Map<String, Value>>> {
+fn section(file: &ConfigFile, version: Version) -> Result<Option<&Map<String, Value>>> {
     file.table(&["plugins", version.plugin()])
 }
 
 /// Without its CRI plugin, containerd does not read the runtimes in its file.
-fn check_enabled(file: &Document, version: Version) -> Result<()> {
+fn check_enabled(file: &ConfigFile, version: Version) -> Result<()> {
     let disabled = file.list_at(&["disabled_plugins"])?.unwrap_or_default();
     let is_disabled =
         |name: &&&str| **name == "cri" || **name == version.plugin() || **name == "io.containerd.grpc.v1.cri";
@@ -196,7 +196,7 @@ fn check_enabled(file: &Document, version: Version) -> Result<()> {
 }
 
 /// The changes in the section of the plugin. `context` has the runtime whose options are copied.
-fn runtime_edits(file: &Document, context: &Document, settings: &Settings, version: Version) -> Result<Vec<Edit>> {
+fn runtime_edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings, version: Version) -> Result<Vec<Edit>> {
     check_enabled(file, version)?;
     let (plugin, name) = (version.plugin(), settings.name.as_str());
     let runtimes = ["plugins", plugin, "containerd", "runtimes"];
@@ -255,14 +255,14 @@ fn include(entry: &mut Map<String, Value>, list: &str, item: &str) {
 
 /// The options of the runtime that containers use now: the default one, or runc, or crun. A runtime of another shim has
 /// options with another meaning, and one of NVIDIA's or of tranche is itself made from one of these.
-fn model(context: &Document, version: Version, settings: &Settings) -> Result<Map<String, Value>> {
+fn model(context: &ConfigFile, version: Version, settings: &Settings) -> Result<Map<String, Value>> {
     Ok(present_runtime(context, version, settings)?
         .cloned()
         .unwrap_or_default())
 }
 
 fn present_runtime<'a>(
-    context: &'a Document,
+    context: &'a ConfigFile,
     version: Version,
     settings: &Settings,
 ) -> Result<Option<&'a Map<String, Value>>> {
@@ -281,7 +281,7 @@ fn present_runtime<'a>(
 }
 
 /// The program of the runtime whose options are copied, if the configuration names it.
-pub fn low_level_program(context: &Document, settings: &Settings) -> Option<String> {
+pub fn low_level_program(context: &ConfigFile, settings: &Settings) -> Option<String> {
     let version = Version::of(context, Version(2)).ok()?;
     let entry = present_runtime(context, version, settings).ok()??;
     let program = entry.get("options")?.get("BinaryName")?.as_str()?;
@@ -292,6 +292,6 @@ pub fn low_level_program(context: &Document, settings: &Settings) -> Option<Stri
 ///
 /// # Errors
 /// Returns an error if the version of the file is not supported.
-pub fn replaces_sections(file: &Document, new: Version) -> Result<bool> {
+pub fn replaces_sections(file: &ConfigFile, new: Version) -> Result<bool> {
     Ok(Version::of(file, new)?.replaces_sections())
 }

@@ -1,7 +1,7 @@
 //! CRI-O: `crio.conf`, and drop-ins in `crio.conf.d`. CDI is always on.
 
 use super::Settings;
-use super::document::Document;
+use super::document::ConfigFile;
 use super::edit::{Edit, keys};
 use crate::error::Result;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// Returns an error if a key that CRI-O reads has the wrong type.
-pub fn edits(file: &Document, context: &Document, settings: &Settings) -> Result<Vec<Edit>> {
+pub fn edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings) -> Result<Vec<Edit>> {
     let name = settings.name.as_str();
     let entry_keys = ["crio", "runtime", "runtimes", name];
     let mut entry = match file.table(&entry_keys)? {
@@ -35,13 +35,13 @@ pub fn edits(file: &Document, context: &Document, settings: &Settings) -> Result
 }
 
 /// The options of the runtime that containers use now: where its monitor is, and which annotations it may use.
-fn model(context: &Document, settings: &Settings) -> Result<Map<String, Value>> {
+fn model(context: &ConfigFile, settings: &Settings) -> Result<Map<String, Value>> {
     let mut entry = present_runtime(context, settings)?.cloned().unwrap_or_default();
     entry.shift_remove("runtime_config_path");
     Ok(entry)
 }
 
-fn present_runtime<'a>(context: &'a Document, settings: &Settings) -> Result<Option<&'a Map<String, Value>>> {
+fn present_runtime<'a>(context: &'a ConfigFile, settings: &Settings) -> Result<Option<&'a Map<String, Value>>> {
     let default = context.text_at(&["crio", "runtime", "default_runtime"])?;
     for name in default.into_iter().chain(["crun", "runc"]) {
         let entry = context.table(&["crio", "runtime", "runtimes", name])?;
@@ -57,7 +57,7 @@ fn present_runtime<'a>(context: &'a Document, settings: &Settings) -> Result<Opt
 }
 
 /// The program of the runtime whose options are copied, if the configuration names it.
-pub fn low_level_program(context: &Document, settings: &Settings) -> Option<String> {
+pub fn low_level_program(context: &ConfigFile, settings: &Settings) -> Option<String> {
     let entry = present_runtime(context, settings).ok()??;
     let program = entry.get("runtime_path")?.as_str()?;
     (!program.is_empty()).then(|| program.to_owned())

@@ -1,7 +1,7 @@
 //! docker: `daemon.json`.
 
 use super::Settings;
-use super::document::Document;
+use super::document::ConfigFile;
 use super::edit::{Edit, keys};
 use crate::error::Result;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// Returns an error if a key that docker reads has the wrong type.
-pub fn edits(file: &Document, settings: &Settings) -> Result<Vec<Edit>> {
+pub fn edits(file: &ConfigFile, settings: &Settings) -> Result<Vec<Edit>> {
     let name = settings.name.as_str();
     let mut entry = file.table(&["runtimes", name])?.cloned().unwrap_or_default();
     entry.insert("path".to_owned(), Value::from(&*settings.path));

@@ -16,7 +16,7 @@ pub enum Syntax {
 
 /// A configuration file that was read.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub struct ConfigFile {
     /// The file's name, for messages.
     pub name: String,
     /// Its text.
@@ -25,7 +25,7 @@ pub struct Document {
     value: Value,
 }
 
-impl Document {
+impl ConfigFile {
     /// Reads `text` of the file `name`. A text without any content is an empty table: engines accept such files.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Document {
         let value = value.map_err(|what| {
             Error::failed(&name, what).hint("nothing was changed; correct the file, then run the command again")
         })?;
-        Ok(Document {
+        Ok(ConfigFile {
             name,
             text: text.to_owned(),
             syntax,
@@ -49,7 +49,7 @@ impl Document {
 
     /// What an engine reads from `first` and from files that it reads after it. A later value replaces an earlier one.
     #[must_use]
-    pub fn together<'a>(first: &Document, others: impl Iterator<Item = &'a Document>) -> Document {
+    pub fn together<'a>(first: &ConfigFile, others: impl Iterator<Item = &'a ConfigFile>) -> ConfigFile {
         let mut together = first.clone();
         others.for_each(|other| merge(&mut together.value, &other.value));
         together
@@ -143,7 +143,7 @@ impl Document {
     ///
     /// # Errors
     /// Returns an error if a value in the file has the wrong type, or if the new text does not say exactly what was meant.
-    pub fn with(&self, edits: &[Edit]) -> Result<Document> {
+    pub fn with(&self, edits: &[Edit]) -> Result<ConfigFile> {
         let mut target = self.value.clone();
         for edit in edits {
             edit.apply(&mut target).map_err(|keys| {
@@ -163,7 +163,7 @@ impl Document {
     ///
     /// # Errors
     /// Returns an error if the new text does not say exactly what was meant.
-    pub fn without(&self, edits: &[Edit], original: &Document) -> Result<(Document, Vec<String>)> {
+    pub fn without(&self, edits: &[Edit], original: &ConfigFile) -> Result<(ConfigFile, Vec<String>)> {
         let mut target = self.value.clone();
         let mut kept = Vec::new();
         for edit in edits {
@@ -174,7 +174,7 @@ impl Document {
         Ok((self.changed_to(&target)?, kept))
     }
 
-    fn changed_to(&self, target: &Value) -> Result<Document> {
+    fn changed_to(&self, target: &Value) -> Result<ConfigFile> {
         if *target == self.value {
             return Ok(self.clone());
         }
@@ -187,7 +187,7 @@ impl Document {
         };
         let text = text.map_err(failed)?;
         // The text is read again: nothing else in it may have changed its meaning.
-        let result = Document::read(&*self.name, self.syntax, &text);
+        let result = ConfigFile::read(&*self.name, self.syntax, &text);
         let result = result.map_err(|error| failed(format!("cannot be changed: the result is not valid: {error}")))?;
         if result.value != *target {
             return Err(failed(

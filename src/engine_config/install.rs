@@ -3,7 +3,7 @@
 //! A file is replaced as a whole or not at all. Before the first change, its bytes are copied to `FILE.before-tranche`, and
 //! `FILE.tranche.json` lists what was changed.
 
-use super::document::{Document, Syntax};
+use super::document::{ConfigFile, Syntax};
 use super::edit::Edit;
 use super::record::{Beside, Record};
 use crate::cdi::write::{remove_abandoned, temporary};
@@ -27,24 +27,26 @@ pub struct Target {
     /// Its text, if it exists.
     pub before: Option<String>,
     /// What it says.
-    pub document: Document,
+    pub document: ConfigFile,
     syntax: Syntax,
     beside: Beside,
+    /// The file whose mode and owner a new file gets.
+    model: Option<PathBuf>,
     /// What tranche changed in it before.
     record: Option<Record>,
 }
 
 /// What becomes of a file.
 #[derive(Debug)]
-pub struct Change {
+pub struct FileChange {
     target: Target,
     /// The new text; `None` if the file is removed.
     pub after: Option<String>,
-    work: Work,
+    kind: ChangeKind,
 }
 
 #[derive(Debug)]
-enum Work {
+enum ChangeKind {
     Configure(Vec<Edit>),
     /// Restores it, or removes parts; `kept` are the settings that stay because they were changed since.
     Undo {
@@ -83,7 +85,7 @@ impl Target {
                 (file, Some(text))
             }
         };
-        let document = Document::read(shown.to_string(), syntax, before.as_deref().unwrap_or(header))?;
+        let document = ConfigFile::read(shown.to_string(), syntax, before.as_deref().unwrap_or(header))?;
         let beside = Beside::of(&file);
         let record = beside.record()?;
         Ok(Target {
@@ -93,23 +95,53 @@ impl Target {
             document,
             syntax,
             beside,
+            model: None,
             record,
         })
+    }
+
+    /// Gives a new file the mode and the owner of `other`, because it repeats a part of it that not everybody may read.
+    #[must_use]
+    pub fn like(mut self, other: &Target) -> Self {
+        self.model = Some(other.file.clone());
+        self
+    }
+
+    /// Whose mode and owner the file has, or gets.
+    fn metadata(&self) -> Option<Metadata> {
+        let model = || fs::metadata(self.model.as_ref()?).ok();
+        fs::metadata(&self.file).ok().or_else(model)
+    }
+
+    /// Checks that nobody changed the file since it was read.
+    fn check_unchanged(&self) -> Result<()> {
+        let now = match fs::read(&self.file) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::failed(self.path.display(), "cannot be read").from_source(error)),
+        };
+        match now.as_deref() == self.before.as_deref().map(str::as_bytes) {
+            true => Ok(()),
+            false => Err(
+                Error::failed(self.path.display(), "was changed by another program at the same time")
+                    .hint("nothing was changed; run the command again"),
+            ),
+        }
     }
 
     /// The change that makes `edits`; `None` if the file has them already.
     ///
     /// # Errors
     /// Returns an error if they cannot be made.
-    pub fn with(self, edits: Vec<Edit>) -> Result<Option<Change>> {
+    pub fn with(self, edits: Vec<Edit>) -> Result<Option<FileChange>> {
         let after = self.document.with(&edits)?;
         if self.before.as_deref() == Some(&*after.text) || (self.before.is_none() && edits.is_empty()) {
             return Ok(None);
         }
-        Ok(Some(Change {
+        Ok(Some(FileChange {
             target: self,
             after: Some(after.text),
-            work: Work::Configure(edits),
+            kind: ChangeKind::Configure(edits),
         }))
     }
 
@@ -117,7 +149,7 @@ impl Target {
     ///
     /// # Errors
     /// Returns an error if the record or the backup cannot be read.
-    pub fn undo(self) -> Result<Option<Change>> {
+    pub fn undo(self) -> Result<Option<FileChange>> {
         let Some(record) = &self.record else { return Ok(None) };
         let original = self.original(record)?;
         let Some(before) = &self.before else {
@@ -128,7 +160,7 @@ impl Target {
             return Ok(Some(self.undone(original, Vec::new(), true)));
         }
         let text = original.unwrap_or_default();
-        let original = Document::read(self.beside.backup.display().to_string(), self.syntax, &text)?;
+        let original = ConfigFile::read(self.beside.backup.display().to_string(), self.syntax, &text)?;
         let (rest, kept) = self.document.without(&record.edits, &original)?;
         // Only the comment that tranche wrote remains of a file that it created.
         let is_left = !record.created || !rest.is_empty();
@@ -136,11 +168,11 @@ impl Target {
         Ok(Some(self.undone(after, kept, false)))
     }
 
-    fn undone(self, after: Option<String>, kept: Vec<String>, exact: bool) -> Change {
-        Change {
+    fn undone(self, after: Option<String>, kept: Vec<String>, exact: bool) -> FileChange {
+        FileChange {
             target: self,
             after,
-            work: Work::Undo { kept, exact },
+            kind: ChangeKind::Undo { kept, exact },
         }
     }
 
@@ -155,7 +187,7 @@ impl Target {
     }
 }
 
-impl Change {
+impl FileChange {
     /// The path that was given.
     pub fn path(&self) -> &Path {
         &self.target.path
@@ -168,78 +200,93 @@ impl Change {
 
     /// For a change that takes tranche's back: the settings that stay because they were changed since.
     pub fn kept(&self) -> &[String] {
-        match &self.work {
-            Work::Undo { kept, .. } => kept,
-            Work::Configure(_) => &[],
+        match &self.kind {
+            ChangeKind::Undo { kept, .. } => kept,
+            ChangeKind::Configure(_) => &[],
         }
     }
 
     /// Whether the original bytes are restored, or the file is created by tranche and removed.
     pub fn is_exact(&self) -> bool {
-        !matches!(&self.work, Work::Undo { exact: false, .. })
+        !matches!(&self.kind, ChangeKind::Undo { exact: false, .. })
     }
 
     /// Writes the file. If that fails, the old file is unchanged.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written, for example if the disk is full.
+    /// Returns an error if a file cannot be written, for example if the disk is full, or if another program changed it since it
+    /// was read.
     pub fn install(&self) -> Result<()> {
         let Target { file, beside, .. } = &self.target;
-        let directory = file.parent().unwrap_or(Path::new("/"));
-        if let Work::Configure(edits) = &self.work {
-            make_directory(directory)?;
-            remove_abandoned(&beside.directory)?;
-            self.remember(edits)?;
-        }
-        let shown = self.target.path.display();
-        match &self.after {
-            Some(text) => replace(
-                file,
-                text.as_bytes(),
-                &beside.directory,
-                fs::metadata(file).ok().as_ref(),
-            )?,
-            None if self.target.before.is_some() => fs::remove_file(file).about(&shown, "cannot be removed")?,
-            None => {}
-        }
-        match self.work {
-            Work::Configure(_) => Ok(()),
-            Work::Undo { .. } => beside.remove(),
+        self.target.check_unchanged()?;
+        match &self.kind {
+            ChangeKind::Configure(edits) => {
+                make_directory(file.parent().unwrap_or(Path::new("/")))?;
+                remove_abandoned(&beside.directory)?;
+                let done = self.remember(edits).and_then(|()| self.put(self.after.as_deref()));
+                // What is beside the file must not say that it was changed.
+                done.map_err(|error| match self.forget() {
+                    Ok(()) => error,
+                    Err(other) => error.and_hint(other),
+                })
+            }
+            ChangeKind::Undo { .. } => {
+                self.put(self.after.as_deref())?;
+                beside.remove()
+            }
         }
     }
 
-    /// Takes an installed change back: the file has its former text, and what was kept beside it is removed if there was nothing
-    /// before. For a set of files of which one cannot be changed.
+    /// Takes an installed change back, for a set of files of which another one cannot be changed.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
     pub fn revert(&self) -> Result<()> {
+        self.put(self.target.before.as_deref())?;
+        self.forget()
+    }
+
+    /// Gives the file this text, or removes it.
+    fn put(&self, text: Option<&str>) -> Result<()> {
         let Target { file, beside, .. } = &self.target;
-        match &self.target.before {
-            Some(text) => replace(
+        if let Some(text) = text {
+            return replace(
                 file,
                 text.as_bytes(),
                 &beside.directory,
-                fs::metadata(file).ok().as_ref(),
-            )?,
-            None => fs::remove_file(file).about(file.display(), "cannot be removed")?,
+                self.target.metadata().as_ref(),
+            );
         }
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::failed(file.display(), "cannot be removed").from_source(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Restores the record that was there before this change, or removes it with the backup.
+    fn forget(&self) -> Result<()> {
         match &self.target.record {
-            Some(record) => replace(
-                &beside.record,
-                beside.text_of(record)?.as_bytes(),
-                &beside.directory,
-                None,
-            ),
-            None => beside.remove(),
+            Some(record) => self.write_record(record),
+            None => self.target.beside.remove(),
         }
+    }
+
+    fn write_record(&self, record: &Record) -> Result<()> {
+        let Target { beside, .. } = &self.target;
+        let text = beside.text_of(record)?;
+        replace(
+            &beside.record,
+            text.as_bytes(),
+            &beside.directory,
+            self.target.metadata().as_ref(),
+        )
     }
 
     /// Writes the backup, if this is the first change, and the record.
     fn remember(&self, edits: &[Edit]) -> Result<()> {
-        let Target {
-            file, beside, record, ..
-        } = &self.target;
+        let Target { beside, record, .. } = &self.target;
         let before = self.target.before.as_deref();
         let mut record = match record.clone().filter(|_| before.is_some()) {
             Some(mut record) => {
@@ -248,20 +295,15 @@ impl Change {
             }
             None => {
                 if let Some(text) = before {
-                    let data = fs::metadata(file).ok();
-                    replace(&beside.backup, text.as_bytes(), &beside.directory, data.as_ref())?;
+                    let like = self.target.metadata();
+                    replace(&beside.backup, text.as_bytes(), &beside.directory, like.as_ref())?;
                 }
                 Record::new(before.is_none())
             }
         };
         record.add(edits);
         record.written = digest(self.after.as_deref().unwrap_or_default())?;
-        replace(
-            &beside.record,
-            beside.text_of(&record)?.as_bytes(),
-            &beside.directory,
-            None,
-        )
+        self.write_record(&record)
     }
 }
 

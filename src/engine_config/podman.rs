@@ -1,7 +1,7 @@
 //! podman: `containers.conf`, and drop-ins in `containers.conf.d`. CDI is always on.
 
 use super::Settings;
-use super::document::Document;
+use super::document::ConfigFile;
 use super::edit::{Edit, keys};
 use crate::error::Result;
 
@@ -17,7 +17,7 @@ const HOOKS_DIR: [&str; 2] = ["engine", "hooks_dir"];
 ///
 /// # Errors
 /// Returns an error if a key that podman reads has the wrong type.
-pub fn edits(file: &Document, before: &[Document], settings: &Settings) -> Result<Vec<Edit>> {
+pub fn edits(file: &ConfigFile, before: &[ConfigFile], settings: &Settings) -> Result<Vec<Edit>> {
     let name = settings.name.as_str();
     let program = ["engine", "runtimes", name];
     file.list_at(&program)?;
@@ -55,8 +55,8 @@ pub fn edits(file: &Document, before: &[Document], settings: &Settings) -> Resul
 /// The changes that add `item` to a list. A list in a file replaces that of the files before it, and the one that podman has by
 /// default. So what these have goes into it, too.
 fn added_to_list(
-    file: &Document,
-    before: &[Document],
+    file: &ConfigFile,
+    before: &[ConfigFile],
     key: &[&str],
     default: &[&str],
     item: &str,
@@ -89,7 +89,7 @@ fn added_to_list(
 }
 
 /// Whether the list in `file` says `{append=true}` or `{append=false}` (podman 5). The mark also counts for later files.
-fn append_mark(file: &Document, key: &[&str]) -> Option<bool> {
+fn append_mark(file: &ConfigFile, key: &[&str]) -> Option<bool> {
     let list = file.get(key)?.as_array()?;
     list.iter().find_map(|item| item.get("append")?.as_bool())
 }
@@ -98,7 +98,7 @@ fn append_mark(file: &Document, key: &[&str]) -> Option<bool> {
 ///
 /// # Errors
 /// Returns an error if a key has the wrong type.
-pub fn overrides(file: &Document, settings: &Settings) -> Result<Option<&'static str>> {
+pub fn overrides(file: &ConfigFile, settings: &Settings) -> Result<Option<&'static str>> {
     let replaces = |list: Option<Vec<&str>>, key: &[&str], item: &str| {
         list.is_some_and(|list| append_mark(file, key) != Some(true) && !list.contains(&item))
     };

@@ -15,15 +15,15 @@ pub(super) const HOOKS_DIR: &str = "/usr/share/tranche/hooks.d";
 
 /// Which engine, and which of its files.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct FileArgs {
+pub(in crate::cli) struct EngineFileArgs {
     /// The engine: docker, containerd, crio or podman
     #[arg(long, value_name = "ENGINE", default_value = "docker")]
     pub(super) runtime: Engine,
     /// The engine's main configuration file [default: the file that the engine reads]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// The drop-in file for the runtime; an empty value changes the main file instead [default: for CRI-O, podman, and
-    /// containerd from configuration version 3 on, a file 99-tranche in the engine's directory of drop-ins]
+    /// The drop-in file for the runtime; an empty value changes the main file instead [default: 99-tranche in the directory
+    /// of drop-ins beside the main file; not for docker, and not for containerd's configuration version 2]
     // Not a path to clap, which refuses an empty one.
     #[arg(long, value_name = "FILE")]
     pub(super) drop_in_config: Option<OsString>,
@@ -36,7 +36,7 @@ pub(in crate::cli) struct FileArgs {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ConfigureArgs {
     #[command(flatten)]
-    pub(super) file: FileArgs,
+    pub(super) file: EngineFileArgs,
     /// The name of the runtime, as in docker run --runtime NAME [default: tranche]
     #[arg(long, value_name = "NAME", visible_alias = "nvidia-runtime-name")]
     runtime_name: Option<RuntimeName>,

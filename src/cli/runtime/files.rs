@@ -1,10 +1,10 @@
 //! The files of an engine: which are read, and which are changed.
 
-use super::arguments::{ConfigureArgs, FileArgs};
+use super::arguments::{ConfigureArgs, EngineFileArgs};
 use crate::engine_config::check::{containerd_is_2, files_in, present};
 use crate::engine_config::containerd::{self, Version};
-use crate::engine_config::document::{Document, Syntax};
-use crate::engine_config::install::{Change, Target};
+use crate::engine_config::document::{ConfigFile, Syntax};
+use crate::engine_config::install::{FileChange, Target};
 use crate::engine_config::{Engine, Settings, crio, docker, podman};
 use crate::error::Error;
 use anyhow::{Result, bail};
@@ -21,21 +21,21 @@ pub(super) struct Files {
 }
 
 /// The files, read.
-pub(super) struct Read {
+pub(super) struct ReadFiles {
     main: Target,
     drop_in: Option<Target>,
     /// What the engine reads altogether.
-    context: Document,
+    context: ConfigFile,
     /// For podman: the files that it reads before the drop-in, and after it.
-    before: Vec<Document>,
-    after: Vec<Document>,
+    before: Vec<ConfigFile>,
+    after: Vec<ConfigFile>,
     is_default: bool,
     new: Version,
 }
 
 /// The changes, and the text of both files with them.
 pub(super) struct Edited {
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<FileChange>,
     pub(super) main: String,
     pub(super) drop_in: Option<String>,
 }
@@ -45,9 +45,10 @@ impl Files {
     ///
     /// # Errors
     /// Returns a usage error for a drop-in that is not an absolute path, or for docker, which has none.
-    pub(super) fn new(args: &FileArgs, is_nvidia: bool) -> Result<Self> {
+    pub(super) fn new(args: &EngineFileArgs, is_nvidia: bool) -> Result<Self> {
         let engine = args.runtime;
-        let main = args.config.clone().unwrap_or_else(|| engine.default_file().into());
+        let main = args.config.as_deref().unwrap_or(Path::new(engine.default_file()));
+        let main = std::path::absolute(main)?;
         let drop_in = match &args.drop_in_config {
             Some(given) if given.is_empty() => None,
             Some(given) if engine == Engine::Docker => {
@@ -55,7 +56,8 @@ impl Files {
                 bail!(Error::usage(format!("--drop-in-config {}", given.display()), what));
             }
             Some(given) => Some(PathBuf::from(given)),
-            None => default_drop_in(engine, is_nvidia),
+            None if is_nvidia => nvidia_drop_in(engine),
+            None => default_drop_in(engine, &main),
         };
         if let Some(path) = drop_in.as_ref().filter(|path| !path.is_absolute()) {
             bail!(Error::usage(
@@ -65,7 +67,7 @@ impl Files {
         }
         Ok(Files {
             engine,
-            main: std::path::absolute(main)?,
+            main,
             drop_in,
             is_default: args.drop_in_config.is_none() && !is_nvidia,
         })
@@ -89,7 +91,7 @@ impl Files {
     ///
     /// # Errors
     /// Returns an error if one is not valid.
-    pub(super) fn read(&self, args: &ConfigureArgs) -> Result<Read> {
+    pub(super) fn read(&self, args: &ConfigureArgs) -> Result<ReadFiles> {
         let engine = self.engine;
         let header = match engine {
             Engine::Docker => String::new(),
@@ -122,19 +124,22 @@ impl Files {
             }
         }
         let context = match args.asks_engine() {
-            true => Document::read(
+            true => ConfigFile::read(
                 format!("configuration of {engine}"),
                 Syntax::Toml,
                 &present(engine, args.program(), &self.main)?,
             )?,
-            false => Document::together(&main.document, before.iter().chain(&after)),
+            false => ConfigFile::together(&main.document, before.iter().chain(&after)),
         };
-        let drop_in = drop_in
-            .map(|path| Target::read(path, Syntax::Toml, &header))
-            .transpose()?;
+        let drop_in = drop_in.map(|path| Target::read(path, Syntax::Toml, &header));
+        let drop_in = drop_in.transpose()?.map(|file| match engine {
+            // It may repeat the credentials of registries.
+            Engine::Containerd => file.like(&main),
+            _ => file,
+        });
         let is_new = engine == Engine::Containerd && main.document.is_empty();
         let new = Version::of_new_file(is_new && containerd_is_2(args.program()) == Some(true));
-        Ok(Read {
+        Ok(ReadFiles {
             main,
             drop_in,
             context,
@@ -149,11 +154,11 @@ impl Files {
     ///
     /// # Errors
     /// Returns an error if a file or its backup cannot be read.
-    pub(super) fn undone(&self, engine: Engine) -> Result<Vec<Change>> {
+    pub(super) fn undone(&self, engine: Engine) -> Result<Vec<FileChange>> {
         // The main file first: containerd refuses one that imports a missing file by its name.
         let mut paths: Vec<&Path> = vec![&self.main];
         paths.extend(self.drop_in.as_deref());
-        let nvidia = default_drop_in(engine, true).filter(|_| self.is_default && engine != Engine::Podman);
+        let nvidia = nvidia_drop_in(engine).filter(|_| self.is_default);
         paths.extend(nvidia.as_deref());
         let mut changes = Vec::new();
         for path in paths {
@@ -166,20 +171,29 @@ impl Files {
 /// What podman reads first. It belongs to a package.
 const SHIPPED: &str = "/usr/share/containers/containers.conf";
 
-fn default_drop_in(engine: Engine, is_nvidia: bool) -> Option<PathBuf> {
-    let name = if is_nvidia { "99-nvidia" } else { "99-tranche" };
-    let path = match engine {
-        Engine::Docker => return None,
-        Engine::Containerd => format!("/etc/containerd/conf.d/{name}.toml"),
-        // NVIDIA's name, although CRI-O reads files of any name.
-        Engine::Crio if is_nvidia => format!("/etc/crio/crio.conf.d/{name}.toml"),
-        Engine::Crio => format!("/etc/crio/crio.conf.d/{name}.conf"),
-        Engine::Podman => "/etc/containers/containers.conf.d/99-tranche.conf".to_owned(),
-    };
-    Some(path.into())
+/// A file in the directory of drop-ins that belongs to the main file.
+fn default_drop_in(engine: Engine, main: &Path) -> Option<PathBuf> {
+    match engine {
+        Engine::Docker => None,
+        Engine::Containerd => Some(main.with_file_name("conf.d").join("99-tranche.toml")),
+        Engine::Crio | Engine::Podman => {
+            let mut directory = main.as_os_str().to_owned();
+            directory.push(".d");
+            Some(PathBuf::from(directory).join("99-tranche.conf"))
+        }
+    }
 }
 
-impl Read {
+/// The drop-in that NVIDIA's tool writes.
+fn nvidia_drop_in(engine: Engine) -> Option<PathBuf> {
+    match engine {
+        Engine::Docker | Engine::Podman => None,
+        Engine::Containerd => Some("/etc/containerd/conf.d/99-nvidia.toml".into()),
+        Engine::Crio => Some("/etc/crio/crio.conf.d/99-nvidia.toml".into()),
+    }
+}
+
+impl ReadFiles {
     /// The program of the runtime that containers use now, if the configuration names it by a path.
     pub(super) fn low_level_program(&self, engine: Engine, settings: &Settings) -> Option<String> {
         match engine {
@@ -194,7 +208,7 @@ impl Read {
     /// # Errors
     /// Returns an error if the files cannot be changed, or if a file that is read later replaces the change.
     pub(super) fn edited(self, engine: Engine, settings: &Settings) -> Result<Edited> {
-        let Read {
+        let ReadFiles {
             main,
             mut drop_in,
             context,

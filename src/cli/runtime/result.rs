@@ -1,7 +1,7 @@
 //! What is printed about changes.
 
 use crate::cli::out;
-use crate::engine_config::install::Change;
+use crate::engine_config::install::FileChange;
 use anyhow::Result;
 use similar::TextDiff;
 
@@ -9,7 +9,7 @@ use similar::TextDiff;
 ///
 /// # Errors
 /// Returns an error if standard output cannot be written.
-pub(super) fn show(changes: &[Change], as_files: bool) -> Result<()> {
+pub(super) fn show(changes: &[FileChange], as_files: bool) -> Result<()> {
     let texts = changes.iter().map(|change| match as_files {
         true => change.after.clone().unwrap_or_default(),
         false => diff(change),
@@ -17,7 +17,7 @@ pub(super) fn show(changes: &[Change], as_files: bool) -> Result<()> {
     out::document(&texts.collect::<String>())
 }
 
-fn diff(change: &Change) -> String {
+fn diff(change: &FileChange) -> String {
     let path = change.path().display().to_string();
     let name = |text: Option<&str>| text.map_or("/dev/null", |_| &*path).to_owned();
     let (before, after) = (change.before(), change.after.as_deref());
@@ -26,7 +26,7 @@ fn diff(change: &Change) -> String {
 }
 
 /// The line about a file whose changes were taken back.
-pub(super) fn undone(change: &Change) -> String {
+pub(super) fn undone(change: &FileChange) -> String {
     let path = change.path().display();
     let what = match (&change.after, change.is_exact()) {
         (None, _) if change.before().is_none() => "does not exist any more; its record is removed",

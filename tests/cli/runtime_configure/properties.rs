@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use tranche::engine_config::document::{Document, Syntax};
+use tranche::engine_config::document::{ConfigFile, Syntax};
 use tranche::engine_config::{Settings, containerd, crio, docker, podman};
 use tranche::types::HostPath;
 
@@ -76,7 +76,7 @@ proptest! {
             text = text.replace('\n', "\r\n");
         }
         let settings = settings(is_default);
-        let file = Document::read("file", Syntax::Toml, &text).unwrap();
+        let file = ConfigFile::read("file", Syntax::Toml, &text).unwrap();
         let edits = match engine {
             0 => {
                 let new = containerd::Version::of_new_file(true);
@@ -110,7 +110,7 @@ proptest! {
         // Tabs in strings are not valid JSON.
         prop_assume!(serde_json::from_str::<Value>(&text).is_ok());
         let old = read(&text, true);
-        let file = Document::read("file", Syntax::Json, &text).unwrap();
+        let file = ConfigFile::read("file", Syntax::Json, &text).unwrap();
         let edits = docker::edits(&file, &settings(is_default)).unwrap();
         let changed = file.with(&edits).unwrap();
         let new = read(&changed.text, true);

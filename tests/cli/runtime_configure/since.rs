@@ -247,3 +247,54 @@ fn options_of_a_runtime_in_an_imported_file_are_copied() {
         assert_eq!(bed.run("unconfigure", &bed.files(drop_in)).code, Some(0));
     }
 }
+
+#[test]
+fn a_copy_of_a_private_section_is_as_private() {
+    let bed = Bed::new("containerd");
+    let auth = "[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"r.example\".auth]\npassword = \"secret\"\n";
+    fs::write(bed.main(), format!("version = 2\n{auth}")).unwrap();
+    fs::set_permissions(bed.main(), fs::Permissions::from_mode(0o600)).unwrap();
+    let engine = bed.at("bin/containerd");
+    executable(
+        &engine,
+        "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\" 2> /dev/null || cat \"$2\"\n",
+    );
+    let option = format!("--executable-path={}", engine.display());
+    assert_eq!(bed.configure_in(true, &[&option]).code, Some(0));
+    assert!(fs::read_to_string(bed.drop_in()).unwrap().contains("secret"));
+    for (name, (bytes, mode, _)) in bed.tree() {
+        let is_private = mode & 0o077 == 0;
+        assert!(
+            is_private || !String::from_utf8(bytes).unwrap().contains("secret"),
+            "{name}: {mode:o}"
+        );
+    }
+}
+
+#[test]
+fn a_drop_in_is_taken_back_if_the_main_file_cannot_be_changed() {
+    let bed = Bed::new("containerd");
+    fs::write(bed.main(), "version = 3\n").unwrap();
+    // A directory in the place of the main file's record.
+    fs::create_dir_all(bed.at("etc/config.toml.before-tranche/x")).unwrap();
+    let engine = bed.at("bin/containerd");
+    executable(&engine, "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\"\n");
+    let said = bed.configure_in(true, &[&format!("--executable-path={}", engine.display())]);
+    assert!(said.code == Some(1) && said.err.lines().count() == 1, "{said:?}");
+    assert_eq!(bed.tree().keys().collect::<Vec<_>>(), ["config.toml"]);
+}
+
+#[test]
+fn the_drop_in_is_beside_the_main_file() {
+    let bed = Bed::new("crio");
+    let options = [
+        "--runtime=crio".to_owned(),
+        format!("--config={}", bed.main().display()),
+        format!("--runtime-path={}", bed.runtime().display()),
+    ];
+    let said = bed.run("configure", &options);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(bed.drop_in().exists() && !bed.main().exists());
+    assert_eq!(bed.run("unconfigure", &options[..2]).code, Some(0));
+    assert_eq!(bed.tree().len(), 0);
+}
