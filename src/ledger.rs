@@ -36,6 +36,8 @@ pub(crate) use directory::LedgerDirectory;
 pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{ContainerName, Holder, KubernetesObject};
+#[cfg(feature = "cli")]
+pub(crate) use lock::take as lock;
 pub use queue::Ticket;
 pub use refused::Refused;
 pub use start::{is_start_name, start_name};

@@ -57,7 +57,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "bounded call cdi claims derive edits engine_config error host inventory ledger messages policy share sim sources text types",
+        "bounded call cdi claims derive edits engine_config error host host_file inventory ledger messages policy root share sim sources text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy types"),

@@ -13,6 +13,9 @@ pub fn made_by() -> String {
     format!("{MADE_BY}{}", env!("CARGO_PKG_VERSION"))
 }
 
+/// The comment of a specification that `tranche cdi refresh` wrote, and may replace or remove.
+pub const REFRESHED: &str = "Kept current by tranche cdi refresh";
+
 /// Whether `comments` say that some version of tranche wrote the specification.
 pub fn is_by_tranche(comments: &[String]) -> bool {
     comments.first().is_some_and(|line| line.starts_with(MADE_BY))

@@ -22,34 +22,67 @@ const SUFFIX: &str = ".tmp";
 /// # Errors
 /// Returns an error if a directory cannot be made or written, if the disk is full, or if `path` is a directory.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    if fs::symlink_metadata(path).is_ok_and(|m| m.is_dir()) {
-        return Err(Error::failed(path.display(), "is a directory"));
+    Prepared::new(path, text)?.put_in_place()
+}
+
+/// A file that is complete on the disk under a temporary name. Dropping it removes it.
+#[derive(Debug)]
+pub struct Prepared {
+    file: NamedTempFile,
+    path: PathBuf,
+    dir: PathBuf,
+}
+
+impl Prepared {
+    /// Does everything of [`write()`] that can fail for lack of space, and leaves `path` as it is.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn new(path: &Path, text: &str) -> Result<Self> {
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        if fs::symlink_metadata(path).is_ok_and(|m| m.is_dir()) {
+            return Err(Error::failed(path.display(), "is a directory"));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&dir)
+            .about(dir.display(), "cannot make the directory")?;
+        remove_abandoned(&dir)?;
+        let mut file = temporary(&dir).about(path.display(), "cannot write")?;
+        file.write_all(text.as_bytes()).about(path.display(), "cannot write")?;
+        // The umask of the process was applied when the file was made.
+        file.as_file()
+            .set_permissions(Permissions::from_mode(0o644))
+            .about(path.display(), "cannot set its mode")?;
+        file.as_file()
+            .sync_all()
+            .about(path.display(), "cannot bring it to the disk")?;
+        let path = path.to_owned();
+        Ok(Self { file, path, dir })
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&dir)
-        .about(dir.display(), "cannot make the directory")?;
-    remove_abandoned(&dir)?;
-    let mut file = temporary(&dir).about(path.display(), "cannot write")?;
-    file.write_all(text.as_bytes()).about(path.display(), "cannot write")?;
-    // The umask of the process was applied when the file was made.
-    file.as_file()
-        .set_permissions(Permissions::from_mode(0o644))
-        .about(path.display(), "cannot set its mode")?;
-    file.as_file()
-        .sync_all()
-        .about(path.display(), "cannot bring it to the disk")?;
-    file.persist(path)
-        .map_err(|e| e.error)
-        .about(path.display(), "cannot put it in its place")?;
-    File::open(&dir)
-        .and_then(|d| d.sync_all())
-        .about(dir.display(), "cannot bring it to the disk")
+
+    /// The temporary file.
+    pub fn temporary(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Replaces the path by the file.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be written.
+    pub fn put_in_place(self) -> Result<()> {
+        let Self { file, path, dir } = self;
+        file.persist(&path)
+            .map_err(|e| e.error)
+            .about(path.display(), "cannot put it in its place")?;
+        File::open(&dir)
+            .and_then(|d| d.sync_all())
+            .about(dir.display(), "cannot bring it to the disk")
+    }
 }
 
 /// A new temporary file in `dir`, locked. The lock shows, across pid namespaces, that its writer lives: the kernel

@@ -4,6 +4,7 @@ mod generate;
 mod inspect;
 mod leftover;
 mod list;
+mod refresh;
 mod transform;
 mod validate;
 
@@ -26,6 +27,8 @@ pub(super) enum Verb {
     /// Write a CDI specification for this host
     #[command(mut_args = generate::with_nvidia_names)]
     Generate(Box<generate::Args>),
+    /// Keep the specifications of this host and /run/tranche/host.json current; write only what has changed
+    Refresh(Box<refresh::Args>),
     /// List the devices that engines find
     List(list::Args),
     /// Check specifications of any vendor; print each problem with its place and the devices that are lost
@@ -44,6 +47,7 @@ pub(super) enum Verb {
 pub(super) fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Generate(args) => generate::run(*args),
+        Verb::Refresh(args) => refresh::run(*args),
         Verb::List(args) => list::run(&args),
         Verb::Validate(args) => validate::run(*args),
         Verb::Inspect(args) => inspect::run(&args),

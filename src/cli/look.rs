@@ -35,6 +35,9 @@ pub struct LookArgs {
     /// Whether to take the libraries of GLVND and OpenCL's loader: a feature flag of `cdi generate`.
     #[arg(skip)]
     pub explicit_libraries: bool,
+    /// Whether the caller's environment says nothing about the host: for what must not depend on who calls it.
+    #[arg(skip)]
+    pub ignore_environment: bool,
     /// Include 32-bit libraries
     #[arg(long, env = "TRANCHE_COMPAT32")]
     pub compat32: bool,
@@ -47,7 +50,11 @@ pub struct LookArgs {
     pub nvml_deadline: Duration,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a number of seconds of an option.
+///
+/// # Errors
+/// Returns what is wrong with the number.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
@@ -67,6 +74,7 @@ impl LookArgs {
     /// The options of a discovery. `is_here` says whether the host is the machine that we run on: only then the caller's
     /// environment says something about it.
     fn options(&self, is_here: bool) -> DiscoveryOptions {
+        let is_here = is_here && !self.ignore_environment;
         DiscoveryOptions {
             nvml: !self.no_nvml,
             deadline: self.nvml_deadline,
@@ -110,23 +118,29 @@ pub fn inventory(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
 pub fn quietly(at: &HostArgs, how: &LookArgs) -> Result<Inventory> {
     match &at.inventory {
         Some(spec) => Ok(sources::open(spec)?),
-        None => {
-            let paths = RootPaths {
-                root: at.root.clone(),
-                driver_root: at.driver_root.clone(),
-                dev_root: at.dev_root.clone(),
-                proc_root: at.proc_root.clone(),
-                sys_root: at.sys_root.clone(),
-            };
-            Ok(host::discover(&Roots::new(&paths)?, &how.options(at.root.is_none())))
-        }
+        None => Ok(host::discover(&roots(at)?, &how.options(at.root.is_none()))),
     }
 }
 
+/// The trees of the host that `at` names.
+///
+/// # Errors
+/// Returns an error if a root is not a directory.
+pub fn roots(at: &HostArgs) -> Result<Roots> {
+    let paths = RootPaths {
+        root: at.root.clone(),
+        driver_root: at.driver_root.clone(),
+        dev_root: at.dev_root.clone(),
+        proc_root: at.proc_root.clone(),
+        sys_root: at.sys_root.clone(),
+    };
+    Ok(Roots::new(&paths)?)
+}
+
 /// The options that change what is found on the same host, as a person types them. A saved inventory has none.
-pub fn choices(at: &HostArgs, how: &LookArgs) -> String {
+pub fn choices(at: &HostArgs, how: &LookArgs) -> Vec<String> {
     if at.inventory.is_some() {
-        return String::new();
+        return Vec::new();
     }
     let roots = [
         ("driver-root", &at.driver_root),
@@ -153,7 +167,7 @@ pub fn choices(at: &HostArgs, how: &LookArgs) -> String {
     let switches = switches
         .into_iter()
         .filter_map(|(is_on, switch)| is_on.then_some(switch));
-    paths.chain(switches).collect::<Vec<_>>().join(" ")
+    paths.chain(switches).collect()
 }
 
 /// Logs one line for each name that was not found. A list of several places is logged once, after the names.

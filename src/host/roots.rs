@@ -88,6 +88,21 @@ impl Roots {
         })
     }
 
+    /// The file with the version of the driver's kernel module, which exists while the module is loaded.
+    pub fn module_version(&self) -> PathBuf {
+        self.sys.at("/module/nvidia/version")
+    }
+
+    /// The directory with the nodes of MIG instances.
+    pub fn mig_nodes(&self) -> PathBuf {
+        self.dev.at("/dev/nvidia-caps")
+    }
+
+    /// Where this program finds `file` of the host.
+    pub fn open(&self, file: &HostPath) -> PathBuf {
+        self.whole.at(file.as_str())
+    }
+
     /// Finds a directory that a person names as the host does. If it is below the driver root, it is found in the
     /// driver's tree, whose files keep their paths without that root in a container. Links are followed first, because a
     /// link may lead there.

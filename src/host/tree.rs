@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// The path on this machine of `inner`, whose links are followed already.
-    fn at(&self, inner: &str) -> PathBuf {
+    pub(crate) fn at(&self, inner: &str) -> PathBuf {
         self.open.join(inner.trim_start_matches('/'))
     }
 

@@ -53,7 +53,8 @@ pub enum SourceState {
         size: u64,
         /// The number of its inode, which is another one after a replacement.
         inode: u64,
-        /// The time of its last change (`st_ctime`), which no program can set: seconds since 1970.
+        /// The time of its last change, in seconds since 1970: `st_ctime`, which no program can set. For a specification
+        /// it is `st_mtime`, which stays when the file is put in its place.
         seconds: i64,
         /// The rest of that time, in nanoseconds.
         nanoseconds: i64,
@@ -95,12 +96,18 @@ impl SourceKind {
         match self {
             Self::DriverModule | Self::Boot => text(path).map_or(SourceState::Absent, SourceState::Text),
             _ => match path.metadata() {
-                Ok(data) => SourceState::Metadata {
-                    size: data.size(),
-                    inode: data.ino(),
-                    seconds: data.ctime(),
-                    nanoseconds: data.ctime_nsec(),
-                },
+                Ok(data) => {
+                    let (seconds, nanoseconds) = match self {
+                        Self::Specification => (data.mtime(), data.mtime_nsec()),
+                        _ => (data.ctime(), data.ctime_nsec()),
+                    };
+                    SourceState::Metadata {
+                        size: data.size(),
+                        inode: data.ino(),
+                        seconds,
+                        nanoseconds,
+                    }
+                }
                 Err(_) => SourceState::Absent,
             },
         }

@@ -17,35 +17,41 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The lock, held until this is dropped. The kernel opens it when its holder ends in any way.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     _file: OwnedFd,
     _directory: OwnedFd,
 }
 
 /// Waits for the lock.
 ///
-/// Locked are a file that has no other purpose, and then the directory of the ledger. Another program may remove the
+/// Locked are the file `name`, which has no other purpose, and then the directory. Another program may remove the
 /// file while it is locked, and the next process makes a new one and locks that; the directory is still the same one.
 ///
 /// # Errors
 /// Returns an error if a process has held it for `patience`. The error names that process.
-pub(super) fn take(directory: &LedgerDirectory, patience: Duration) -> Result<Lock> {
+pub(crate) fn take(directory: &LedgerDirectory, name: &str, patience: Duration) -> Result<Lock> {
     let deadline = Instant::now() + patience;
     let file = loop {
-        let file = wait(directory, directory.open_or_make(FILE)?, deadline, patience)?;
+        let file = wait(directory, name, directory.open_or_make(name)?, deadline, patience)?;
         // Otherwise it was removed while this process waited, and other processes lock another file now.
-        if directory.is(FILE, &file)? {
+        if directory.is(name, &file)? {
             break file;
         }
     };
     Ok(Lock {
         _file: file,
-        _directory: wait(directory, directory.again()?, deadline, patience)?,
+        _directory: wait(directory, name, directory.again()?, deadline, patience)?,
     })
 }
 
-fn wait(directory: &LedgerDirectory, file: OwnedFd, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
-    let about = directory.path(FILE);
+fn wait(
+    directory: &LedgerDirectory,
+    name: &str,
+    file: OwnedFd,
+    deadline: Instant,
+    patience: Duration,
+) -> Result<OwnedFd> {
+    let about = directory.path(name);
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(file),
         Err(Errno::WOULDBLOCK) => {}
@@ -122,8 +128,10 @@ mod tests {
         let directory = LedgerDirectory::ledger(state.path(), crate::root::Missing::Make)
             .unwrap()
             .unwrap();
-        let held = take(&directory, PATIENCE).unwrap();
-        let line = take(&directory, Duration::from_millis(50)).unwrap_err().to_string();
+        let held = take(&directory, FILE, PATIENCE).unwrap();
+        let line = take(&directory, FILE, Duration::from_millis(50))
+            .unwrap_err()
+            .to_string();
         let me = format!("by process {} (", std::process::id());
         assert!(line.contains(&me), "{line}");
         // One waits for this file, then it is removed, and another one locks the new one.
@@ -131,7 +139,7 @@ mod tests {
             let directory = LedgerDirectory::ledger(state.path(), crate::root::Missing::Make)
                 .unwrap()
                 .unwrap();
-            take(&directory, PATIENCE).unwrap_or_else(|error| panic!("{scope}: {error}"))
+            take(&directory, FILE, PATIENCE).unwrap_or_else(|error| panic!("{scope}: {error}"))
         };
         let waits = |count: usize| {
             let waiting = || {

@@ -113,7 +113,7 @@ impl Ledger {
     pub fn lock(&self) -> LedgerResult<Locked<'_>> {
         Ok(Locked {
             ledger: self,
-            _lock: lock::take(&self.directory, lock::PATIENCE)?,
+            _lock: lock::take(&self.directory, lock::FILE, lock::PATIENCE)?,
         })
     }
 

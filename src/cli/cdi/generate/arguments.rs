@@ -23,30 +23,30 @@ pub(in crate::cli) struct Args {
     csv: CsvArgs,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The file")]
-pub(super) struct FileArgs {
+pub(in crate::cli::cdi) struct FileArgs {
     /// The file to write; .yaml or .json is added to a name that has neither [default: stdout]
     // Not a path to clap, which refuses an empty one: it means stdout.
     #[arg(long, value_name = "FILE")]
-    pub(super) output: Option<OsString>,
+    pub(in crate::cli::cdi) output: Option<OsString>,
     /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are
     /// missing), and write what was found, also over an existing file. Without this option such a file is kept, and the
     /// exit code is 1
     #[arg(long, env = "TRANCHE_DEGRADED")]
-    pub(super) degraded: bool,
+    pub(in crate::cli::cdi) degraded: bool,
     /// yaml or json [default: as the file's name says, else yaml]
     #[arg(long)]
-    pub(super) format: Option<Format>,
+    pub(in crate::cli::cdi) format: Option<Format>,
     /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
-    pub(super) cdi_version: Option<CdiVersion>,
+    pub(in crate::cli::cdi) cdi_version: Option<CdiVersion>,
     /// The vendor of the devices [default: nvidia.com; management.nvidia.com in mode management]
     #[arg(long)]
-    pub(super) vendor: Option<String>,
+    pub(in crate::cli::cdi) vendor: Option<String>,
     /// The class of the devices [default: gpu, or the class of the mode]
     #[arg(long)]
-    pub(super) class: Option<String>,
+    pub(in crate::cli::cdi) class: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -16,17 +16,20 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Writes specifications.
-pub(super) struct Writer<'a> {
-    pub(super) args: &'a FileArgs,
-    pub(super) origin: SpecOrigin,
+pub(in crate::cli::cdi) struct Writer<'a> {
+    pub(in crate::cli::cdi) args: &'a FileArgs,
+    pub(in crate::cli::cdi) origin: SpecOrigin,
     /// The main kind, from which the names of the files of other kinds are made.
-    pub(super) first: CdiKind,
+    pub(in crate::cli::cdi) first: CdiKind,
+    /// Whether this is a refresh: the header has a mark of it, and what no person waits for is not printed.
+    pub(in crate::cli::cdi) refresh: bool,
 }
 
-struct OutputFile {
-    path: PathBuf,
-    text: String,
-    spec: Spec,
+/// A specification, and the file for it.
+pub(in crate::cli::cdi) struct OutputFile {
+    pub(in crate::cli::cdi) path: PathBuf,
+    pub(in crate::cli::cdi) text: String,
+    pub(in crate::cli::cdi) spec: Spec,
 }
 
 impl Writer<'_> {
@@ -103,7 +106,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn file(&self, output: &Path, format: Format, derived: &Derived, is_first: bool) -> Result<OutputFile> {
+    /// The file for `derived`: `output` if it is the first, else a file beside it.
+    ///
+    /// # Errors
+    /// Returns an error if the engine's version of CDI cannot have the kind.
+    pub(in crate::cli::cdi) fn file(
+        &self,
+        output: &Path,
+        format: Format,
+        derived: &Derived,
+        is_first: bool,
+    ) -> Result<OutputFile> {
         let (spec, mut comments) =
             self.specification(derived)
                 .map_err(|error| match self.coherence(&derived.kind) {
@@ -124,15 +137,14 @@ impl Writer<'_> {
     /// The specification of one kind, and the comments of its header.
     fn specification(&self, derived: &Derived) -> Result<(Spec, Vec<String>), Error> {
         let (spec, left_out) = build(derived, self.args.cdi_version)?;
-        for line in LeftOut::lines(&left_out, &spec.kind) {
-            out::note(line);
-        }
-        if self.args.cdi_version.is_none()
-            && let Some(hint) = hints::for_old_engines(derived, &spec)
-        {
-            out::note(hint);
+        if !self.refresh {
+            LeftOut::lines(&left_out, &spec.kind).into_iter().for_each(out::note);
+            if self.args.cdi_version.is_none() {
+                hints::for_old_engines(derived, &spec).iter().for_each(out::note);
+            }
         }
         let mut comments = vec![header::made_by()];
+        comments.extend(self.refresh.then(|| header::REFRESHED.to_owned()));
         comments.extend(self.origin.comments());
         comments.extend(LeftOut::comments(&left_out));
         Ok((spec, comments))

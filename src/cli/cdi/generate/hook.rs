@@ -43,7 +43,7 @@ pub(super) fn options(args: &HookArgs, is_here: bool) -> Result<Option<HookOptio
 
 /// Warns if an engine on this machine could not start the hook: then no container with a device of the specification
 /// starts.
-pub(super) fn warn_if_missing(hook: &HookOptions) {
+pub(in crate::cli::cdi) fn warn_if_missing(hook: &HookOptions) {
     let problem = match is_program(hook.path.as_path()) {
         Ok(true) => return,
         Ok(false) => "is not an executable file".to_owned(),
@@ -80,7 +80,10 @@ fn is_program(path: &Path) -> io::Result<bool> {
 
 /// The program, as an engine must name it. A bare name is looked up in the caller's `PATH`, and is in `/usr/bin` where
 /// it is not found there, as for NVIDIA's generator.
-fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
+///
+/// # Errors
+/// Returns an error for a relative path with a directory.
+pub(in crate::cli::cdi) fn program(given: &OsStr, is_here: bool) -> Result<HostPath> {
     let path = Path::new(given);
     if path.is_absolute() {
         return Ok(HostPath::new(path)?);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Whether a specification describes its host completely.
-pub(super) struct Outcome {
+pub(in crate::cli::cdi) struct Outcome {
     /// Why it does not; `None` if it does, or if the caller accepts that it does not (`--degraded`).
     missing: Option<String>,
 }
@@ -20,14 +20,14 @@ pub(super) struct Outcome {
 impl Outcome {
     /// The outcome for a specification of `mode` that is made from `inventory`. Modes that are about other devices than
     /// GPUs do not depend on what can be degraded.
-    pub(super) fn of(inventory: &Inventory, mode: Mode, accept_degraded: bool) -> Self {
+    pub(in crate::cli::cdi) fn of(inventory: &Inventory, mode: Mode, accept_degraded: bool) -> Self {
         let is_about_gpus = matches!(mode, Mode::Auto | Mode::Nvml | Mode::Management);
         let missing = look::missing(inventory).filter(|_| is_about_gpus && !accept_degraded);
         Self { missing }
     }
 
     /// Turns "nothing to do" into a failure where something shows a driver: then there is something to do.
-    pub(super) fn of_failure(&self, error: Error) -> Error {
+    pub(in crate::cli::cdi) fn of_failure(&self, error: Error) -> Error {
         match &self.missing {
             Some(missing) if error.kind() == Kind::Nothing => {
                 Error::failed("host", format!("no device to write: {missing}"))
@@ -40,7 +40,7 @@ impl Outcome {
     ///
     /// # Errors
     /// Returns an error if the specification is degraded and would replace a file.
-    pub(super) fn may_write<'a>(&self, mut files: impl Iterator<Item = &'a Path>) -> Result<()> {
+    pub(in crate::cli::cdi) fn may_write<'a>(&self, mut files: impl Iterator<Item = &'a Path>) -> Result<()> {
         let Some(missing) = &self.missing else { return Ok(()) };
         let Some(file) = files.find(|file| file.symlink_metadata().is_ok()) else {
             return Ok(());
@@ -50,12 +50,12 @@ impl Outcome {
     }
 
     /// Whether the specification is complete.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(in crate::cli::cdi) fn is_complete(&self) -> bool {
         self.missing.is_none()
     }
 
     /// Reports what is missing, and returns the exit code for a specification that was written or printed.
-    pub(super) fn exit_code(&self) -> ExitCode {
+    pub(in crate::cli::cdi) fn exit_code(&self) -> ExitCode {
         look::exit_code(self.missing.as_deref())
     }
 }

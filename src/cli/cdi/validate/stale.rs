@@ -65,7 +65,7 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
         found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
-    let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look));
+    let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look).join(" "));
     let plan = sharing::policy(&args.config).and_then(|read| match read {
         Some(read) => share::plan(&read.policy, &inventory),
         None => Ok(Plan::default()),

@@ -1,0 +1,226 @@
+//! The files that a refresh has to have on the disk, and what of that is new.
+
+use super::super::generate::{FileArgs, Writer};
+use super::found::Found;
+use super::{Args, others};
+use crate::cdi::encode::Format;
+use crate::cdi::header::REFRESHED;
+use crate::cdi::registry::{Loaded, Registry};
+use crate::cdi::write::Prepared;
+use crate::error::{Context, Error};
+use crate::host_file::{self, HostFile, Source, SourceKind};
+use crate::share::Plan;
+use crate::text::{counted, some};
+use anyhow::Result;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The first specification. Those of other kinds have names that begin in the same way.
+const FILE: &str = "tranche.yaml";
+
+/// What has to be on the disk after a refresh, and what of an earlier one is there.
+pub(super) struct Changes {
+    /// `host.json`.
+    pub(super) host_file: PathBuf,
+    /// Specifications of an earlier refresh.
+    pub(super) existing: Vec<PathBuf>,
+    specs: Vec<WantedSpec>,
+    /// `host.json` without its last sources, which are the specifications.
+    content: HostFile,
+    /// The file of another program that defines the plain devices.
+    other: Option<PathBuf>,
+}
+
+struct WantedSpec {
+    path: PathBuf,
+    text: String,
+    report: SpecReport,
+}
+
+/// What a refresh did, or would do.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Whether any file was written or removed.
+    changed: bool,
+    host_file: PathBuf,
+    specs: Vec<SpecReport>,
+    removed: Vec<PathBuf>,
+    /// The file of another program that has the plain devices, which therefore are in no file of tranche.
+    plain_devices_in: Option<PathBuf>,
+    #[serde(skip)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct SpecReport {
+    file: PathBuf,
+    kind: String,
+    devices: usize,
+    changed: bool,
+}
+
+impl Changes {
+    /// # Errors
+    /// Returns an error if a specification cannot be made.
+    pub(super) fn of(mut found: Found, args: &Args, state_dir: &Path, output_dir: &Path) -> Result<Self> {
+        let other = others::leave_out(&mut found.derived, &found.settings.spec_dirs, output_dir)?;
+        let file_args = FileArgs {
+            cdi_version: args.cdi_version,
+            ..FileArgs::default()
+        };
+        let first = found.derived.kind.clone();
+        let host = found.origin.host;
+        let plan = found.sharing.map(|sharing| sharing.plan).unwrap_or_default();
+        let policy = found.origin.policy.map_or_else(|| Plan::default().digest(), Ok)?;
+        let writer = Writer {
+            args: &file_args,
+            origin: found.origin,
+            first: first.clone(),
+            refresh: true,
+        };
+        let output = output_dir.join(FILE);
+        let mut specs = Vec::new();
+        for derived in found.derived.by_kind() {
+            let file = writer.file(&output, Format::Yaml, &derived, derived.kind == first)?;
+            let is_current = std::fs::read(&file.path).is_ok_and(|old| old == file.text.as_bytes());
+            let report = SpecReport {
+                file: file.path.clone(),
+                kind: file.spec.kind.clone(),
+                devices: file.spec.devices.len(),
+                changed: !is_current,
+            };
+            specs.push(WantedSpec {
+                path: file.path,
+                text: file.text,
+                report,
+            });
+        }
+        let mut inventory = found.inventory;
+        // For people alone; without them, the runtime reads a third less.
+        inventory.absent.clear();
+        inventory.warnings.clear();
+        let content = HostFile {
+            version: host_file::VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            host,
+            policy,
+            inventory,
+            plan,
+            runtime: found.settings,
+            hook: found.hook,
+            arguments: args.recorded()?,
+            sources: found.sources,
+        };
+        Ok(Self {
+            host_file: state_dir.join(host_file::NAME),
+            existing: own_files(output_dir),
+            specs,
+            content,
+            other,
+        })
+    }
+
+    /// Writes what is not on the disk yet, and removes specifications of an earlier refresh that this one does not have.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written or removed. As long as the disk is full, no file is replaced.
+    pub(super) fn apply(mut self, dry_run: bool) -> Result<Report> {
+        let wanted = |path: &PathBuf| self.specs.iter().any(|spec| spec.path == *path);
+        let removed: Vec<PathBuf> = self.existing.iter().filter(|path| !wanted(path)).cloned().collect();
+        let mut prepared = Vec::new();
+        for spec in &self.specs {
+            let new = match spec.report.changed && !dry_run {
+                true => Some(Prepared::new(&spec.path, &spec.text)?),
+                false => None,
+            };
+            // What is recorded of a file stays the same when it is put in its place.
+            let seen = new.as_ref().map_or(spec.path.as_path(), Prepared::temporary);
+            let seen = Source::now(SourceKind::Specification, seen);
+            let path = spec.path.clone();
+            self.content.sources.push(Source { path, ..seen });
+            prepared.extend(new);
+        }
+        let mut text = serde_json::to_string(&self.content).about(self.host_file.display(), "cannot be written")?;
+        text.push('\n');
+        let is_current = std::fs::read(&self.host_file).is_ok_and(|old| old == text.as_bytes());
+        let specs: Vec<SpecReport> = self.specs.into_iter().map(|spec| spec.report).collect();
+        let report = Report {
+            changed: !is_current || !removed.is_empty() || specs.iter().any(|spec| spec.changed),
+            host_file: self.host_file,
+            specs,
+            removed,
+            plain_devices_in: self.other,
+            dry_run,
+        };
+        if dry_run {
+            return Ok(report);
+        }
+        let host_file = match is_current {
+            true => None,
+            false => Some(Prepared::new(&report.host_file, &text)?),
+        };
+        prepared.into_iter().try_for_each(Prepared::put_in_place)?;
+        remove(&report.removed)?;
+        host_file.map_or(Ok(()), Prepared::put_in_place)?;
+        Ok(report)
+    }
+}
+
+impl Report {
+    /// The report in one line.
+    pub(super) fn line(&self) -> String {
+        let specs: Vec<String> = self.specs.iter().map(SpecReport::shown).collect();
+        let specs = match specs.is_empty() {
+            true => String::new(),
+            false => format!("; {}", specs.join(", ")),
+        };
+        let removed: Vec<String> = self.removed.iter().map(|file| file.display().to_string()).collect();
+        let removed = match (removed.is_empty(), self.dry_run) {
+            (true, _) => String::new(),
+            (_, true) => format!("; would remove {}", some(&removed)),
+            (_, false) => format!("; removed {}", some(&removed)),
+        };
+        let done = match (self.changed, self.dry_run) {
+            (false, _) => "is current",
+            (true, true) => "would be written",
+            (true, false) => "written",
+        };
+        let other = self.plain_devices_in.as_ref().map_or_else(String::new, |file| {
+            format!(
+                "; {} defines the plain devices, so tranche writes shares only, and a plain name of a split device takes \
+                 no claim",
+                file.display()
+            )
+        });
+        format!("{}: {done}{specs}{removed}{other}", self.host_file.display())
+    }
+}
+
+impl SpecReport {
+    fn shown(&self) -> String {
+        let state = if self.changed { " (changed)" } else { "" };
+        let devices = counted(self.devices, "device");
+        format!("{} has {devices} of {}{state}", self.file.display(), self.kind)
+    }
+}
+
+/// Whether a refresh wrote `file`.
+pub(super) fn is_own(file: &Loaded) -> bool {
+    file.comments.iter().any(|line| line == REFRESHED)
+}
+
+/// The specifications in `dir` that a refresh wrote.
+pub(super) fn own_files(dir: &Path) -> Vec<PathBuf> {
+    let registry = Registry::read(&[dir.to_owned()]);
+    let own = registry.files().iter().filter(|file| is_own(file));
+    own.map(|file| file.path.clone()).collect()
+}
+
+/// Removes files, in this order.
+///
+/// # Errors
+/// Returns an error if a file cannot be removed.
+pub(super) fn remove(files: &[PathBuf]) -> Result<(), Error> {
+    let mut files = files.iter();
+    files.try_for_each(|file| std::fs::remove_file(file).about(file.display(), "cannot be removed"))
+}

@@ -1,0 +1,154 @@
+//! What the host has and what its owner wants, as one moment had it.
+
+use super::super::generate::{self, Outcome};
+use super::Args;
+use crate::cdi::header::SpecOrigin;
+use crate::cli::{look, out, sharing};
+use crate::derive::{Options, Sharing};
+use crate::edits::Derived;
+use crate::error::Error;
+use crate::host_file::{Source, SourceKind};
+use crate::inventory::{FileKind, Inventory};
+use crate::policy::RuntimeSettings;
+use crate::policy::read::{self, DEFAULT_NVIDIA_CONFIG};
+use crate::types::HostPath;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+/// The host, and the settings of its owner.
+pub(super) struct Examined {
+    pub(super) inventory: Inventory,
+    settings: RuntimeSettings,
+    options: Options,
+    hook: HostPath,
+    origin: SpecOrigin,
+    sources: Vec<Source>,
+}
+
+/// What the files of a refresh are made from.
+pub(super) struct Found {
+    pub(super) inventory: Inventory,
+    pub(super) settings: RuntimeSettings,
+    pub(super) sharing: Option<Sharing>,
+    pub(super) hook: HostPath,
+    pub(super) origin: SpecOrigin,
+    pub(super) derived: Derived,
+    /// All but the specifications.
+    pub(super) sources: Vec<Source>,
+}
+
+/// Examines the host and reads the policy.
+///
+/// # Errors
+/// Returns an error if the policy is invalid or cannot be applied, if the host cannot be examined, or if one of them
+/// changes each time.
+pub(super) fn examine(args: &Args) -> Result<Examined> {
+    /// NVML makes missing nodes of MIG instances when it is opened, so the second time may be the first that counts.
+    const ATTEMPTS: usize = 3;
+    for _ in 0..ATTEMPTS {
+        let examined = examine_once(args)?;
+        if examined.sources.iter().all(Source::is_unchanged) {
+            return Ok(examined);
+        }
+    }
+    bail!(Error::failed("host", "changed each time while it was examined").hint("run tranche cdi refresh again"))
+}
+
+fn examine_once(args: &Args) -> Result<Examined> {
+    // Each source is recorded before it is read.
+    let mut sources = vec![
+        Source::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
+        Source::now(SourceKind::Policy, std::path::absolute(args.policy_file())?),
+    ];
+    let settings = settings(args, &mut sources)?;
+    let mut at = args.at.clone();
+    if at.host.is_here() && at.host.driver_root.is_none() {
+        at.host.driver_root = settings.driver_root.as_ref().map(|root| PathBuf::from(root.as_str()));
+    }
+    let roots = match at.host.inventory {
+        Some(_) => None,
+        None => Some(look::roots(&at.host)?),
+    };
+    if let Some(roots) = &roots {
+        sources.push(Source::now(SourceKind::DriverModule, roots.module_version()));
+        sources.push(Source::now(SourceKind::MigNodes, roots.mig_nodes()));
+    }
+    let inventory = look::inventory(&at.host, &at.look)?;
+    if let (Some(roots), Some(library)) = (&roots, library(&inventory)) {
+        sources.push(Source::now(SourceKind::DriverLibrary, roots.open(library)));
+    }
+    let mut hook = args.hook()?;
+    hook.disabled.extend(&settings.disabled_hooks);
+    if at.host.is_here() {
+        generate::warn_if_missing(&hook);
+    }
+    let path = hook.path.clone();
+    let mut options = Options {
+        additional_gids: settings.additional_gids,
+        hook: Some(hook),
+        ..Options::default()
+    };
+    let origin = generate::add_plan(&mut options, &inventory, &at, "tranche cdi refresh")?;
+    Ok(Examined {
+        inventory,
+        settings,
+        options,
+        hook: path,
+        origin,
+        sources,
+    })
+}
+
+/// The settings of the runtime: from the policy, else from NVIDIA's file, else the defaults.
+fn settings(args: &Args, sources: &mut Vec<Source>) -> Result<RuntimeSettings> {
+    if let Some(settings) = sharing::policy(&args.at.config)?.and_then(|read| read.runtime) {
+        return Ok(settings);
+    }
+    let default = || PathBuf::from(DEFAULT_NVIDIA_CONFIG);
+    let file = args.nvidia_config.clone().unwrap_or_else(default);
+    sources.push(Source::now(SourceKind::NvidiaConfig, std::path::absolute(&file)?));
+    // A file that was named must exist.
+    if args.nvidia_config.is_none() && !file.exists() {
+        return Ok(RuntimeSettings::default());
+    }
+    let read = read::nvidia_config(&file)?;
+    read.warnings.iter().for_each(out::note);
+    Ok(read.settings)
+}
+
+/// A library that every update of the driver replaces.
+fn library(inventory: &Inventory) -> Option<&HostPath> {
+    let files = &inventory.driver.as_ref()?.files;
+    let named = |name: &str| {
+        let is_named =
+            |kind: &FileKind| matches!(kind, FileKind::Library { soname: Some(soname), .. } if soname == name);
+        files.iter().find(|file| is_named(&file.kind)).map(|file| &file.host)
+    };
+    named("libcuda.so.1").or_else(|| named("libnvidia-ml.so.1"))
+}
+
+impl Found {
+    /// What the host gives to containers.
+    ///
+    /// # Errors
+    /// Returns an error if that is nothing.
+    pub(super) fn of(examined: Examined, outcome: &Outcome) -> Result<Self> {
+        let Examined {
+            inventory,
+            settings,
+            options,
+            hook,
+            origin,
+            sources,
+        } = examined;
+        Ok(Self {
+            derived: generate::derived(&inventory, &options, outcome)?,
+            inventory,
+            settings,
+            sharing: options.sharing,
+            hook,
+            origin,
+            sources,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Files of other programs that define the same devices.
+//!
+//! Engines ignore a device that two files of one directory define, and NVIDIA's refresh service writes its own files.
+
+use super::changes::is_own;
+use crate::call::{ClaimCall, Subject};
+use crate::cdi::header::is_by_tranche;
+use crate::cdi::registry::{Loaded, Registry};
+use crate::edits::{Derived, DerivedDevice};
+use crate::error::Error;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, and returns
+/// that file.
+///
+/// # Errors
+/// Returns an error if `tranche cdi generate` has written one of the devices to `output_dir`: then engines would ignore
+/// the devices of both files.
+pub(super) fn leave_out(derived: &mut Derived, dirs: &[PathBuf], output_dir: &Path) -> Result<Option<PathBuf>, Error> {
+    let mut dirs: Vec<PathBuf> = dirs.to_vec();
+    if !dirs.iter().any(|dir| is_same(dir, output_dir)) {
+        dirs.push(output_dir.to_owned());
+    }
+    let registry = Registry::read(&dirs);
+    let others = registry.files().iter().filter(|file| !is_own(file));
+    let mut leave_out = None;
+    for file in others {
+        if !defines_any(file, derived) {
+            continue;
+        }
+        match is_by_tranche(&file.comments) {
+            false => leave_out = leave_out.or_else(|| Some(file.path.clone())),
+            true if file.path.parent().is_some_and(|dir| is_same(dir, output_dir)) => {
+                let what = "tranche cdi generate wrote the same devices there, and engines ignore a device that two \
+                            files of one directory define";
+                return Err(Error::failed(file.path.display(), what)
+                    .hint("remove that file, or give --output-dir with another directory"));
+            }
+            true => {}
+        }
+    }
+    if leave_out.is_some() {
+        derived.devices.retain(is_share);
+    }
+    Ok(leave_out)
+}
+
+/// Whether `file` defines one of the plain devices, or a device of any kind that tranche offers.
+fn defines_any(file: &Loaded, derived: &Derived) -> bool {
+    let names: BTreeSet<&str> = file.spec.devices.iter().map(|device| device.name.as_str()).collect();
+    let defines = |kind: &str, devices: &[DerivedDevice]| {
+        file.spec.kind == kind && devices.iter().any(|device| names.contains(device.name.as_str()))
+    };
+    let mut renamed = derived.renamed.iter();
+    defines(&derived.kind.to_string(), &derived.devices)
+        || renamed.any(|(kind, devices)| defines(&kind.to_string(), devices))
+}
+
+fn is_share(device: &DerivedDevice) -> bool {
+    let mut calls = device
+        .edits
+        .hooks
+        .iter()
+        .filter_map(|hook| ClaimCall::of_hook(&hook.args));
+    calls.any(|call| matches!(call.subject, Subject::Share(..) | Subject::Any(_)))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
