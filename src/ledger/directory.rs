@@ -179,3 +179,26 @@ impl LedgerDirectory {
         names.about(self.path.display(), "cannot be listed")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::{FdFlags, fcntl_getfd};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_name_leads_to_one_file_which_no_other_program_inherits() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = LedgerDirectory::ledger(state.path(), Missing::Make).unwrap().unwrap();
+        let file = directory.open_or_make("lock").unwrap();
+        for fd in [file.as_fd(), directory.again().unwrap().as_fd(), directory.directory.as_fd()] {
+            assert_eq!(fcntl_getfd(fd).unwrap(), FdFlags::CLOEXEC);
+        }
+        assert_eq!(directory.names().unwrap(), ["lock"]);
+        assert!(directory.is("lock", &file).unwrap());
+        directory.remove("lock").unwrap();
+        assert!(!directory.is("lock", &file).unwrap());
+        let other = directory.open_or_make("lock").unwrap();
+        assert!(!directory.is("lock", &file).unwrap() && directory.is("lock", &other).unwrap());
+    }
+}

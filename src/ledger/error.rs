@@ -36,3 +36,25 @@ impl From<Error> for LedgerError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_or_read_only_disk_is_told_apart_from_other_failures() {
+        for (number, is_space) in [
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::ROFS, true),
+            (Errno::ACCESS, false),
+        ] {
+            let direct = Error::failed("x", "cannot be written").from_source(number);
+            let through_std = Error::failed("x", "cannot be written").from_source(std::io::Error::from(number));
+            for error in [direct, through_std] {
+                let is_out = matches!(LedgerError::from(error), LedgerError::OutOfSpace(_));
+                assert_eq!(is_out, is_space, "{number}");
+            }
+        }
+    }
+}

@@ -131,3 +131,18 @@ impl fmt::Display for ContainerName {
         f.pad(&format!("container {short}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_container_is_a_container() {
+        let name = ContainerName {
+            bundle: "/b".into(),
+            id: "one".into(),
+        };
+        assert_eq!(Holder::Container(name.clone()).container(), Some(&name));
+        assert_eq!(Holder::Person.container(), None);
+    }
+}

@@ -222,4 +222,67 @@ mod tests {
         assert!(machine.process(child.id()).is_err());
         child.wait().unwrap();
     }
+
+    #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let proc = tempfile::tempdir().unwrap();
+        let machine = Machine {
+            proc: proc.path().to_owned(),
+            ..Machine::here().unwrap()
+        };
+        let me = Machine::here().unwrap().process(std::process::id()).unwrap();
+        assert_eq!(machine.start_of(me.pid).unwrap(), None, "it is not there");
+        assert!(machine.is_gone(&me));
+        fs::create_dir_all(proc.path().join(format!("{}/stat", me.pid))).unwrap();
+        let error = machine.start_of(me.pid).unwrap_err().to_string();
+        assert!(error.ends_with("stat: cannot be read"), "{error}");
+        assert!(!machine.is_gone(&me));
+    }
+
+    #[test]
+    fn a_process_may_live_while_its_pid_namespace_has_processes() {
+        let proc = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let file = proc.path().join(name).join("ns/pid");
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::metadata(&file).unwrap().st_ino()
+        };
+        let (of_a_process, of_no_process) = (place("77"), place("self"));
+        let machine = Machine {
+            proc: proc.path().to_owned(),
+            ..Machine::here().unwrap()
+        };
+        let process = |namespace: u64| InitProcess {
+            pid: 1,
+            start: 1,
+            namespace,
+            cgroup: None,
+        };
+        assert!(machine.may_live(&process(of_a_process)));
+        assert!(!machine.may_live(&process(of_no_process)));
+        let here = Machine::here().unwrap();
+        let me = here.process(std::process::id()).unwrap();
+        assert!(here.may_live(&me));
+        let reused = InitProcess {
+            start: me.start + 2,
+            ..me
+        };
+        assert!(!here.may_live(&reused), "it is seen to be gone");
+    }
+
+    #[test]
+    fn clocks_and_boot_are_the_machines() {
+        let machine = Machine::here().unwrap();
+        let uptime = || {
+            let text = fs::read_to_string("/proc/uptime").unwrap();
+            text.split('.').next().unwrap().parse::<u64>().unwrap()
+        };
+        let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let (up, time) = (uptime(), now());
+        assert!((up..=up + 600).contains(&machine.uptime()), "{up}");
+        assert!((time..=time + 600).contains(&machine.now()), "{time}");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert_eq!(machine.boot(), boot.trim_end());
+    }
 }

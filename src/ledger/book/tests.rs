@@ -406,3 +406,67 @@ fn take(book: &mut Book, device: &str, part: HeldPart, bounds: &str, n: u32, wor
 }
 
 const GPU: &str = "GPU-11111111";
+
+#[test]
+fn a_part_is_free_if_nobody_holds_any_of_it_and_it_fits() {
+    let bounds = "1000:100".parse().unwrap();
+    let book = held(&[(GPU, sized("a", "mps:400:40"))], "1000:100");
+    let is_free = |part: HeldPart| book.is_free(&key(GPU), &part, bounds);
+    assert!(is_free(sized("b", "mps:600:60")));
+    assert!(!is_free(sized("b", "mps:601:60")), "it does not fit");
+    assert!(
+        !is_free(sized("a", "mps:400:40")),
+        "it is held, though another one of its size fits"
+    );
+    assert!(!is_free(HeldPart::Whole), "a part of it is held");
+}
+
+fn pod(name: &str) -> Holder {
+    Holder::Pod(crate::ledger::KubernetesObject {
+        namespace: "default".into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}"),
+    })
+}
+
+/// A pod has no process: it holds its claims until they are released.
+fn for_pod(part: HeldPart, name: &str) -> Ask {
+    Ask {
+        holder: pod(name),
+        process: None,
+        ..ask(part, "", 0)
+    }
+}
+
+#[test]
+fn a_claim_made_beforehand_is_used_by_one_pod_at_a_time() {
+    let (mut book, world) = (book(), Toy::new());
+    let made = Ask {
+        name: Some("n".into()),
+        holder: Holder::Person,
+        state: ClaimState::Reserved,
+        once: false,
+        ..for_pod(share("a"), "")
+    };
+    book.take(&made, &world).unwrap();
+    let enter = |book: &mut Book, name: &str| book.enter("n", &for_pod(HeldPart::Whole, name), None, &world);
+    enter(&mut book, "one").unwrap();
+    enter(&mut book, "one").unwrap();
+    let refused = enter(&mut book, "two");
+    assert!(
+        matches!(&refused, Err(Refused::Taken { by, .. }) if by.holder == pod("one")),
+        "{refused:?}"
+    );
+    assert_eq!(book.release_holder(&pod("one"), 0, &world), 1);
+    enter(&mut book, "two").unwrap();
+}
+
+#[test]
+fn a_claim_of_a_pod_is_not_over_before_it_is_released() {
+    let (mut book, world) = (book(), Toy::new());
+    book.take(&for_pod(share("a"), "one"), &world).unwrap();
+    assert_eq!(book.reconcile(&world), 0);
+    assert!(book.take(&for_pod(share("a"), "two"), &world).is_err());
+    assert_eq!(book.release_holder(&pod("one"), 0, &world), 1);
+    book.take(&for_pod(share("a"), "two"), &world).unwrap();
+}

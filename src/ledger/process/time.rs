@@ -109,4 +109,22 @@ mod tests {
         assert_eq!(parse("monotonic 1 2\n"), None);
         assert_eq!(parse("boottime x 2\n"), None);
     }
+
+    #[test]
+    fn the_offset_is_that_of_a_namespace_that_this_process_is_in() {
+        let proc = tempfile::tempdir().unwrap();
+        let namespaces = proc.path().join("self/ns");
+        fs::create_dir_all(&namespaces).unwrap();
+        assert_eq!(Offset::read(proc.path()).unwrap().seconds(), 0, "no time namespaces");
+        fs::write(namespaces.join("time"), "").unwrap();
+        fs::write(proc.path().join("self/timens_offsets"), "boottime 100 0\n").unwrap();
+        assert!(Offset::read(proc.path()).is_err());
+        let children = namespaces.join("time_for_children");
+        fs::write(&children, "").unwrap();
+        let error = Offset::read(proc.path()).unwrap_err().to_string();
+        assert!(error.contains("made one and did not enter it"), "{error}");
+        fs::remove_file(&children).unwrap();
+        fs::hard_link(namespaces.join("time"), &children).unwrap();
+        assert_eq!(Offset::read(proc.path()).unwrap().seconds(), 100);
+    }
 }

@@ -125,3 +125,29 @@ fn other_forms_are_told_apart_from_damage() {
         assert_eq!(decode(text), Err(says), "{text:?}");
     }
 }
+
+#[test]
+fn a_text_may_contain_what_separates_fields_and_lines() {
+    let text =
+        "tranche-ledger 2 GPU-11111111 b\n\twhole\theld\t0\t5\t\t\t\t=a\\tb\\nc\\\\d\t=\t\t\t\t\t\t\t\t\t\nend 1\n";
+    let book = decode(text).unwrap();
+    assert_eq!(book.claims[0].name.as_deref(), Some("a\tb\nc\\d"));
+    assert_eq!(book.claims[0].asked_as.as_deref(), Some(""));
+    assert_eq!(encode(&book), text);
+}
+
+#[test]
+fn a_line_with_more_or_less_than_the_fields_of_a_claim_is_damaged() {
+    let read = |cgroup: &str, rest: &str| {
+        let line = format!("\twhole\theld\t0\t5\t\t\t\t\t\t\t\t\t\t\t\t{cgroup}\t{rest}");
+        decode(&format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n")).map(|book| book.claims.len())
+    };
+    assert_eq!(read("\t", ""), Ok(1));
+    assert_eq!(
+        read("7\t=/c", ""),
+        Err(Unreadable::Damaged(2)),
+        "a cgroup without a process"
+    );
+    assert_eq!(read("\t", "x"), Err(Unreadable::Damaged(2)));
+    assert_eq!(read("\t", "\t"), Err(Unreadable::Damaged(2)));
+}

@@ -351,3 +351,104 @@ fn two_threads_of_many_never_both_hold() {
     });
     assert_eq!(wins, 1);
 }
+
+/// The names and modes of the files in the ledger below `state`.
+fn files(state: &Path) -> Vec<(String, u32)> {
+    let mut files: Vec<_> = std::fs::read_dir(state.join("ledger"))
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+            (entry.file_name().into_string().unwrap(), mode)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn its_files_are_its_owners_and_a_book_without_claims_is_no_file() {
+    let machine = Machine::here().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    take(&ledger, &machine, "a", "one").unwrap();
+    let (book, lock) = (("GPU-11111111.claims".to_owned(), 0o600), ("lock".to_owned(), 0o600));
+    assert_eq!(files(dir.path()), [book, lock.clone()]);
+    assert_eq!(release(&ledger, "one").unwrap(), 1);
+    assert_eq!(files(dir.path()), [lock]);
+}
+
+#[test]
+fn a_state_directory_is_made_to_start_with_and_not_to_look() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("lib/tranche");
+    assert!(Ledger::existing(&state).unwrap().is_none());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    Ledger::open(&state).unwrap();
+    assert!(Ledger::existing(&state).unwrap().is_some());
+    std::fs::remove_dir(state.join("ledger")).unwrap();
+    assert!(Ledger::existing(&state).unwrap().is_none());
+}
+
+#[test]
+fn as_many_links_are_followed_as_by_the_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = |n: u32| dir.path().join(format!("link{n}"));
+    std::fs::create_dir(link(0)).unwrap();
+    for n in 1..=41 {
+        std::os::unix::fs::symlink(format!("link{}", n - 1), link(n)).unwrap();
+    }
+    Ledger::open(&link(40)).unwrap();
+    assert!(link(0).join("ledger").is_dir());
+    assert!(std::fs::metadata(link(40)).is_ok() && std::fs::metadata(link(41)).is_err());
+    assert!(refused(&link(41)).contains("too many symbolic links"));
+    std::os::unix::fs::symlink("circle", dir.path().join("circle")).unwrap();
+    assert!(refused(&dir.path().join("circle")).contains("too many symbolic links"));
+}
+
+#[test]
+fn a_book_that_cannot_be_read_may_be_of_the_gpu_in_its_name_or_of_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    for (name, text, gpu, hint) in [
+        (
+            "GPU-22222222.claims",
+            "tranche-ledger 3 x",
+            Some("GPU-22222222"),
+            "a newer tranche",
+        ),
+        ("GPU-22222222.json", "{}", Some("GPU-22222222"), "an older tranche"),
+        ("MIG-22222222.json", "{}", None, "an older tranche"),
+        ("GPU-22222222.claims", "x", Some("GPU-22222222"), "remove it when"),
+    ] {
+        let file = dir.path().join("ledger").join(name);
+        std::fs::write(&file, format!("{text}\n")).unwrap();
+        let all = ledger.books().unwrap();
+        let [damaged] = &all.damaged[..] else {
+            panic!("{name}: {all:?}")
+        };
+        assert_eq!(damaged.gpu.as_ref().map(GpuUuid::as_str), gpu, "{name}");
+        assert!(damaged.may_be_of(&"GPU-22222222".parse().unwrap()), "{name}");
+        assert_eq!(damaged.may_be_of(key().gpu()), gpu.is_none(), "{name}");
+        let line = damaged.to_string();
+        assert!(line.contains(hint), "{line}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn a_change_of_every_book_writes_those_that_changed() {
+    let machine = Machine::here().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    take(&ledger, &machine, "a", "one").unwrap();
+    for (change, left) in [(Change::None, 1), (Change::Made, 0)] {
+        let clear = |book: &mut Book| {
+            book.claims.clear();
+            change
+        };
+        let wrong = ledger.lock().unwrap().change_each(clear).unwrap();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(claims(dir.path()), left, "{change:?}");
+    }
+}

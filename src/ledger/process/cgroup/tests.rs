@@ -36,11 +36,18 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-            fs::remove_dir(entry.path()).ok();
-        }
-        fs::remove_dir(&self.0).ok();
+        remove(&self.0);
     }
+}
+
+/// Removes a cgroup and those below it, whose files are the kernel's.
+fn remove(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+    fs::remove_dir(directory).ok();
 }
 
 struct Sleeper(Child);
@@ -114,6 +121,71 @@ fn what_cannot_be_seen_is_neither_empty_nor_in_use() {
             inode: 1,
         };
         assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{path}");
+    }
+}
+
+#[test]
+fn a_path_that_leads_through_a_file_of_a_cgroup_says_nothing() {
+    for made in Made::each() {
+        let through = made.0.join("cgroup.procs/below");
+        let cgroup = Cgroup {
+            path: through.to_str().unwrap().into(),
+            inode: 1,
+        };
+        assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{}", through.display());
+    }
+}
+
+#[test]
+fn a_tree_that_is_too_deep_to_search_is_neither_empty_nor_in_use() {
+    for made in Made::each() {
+        let cgroup = Cgroup {
+            path: made.0.to_str().unwrap().into(),
+            inode: is_cgroup(&made.0).unwrap(),
+        };
+        let mut deepest = made.0.clone();
+        for _ in 0..MOST_LEVELS {
+            deepest.push("below");
+            fs::create_dir(&deepest).unwrap();
+        }
+        assert!(is_empty(&cgroup), "{}", deepest.display());
+        fs::create_dir(deepest.join("below")).unwrap();
+        assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{}", deepest.display());
+    }
+}
+
+/// Plain directories, which have links like those of cgroups on most file systems.
+#[test]
+fn a_cgroup_that_is_removed_during_the_search_has_no_processes() {
+    let top = tempfile::tempdir().unwrap();
+    let numbers = || {
+        let mut processes = Vec::new();
+        collect(top.path(), MOST_LEVELS, &mut processes).map(|()| processes)
+    };
+    assert_eq!(numbers().unwrap_err().kind(), io::ErrorKind::NotFound);
+    fs::write(top.path().join("cgroup.procs"), "7\n0\n").unwrap();
+    assert_eq!(numbers().unwrap(), [7, 0]);
+    fs::create_dir(top.path().join("below")).unwrap();
+    assert_eq!(numbers().unwrap(), [7, 0], "its list of processes is gone");
+}
+
+/// Threads of one process may be in different cgroups of version 2; the process is then listed above them.
+#[test]
+fn a_threaded_cgroup_has_the_processes_of_its_parent() {
+    for made in Made::each() {
+        let below = made.below("below");
+        // Version 1 has no such file.
+        if !below.join("cgroup.type").exists() || fs::write(below.join("cgroup.type"), "threaded").is_err() {
+            continue;
+        }
+        let cgroup = Cgroup {
+            path: made.0.to_str().unwrap().into(),
+            inode: is_cgroup(&made.0).unwrap(),
+        };
+        assert!(is_empty(&cgroup), "{}", below.display());
+        let child = Sleeper::in_cgroup(&made.0);
+        fs::write(below.join("cgroup.threads"), child.pid().to_string()).unwrap();
+        assert!(has_processes(&cgroup), "{}", below.display());
     }
 }
 
