@@ -1,6 +1,7 @@
 //! The claim hooks as an engine runs them, in numbers and under every misfortune: real processes on a real disk.
 
 mod promises;
+mod refusals;
 mod surroundings;
 
 use crate::support::{init, rights, skip};
