@@ -140,6 +140,7 @@ what is this
         assert_eq!(below, ["/m/a b/proc", "/m/a b/etc"]);
         assert!(table.0[1].is_on(top) && !table.0[3].is_on(top) && !table.0[1].is_part());
         assert_eq!(table.0[1].kind, "proc");
+        assert_eq!(unescaped(b"/a040\\040x\\134040\\04"), "/a040 x\\040\\04");
         let labels: Vec<_> = table.0.iter().map(Mounted::label).collect();
         let label = |text: &str| Some(text.to_owned());
         assert_eq!(

@@ -181,4 +181,40 @@ mod tests {
         directory.remove(name).unwrap();
         assert_eq!(fs::read_dir(top.path()).unwrap().count(), 1);
     }
+
+    #[test]
+    fn the_temporary_name_leads_to_no_other_file() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("other"), "other").unwrap();
+        symlink("other", top.path().join(".tranche-new")).unwrap();
+        let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+        let directory = root.own_directory(Path::new("/")).unwrap();
+        let permissions = Permissions::new_file(0o640);
+        directory
+            .replace_by_name(OsStr::new("file"), b"new", permissions)
+            .unwrap();
+        assert_eq!(fs::read(top.path().join("file")).unwrap(), b"new");
+        assert_eq!(fs::read(top.path().join("other")).unwrap(), b"other");
+    }
+
+    #[test]
+    fn a_directory_is_made_or_is_one_already() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("there")).unwrap();
+        fs::write(top.path().join("file"), "").unwrap();
+        symlink("there", top.path().join("link")).unwrap();
+        let root = ContainerRoot::open(&HostDirectory::open(top.path()).unwrap(), Path::new(".")).unwrap();
+        let directory = root.own_directory(Path::new("/")).unwrap();
+        for name in ["new", "there"] {
+            let made = directory.make_directory(OsStr::new(name)).unwrap();
+            let inode = fs::metadata(top.path().join(name)).unwrap().ino();
+            assert_eq!(made.identity().unwrap().1, inode, "{name}");
+            let flags = rustix::io::fcntl_getfd(&made).unwrap();
+            assert_eq!(flags, rustix::io::FdFlags::CLOEXEC, "{name}");
+        }
+        for name in ["file", "link"] {
+            let refused = directory.make_directory(OsStr::new(name)).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::NotADirectory, "{name}");
+        }
+    }
 }

@@ -36,6 +36,15 @@ impl<'d> Temporary<'d> {
     /// follow it if it is a link: `symlinkat` and `openat` with `O_EXCL` do.
     pub(super) fn make<T>(
         directory: BorrowedFd<'d>,
+        make: impl FnMut(&OsStr) -> nix::Result<T>,
+    ) -> io::Result<(Self, T)> {
+        Self::make_at(now(), directory, make)
+    }
+
+    /// [`Self::make`] at the time `now`, in seconds since 1970.
+    fn make_at<T>(
+        now: i64,
+        directory: BorrowedFd<'d>,
         mut make: impl FnMut(&OsStr) -> nix::Result<T>,
     ) -> io::Result<(Self, T)> {
         for tries in 0..TRIES {
@@ -55,7 +64,7 @@ impl<'d> Temporary<'d> {
                         made,
                     ));
                 }
-                Err(Errno::EEXIST) if tries == 0 => remove_left(directory, &name, now()),
+                Err(Errno::EEXIST) if tries == 0 => remove_left(directory, &name, now),
                 Err(Errno::EEXIST) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -154,5 +163,26 @@ mod tests {
         remove_left(File::open(top.path()).unwrap().as_fd(), OsStr::new(NAME), i64::MAX);
         assert_ne!(make(top.path(), "a"), NAME);
         assert_eq!(names(top.path()), [NAME, "placed"]);
+    }
+
+    #[test]
+    fn an_entry_takes_the_place_of_one_that_was_left_long_ago() {
+        let top = tempfile::tempdir().unwrap();
+        let left = top.path().join(NAME);
+        symlink("left", &left).unwrap();
+        let open = File::open(top.path()).unwrap();
+        let later = nix::sys::stat::lstat(&left).unwrap().st_ctime + LEFT + 1;
+        let (made, ()) = Temporary::make_at(later, open.as_fd(), |name| symlinkat("new", &open, name)).unwrap();
+        assert_eq!(names(top.path()), [NAME]);
+        assert_eq!(fs::read_link(&left).unwrap(), Path::new("new"));
+        drop(made);
+        assert!(names(top.path()).is_empty(), "it was not renamed");
+    }
+
+    #[test]
+    fn the_clock_is_that_of_the_file_system() {
+        let made = tempfile::tempfile().unwrap();
+        let created = nix::sys::stat::fstat(&made).unwrap().st_ctime;
+        assert!((created..created + LEFT).contains(&now()), "{created}");
     }
 }

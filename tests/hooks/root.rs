@@ -13,7 +13,9 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tranche::root::{ContainerRoot, HostDirectory, Linked, MountOrigin, NotOwn, Permissions, RuntimeMount};
+use tranche::root::{
+    ContainerRoot, FileType, HostDirectory, Linked, MountOrigin, NotOwn, Permissions, RuntimeMount, read_host_proc,
+};
 
 /// A temporary directory with `root/` and, outside of it, `secret`.
 fn scene() -> (tempfile::TempDir, ContainerRoot) {
@@ -404,4 +406,117 @@ fn no_write_gets_out_in_a_race() {
     assert!(made > 0, "the race was never won by us");
     assert_eq!(fs::read_dir(top.path().join("host/lib")).unwrap().count(), 0);
     assert_eq!(fs::read_dir(top.path().join("host")).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_in_a_directory_is_known_by_kind_permissions_and_names() {
+    let (top, root) = scene();
+    let at = |path: &str| top.path().join("root").join(path);
+    let directory = root.directory(Path::new("/")).unwrap();
+    assert!(directory.entries(0).unwrap().is_empty());
+    fs::create_dir_all(at("directory/below")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    fs::write(at("twice"), "").unwrap();
+    fs::hard_link(at("twice"), at("twin")).unwrap();
+    symlink("file", at("link")).unwrap();
+    mkfifo(&at("other"), Mode::S_IRWXU).unwrap();
+    fs::set_permissions(at("file"), PermissionsExt::from_mode(0o4751)).unwrap();
+    let entries = directory.entries(6).unwrap();
+    assert_eq!((entries.len(), entries.is_empty()), (6, false));
+    let mut kinds: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let found = directory.find(entry.name).unwrap();
+            let status = fs::symlink_metadata(at(entry.name.to_str().unwrap())).unwrap();
+            assert_eq!(found.device(), status.dev());
+            assert_eq!(found.mode(), status.mode() & 0o7777);
+            // Some file systems do not say the kind in the list.
+            assert_eq!(entry.kind.unwrap_or(found.kind()), found.kind());
+            (
+                entry.name.to_str().unwrap().to_owned(),
+                found.kind(),
+                found.has_other_names(),
+            )
+        })
+        .collect();
+    kinds.sort_by(|a, b| a.0.cmp(&b.0));
+    let kinds: Vec<_> = kinds
+        .iter()
+        .map(|(name, kind, others)| (name.as_str(), *kind, *others))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("directory", FileType::Directory, false),
+            ("file", FileType::File, false),
+            ("link", FileType::Link, false),
+            ("other", FileType::Other, false),
+            ("twice", FileType::File, true),
+            ("twin", FileType::File, true),
+        ]
+    );
+    assert_eq!(directory.read_link(OsStr::new("link")).unwrap(), "file");
+    let status = fs::metadata(at("")).unwrap();
+    assert_eq!(directory.identity().unwrap(), (status.dev(), status.ino()));
+    let link = directory.find(OsStr::new("link")).unwrap();
+    assert_eq!(root.set_mode(&link, 0o777).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let twice = directory.find(OsStr::new("twice")).unwrap();
+    assert!(
+        root.set_mode(&twice, 0o777).is_err(),
+        "the other name may be the host's"
+    );
+    let file = directory.find(OsStr::new("file")).unwrap();
+    root.set_mode(&file, 0o640).unwrap();
+    assert_eq!(fs::metadata(at("file")).unwrap().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn a_root_is_the_hosts_or_it_is_not() {
+    let (_top, root) = scene();
+    assert!(!root.is_the_hosts().unwrap());
+    let host = HostDirectory::open(Path::new("/")).unwrap();
+    assert!(
+        ContainerRoot::open(&host, Path::new("."))
+            .unwrap()
+            .is_the_hosts()
+            .unwrap()
+    );
+    assert!(
+        ContainerRoot::open(&host, Path::new("proc/version")).is_err(),
+        "a file is no root"
+    );
+}
+
+/// A file of /proc has the size 0, so only reading shows how large it is.
+#[test]
+fn a_file_that_does_not_say_its_size_is_read_up_to_the_limit() {
+    let text = fs::read("/proc/version").unwrap();
+    let read = |limit: usize| read_host_proc(&["version"], limit as u64);
+    assert_eq!(read(text.len()).unwrap(), text);
+    assert_eq!(read(text.len() + 1).unwrap(), text);
+    assert_eq!(read(text.len() - 1).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    assert_eq!(read(1).unwrap_err().kind(), ErrorKind::FileTooLarge);
+}
+
+/// Otherwise a program of the image could reach the host by them.
+#[test]
+fn no_handle_is_inherited_by_another_program() {
+    let (top, root) = scene();
+    fs::write(top.path().join("root/file"), "").unwrap();
+    fs::create_dir(top.path().join("root/directory")).unwrap();
+    let host = HostDirectory::open(top.path()).unwrap();
+    let below = host.subdirectory(OsStr::new("root")).unwrap();
+    let top_of_root = root.directory(Path::new("/")).unwrap();
+    let found = below.find(OsStr::new("file")).unwrap();
+    let file = root.own_file(Path::new("/file")).unwrap();
+    let made = root.make_directory(Path::new("/directory/new")).unwrap();
+    let inherited = |handle: &dyn std::os::fd::AsFd| {
+        let flags = rustix::io::fcntl_getfd(handle.as_fd()).unwrap();
+        !flags.contains(rustix::io::FdFlags::CLOEXEC)
+    };
+    let handles: [&dyn std::os::fd::AsFd; 7] = [&root, &host, &below, &top_of_root, &found, &file, &made];
+    for (number, handle) in handles.into_iter().enumerate() {
+        assert!(!inherited(handle), "{number}");
+    }
+    assert!(!inherited(&file.into_file()));
 }
