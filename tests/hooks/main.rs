@@ -21,3 +21,4 @@ mod loader_cache;
 mod oci_binary;
 mod prepare;
 mod root;
+mod verbs;
