@@ -13,13 +13,17 @@
 mod draft;
 mod explain;
 #[cfg(feature = "runtime")]
+mod explain_reserve;
+#[cfg(feature = "runtime")]
 mod plan;
 #[cfg(feature = "runtime")]
 mod reserve;
 #[cfg(feature = "runtime")]
 mod wait;
 
-pub use explain::{explain, explain_reserve, kind_of, list};
+pub use explain::{explain, kind_of};
+#[cfg(feature = "runtime")]
+pub use explain_reserve::{explain_reserve, list};
 #[cfg(feature = "runtime")]
 pub use plan::{Finding, findings};
 #[cfg(feature = "runtime")]

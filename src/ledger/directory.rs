@@ -50,6 +50,7 @@ impl LedgerDirectory {
     ///
     /// # Errors
     /// Returns an error if another user could replace the directory or one on the way to it.
+    #[cfg(feature = "runtime")]
     pub(crate) fn state(path: &Path, missing: Missing) -> Result<Option<Self>> {
         let directory = HostDirectory::state_dir(path, missing)?;
         let path = path.to_owned();
@@ -191,7 +192,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let directory = LedgerDirectory::ledger(state.path(), Missing::Make).unwrap().unwrap();
         let file = directory.open_or_make("lock").unwrap();
-        for fd in [file.as_fd(), directory.again().unwrap().as_fd(), directory.directory.as_fd()] {
+        for fd in [
+            file.as_fd(),
+            directory.again().unwrap().as_fd(),
+            directory.directory.as_fd(),
+        ] {
             assert_eq!(fcntl_getfd(fd).unwrap(), FdFlags::CLOEXEC);
         }
         assert_eq!(directory.names().unwrap(), ["lock"]);

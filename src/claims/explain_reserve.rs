@@ -1,0 +1,37 @@
+//! The text for people about what could not be reserved.
+
+use super::{ReserveError, explain};
+use crate::error::Error;
+use crate::ledger::{Claim, Refused, utc};
+use crate::text::some;
+use std::fmt::Display;
+
+/// The line for an error of a reservation. `object` is what it is about where the ledger itself cannot be used, and
+/// `list` makes a list of claims in one line: who holds what since when.
+pub fn explain_reserve(object: impl Display, error: ReserveError, list: impl FnOnce(&[Claim]) -> String) -> Error {
+    match error {
+        ReserveError::Offer(error) => error,
+        ReserveError::Ledger(error) => explain(object, error),
+        ReserveError::Behind { wish, waiting } => explain(wish, Refused::Waiting { waiting }.into()),
+        ReserveError::NothingFits { error, held, waiting } => {
+            let error = match waiting {
+                0 => error,
+                _ => error.and_hint(Refused::Waiting { waiting }),
+            };
+            match &held[..] {
+                [] => error,
+                held => error.and_hint(format_args!("held: {}", list(held))),
+            }
+        }
+        ReserveError::TimedOut { waited, last } => {
+            let waited = format!("waited {} s for it", waited.as_secs());
+            explain_reserve(object, *last, list).and_hint(waited)
+        }
+    }
+}
+
+/// Who holds what since when, in one line.
+pub fn list(claims: &[Claim]) -> String {
+    let line = |claim: &Claim| format!("{} by {} since {}", claim.part, claim.who(), utc(claim.since));
+    some(&claims.iter().map(line).collect::<Vec<_>>())
+}
