@@ -19,6 +19,7 @@ mod share;
 
 pub use claim::claim;
 pub use container::{ContainerError, ReservedShares, container};
+pub use gated::mig_access;
 pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};

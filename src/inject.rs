@@ -1,5 +1,16 @@
-//! What a container asks for, and how its configuration is changed so that it gets it. The runtime shim and podman's
-//! precreate hook share this module.
+//! What a container asks for, and how its configuration is changed so that it gets it. The runtime and podman's precreate
+//! hook share this module.
+//!
+//! ```text
+//! config.json ──request──▶ Request ──resolve──▶ devices, shares ──claims, derive──▶ Edits ──cdi::inject──▶ config.json
+//! ```
 
+mod clean;
+mod document;
 pub mod request;
 pub mod require;
+mod resolve;
+mod rewrite;
+
+pub use clean::is_limit;
+pub use rewrite::{RewriteContext, rewrite};

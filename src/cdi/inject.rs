@@ -54,23 +54,11 @@ pub fn collect<'a>(devices: impl IntoIterator<Item = (&'a Spec, &'a super::Devic
     for (spec, device) in devices {
         if !seen.iter().any(|s| std::ptr::eq(*s, spec)) {
             seen.push(spec);
-            append(&mut all, &spec.edits);
+            all.append(&spec.edits);
         }
-        append(&mut all, &device.edits);
+        all.append(&device.edits);
     }
     all
-}
-
-fn append(all: &mut ContainerEdits, more: &ContainerEdits) {
-    all.env.extend_from_slice(&more.env);
-    all.device_nodes.extend_from_slice(&more.device_nodes);
-    all.net_devices.extend_from_slice(&more.net_devices);
-    all.mounts.extend_from_slice(&more.mounts);
-    all.hooks.extend_from_slice(&more.hooks);
-    all.additional_gids.extend_from_slice(&more.additional_gids);
-    if more.intel_rdt.is_some() {
-        all.intel_rdt.clone_from(&more.intel_rdt);
-    }
 }
 
 /// Applies `edits` to the OCI specification `config`.

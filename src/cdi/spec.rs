@@ -78,6 +78,19 @@ impl ContainerEdits {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Adds the edits of `more` behind its own, as an engine collects the edits of several devices.
+    pub fn append(&mut self, more: &ContainerEdits) {
+        self.env.extend_from_slice(&more.env);
+        self.device_nodes.extend_from_slice(&more.device_nodes);
+        self.net_devices.extend_from_slice(&more.net_devices);
+        self.mounts.extend_from_slice(&more.mounts);
+        self.hooks.extend_from_slice(&more.hooks);
+        self.additional_gids.extend_from_slice(&more.additional_gids);
+        if more.intel_rdt.is_some() {
+            self.intel_rdt.clone_from(&more.intel_rdt);
+        }
+    }
 }
 
 /// A device node.

@@ -109,6 +109,25 @@ fn without_links_of_graphics(file: &DriverFile) -> DriverFile {
     file
 }
 
+/// The capability nodes with which a process may change (`config`) or watch (`monitor`) MIG instances.
+///
+/// # Errors
+/// Returns an error if the host does not have the node.
+pub fn mig_access(inventory: &Inventory, options: &Options, config: bool, monitor: bool) -> Result<Edits> {
+    let mut edits = Edits::default();
+    let there = &inventory.nodes;
+    for (wanted, node, name) in [
+        (config, &there.mig_config, "config"),
+        (monitor, &there.mig_monitor, "monitor"),
+    ] {
+        if wanted {
+            let missing = || Error::failed(format!("MIG {name} capability"), "this host has no device node for it");
+            node::add(&mut edits, node.as_ref().ok_or_else(missing)?, node::READ_ONLY, options);
+        }
+    }
+    Ok(edits)
+}
+
 /// A device for each IMEX channel, by number, and `all`.
 pub(super) fn imex(inventory: &Inventory, options: &Options, derived: &mut Derived) -> Result<()> {
     if inventory.driver.is_none() && inventory.nodes.imex_channels.is_empty() {

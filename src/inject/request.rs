@@ -129,6 +129,16 @@ pub enum WantedShare {
     Named(ShareName),
 }
 
+impl WantedShare {
+    /// As it is written behind the name of a device.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Any => ShareName::ANY,
+            Self::Named(name) => name.as_str(),
+        }
+    }
+}
+
 /// A part of a device that is asked for by its size. At least one of the amounts is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WantedSize {

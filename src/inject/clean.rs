@@ -1,0 +1,176 @@
+//! What has to leave a container's configuration before devices are added to it.
+
+use crate::call::{ClaimCall, Subject};
+use crate::cdi::Hook;
+use crate::ledger::is_start_name;
+use serde_json::{Map, Value};
+
+/// Names of the prestart hook that docker adds for `--gpus`, and old packages for every container.
+const NVIDIA_HOOKS: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-toolkit"];
+
+/// Removes NVIDIA's prestart hook, which would do the work a second time and too late (DESIGN, section 13).
+pub(super) fn remove_nvidia_hook(config: &mut Value) {
+    retain_hooks(config, |stage, hook| {
+        let path = hook.get("path").and_then(Value::as_str).unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        stage != "prestart" || !NVIDIA_HOOKS.contains(&name)
+    });
+}
+
+/// Removes the hooks that take claims which were made for an earlier start from this configuration. Those claims ended
+/// with that start.
+pub(super) fn remove_start_claims(config: &mut Value) {
+    retain_hooks(config, |_, hook| start_claim(hook).is_none());
+}
+
+/// The names of the claims that were made for a start from this configuration.
+pub(super) fn start_claims(config: &Value) -> Vec<String> {
+    let stages = config.get("hooks").and_then(Value::as_object);
+    let hooks = stages.into_iter().flat_map(Map::values).filter_map(Value::as_array);
+    hooks.flatten().filter_map(start_claim).collect()
+}
+
+/// Removes the mounts at `destinations`, which are requests and not directories.
+pub(super) fn remove_mounts(config: &mut Value, destinations: &[String]) {
+    let Some(mounts) = config.get_mut("mounts").and_then(Value::as_array_mut) else {
+        return;
+    };
+    mounts.retain(|mount| {
+        let at = mount.get("destination").and_then(Value::as_str);
+        !at.is_some_and(|at| destinations.iter().any(|destination| destination == at))
+    });
+}
+
+/// Removes each rule of the device cgroup that a later one repeats: injection adds a rule for each node, and the
+/// configuration may have it from an earlier start.
+pub(super) fn remove_repeated_rules(config: &mut Value) {
+    let rules = config
+        .pointer_mut("/linux/resources/devices")
+        .and_then(Value::as_array_mut);
+    if let Some(rules) = rules {
+        let all = std::mem::take(rules);
+        let is_repeated = |at: usize, rule: &Value| all[at + 1..].contains(rule);
+        let kept = all.iter().enumerate().filter(|(at, rule)| !is_repeated(*at, rule));
+        rules.extend(kept.map(|(_, rule)| rule.clone()));
+    }
+}
+
+/// Removes every variable by which a tenant or its image could set limits of its own: the share sets those that apply,
+/// and for the others the driver's defaults hold.
+pub(super) fn remove_limits(config: &mut Value) {
+    let env = config.pointer_mut("/process/env").and_then(Value::as_array_mut);
+    if let Some(env) = env {
+        env.retain(|entry| !entry.as_str().is_some_and(is_limit));
+    }
+}
+
+/// Whether an entry of an environment sets a limit of a share.
+pub fn is_limit(entry: &str) -> bool {
+    let name = entry.split_once('=').map_or(entry, |(name, _)| name);
+    name.starts_with("CUDA_MPS_") || name.starts_with("NVIDIA_GPU_MEMORY_") || name == "CUDA_VISIBLE_DEVICES"
+}
+
+/// Whether `config` runs `hook` already, with the same arguments.
+pub(super) fn has_hook(config: &Value, hook: &Hook) -> bool {
+    let stages = config.get("hooks").and_then(|stages| stages.get(&hook.hook_name));
+    let same = |there: &Value| {
+        let path = there.get("path").and_then(Value::as_str);
+        path == Some(hook.path.as_str()) && arguments(there).eq(hook.args.iter().map(String::as_str))
+    };
+    stages
+        .and_then(Value::as_array)
+        .is_some_and(|hooks| hooks.iter().any(same))
+}
+
+/// The claim for a start that `hook` takes.
+fn start_claim(hook: &Value) -> Option<String> {
+    let arguments: Vec<String> = arguments(hook).map(str::to_owned).collect();
+    match ClaimCall::of_hook(&arguments)?.subject {
+        Subject::Claim(name, _) if is_start_name(&name) => Some(name),
+        _ => None,
+    }
+}
+
+fn arguments(hook: &Value) -> impl Iterator<Item = &str> {
+    let list = hook.get("args").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Keeps the hooks for which `keep` (given the stage) is true. A stage that loses its last hook is removed.
+fn retain_hooks(config: &mut Value, keep: impl Fn(&str, &Value) -> bool) {
+    let Some(stages) = config.get_mut("hooks").and_then(Value::as_object_mut) else {
+        return;
+    };
+    stages.retain(|stage, hooks| {
+        let Some(hooks) = hooks.as_array_mut() else {
+            return true;
+        };
+        let before = hooks.len();
+        hooks.retain(|hook| keep(stage, hook));
+        hooks.len() == before || !hooks.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_nvidias_prestart_hook_leaves() {
+        let mut config = json!({"hooks": {
+            "prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook", "args": ["x", "prestart"]}, {"path": "/bin/other"}],
+            "poststop": [{"path": "/usr/bin/nvidia-container-toolkit"}],
+            "createRuntime": null,
+        }});
+        remove_nvidia_hook(&mut config);
+        let expected = json!({"hooks": {
+            "prestart": [{"path": "/bin/other"}],
+            "poststop": [{"path": "/usr/bin/nvidia-container-toolkit"}],
+            "createRuntime": null,
+        }});
+        assert_eq!(config, expected);
+        let mut config = json!({"hooks": {"prestart": [{"path": "/opt/nvidia-container-toolkit"}]}});
+        remove_nvidia_hook(&mut config);
+        assert_eq!(config, json!({"hooks": {}}));
+    }
+
+    #[test]
+    fn claims_of_an_earlier_start_are_found_and_leave_and_others_stay() {
+        let device = "--device=GPU-da1435d3-36d6-f363-f134-290ab6a9a640";
+        let hook = |name: &str| json!({"path": "/usr/bin/tranche-oci", "args": ["tranche-oci", "hook", "claim", device, format!("--claim={name}")]});
+        let start = "start-142aca30b84aecb3";
+        let mut config = json!({"hooks": {
+            "createRuntime": [hook(start), hook("train1"), {"path": "/bin/x", "args": ["--claim", start]}],
+            "poststop": [{"path": "/usr/bin/tranche-oci", "args": ["tranche-oci", "hook", "release"]}],
+        }});
+        let mut expected = config.clone();
+        expected["hooks"]["createRuntime"].as_array_mut().unwrap().remove(0);
+        assert_eq!(start_claims(&config), [start]);
+        remove_start_claims(&mut config);
+        assert_eq!(config, expected);
+        assert!(start_claims(&config).is_empty());
+    }
+
+    #[test]
+    fn limits_of_a_tenant_leave() {
+        let mut config = json!({"process": {"env": [
+            "PATH=/bin", "CUDA_MPS_PIPE_DIRECTORY=/x", "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1",
+            "CUDA_VISIBLE_DEVICES=1", "NVIDIA_GPU_MEMORY_LIMIT", "CUDA_VERSION=12.4", "NVIDIA_VISIBLE_DEVICES=0.big", 7,
+        ]}});
+        remove_limits(&mut config);
+        let expected = json!({"process": {"env": [
+            "PATH=/bin", "CUDA_VERSION=12.4", "NVIDIA_VISIBLE_DEVICES=0.big", 7,
+        ]}});
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn mounts_that_are_requests_leave() {
+        let mut config =
+            json!({"mounts": [{"destination": "/a"}, {"destination": "/var/run/nvidia-container-devices/0"}]});
+        remove_mounts(&mut config, &["/var/run/nvidia-container-devices/0".to_owned()]);
+        assert_eq!(config, json!({"mounts": [{"destination": "/a"}]}));
+        remove_mounts(&mut json!({}), &[]);
+    }
+}

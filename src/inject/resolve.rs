@@ -1,0 +1,309 @@
+//! What a request means on this host: devices, shares to reserve, and devices of other specifications.
+
+use super::request::{MigAccess, Request, WantedDevice, WantedShare};
+use super::require::{GpuFacts, HostFacts};
+use crate::cdi::registry::Registry;
+use crate::cdi::{ContainerEdits, inject, unresolvable};
+use crate::error::{Error, Result};
+use crate::host_file::HostFile;
+use crate::inventory::{Catalogue, HostDevice};
+use crate::share::{Plan, SplitDevice, Wish};
+use crate::text::some;
+use crate::types::{CdiKind, Device, QualifiedName, ShareName};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+/// What a request means on this host.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    /// Devices that the container gets whole.
+    pub(super) plain: Vec<Device>,
+    /// Shares to reserve, one entry for each device or for any device.
+    pub(super) shares: Vec<WantedShares>,
+    /// Edits of devices that CDI specifications on this host define.
+    pub(super) specified: ContainerEdits,
+    /// Whether the container gets the driver's files by a plain device, a share, or because it asks for them alone.
+    pub(super) driver: bool,
+}
+
+/// Shares of one device that a container asks for.
+#[derive(Debug)]
+pub(super) struct WantedShares {
+    /// What is asked for.
+    pub(super) wish: Wish,
+    /// How it was asked for, for messages.
+    pub(super) asked_as: String,
+}
+
+/// Works out what `request` means. `held` are devices of which something is held under an earlier policy: `all` does not
+/// contain them.
+///
+/// # Errors
+/// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
+/// searched.
+pub(super) fn resolve(
+    request: &Request,
+    host: &HostFile,
+    is_held: &dyn Fn(HostDevice<'_>) -> bool,
+) -> Result<Resolved> {
+    let mut resolver = Resolver {
+        host,
+        catalogue: host.inventory.catalogue(),
+        is_held,
+        registry: OnceCell::new(),
+        plain: Vec::new(),
+        shares: BTreeMap::new(),
+        names: Vec::new(),
+        driver_only: request.driver_only,
+    };
+    for wanted in &request.devices {
+        resolver.add(wanted)?;
+    }
+    let mut shares = resolver.wishes();
+    if let Some(size) = &request.size {
+        let device = size
+            .device
+            .as_ref()
+            .map(|selector| resolver.catalogue.get(selector))
+            .transpose()?;
+        let wish = Wish {
+            memory: size.memory,
+            compute: size.compute.map(|percent| percent.get()),
+            shares: size.shares.and_then(|number| usize::try_from(number).ok()),
+            device: device.map(HostDevice::device),
+            ..Wish::default()
+        };
+        let of = device.map_or("any device".to_owned(), |device| device.to_string());
+        let asked_as = format!("{} of {of}", wish.text());
+        shares.push(WantedShares { wish, asked_as });
+    }
+    let registry = resolver.registry.get();
+    let found = resolver.names.iter().filter_map(|name| registry?.find(name));
+    let specified = inject::collect(found.map(|found| (&found.file.spec, found.device)));
+    Ok(Resolved {
+        driver: !resolver.plain.is_empty() || !shares.is_empty() || resolver.driver_only,
+        plain: resolver.plain,
+        shares,
+        specified,
+    })
+}
+
+struct Resolver<'a> {
+    host: &'a HostFile,
+    catalogue: Catalogue<'a>,
+    is_held: &'a dyn Fn(HostDevice<'_>) -> bool,
+    /// Read only if a request needs it.
+    registry: OnceCell<Registry>,
+    plain: Vec<Device>,
+    shares: BTreeMap<Device, Shares>,
+    names: Vec<QualifiedName>,
+    driver_only: bool,
+}
+
+/// Shares of one device.
+#[derive(Default)]
+struct Shares {
+    named: Vec<ShareName>,
+    any: usize,
+    asked_as: Vec<String>,
+}
+
+impl<'a> Resolver<'a> {
+    fn add(&mut self, wanted: &WantedDevice) -> Result<()> {
+        match wanted {
+            WantedDevice::All => self.all(),
+            WantedDevice::Device(selector) => {
+                let device = self.catalogue.get(selector)?;
+                self.whole(device);
+                Ok(())
+            }
+            WantedDevice::Share { device, share } => {
+                let device = self.catalogue.get(device)?;
+                let asked_as = format!("{}={}.{}", CdiKind::nvidia_gpu(), device.name(), share.as_str());
+                self.share(device, share, asked_as)
+            }
+            WantedDevice::Cdi(name) => self.cdi(name),
+        }
+    }
+
+    /// Every device that is neither split nor dedicated nor held.
+    fn all(&mut self) -> Result<()> {
+        let is_free =
+            |device: &HostDevice<'_>| self.host.plan.split(device.device()).is_none() && !(self.is_held)(*device);
+        let free: Vec<_> = self.catalogue.usable().filter(is_free).collect();
+        if free.is_empty() {
+            let mut names: Vec<String> = self.catalogue.usable().map(HostDevice::name).collect();
+            let error = Error::usage(
+                "device all",
+                "this host has no device that is neither split nor dedicated",
+            );
+            return Err(match names.is_empty() {
+                true => Error::usage("device all", "this host has no GPU"),
+                false => error.hint(format!(
+                    "ask for one of {}, or for a share of it",
+                    some(&std::mem::take(&mut names))
+                )),
+            });
+        }
+        free.into_iter().for_each(|device| self.push(device.device()));
+        Ok(())
+    }
+
+    fn push(&mut self, device: Device) {
+        if !self.plain.contains(&device) {
+            self.plain.push(device);
+        }
+    }
+
+    /// The whole of `device`. A dedicated device is reserved as its only share, so that a start can wait for it.
+    fn whole(&mut self, device: HostDevice<'_>) {
+        match self.host.plan.split(device.device()) {
+            Some(split) if split.method.is_whole() => {
+                let shares = self.shares.entry(device.device()).or_default();
+                shares.any = 1;
+                shares.asked_as = vec![format!("{}={}", CdiKind::nvidia_gpu(), device.name())];
+            }
+            _ => self.push(device.device()),
+        }
+    }
+
+    fn share(&mut self, device: HostDevice<'_>, share: &WantedShare, asked_as: String) -> Result<()> {
+        let split = split(&self.host.plan, device)?;
+        let shares = self.shares.entry(device.device()).or_default();
+        match share {
+            WantedShare::Any if split.replica().is_none() => {
+                let names = split.shares.iter().map(|share| share.name.to_string());
+                let error = Error::usage(&asked_as, "the shares of this device are not equal");
+                return Err(error.hint(format!("expected one of {}", some(&names.collect::<Vec<_>>()))));
+            }
+            WantedShare::Any => shares.any += 1,
+            WantedShare::Named(name) => {
+                let Some(share) = split.share(name) else {
+                    let names = split.shares.iter().map(|share| share.name.to_string());
+                    let error = Error::usage(&asked_as, format!("{device} has no share of that name"));
+                    return Err(error.hint(format!("expected one of {}", some(&names.collect::<Vec<_>>()))));
+                };
+                if !shares.named.contains(&share.name) {
+                    shares.named.push(share.name.clone());
+                }
+            }
+        }
+        shares.asked_as.push(asked_as);
+        Ok(())
+    }
+
+    /// A device by its CDI name: a share of the plan, a device of a specification on this host, or a device that
+    /// tranche knows without a specification.
+    fn cdi(&mut self, name: &QualifiedName) -> Result<()> {
+        if let Some((device, share)) = self.share_of_plan(name) {
+            return self.share(device, &share, name.to_string());
+        }
+        let dirs = &self.host.runtime.spec_dirs;
+        let registry = self.registry.get_or_init(|| Registry::read(dirs));
+        if registry.find(name).is_some() {
+            self.names.push(name.clone());
+            return Ok(());
+        }
+        let unresolvable = || unresolvable(&name.to_string(), registry, dirs);
+        if name.kind != CdiKind::nvidia_gpu() {
+            return Err(unresolvable());
+        }
+        if name.device.as_str() == "none" {
+            self.driver_only = true;
+            return Ok(());
+        }
+        match WantedDevice::of_name(name.device.as_str()) {
+            Some(WantedDevice::All) => self.all(),
+            Some(WantedDevice::Device(selector)) => {
+                let device = self.catalogue.find(&selector).ok_or_else(unresolvable)?;
+                self.whole(device);
+                Ok(())
+            }
+            _ => Err(unresolvable()),
+        }
+    }
+
+    /// The share of the plan that `name` means under the kind of its device's shares.
+    fn share_of_plan(&self, name: &QualifiedName) -> Option<(HostDevice<'a>, WantedShare)> {
+        let Some(WantedDevice::Share { device, share }) = WantedDevice::of_name(name.device.as_str()) else {
+            return None;
+        };
+        let device = self.catalogue.find(&device)?;
+        let split = self.host.plan.split(device.device())?;
+        (split.kind == name.kind).then_some((device, share))
+    }
+
+    fn wishes(&mut self) -> Vec<WantedShares> {
+        let all = std::mem::take(&mut self.shares).into_iter();
+        let wish = |(device, shares): (Device, Shares)| WantedShares {
+            wish: Wish {
+                device: Some(device),
+                shares: (shares.any > 0).then_some(shares.any),
+                names: shares.named,
+                ..Wish::default()
+            },
+            asked_as: shares.asked_as.join(", "),
+        };
+        all.map(wish).collect()
+    }
+}
+
+fn split<'p>(plan: &'p Plan, device: HostDevice<'_>) -> Result<&'p SplitDevice> {
+    plan.split(device.device()).ok_or_else(|| {
+        let split: Vec<String> = plan.devices.iter().map(|split| split.device.cdi_name()).collect();
+        let error = Error::usage(device, "the policy does not split it, so it has no shares");
+        match split.is_empty() {
+            true => error.hint("tranche plan shows the shares of this host"),
+            false => error.hint(format!("these devices have shares: {}", some(&split))),
+        }
+    })
+}
+
+/// What requirements are checked against: the driver, and the GPUs of `devices`.
+pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> HostFacts {
+    let catalogue = host.inventory.catalogue();
+    let driver = host.inventory.driver.as_ref();
+    let gpus = devices.filter_map(|device| catalogue.at(device)).map(|one| GpuFacts {
+        label: one.to_string(),
+        arch: one.gpu.compute_capability,
+        brand: brand(&one.gpu.name).map(str::to_owned),
+    });
+    HostFacts {
+        driver: driver.map(|driver| driver.version.clone()),
+        cuda: driver.and_then(|driver| driver.cuda),
+        gpus: gpus.collect(),
+    }
+}
+
+/// The brand of a GPU, as far as its product name says it. For others the brand is not known, and then a condition on it
+/// holds.
+fn brand(product: &str) -> Option<&'static str> {
+    let brands = [
+        ("GeForce", "geforce"),
+        ("Tesla", "tesla"),
+        ("Quadro", "quadro"),
+        ("TITAN", "titan"),
+    ];
+    brands
+        .into_iter()
+        .find(|(word, _)| product.contains(word))
+        .map(|(_, brand)| brand)
+}
+
+/// Whether a request for MIG access concerns any device of this host.
+///
+/// # Errors
+/// Returns a usage error if it names a device that this host does not have.
+pub(super) fn is_meant(access: Option<&MigAccess>, host: &HostFile) -> Result<bool> {
+    match access {
+        None => Ok(false),
+        Some(MigAccess::All) => Ok(true),
+        Some(MigAccess::Devices(devices)) => {
+            let catalogue = host.inventory.catalogue();
+            devices
+                .iter()
+                .try_for_each(|selector| catalogue.get(selector).map(drop))?;
+            Ok(!devices.is_empty())
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! From a container's configuration to one with the devices that it asks for.
+
+use super::request::{self, Asked, ImexRequest, Request};
+use super::resolve::{self, Resolved, WantedShares};
+use super::{clean, document, require};
+use crate::cdi::{self, ContainerEdits, inject};
+use crate::claims::{Claims, Finding, Reservation, Unoffered, explain_reserve, findings, list};
+use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
+use crate::edits::Edits;
+use crate::error::{Error, Result};
+use crate::host_file::HostFile;
+use crate::inventory::HostDevice;
+use crate::ledger::{ContainerName, Holder};
+use crate::policy::RuntimeSettings;
+use crate::share::Fit;
+use crate::types::{DeviceKey, HostPath};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// The start of a container.
+pub struct RewriteContext<'a> {
+    /// What the owner of the machine decided about requests.
+    pub settings: &'a RuntimeSettings,
+    /// The state directory of tranche.
+    pub state_dir: &'a Path,
+    /// What is known of the host. Called only for a container that asks for something.
+    pub host: &'a dyn Fn() -> Result<HostFile>,
+    /// The container; `None` if its name is not known yet.
+    pub container: Option<ContainerName>,
+    /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after a
+    /// minute.
+    pub process: Option<u32>,
+    /// Gets what the container does not get in the way in which it asked for it.
+    pub remark: &'a dyn Fn(Error),
+}
+
+/// Gives the container of `config` what it asks for, and reserves its shares. Returns the new configuration; `None` if
+/// the container asks for nothing, and the old one stays as it is.
+///
+/// # Errors
+/// Returns an error if the container asks for something that it cannot get. Then nothing is reserved.
+pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec<u8>>> {
+    let Asked { request, notes } = request::of(config, context.settings)?;
+    for note in notes {
+        (context.remark)(Error::failed("request", note));
+    }
+    let Some(request) = request else {
+        return Ok(None);
+    };
+    let mut document = document::parse(config)?;
+    let host = (context.host)()?;
+    let ledger = Ledger::open(context.state_dir, &host)?;
+    if ledger.serves(&document)? {
+        // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
+        return Ok(None);
+    }
+    let injection = Injection {
+        request: &request,
+        host: &host,
+        ledger: &ledger,
+        context,
+    };
+    injection.apply(&mut document)?;
+    document::bytes(&document).map(Some)
+}
+
+/// The ledger, if there is one or if the plan needs one.
+struct Ledger {
+    claims: Option<Claims>,
+    /// Devices that the plan does not split and of which something is held under an earlier policy.
+    held: BTreeSet<DeviceKey>,
+}
+
+impl Ledger {
+    fn open(state_dir: &Path, host: &HostFile) -> Result<Self> {
+        let claims = match host.plan.devices.is_empty() {
+            true => Claims::existing(state_dir)?,
+            false => Some(Claims::open(state_dir)?),
+        };
+        let mut held = BTreeSet::new();
+        if let Some(claims) = &claims {
+            let books = claims.books()?;
+            held.extend(
+                findings(&host.plan, &books.books)
+                    .iter()
+                    .filter_map(|finding| match finding {
+                        Finding::NotSplit { claim } => Some(claim.device.clone()),
+                        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
+                    }),
+            );
+            // Of a GPU whose book cannot be read, anything may be held.
+            let gpus = host.inventory.gpus.iter().map(|gpu| &gpu.uuid);
+            let unreadable = gpus.filter(|gpu| books.damaged.iter().any(|book| book.may_be_of(gpu)));
+            held.extend(unreadable.cloned().map(DeviceKey::whole));
+        }
+        Ok(Self { claims, held })
+    }
+
+    fn holds_of(&self, device: HostDevice<'_>) -> bool {
+        let key = device.key();
+        self.held.iter().any(|held| held.overlaps(&key))
+    }
+
+    /// Whether `config` has claims that were made for its start and that exist.
+    fn serves(&self, config: &Value) -> Result<bool> {
+        let names = clean::start_claims(config);
+        let Some(claims) = self.claims.as_ref().filter(|_| !names.is_empty()) else {
+            return Ok(false);
+        };
+        let books = claims.books()?.books;
+        let exists = |name: &String| books.iter().any(|book| book.named(name).is_some());
+        Ok(names.iter().all(exists))
+    }
+}
+
+/// What is injected into one container.
+struct Injection<'a> {
+    request: &'a Request,
+    host: &'a HostFile,
+    ledger: &'a Ledger,
+    context: &'a RewriteContext<'a>,
+}
+
+impl Injection<'_> {
+    fn apply(&self, config: &mut Value) -> Result<()> {
+        let resolved = resolve::resolve(self.request, self.host, &|device| self.ledger.holds_of(device))?;
+        let mut edits = self.beside_gpus()?;
+        // Everything that can fail without a claim comes before the claim.
+        let reserved = self.reserve(&resolved.shares)?;
+        let done = self
+            .of_gpus(&resolved, &reserved)
+            .and_then(|of_gpus| edits.merge(&of_gpus))
+            .and_then(|()| self.inject(config, resolved.specified, &edits, !reserved.is_empty()));
+        if done.is_err() {
+            self.withdraw(&reserved)?;
+        }
+        done
+    }
+
+    /// The edits for what is asked for in addition to GPUs.
+    fn beside_gpus(&self) -> Result<Edits> {
+        let mut all = Edits::default();
+        for mode in &self.request.modes {
+            all.merge(&self.all_of(*mode, Vec::new())?)?;
+        }
+        match &self.request.imex {
+            ImexRequest::All => all.merge(&self.all_of(Mode::Imex, Vec::new())?)?,
+            ImexRequest::Channels(channels) if channels.is_empty() => {}
+            ImexRequest::Channels(channels) => {
+                let channels = channels.iter().map(|id| DeviceChoice::Channel(*id)).collect();
+                all.merge(&self.all_of(Mode::Imex, channels)?)?;
+            }
+        }
+        let config = resolve::is_meant(self.request.mig_config.as_ref(), self.host)?;
+        let monitor = resolve::is_meant(self.request.mig_monitor.as_ref(), self.host)?;
+        if config || monitor {
+            all.merge(&derive::mig_access(
+                &self.host.inventory,
+                &self.options(None),
+                config,
+                monitor,
+            )?)?;
+        }
+        Ok(all)
+    }
+
+    /// The edits of the device `all` of `mode`, with `devices` alone if there are any.
+    fn all_of(&self, mode: Mode, devices: Vec<DeviceChoice>) -> Result<Edits> {
+        let options = Options {
+            mode,
+            devices,
+            ..self.options(None)
+        };
+        let derived = derive::derive(&self.host.inventory, &options)?;
+        let mut edits = derived.common;
+        for device in derived.devices.iter().filter(|device| device.name.as_str() == "all") {
+            edits.merge(&device.edits)?;
+        }
+        Ok(edits)
+    }
+
+    /// The edits of whole devices and reserved shares, with the driver's files.
+    fn of_gpus(&self, resolved: &Resolved, reserved: &[Reserved]) -> Result<Edits> {
+        let devices = resolved
+            .plain
+            .iter()
+            .copied()
+            .chain(reserved.iter().map(|one| one.fit.device));
+        require::check(&self.request.requirements, &resolve::facts(self.host, devices))?;
+        if !resolved.driver {
+            return Ok(Edits::default());
+        }
+        let shares: Vec<ReservedShares<'_>> = reserved.iter().map(Reserved::shares).collect();
+        let sharing = Sharing {
+            plan: self.host.plan.clone(),
+            held: self.ledger.held.clone(),
+            state_dir: HostPath::new(self.context.state_dir)?,
+        };
+        let options = self.options(Some(sharing));
+        let derived = derive::container(&self.host.inventory, &options, &resolved.plain, &shares);
+        let derived = derived.map_err(|error| match error {
+            ContainerError::Failed(error) => error,
+            mps @ ContainerError::NotBesideMps { .. } => Error::usage("request", mps),
+        })?;
+        let mut edits = derived.common;
+        for device in &derived.devices {
+            edits.merge(&device.edits)?;
+        }
+        Ok(edits)
+    }
+
+    fn options(&self, sharing: Option<Sharing>) -> Options {
+        let settings = &self.host.runtime;
+        let mut hook = HookOptions::at(self.host.hook.clone());
+        hook.disabled.extend(settings.disabled_hooks.iter().copied());
+        Options {
+            hook: Some(hook),
+            capabilities: self.request.capabilities.clone(),
+            additional_gids: settings.additional_gids,
+            sharing,
+            ..Options::default()
+        }
+    }
+
+    /// Changes `config`.
+    fn inject(&self, config: &mut Value, specified: ContainerEdits, edits: &Edits, has_share: bool) -> Result<()> {
+        clean::remove_nvidia_hook(config);
+        clean::remove_start_claims(config);
+        clean::remove_mounts(config, &self.request.request_mounts);
+        if has_share {
+            clean::remove_limits(config);
+        }
+        let mut all = specified;
+        all.append(&cdi::build::edits(edits));
+        // The variable that asked keeps its value: a later start from this configuration asks for the same again.
+        all.env.retain(|entry| !entry.starts_with("NVIDIA_VISIBLE_DEVICES="));
+        all.hooks.retain(|hook| !clean::has_hook(config, hook));
+        inject::apply(config, &all, &inject::host_node)?;
+        clean::remove_repeated_rules(config);
+        Ok(())
+    }
+
+    /// Reserves what is asked for, all or nothing.
+    fn reserve(&self, wanted: &[WantedShares]) -> Result<Vec<Reserved>> {
+        let Some(claims) = self.ledger.claims.as_ref().filter(|_| !wanted.is_empty()) else {
+            return match wanted.first() {
+                None => Ok(Vec::new()),
+                Some(wanted) => Err(
+                    Error::usage(&wanted.asked_as, "the policy of this host splits no device")
+                        .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh"),
+                ),
+            };
+        };
+        let mut reservations = Vec::with_capacity(wanted.len());
+        for one in wanted {
+            let holder = self.context.container.clone().map_or(Holder::Person, Holder::Container);
+            let mut reservation = Reservation::for_start(one.wish.clone(), holder, self.context.process)?;
+            reservation.asked_as = Some(one.asked_as.clone());
+            reservations.push(reservation);
+        }
+        let wait = self.request.wait.unwrap_or(Duration::ZERO);
+        let taken = claims
+            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, wait)
+            .map_err(|error| {
+                let asked: Vec<&str> = wanted.iter().map(|one| one.asked_as.as_str()).collect();
+                explain_reserve(asked.join(", "), error, list)
+            })?;
+        let taken = taken.into_iter().zip(reservations);
+        Ok(taken
+            .map(|((fit, _), reservation)| Reserved {
+                claim: reservation.name,
+                asked_as: reservation.asked_as,
+                fit,
+            })
+            .collect())
+    }
+
+    /// Gives back what was reserved for a start that fails.
+    fn withdraw(&self, reserved: &[Reserved]) -> Result<()> {
+        let names: Vec<&str> = reserved.iter().map(|one| one.claim.as_str()).collect();
+        match self.ledger.claims.as_ref().filter(|_| !names.is_empty()) {
+            Some(claims) => Ok(claims.withdraw(&names)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Shares that were reserved for this start.
+struct Reserved {
+    claim: String,
+    asked_as: Option<String>,
+    fit: Fit,
+}
+
+impl Reserved {
+    fn shares(&self) -> ReservedShares<'_> {
+        ReservedShares {
+            claim: &self.claim,
+            fit: &self.fit,
+            asked_as: self.asked_as.as_deref(),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests;
