@@ -79,6 +79,11 @@ impl OwnDirectory {
     /// # Errors
     /// Returns the errors of [`Self::link`], or the kernel's error if the disk is full or cannot be written.
     pub fn replace(&self, name: &OsStr, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+        self.replace_by(name, &|file| fill(file, bytes, permissions))
+    }
+
+    /// As [`Self::replace`], with a function that writes the new file, which no other process can open yet.
+    pub(super) fn replace_by(&self, name: &OsStr, fill: &dyn Fn(&File) -> io::Result<()>) -> io::Result<()> {
         let name = single(name)?;
         let now = fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         // Renaming would fail, too. This check comes before anything is changed.
@@ -91,11 +96,11 @@ impl OwnDirectory {
             Ok(fd) => File::from(fd),
             // Some file systems have no such files: overlayfs before Linux 6.1, fuse before 6.2, NFS, 9p.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
-                return self.replace_by_name(name, bytes, permissions);
+                return self.replace_by_name(name, fill);
             }
             Err(e) => return Err(e.into()),
         };
-        fill(&nameless, bytes, permissions)?;
+        fill(&nameless)?;
         // Since Linux 6.10, a process may give a name to its own file. Before, it needs a privilege, or a path in /proc.
         let place = |name: &OsStr| match linkat(&nameless, "", self, name, AtFlags::AT_EMPTY_PATH) {
             Err(Errno::ENOENT) => {
@@ -110,16 +115,16 @@ impl OwnDirectory {
             Ok(()) => Ok(()),
             // A hard link cannot replace a name, so the file gets another name first.
             Err(Errno::EEXIST) => Temporary::make(self.as_fd(), place)?.0.rename_to(name),
-            Err(_) => self.replace_by_name(name, bytes, permissions),
+            Err(_) => self.replace_by_name(name, fill),
         }
     }
 
-    fn replace_by_name(&self, name: &OsStr, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+    fn replace_by_name(&self, name: &OsStr, fill: &dyn Fn(&File) -> io::Result<()>) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let (new, fd) = Temporary::make(self.as_fd(), |temporary| {
             openat(self, temporary, flags, Mode::from_bits_truncate(0o600))
         })?;
-        fill(&File::from(fd), bytes, permissions)?;
+        fill(&File::from(fd))?;
         new.rename_to(name)
     }
 
@@ -132,7 +137,7 @@ impl OwnDirectory {
     }
 }
 
-fn fill(mut file: &File, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
+pub(super) fn fill(mut file: &File, bytes: &[u8], permissions: Permissions) -> io::Result<()> {
     file.write_all(bytes)?;
     permissions.give_to(file)
 }
@@ -170,7 +175,8 @@ mod tests {
         let directory = root.own_directory(Path::new("/")).unwrap();
         let name = OsStr::new("file");
         let permissions = Permissions::new_file(0o640);
-        directory.replace_by_name(name, b"new", permissions).unwrap();
+        let fill = |file: &File| fill(file, b"new", permissions);
+        directory.replace_by_name(name, &fill).unwrap();
         let now = fs::symlink_metadata(top.path().join("file")).unwrap();
         assert!(now.is_file());
         assert_eq!(now.mode() & 0o7777, 0o640);

@@ -74,14 +74,7 @@ impl OwnFile {
 
     /// The permissions of a file that replaces it.
     pub fn permissions(&self) -> Permissions {
-        // If the file has an access control list, the group's bits are its mask (acl(5)), which may be more than the group
-        // itself has.
-        let listed = fgetxattr(&self.file, "system.posix_acl_access", &mut [] as &mut [u8]).is_ok();
-        let mode = self.status.st_mode & if listed { 0o707 } else { 0o777 };
-        Permissions {
-            mode,
-            owner: Some((Uid::from_raw(self.status.st_uid), Gid::from_raw(self.status.st_gid))),
-        }
+        Permissions::of(&self.file, &self.status)
     }
 }
 
@@ -132,6 +125,17 @@ impl Permissions {
         Permissions {
             mode: mode & 0o777,
             owner: None,
+        }
+    }
+
+    /// Those of an open file with this status.
+    pub(super) fn of(file: &File, status: &FileStat) -> Permissions {
+        // If the file has an access control list, the group's bits are its mask (acl(5)), which may be more than the group
+        // itself has.
+        let listed = fgetxattr(file, "system.posix_acl_access", &mut [] as &mut [u8]).is_ok();
+        Permissions {
+            mode: status.st_mode & if listed { 0o707 } else { 0o777 },
+            owner: Some((Uid::from_raw(status.st_uid), Gid::from_raw(status.st_gid))),
         }
     }
 
