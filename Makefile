@@ -9,8 +9,8 @@
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
 # make bench        measures starts and generation, as ratios within one run
 # make build lint install
-# make install-nvidia-names   links the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk
-#                   (docs/engines.md)
+# make install-nvidia-names   links the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk,
+#                   nvidia-container-runtime and its hook (docs/engines.md)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -124,20 +124,32 @@ lint:
 	$(CARGO) clippy --lib --bins --no-default-features --features runtime -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --no-deps --document-private-items
 
+# podman reads the precreate hook only if hooks_dir in containers.conf names this directory (hooks/README.md). It is not the
+# shared default, in which podman build, buildah and CRI-O refuse a hook of this stage.
+HOOKS_DIR := /usr/share/tranche/hooks.d
+
 install: build
 	install -D -m 755 $(BIN)/tranche "$(DESTDIR)$(PREFIX)/bin/tranche"
 	install -D -m 755 $(BIN)/tranche-oci "$(DESTDIR)$(PREFIX)/bin/tranche-oci"
+	install -D -m 755 $(BIN)/tranche-runtime "$(DESTDIR)$(PREFIX)/bin/tranche-runtime"
+	install -d -m 755 "$(DESTDIR)$(HOOKS_DIR)"
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' hooks/precreate/tranche.json > "$(DESTDIR)$(HOOKS_DIR)/tranche.json"
+	chmod 644 "$(DESTDIR)$(HOOKS_DIR)/tranche.json"
 
 # Makes links in the directory to which `make install` copies the programs. docker 29.2 and later needs nvidia-cdi-hook
-# on dockerd's PATH for --gpus. If another program has one of these names (NVIDIA's toolkit), the rule fails and keeps it.
-NVIDIA_NAMES := nvidia-cdi-hook nvidia-ctk
+# on dockerd's PATH for --gpus, and earlier versions nvidia-container-runtime-hook. If another program has one of these names
+# (NVIDIA's toolkit), the rule fails and keeps it.
+NVIDIA_NAMES := nvidia-cdi-hook:tranche-oci nvidia-ctk:tranche-oci \
+    nvidia-container-runtime:tranche-runtime nvidia-container-runtime.cdi:tranche-runtime \
+    nvidia-container-runtime.legacy:tranche-runtime nvidia-container-runtime-hook:tranche-runtime \
+    nvidia-container-toolkit:tranche-runtime
 
 install-nvidia-names:
-	@for name in $(NVIDIA_NAMES); do \
-	    link="$(DESTDIR)$(PREFIX)/bin/$$name"; \
-	    if [ "$$(readlink "$$link")" = tranche-oci ]; then continue; fi; \
+	@for pair in $(NVIDIA_NAMES); do \
+	    link="$(DESTDIR)$(PREFIX)/bin/$${pair%%:*}"; program=$${pair#*:}; \
+	    if [ "$$(readlink "$$link")" = "$$program" ]; then continue; fi; \
 	    if [ -e "$$link" ] || [ -L "$$link" ]; then \
-	        echo "$$link: exists and is not a link to tranche-oci; remove it first" >&2; exit 1; \
+	        echo "$$link: exists and is not a link to $$program; remove it first" >&2; exit 1; \
 	    fi; \
-	    mkdir -p "$(DESTDIR)$(PREFIX)/bin" && ln -s tranche-oci "$$link" || exit 1; \
+	    mkdir -p "$(DESTDIR)$(PREFIX)/bin" && ln -s "$$program" "$$link" || exit 1; \
 	done

@@ -7,22 +7,7 @@
 //!
 //! # Arguments
 //!
-//! | option | value | meaning |
-//! |---|---|---|
-//! | `--device` | the device's key in the ledger | the device (at most once; required by `claim`) |
-//! | `--label` | `gpu 0` | its name in messages |
-//! | `--as` | `nvidia.com/gpu=0.3` | the CDI name that was requested from the engine, for messages |
-//! | `--share` | a share's name, or `any` | claims this share, or the first free one of equal replicas |
-//! | `--whole` | – | claims the whole device |
-//! | `--claim` | a claim's name | enters this claim, which was reserved beforehand |
-//! | `--size` | `1/10`, `mps:7000:30` | the size of the share or of the claim (see [`crate::ledger::Promise`]) |
-//! | `--capacity` | `81559:100` | the most MiB and percent that may be promised of the device to all holders together |
-//! | `--of` | `10`, or `big,small` | the number or the names of the device's shares, for messages about free ones |
-//! | `--alone` | – | refuses a container that holds anything else of this device |
-//! | `--node` | `/dev/nvidia0`, or `/dev/nvidia0:HOST` | refuses a container with another device than those with these nodes (path in the container, and on the host if it differs) |
-//! | `--daemon` | `/run/tranche/mps/0` | the pipe directory of the MPS daemon that must be running |
-//! | `--state-dir` | a directory | which contains the ledger [default: /run/tranche] |
-//! | `--spec-file` | a file | (`release`) the specification of the claim, which is removed with it |
+//! The table of arguments is in `hooks/README.md`.
 //!
 //! Exactly one of `--share`, `--whole` and `--claim` is given. `release` returns everything that the container holds of
 //! `--device`, or of every device without that option. A specification has one such hook, so it also runs for containers

@@ -1,16 +1,7 @@
 //! The hooks of NVIDIA's `nvidia-cdi-hook` (1.18 to 1.20) with the same names and arguments, so that a specification of
 //! NVIDIA's generator runs with tranche-oci.
 //!
-//! | verb | options |
-//! |---|---|
-//! | `create-symlinks` | `--link TARGET::LINK` … |
-//! | `update-ldcache` | `--folder DIR` …, `--ldconfig-path` (ignored, because no program is started) |
-//! | `enable-cuda-compat` | `--host-driver-version`, `--host-cuda-version`, `--cuda-compat-container-root` |
-//! | `disable-device-node-modification`, `update-application-profile` | |
-//! | `chmod` | `--path PATH` …, `--mode OCTAL` |
-//! | `apply-cuda-memory-limits` | any; not supported yet: fails if the container's environment sets a limit |
-//! | `create-soname-symlinks` | any; nothing is done, because `update-ldcache` adds these names to the cache |
-//! | `noop` | any |
+//! The table of verbs and options is in `hooks/README.md`.
 //!
 //! Each hook also takes `--container-spec FILE`, which has the state instead of standard input, and tranche's own
 //! `--state-dir DIR`, in which messages are kept for `tranche status`.

@@ -2,18 +2,8 @@
 //!
 //! # Arguments
 //!
-//! The common edits of a specification have them. Options may be repeated, in any order, as `--option VALUE` or
-//! `--option=VALUE`. A repeated value has no further effect.
-//!
-//! | option | value | effect |
-//! |---|---|---|
-//! | `--link` | `TARGET::LINK` | makes `LINK`, an absolute container path, a symbolic link to `TARGET` |
-//! | `--by-path` | `NAME::/dev/dri/NODE` | makes `/dev/dri/by-path/NAME` a link to `../NODE`, if the container has that node |
-//! | `--ldcache-dir` | container directory | adds its libraries to the cache of the image's loader |
-//! | `--library` | `64::PATH::SONAME` | describes the library that is mounted at `PATH` (64-bit or 32-bit; without `::SONAME` if it has no SONAME), so that it need not be opened |
-//! | `--driver-version` | `580.95.05` | the host's driver, at most once; enables the search for CUDA's compatibility libraries in the image |
-//! | `--state-dir` | directory | in which messages are kept for `tranche status` [default: /run/tranche] |
-//! | `--skip` | the name of a hook of NVIDIA's | leaves out `disable-device-node-modification` or `update-application-profile` |
+//! The table of arguments is in `hooks/README.md`. The common edits of a specification have them. Options may be repeated,
+//! in any order, as `--option VALUE` or `--option=VALUE`. A repeated value has no further effect.
 //!
 //! CDI cannot merge the hooks of two devices. So a specification lists the by-path links of all its devices in its common
 //! edits, and the hook makes the links of those nodes that are in config.json.
