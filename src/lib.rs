@@ -38,6 +38,7 @@
 //! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`hook`] | the hooks, which work inside a container's root |
+//! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
 
@@ -73,6 +74,8 @@ pub mod inject;
 pub mod inventory;
 #[cfg(feature = "runtime")]
 pub mod policy;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 #[cfg(feature = "runtime")]
 pub mod share;
 #[cfg(feature = "runtime")]

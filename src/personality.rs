@@ -1,4 +1,5 @@
-//! Which part of `tranche-oci` runs: the name that it is called by decides, or else its first argument.
+//! Which part of `tranche-oci` or `tranche-runtime` runs: the name that it is called by decides, or else its first
+//! argument.
 //!
 //! Engines call it by the path in a specification. Under a name of NVIDIA's programs (a link), it takes what that program
 //! takes, so that a specification or a script that names it works unchanged.
@@ -11,10 +12,11 @@ pub const HELP: &str = "\
 tranche-oci: the hooks of tranche, which container engines run
 
   tranche-oci hook VERB [OPTION VALUE]...  run an OCI hook; the container's state is read from standard input
+  tranche-oci runtime ARGUMENT...          run tranche-runtime, which takes the arguments of runc and crun
   tranche-oci --version                    print the version
   tranche-oci --help                       print this help
 
-VERB is prepare, claim, release, or the name of a hook of nvidia-cdi-hook.
+VERB is prepare, claim, release, precreate, or the name of a hook of nvidia-cdi-hook.
 
 Engines call this program because the specifications that `tranche cdi generate` writes name it.
 
@@ -27,6 +29,8 @@ followed by VERB, or `cdi` or `runtime`, followed by the arguments of `tranche c
 pub enum Personality {
     /// A hook: its verb and options.
     Hook(Vec<OsString>),
+    /// A command of `tranche-runtime`: its arguments.
+    Runtime(Vec<OsString>),
     /// A command of `tranche`, which is not in this program: its arguments.
     CommandLine(Vec<OsString>),
     /// The version.
@@ -42,12 +46,12 @@ impl Personality {
     ///
     /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
     /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi` or `runtime`. Options of the program as a whole may stand before it.
-    /// - Under any other name, `hook`.
+    /// - Under any other name, `hook` or `runtime`.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
         let called = arguments.next().unwrap_or_default();
         let mut rest: Vec<OsString> = arguments.collect();
-        let name = Path::new(&called).file_name().and_then(OsStr::to_str);
+        let name = file_name(&called);
         if name == Some("nvidia-cdi-hook") {
             return Personality::Hook(rest);
         }
@@ -56,11 +60,17 @@ impl Personality {
         // The options before the command are about nvidia-ctk's log; hooks have their own way to report.
         let options = rest.get(..command).unwrap_or_default();
         match rest.get(command).and_then(|command| command.to_str()) {
+            // This hook reads a configuration and not a state, and needs what the runtime needs.
+            Some("hook") if !is_ctk && rest.get(1).is_some_and(|verb| verb == PRECREATE) => Personality::Runtime(rest),
             Some("hook") => {
                 rest.drain(..=command);
                 Personality::Hook(rest)
             }
             Some("cdi" | "runtime") if is_ctk => Personality::CommandLine(rest),
+            Some("runtime") => {
+                rest.remove(0);
+                Personality::Runtime(rest)
+            }
             Some("--version" | "-V") => Personality::Version,
             Some("--help" | "-h") => Personality::Help,
             None if is_ctk && options.iter().any(|option| option == "--version" || option == "-v") => {
@@ -70,6 +80,52 @@ impl Personality {
             _ => Personality::Unknown(rest.get(command).cloned()),
         }
     }
+}
+
+/// The verb of podman's precreate hook.
+const PRECREATE: &str = "precreate";
+
+/// What `tranche-runtime` is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RuntimePersonality {
+    /// The runtime: the arguments of runc and crun.
+    Runtime(Vec<OsString>),
+    /// As [`RuntimePersonality::Runtime`], for requests of CDI devices.
+    Cdi(Vec<OsString>),
+    /// As [`RuntimePersonality::Runtime`], in the mode that needs NVIDIA's `nvidia-container-cli`.
+    Legacy(Vec<OsString>),
+    /// podman's precreate hook: the arguments after the verb.
+    Precreate(Vec<OsString>),
+    /// NVIDIA's prestart hook: its arguments.
+    NvidiaHook(Vec<OsString>),
+}
+
+impl RuntimePersonality {
+    /// Reads the arguments of the process, the name that it was called by first.
+    ///
+    /// - As `nvidia-container-runtime-hook` or `nvidia-container-toolkit`, it is the hook that docker before 29.2 adds for
+    ///   `--gpus`.
+    /// - Under any other name, `hook precreate` is the hook. No low-level runtime has a command `hook`. Everything else is
+    ///   the command line of a low-level runtime.
+    pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let mut arguments = arguments.into_iter();
+        let called = arguments.next().unwrap_or_default();
+        let mut rest: Vec<OsString> = arguments.collect();
+        match file_name(&called) {
+            Some("nvidia-container-runtime-hook" | "nvidia-container-toolkit") => Self::NvidiaHook(rest),
+            Some("nvidia-container-runtime.cdi") => Self::Cdi(rest),
+            Some("nvidia-container-runtime.legacy") => Self::Legacy(rest),
+            _ if rest.iter().take(2).eq(["hook", PRECREATE]) => {
+                rest.drain(..2);
+                Self::Precreate(rest)
+            }
+            _ => Self::Runtime(rest),
+        }
+    }
+}
+
+fn file_name(called: &OsStr) -> Option<&str> {
+    Path::new(called).file_name()?.to_str()
 }
 
 /// Where the command of `nvidia-ctk` is among its arguments: after options of the program as a whole, one of which has a
@@ -114,6 +170,51 @@ mod tests {
             assert_eq!(of(words), Personality::Unknown(Some(words[1].into())));
         }
         assert_eq!(of(&[]), Personality::Unknown(None));
+    }
+
+    #[test]
+    fn what_belongs_to_the_runtime_is_passed_to_it() {
+        let words = ["--root", "/r", "hook", "--version"];
+        assert_eq!(
+            of(&[&["/usr/bin/tranche-oci", "runtime"][..], &words].concat()),
+            Personality::Runtime(owned(&words))
+        );
+        let precreate = ["hook", "precreate", "--state-dir", "/s"];
+        assert_eq!(
+            of(&[&["tranche-oci"][..], &precreate].concat()),
+            Personality::Runtime(owned(&precreate))
+        );
+        // NVIDIA's program configures engines by this word.
+        assert_eq!(
+            of(&["nvidia-ctk", "runtime", "configure"]),
+            Personality::CommandLine(owned(&["runtime", "configure"]))
+        );
+    }
+
+    #[test]
+    fn the_runtime_gets_all_its_arguments_unread() {
+        let runtime = |words: &[&str]| RuntimePersonality::of(words.iter().map(OsString::from));
+        let words = ["--root", "/r", "hook", "--version"];
+        let called = |name: &str| runtime(&[&[name][..], &words].concat());
+        for name in ["tranche-runtime", "/usr/bin/nvidia-container-runtime", "x", ""] {
+            assert_eq!(called(name), RuntimePersonality::Runtime(owned(&words)), "{name}");
+        }
+        assert_eq!(
+            called("nvidia-container-runtime.cdi"),
+            RuntimePersonality::Cdi(owned(&words))
+        );
+        assert_eq!(
+            called("/a/nvidia-container-runtime.legacy"),
+            RuntimePersonality::Legacy(owned(&words))
+        );
+        for name in ["nvidia-container-runtime-hook", "/usr/bin/nvidia-container-toolkit"] {
+            assert_eq!(called(name), RuntimePersonality::NvidiaHook(owned(&words)));
+        }
+        assert_eq!(runtime(&[]), RuntimePersonality::Runtime(vec![]));
+        assert_eq!(
+            runtime(&["tranche-runtime", "hook", "precreate", "--state-dir", "/s"]),
+            RuntimePersonality::Precreate(owned(&["--state-dir", "/s"]))
+        );
     }
 
     #[test]

@@ -56,6 +56,10 @@ const LAYERS: &[(&str, &str)] = &[
         "call claims elf error ldcache ledger messages oci root text types",
     ),
     (
+        "runtime",
+        "bounded claims error host_file inject ledger messages oci personality policy root sys text types",
+    ),
+    (
         "cli",
         "bounded call cdi claims derive edits engine_config error host host_file inventory ledger messages policy root share sim sources text types",
     ),

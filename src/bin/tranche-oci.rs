@@ -11,6 +11,7 @@ use nix::unistd::execv;
 use tranche::error::{Context, Error, Kind, line};
 use tranche::hook;
 use tranche::personality::{HELP, Personality};
+use tranche::sys::inherited;
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -24,7 +25,10 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<ExitCode> {
     let unknown = match Personality::of(std::env::args_os()) {
         Personality::Hook(arguments) => return hooks(arguments),
-        Personality::CommandLine(arguments) => return Err(command_line(arguments).into()),
+        // Only a person or a script requests a command of `tranche`, never an engine. Under this name it has NVIDIA's
+        // defaults.
+        Personality::CommandLine(arguments) => return Err(execute("tranche", "nvidia-ctk", arguments).into()),
+        Personality::Runtime(words) => return Err(execute("tranche-runtime", "tranche-runtime", words).into()),
         Personality::Version => return print(&format!("tranche-oci {}\n", tranche::types::PROGRAM_VERSION)),
         Personality::Help => return print(HELP),
         Personality::Unknown(None) => Error::usage("command line", "a command is missing"),
@@ -33,16 +37,16 @@ fn run() -> anyhow::Result<ExitCode> {
     Err(unknown.hint("see tranche-oci --help").into())
 }
 
-/// Executes `tranche` in the directory of this program under the name `nvidia-ctk`, by which it has NVIDIA's defaults, and
-/// returns why that failed. Only a person or a script requests it, never an engine.
-fn command_line(arguments: Vec<OsString>) -> Error {
+/// Executes `program` in the directory of this program, under the name `called`, and returns why that failed.
+fn execute(program: &str, called: &str, arguments: Vec<OsString>) -> Error {
     let path = match std::env::current_exe() {
-        Ok(path) => path.with_file_name("tranche"),
-        Err(error) => return Error::failed("tranche", "cannot be found").from_source(error),
+        Ok(path) => path.with_file_name(program),
+        Err(error) => return Error::failed(program, "cannot be found").from_source(error),
     };
     let word = |word: OsString| CString::new(word.into_vec()).map_err(|_| Errno::EINVAL);
-    let words = std::iter::once("nvidia-ctk".into()).chain(arguments);
+    let words = std::iter::once(called.into()).chain(arguments);
     let words: Result<Vec<_>, _> = words.map(word).collect();
+    inherited::restore();
     let error = words.and_then(|words| execv(&word(path.clone().into_os_string())?, &words));
     Error::failed(path.display(), "cannot be run")
         .from_source(error.err().unwrap_or(Errno::UnknownErrno))

@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::FAILURE
+    ExitCode::from(tranche::runtime::run(
+        std::env::args_os(),
+        &mut std::io::stderr().lock(),
+    ))
 }

@@ -16,4 +16,5 @@ mod equal_shares;
 mod generated;
 mod handwritten;
 mod loader_engines;
+mod runtime;
 mod shares;

@@ -78,6 +78,8 @@ pub(crate) struct Bed {
     dev: Option<PathBuf>,
     /// Run as root where the engine runs, before it and after it.
     around: [String; 2],
+    /// Stands in for crun or runc, which has its name.
+    runtime: Option<PathBuf>,
 }
 
 impl Bed {
@@ -86,6 +88,7 @@ impl Bed {
             top: tempfile::Builder::new().prefix("bed").tempdir().unwrap(),
             dev: None,
             around: [const { String::new() }; 2],
+            runtime: None,
         };
         // The rootless user works in here too.
         fs::set_permissions(bed.top.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -118,6 +121,21 @@ impl Bed {
     /// Runs these lines of shell as root in each mount namespace of this bed, before its command and after it.
     pub(crate) fn around(&mut self, before: &str, after: &str) {
         self.around = [before, after].map(str::to_owned);
+    }
+
+    /// Makes this bed's engines use `tranche-runtime` in the place of the runtime of `engine`, which it executes.
+    pub(crate) fn with_our_runtime(&mut self, engine: Engine) {
+        let directory = self.at("runtime");
+        let _ = fs::create_dir(&directory);
+        // podman knows by the name what a runtime can do.
+        let program = directory.join(engine.runtime());
+        fs::copy(env!("CARGO_BIN_EXE_tranche-runtime"), &program).unwrap();
+        self.runtime = Some(program);
+    }
+
+    /// The program that engines use as low-level runtime.
+    pub(crate) fn runtime(&self, engine: Engine) -> PathBuf {
+        self.runtime.clone().unwrap_or_else(|| find(engine.runtime()).unwrap())
     }
 
     /// Runs our command line where this bed's engines run.
@@ -204,7 +222,7 @@ pub(crate) fn run_podman_in(
         .arg(user.join("store"))
         .arg("--runroot")
         .arg(user.join("runroot"));
-    enter.arg("--runtime").arg(find(engine.runtime()).unwrap());
+    enter.arg("--runtime").arg(bed.runtime(engine));
     enter.args(["run", "--rm", "--network=none"]).args(limits());
     if engine == Engine::RootlessCrun {
         // A user without a session has no cgroup of its own to divide; runc finds that out by itself.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::engines::{Bed, Engine, entered, find, limits};
+use super::engines::{Bed, Engine, entered, limits};
 
 /// What a step gave.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) ->
         "podman() {{ command podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none --root {user}/store \
          --runroot {user}/runroot --runtime {runtime} \"$@\"; }}",
         user = user.display(),
-        runtime = find(engine.runtime()).unwrap().display(),
+        runtime = bed.runtime(engine).display(),
     );
     let _ = writeln!(
         text,

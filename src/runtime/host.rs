@@ -1,0 +1,140 @@
+//! What the runtime knows of the host: `host.json`, which `tranche cdi refresh` writes.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::geteuid;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::bounded;
+use crate::error::{Context, Error, Result};
+use crate::host_file::{HostFile, NAME};
+use crate::ledger::STATE_DIR;
+use crate::policy::RuntimeSettings;
+
+/// The most bytes of `host.json` that are read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// How long a refresh may take. NVML takes seconds to start GPUs without persistence mode.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The names of the low-level runtimes, which every command needs. Without a usable `host.json`, they are the defaults:
+/// a container must be stopped and removed whatever happened to that file.
+pub(super) fn runtimes(state_dir: &Path) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Names {
+        runtimes: Vec<String>,
+    }
+    let names = part(state_dir).ok().flatten().map(|names: Names| names.runtimes);
+    names.unwrap_or_else(|| RuntimeSettings::default().runtimes)
+}
+
+/// The owner's decisions about the runtime; the defaults if `host.json` does not exist.
+///
+/// # Errors
+/// Returns an error if the file exists and does not have them, even after a refresh.
+pub(super) fn settings(state_dir: &Path) -> Result<RuntimeSettings> {
+    let read = || part(state_dir).about(state_dir.join(NAME).display(), "cannot be used");
+    let settings = read().or_else(|_| {
+        // An invalid file is repaired like a missing one. Whether that worked is seen in the file.
+        let refreshed = refresh(state_dir, &[]);
+        read().map_err(|error| refreshed.err().unwrap_or(error))
+    })?;
+    Ok(settings.unwrap_or_default())
+}
+
+/// The settings in `host.json`, or a part of them: the rest of the file is skipped and may have any form. `None` if the
+/// file does not exist.
+fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
+    #[derive(Deserialize)]
+    struct Part<T> {
+        runtime: T,
+    }
+    let file = match File::open(state_dir.join(NAME)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let status = file.metadata()?;
+    // It names a program that is executed.
+    if ![0, geteuid().as_raw()].contains(&status.uid()) || status.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "another user could have written it",
+        ));
+    }
+    let bytes = bounded::read(file, MOST_BYTES)?;
+    let part: Part<T> = serde_json::from_slice(&bytes)?;
+    Ok(Some(part.runtime))
+}
+
+/// What the host has and what the policy makes of it. A file that is missing or out of date is written anew, once.
+///
+/// # Errors
+/// Returns why the file cannot be used, and why it could not be written anew.
+pub(super) fn host(state_dir: &Path) -> Result<HostFile> {
+    let error = match HostFile::read(state_dir) {
+        Ok(host) => return Ok(host),
+        Err(error) => error,
+    };
+    let refreshed = match error.repaired_by() {
+        Some(arguments) => refresh(state_dir, arguments),
+        None => Ok(()),
+    };
+    HostFile::read(state_dir).map_err(|error| match refreshed {
+        Err(why) => why,
+        Ok(()) => Error::failed("host", "is not known").from_source(error),
+    })
+}
+
+/// Runs `tranche cdi refresh` beside this program, without an environment, and waits for its end.
+fn refresh(state_dir: &Path, arguments: &[String]) -> Result<()> {
+    let path = std::env::current_exe()
+        .about("tranche", "cannot be found")?
+        .with_file_name("tranche");
+    let mut command = Command::new(&path);
+    command.args(["cdi", "refresh"]).args(arguments);
+    if state_dir != Path::new(STATE_DIR) && arguments.is_empty() {
+        command.arg("--state-dir").arg(state_dir);
+    }
+    command.env_clear().current_dir("/");
+    let object = format!("{} cdi refresh", path.display());
+    // A file and not a pipe: nobody has to read while it is written, and no process that is left behind can be waited for.
+    let said = memfd_create("said", MemfdFlags::CLOEXEC).about(&object, "cannot be run")?;
+    let stderr = said.try_clone().about(&object, "cannot be run")?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let mut child = command.spawn().about(&object, "cannot be run")?;
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().about(&object, "cannot be waited for")? {
+            Some(status) => break status,
+            None if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let what = format!("did not end within {} seconds", PATIENCE.as_secs());
+                return Err(Error::failed(object, what).hint("run it by hand to see why"));
+            }
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let mut said = File::from(said);
+    let read = said.rewind().and_then(|()| said.take(4096).read_to_string(&mut text));
+    let last = read.ok().and_then(|_| text.lines().next_back()).unwrap_or_default();
+    let last = last.strip_prefix("tranche: ").unwrap_or(last).to_owned();
+    Err(
+        Error::failed(object, format!("failed ({status})")).hint(match last.is_empty() {
+            true => "run it by hand to see why".to_owned(),
+            false => last,
+        }),
+    )
+}

@@ -1,0 +1,60 @@
+//! `hook precreate`, for podman alone: reads a whole configuration from standard input, and writes it to standard output,
+//! edited if it requests a GPU.
+//!
+//! podman calls it before it creates a container, and replaces the configuration by what it writes. Every other program
+//! that reads hooks refuses to work when it finds this stage, so the hook's file is in a directory of its own
+//! (`hooks/README.md`).
+
+use std::ffi::OsString;
+use std::io::{Write, stdin, stdout};
+use std::path::Path;
+
+use super::arguments::Arguments;
+use super::report::Report;
+use super::{host, state_dir};
+use crate::bounded;
+use crate::error::{Context, Error, Result};
+use crate::inject::{self, RewriteContext};
+use crate::oci::CONFIG_LIMIT;
+
+/// Runs the hook with the arguments after its verb, and returns the exit code.
+pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
+    let (state_dir, rest) = state_dir(words);
+    let arguments = Arguments {
+        name: Some("hook precreate".to_owned()),
+        ..Arguments::default()
+    };
+    let report = Report::new(&arguments, &state_dir, lines);
+    let done = match rest.first() {
+        Some(word) => Err(Error::usage(word.display(), "unknown argument of hook precreate")),
+        None => edit(&state_dir, &report),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            report.failure(&error);
+            error.kind().exit_code()
+        }
+    }
+}
+
+fn edit(state_dir: &Path, report: &Report<'_>) -> Result<()> {
+    let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
+    let settings = host::settings(state_dir)?;
+    let context = RewriteContext {
+        settings: &settings,
+        state_dir,
+        host: &|| host::host(state_dir),
+        // podman does not pass the id. This process ends before the container is created, so a reservation lasts for a
+        // fixed time instead.
+        container: None,
+        process: None,
+        remark: &|remark| report.remark(&remark),
+    };
+    let edited = inject::rewrite(&bytes, &context)?;
+    let mut out = stdout().lock();
+    let written = out
+        .write_all(edited.as_deref().unwrap_or(&bytes))
+        .and_then(|()| out.flush());
+    written.about("standard output", "cannot be written")
+}

@@ -1,0 +1,18 @@
+//! `tranche-runtime` as an engine calls it, with a low-level runtime that records how it was started.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod create;
+mod holders;
+mod nvidia_hook;
+mod pass;
+mod place;
+mod precreate;
