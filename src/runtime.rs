@@ -127,7 +127,7 @@ impl RuntimeCommand<'_> {
     fn create(&self, bundle: Option<&Path>, config: Option<&Path>, id: Option<&str>) -> Result<()> {
         let file = EditedFile::config(bundle, config)?;
         let bundle = absolute(bundle.unwrap_or(Path::new(".")))?;
-        let mut settings = host::settings(self.state_dir)?;
+        let mut settings = host::settings(self.state_dir, self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
         let context = RewriteContext {
             settings: &settings,

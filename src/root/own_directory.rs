@@ -197,7 +197,7 @@ mod tests {
         let directory = root.own_directory(Path::new("/")).unwrap();
         let permissions = Permissions::new_file(0o640);
         directory
-            .replace_by_name(OsStr::new("file"), b"new", permissions)
+            .replace_by_name(OsStr::new("file"), &|file| fill(file, b"new", permissions))
             .unwrap();
         assert_eq!(fs::read(top.path().join("file")).unwrap(), b"new");
         assert_eq!(fs::read(top.path().join("other")).unwrap(), b"other");

@@ -13,6 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::report::Report;
 use crate::bounded;
 use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, NAME};
@@ -36,18 +37,17 @@ pub(super) fn runtimes(state_dir: &Path) -> Vec<String> {
     names.unwrap_or_else(|| RuntimeSettings::default().runtimes)
 }
 
-/// The owner's decisions about the runtime; the defaults if `host.json` does not exist.
-///
-/// # Errors
-/// Returns an error if the file exists and does not have them, even after a refresh.
-pub(super) fn settings(state_dir: &Path) -> Result<RuntimeSettings> {
-    let read = || part(state_dir).about(state_dir.join(NAME).display(), "cannot be used");
-    let settings = read().or_else(|_| {
-        // An invalid file is repaired like a missing one. Whether that worked is seen in the file.
-        let refreshed = refresh(state_dir, &[]);
-        read().map_err(|error| refreshed.err().unwrap_or(error))
-    })?;
-    Ok(settings.unwrap_or_default())
+/// The owner's decisions about the runtime; the defaults if `host.json` does not exist, or if it does not have them, which is
+/// reported. A container that requests nothing must start in any case, and one that requests something needs [`host`].
+pub(super) fn settings(state_dir: &Path, report: &Report<'_>) -> RuntimeSettings {
+    let settings = part(state_dir).about(state_dir.join(NAME).display(), "cannot be used");
+    match settings {
+        Ok(settings) => settings.unwrap_or_default(),
+        Err(error) => {
+            report.remark(&error.hint("run tranche cdi refresh"));
+            RuntimeSettings::default()
+        }
+    }
 }
 
 /// The settings in `host.json`, or a part of them: the rest of the file is skipped and may have any form. `None` if the
@@ -63,7 +63,7 @@ fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
     };
     let status = file.metadata()?;
     // It names a program that is executed.
-    if ![0, geteuid().as_raw()].contains(&status.uid()) || status.mode() & 0o022 != 0 {
+    if !is_trusted(status.uid()) || status.mode() & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "another user could have written it",
@@ -72,6 +72,15 @@ fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
     let bytes = bounded::read(file, MOST_BYTES)?;
     let part: Part<T> = serde_json::from_slice(&bytes)?;
     Ok(Some(part.runtime))
+}
+
+/// Whether this user is root or the user of this process. A rootless engine runs in a user namespace, in which every user of
+/// the host but its own has the number of the kernel for unknown users. There, only root can have made `/run/tranche`.
+fn is_trusted(uid: u32) -> bool {
+    const UNKNOWN: u32 = 65534; // /proc/sys/kernel/overflowuid
+    let all_users = |map: String| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    let in_namespace = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !all_users(map));
+    uid == 0 || uid == geteuid().as_raw() || (uid == UNKNOWN && in_namespace())
 }
 
 /// What the host has and what the policy makes of it. A file that is missing or out of date is written anew, once.

@@ -112,7 +112,7 @@ fn prestart(state: &State, state_dir: &Path, report: &Report<'_>) -> Result<()> 
     if config.has_our_hooks() {
         return Ok(());
     }
-    let settings = host::settings(state_dir)?;
+    let settings = host::settings(state_dir, report);
     let asked = request::of(&bytes, &settings)?;
     for note in asked.notes {
         report.remark(&Error::failed("request", note));

@@ -40,7 +40,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
 
 fn edit(state_dir: &Path, report: &Report<'_>) -> Result<()> {
     let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
-    let settings = host::settings(state_dir)?;
+    let settings = host::settings(state_dir, report);
     let context = RewriteContext {
         settings: &settings,
         state_dir,

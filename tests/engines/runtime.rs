@@ -4,6 +4,7 @@
 use std::fs;
 
 use serde_json::json;
+use tranche::policy::RuntimeSettings;
 
 use crate::support::engines::{Bed, Engine, run_podman, run_podman_in};
 use crate::support::session::session;
@@ -11,7 +12,11 @@ use crate::support::skip;
 
 /// A file that only the owner's choice of a low-level runtime is read from.
 fn host(engine: Engine) -> String {
-    json!({"runtime": {"runtimes": [engine.runtime()]}}).to_string()
+    let settings = RuntimeSettings {
+        runtimes: vec![engine.runtime().to_owned()],
+        ..RuntimeSettings::default()
+    };
+    json!({"runtime": settings}).to_string()
 }
 
 fn bed(engine: Engine) -> Bed {

@@ -100,6 +100,24 @@ fn without_a_valid_host_file_the_defaults_are_used() {
     }
 }
 
+/// A container that requests nothing does not depend on tranche's files.
+#[test]
+fn a_damaged_host_file_is_reported_and_the_container_starts() {
+    let place = Place::new();
+    place.configure(&plain());
+    let mut host = place.host(&[&place.at("bin/runc")]);
+    host["runtime"]["unknown"] = 1.into();
+    fs::write(place.at("state/host.json"), host.to_string()).unwrap();
+    let output = place.run(&["create", "--bundle", "bundle", "ID"]);
+    assert_eq!(output.status.code(), Some(EXECUTED), "{}", said(&output));
+    let text = said(&output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(
+        text.contains("host.json: cannot be used") && text.contains("run tranche cdi refresh"),
+        "{text}"
+    );
+}
+
 /// docker takes the last line with the word "version", go-runc the first line.
 #[test]
 fn a_version_on_standard_output_is_that_of_the_low_level_runtime() {
