@@ -452,3 +452,45 @@ fn a_change_of_every_book_writes_those_that_changed() {
         assert_eq!(claims(dir.path()), left, "{change:?}");
     }
 }
+
+/// A user has a ledger of his own, below directories of root. As root, this test runs itself again as another user.
+#[test]
+fn a_user_has_a_ledger_below_directories_of_root() {
+    use std::os::unix::fs::chown;
+    const AGAIN: &str = "TRANCHE_TEST_LEDGER_OF_USER";
+    if nix::unistd::geteuid().is_root() {
+        let top = tempfile::tempdir().unwrap();
+        mode(top.path(), 0o755);
+        // A checkout may be where that user may not go.
+        let program = top.path().join("tests");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        mode(&program, 0o755);
+        let state = top.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        chown(&state, Some(65534), Some(65534)).unwrap();
+        let output = std::process::Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&program)
+            .args([
+                "--exact",
+                "ledger::store::tests::a_user_has_a_ledger_below_directories_of_root",
+            ])
+            .env(AGAIN, &state)
+            .current_dir("/")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let line = refused(&state);
+        assert!(line.contains("belongs to user 65534"), "{line}");
+        chown(&state, Some(0), Some(0)).unwrap();
+        let line = refused(&state);
+        assert!(line.contains("is not a directory of the user who runs this"), "{line}");
+        return;
+    }
+    let made = tempfile::tempdir().unwrap();
+    let state = std::env::var_os(AGAIN).map_or(made.path().to_owned(), Into::into);
+    let ledger = Ledger::open(&state).unwrap();
+    take(&ledger, &Machine::here().unwrap(), "a", "one").unwrap();
+    assert_eq!(claims(&state), 1);
+}
