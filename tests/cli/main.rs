@@ -26,6 +26,7 @@ mod list;
 mod messages;
 mod names;
 mod policies;
+mod refresh;
 mod runtime_configure;
 mod terminal;
 

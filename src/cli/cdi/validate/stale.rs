@@ -2,7 +2,7 @@
 
 use super::super::leftover;
 use crate::cdi::Problem;
-use crate::cdi::header::{SpecOrigin, made_by};
+use crate::cdi::header::{REFRESHED, SpecOrigin, made_by};
 use crate::cdi::registry::Loaded;
 use crate::cli::look::{self, LookArgs};
 use crate::cli::place::{ConfigArgs, HostArgs};
@@ -98,11 +98,14 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
 
 impl Staleness {
     fn stale(&mut self, file: &Loaded, what: &str, or: &str) {
-        let output = leftover::output_of(file);
-        let what = format!(
-            "stale: {what}; run tranche cdi generate again, with --output {} and the options of the first time{or}",
-            output.display()
-        );
+        let again = match file.comments.iter().any(|line| line == REFRESHED) {
+            true => "run tranche cdi refresh".to_owned(),
+            false => format!(
+                "run tranche cdi generate again, with --output {} and the options of the first time",
+                leftover::output_of(file).display()
+            ),
+        };
+        let what = format!("stale: {what}; {again}{or}");
         self.problems.push(Problem::new(&file.path, None, what));
     }
 
