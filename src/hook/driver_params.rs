@@ -60,7 +60,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    use nix::mount::{MsFlags, mount};
+    use nix::mount::{MsFlags, mount, umount};
 
     use super::*;
     use crate::oci::{Reached, State};
@@ -97,6 +97,17 @@ mod tests {
             let proc = top.path().join("root/proc");
             mount(Some("proc"), &proc, Some("proc"), MsFlags::empty(), None::<&str>).unwrap();
             let at = proc.join(&pid).join("cmdline");
+            // A runtime that hides files of /proc: what is not there cannot say anything to a driver.
+            mount(
+                Some("tmpfs"),
+                &proc.join(&pid),
+                Some("tmpfs"),
+                MsFlags::empty(),
+                None::<&str>,
+            )
+            .unwrap();
+            cover(&bundle, &path).unwrap();
+            umount(&proc.join(&pid)).unwrap();
             cover(&bundle, &path).unwrap();
             assert_eq!(fs::read(&at).unwrap(), b"A: 1\nModifyDeviceFiles: 0\n\x0060\0\n");
             assert!(fs::write(&at, "").is_err(), "the cover cannot be written");

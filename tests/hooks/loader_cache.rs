@@ -199,3 +199,30 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
         1
     );
 }
+
+#[test]
+fn an_entry_that_cannot_be_used_is_left_out_and_counted() {
+    let prepared = |change: &dyn Fn(&mut [u8])| {
+        let scene = image(&[]);
+        fs::write(scene.image(LIBDIR).join("libcuda.so.1"), "").unwrap();
+        mount(&scene, &["libcuda.so.1"]);
+        let mut bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+        change(&mut bytes);
+        fs::write(scene.image("/etc/ld.so.cache"), bytes).unwrap();
+        let (libdir, known) = (
+            format!("--ldcache-dir={LIBDIR}"),
+            known(64, "libcuda.so.1", "libcuda.so.1"),
+        );
+        let ended = scene.prepare(&[&libdir, &known]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stderr
+    };
+    // The only entry follows a header of 48 bytes; where its name begins is its second field (dl-cache.h).
+    let line = prepared(&|bytes| bytes[52..56].fill(0xff));
+    assert!(
+        line.contains("/etc/ld.so.cache: 1 of its entries cannot be used and are left out: entry 0: "),
+        "{line}"
+    );
+    // The table of processor levels, which no entry needs.
+    assert_eq!(prepared(&|bytes| bytes[32..36].fill(0xff)), "");
+}
