@@ -410,6 +410,7 @@ fn as_many_links_are_followed_as_by_the_kernel() {
 fn a_book_that_cannot_be_read_may_be_of_the_gpu_in_its_name_or_of_any() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(dir.path()).unwrap();
+    take(&ledger, &Machine::here().unwrap(), "a", "one").unwrap();
     for (name, text, gpu, hint) in [
         (
             "GPU-22222222.claims",
@@ -432,6 +433,10 @@ fn a_book_that_cannot_be_read_may_be_of_the_gpu_in_its_name_or_of_any() {
         assert_eq!(damaged.may_be_of(key().gpu()), gpu.is_none(), "{name}");
         let line = damaged.to_string();
         assert!(line.contains(hint), "{line}");
+        let errors: Vec<String> = all.errors().map(Error::to_string).collect();
+        assert_eq!(errors, [line]);
+        let holders: Vec<String> = all.claims().map(Claim::who).collect();
+        assert_eq!(holders, ["container one"], "what can be read is not hidden");
         std::fs::remove_file(&file).unwrap();
     }
 }

@@ -403,6 +403,27 @@ fn file_systems_of_the_kernel_are_not_written() {
     );
 }
 
+#[test]
+fn links_into_a_volume_are_not_made_and_are_counted() {
+    if !rights::can_mount("prepare::foreign::links_into_a_volume_are_not_made_and_are_counted") {
+        return;
+    }
+    let scene = musl();
+    fs::create_dir(scene.at("outside/volume")).unwrap();
+    let before = format!("mount --bind {} data;", scene.at("outside/volume").display());
+    let links = words("create-symlinks --link x::/data/a --link y::/opt/driver/b --link z::/data/c");
+    let ended = hook(&scene, &before, &links, "/bin/true");
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            0,
+            "tranche-oci: hook create-symlinks: root: has read-only places: 2 links not made\n"
+        )
+    );
+    assert_eq!(fs::read_link(scene.image("/opt/driver/b")).unwrap(), Path::new("y"));
+    assert_eq!(fs::read_dir(scene.at("outside/volume")).unwrap().count(), 0);
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
