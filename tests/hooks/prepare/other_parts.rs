@@ -132,6 +132,31 @@ fn a_file_in_place_of_the_drivers_params_is_neither_read_nor_covered() {
 }
 
 #[test]
+fn the_modification_of_device_nodes_is_turned_off_unless_that_is_skipped() {
+    if !rights::can_mount("prepare::other_parts::the_modification_of_device_nodes_is_turned_off_unless_that_is_skipped")
+    {
+        return;
+    }
+    for (arguments, tried) in [
+        (vec!["prepare"], true),
+        (vec!["prepare", "--skip=update-application-profile"], true),
+        (vec!["prepare", "--skip=disable-device-node-modification"], false),
+    ] {
+        let scene = Scene::new();
+        scene.image_directory("/bin");
+        fs::copy("/bin/busybox", scene.image("/bin/true")).unwrap();
+        // A file that is refused, because it is not one of the kernel's: that is reported.
+        let before = "mount -t tmpfs tmpfs /proc/driver; mkdir /proc/driver/nvidia; \
+                      echo ModifyDeviceFiles: 1 > /proc/driver/nvidia/params;";
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let ended = hook(&scene, before, &arguments, "/bin/true");
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let says = ended.stderr.contains("device-node modification stays on");
+        assert_eq!(says, tried, "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn the_profile_shows_the_gpus() {
     let Some(scene) = glibc("the_profile_shows_the_gpus") else {
         return;

@@ -7,19 +7,22 @@ use super::*;
 fn without_bundle(scene: &Scene, before: &str, cwd: &str) -> Ended {
     fs::create_dir_all(scene.at("closed")).unwrap();
     fs::set_permissions(scene.at("closed"), PermissionsExt::from_mode(0o700)).unwrap();
-    by_nobody(scene, &scene.state().replace("/bundle", "/closed/bundle"), before, cwd)
+    let state = scene.state().replace("/bundle", "/closed/bundle");
+    by_nobody(scene, &state, before, cwd, PREPARE)
 }
 
-/// Runs the hook for `state` as a user without any privilege, with `before` as shell words of root in a mount namespace
-/// and `cwd` as the current directory.
-fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str) -> Ended {
+const PREPARE: &str = "prepare --ldcache-dir /opt/driver --link a::/opt/driver/b";
+
+/// Runs the hook with these words for `state` as a user without any privilege, with `before` as shell words of root in a
+/// mount namespace and `cwd` as the current directory.
+fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str, words: &str) -> Ended {
     fs::write(scene.at("state.json"), state).unwrap();
     fs::set_permissions(scene.at(""), PermissionsExt::from_mode(0o755)).unwrap();
     // A checkout may be where that user may not go.
     fs::copy(env!("CARGO_BIN_EXE_tranche-oci"), scene.at("hook")).unwrap();
     let script = format!(
         "set -e; cd {root}; {before} cd {cwd}; exec setpriv --reuid 65534 --regid 65534 --clear-groups {top}/hook hook \
-         prepare --ldcache-dir /opt/driver --link a::/opt/driver/b < {top}/state.json",
+         {words} < {top}/state.json",
         root = scene.image("/").display(),
         top = scene.at("").display(),
     );
@@ -88,7 +91,7 @@ fn a_configuration_that_may_not_be_read_is_as_if_the_bundle_were_closed() {
     known_and_read_only(|scene, before| {
         let file = scene.at("bundle/config.json");
         fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
-        by_nobody(scene, &scene.state(), before, ".")
+        by_nobody(scene, &scene.state(), before, ".", PREPARE)
     });
 }
 
@@ -120,4 +123,23 @@ fn known_and_read_only(hook: impl Fn(&Scene, &str) -> Ended) {
     );
     assert!(lines[2].contains("set LD_LIBRARY_PATH=/opt/driver"), "{}", lines[2]);
     same(&scene.inside(), &inside);
+}
+
+#[test]
+fn a_limit_in_a_configuration_that_may_not_be_read_is_said_to_be_unknown() {
+    let test = "a_limit_in_a_configuration_that_may_not_be_read_is_said_to_be_unknown";
+    if !rights::owns_machine(&format!("prepare::unreachable::{test}")) {
+        return;
+    }
+    let scene = Scene::new();
+    scene.image_directory("/proc");
+    scene.configure(json!({"root": {"path": "rootfs"}, "process": {"env": ["NVIDIA_GPU_MEMORY_LIMIT=1"]}}));
+    fs::set_permissions(scene.at("bundle/config.json"), PermissionsExt::from_mode(0o600)).unwrap();
+    let before = "mount --bind . .; cd $PWD; mount -t proc proc proc;";
+    let ended = by_nobody(&scene, &scene.state(), before, ".", "apply-cuda-memory-limits");
+    assert!(
+        ended.code == 0 && ended.stderr.contains("so a limit in it is unknown"),
+        "{}",
+        ended.stderr
+    );
 }
