@@ -226,3 +226,66 @@ fn an_entry_that_cannot_be_used_is_left_out_and_counted() {
     // The table of processor levels, which no entry needs.
     assert_eq!(prepared(&|bytes| bytes[32..36].fill(0xff)), "");
 }
+
+/// A library in a directory of its own, for an image whose cache knows nothing of it.
+fn with_driver() -> (Scene, &'static str) {
+    let scene = image(&[]);
+    scene.image_directory("/opt/driver");
+    let content = library("libcuda.so.1", Machine::X86_64).unwrap();
+    fs::write(scene.image("/opt/driver/libcuda.so.1"), content).unwrap();
+    (scene, "--ldcache-dir=/opt/driver")
+}
+
+#[test]
+fn only_what_the_image_does_not_configure_is_written_for_a_later_ldconfig() {
+    for (own, written) in [
+        ("/opt/other\n", Some("/opt/driver\n")),
+        ("# none\n /opt/driver \n", None),
+    ] {
+        let (scene, driver) = with_driver();
+        scene.image_directory("/etc/ld.so.conf.d");
+        fs::write(scene.image("/etc/ld.so.conf.d/own.conf"), own).unwrap();
+        scene.prepare(&[driver]).silent();
+        let ours = fs::read_to_string(scene.image("/etc/ld.so.conf.d/00-tranche.conf")).ok();
+        assert_eq!(ours.as_deref(), written, "{own}");
+    }
+    // ldconfig reads no file of another name. The hook's own file, from the start before, is written again.
+    let (scene, driver) = with_driver();
+    let ours = scene.image("/etc/ld.so.conf.d/00-tranche.conf");
+    scene.image_directory("/etc/ld.so.conf.d");
+    fs::write(scene.image("/etc/ld.so.conf.d/own.conf.bak"), "/opt/driver\n").unwrap();
+    for _ in 0..2 {
+        scene.prepare(&[driver]).silent();
+        assert_eq!(fs::read_to_string(&ours).unwrap(), "/opt/driver\n");
+    }
+    // A file with a second name may be the host's.
+    fs::write(scene.image("/etc/ld.so.conf.d/one.conf"), "/opt/driver\n").unwrap();
+    fs::hard_link(
+        scene.image("/etc/ld.so.conf.d/one.conf"),
+        scene.image("/etc/ld.so.conf.d/two.conf"),
+    )
+    .unwrap();
+    let ended = scene.prepare(&[driver]);
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            0,
+            "tranche-oci: hook prepare: /etc/ld.so.conf.d: 2 files are ignored, because they are not the image's own\n"
+        )
+    );
+    assert_eq!(fs::read_to_string(&ours).unwrap(), "/opt/driver\n");
+    // Nothing is written for an image without this directory, and what has its name is reported.
+    let (scene, driver) = with_driver();
+    scene.prepare(&[driver]).silent();
+    assert!(!scene.image("/etc/ld.so.conf.d").exists());
+    fs::write(scene.image("/etc/ld.so.conf.d"), "").unwrap();
+    let ended = scene.prepare(&[driver]);
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert!(
+        ended.code == 0
+            && lines.len() == 1
+            && lines[0].contains("/etc/ld.so.conf.d: directories of libraries not written: "),
+        "{}",
+        ended.stderr
+    );
+}

@@ -3,6 +3,7 @@
 use std::os::unix::fs::{MetadataExt, chown};
 
 use super::*;
+use crate::support::stub_elf;
 
 const MUSL: &str = "/etc/ld-musl-x86_64.path";
 const MUSL_LOADER: &str = "/lib/ld-musl-x86_64.so.1";
@@ -422,6 +423,32 @@ fn links_into_a_volume_are_not_made_and_are_counted() {
     );
     assert_eq!(fs::read_link(scene.image("/opt/driver/b")).unwrap(), Path::new("y"));
     assert_eq!(fs::read_dir(scene.at("outside/volume")).unwrap().count(), 0);
+}
+
+/// The cache has the libraries, and the volume's owner decides what an `ldconfig` is told there.
+#[test]
+fn configuration_on_a_volume_is_left_alone_without_a_word() {
+    if !rights::can_mount("prepare::foreign::configuration_on_a_volume_is_left_alone_without_a_word") {
+        return;
+    }
+    let scene = Scene::new();
+    for directory in ["bin", "lib64", "etc/ld.so.conf.d", "opt/driver"] {
+        scene.image_directory(directory);
+    }
+    fs::write(scene.image("/lib64/ld-linux-x86-64.so.2"), "").unwrap();
+    fs::copy("/bin/busybox", scene.image("/bin/true")).unwrap();
+    let library = stub_elf::library("libcuda.so.1", stub_elf::Machine::X86_64).unwrap();
+    fs::write(scene.image("/opt/driver/libcuda.so.1"), library).unwrap();
+    fs::create_dir(scene.at("outside/volume")).unwrap();
+    let before = format!(
+        "mount --bind {} etc/ld.so.conf.d;",
+        scene.at("outside/volume").display()
+    );
+    said(hook(&scene, &before, &prepare(), "/bin/true"));
+    assert_eq!(fs::read_dir(scene.at("outside/volume")).unwrap().count(), 0);
+    let cache = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    let cache = tranche::ldcache::read(&cache).unwrap();
+    assert_eq!(cache.entries.len(), 1, "the driver's library");
 }
 
 fn words(text: &str) -> Vec<String> {
