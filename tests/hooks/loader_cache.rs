@@ -289,3 +289,111 @@ fn only_what_the_image_does_not_configure_is_written_for_a_later_ldconfig() {
         ended.stderr
     );
 }
+
+/// Writes the image's cache, with these libraries of its library directory in it.
+fn write_cache(scene: &Scene, names: &[&str]) {
+    let paths: Vec<String> = names.iter().map(|name| format!("{LIBDIR}/{name}")).collect();
+    let flags = tranche::ldcache::AbiFlags::X86_64;
+    let entries: Vec<_> = names
+        .iter()
+        .zip(&paths)
+        .map(|(name, path)| tranche::ldcache::CacheEntry::new(name.as_ref(), path.as_ref(), flags))
+        .collect();
+    let cache = tranche::ldcache::write(&Sorted::new(&entries), object::endian::Endianness::Little).unwrap();
+    fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
+}
+
+/// The paths of a library in the cache, the one that a program gets first.
+fn paths_of(scene: &Scene, soname: &str) -> Vec<String> {
+    let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
+    let cache = tranche::ldcache::read(&bytes).unwrap();
+    let entries = cache.entries.iter().filter(|entry| entry.soname == soname);
+    entries.map(|entry| entry.path.display().to_string()).collect()
+}
+
+#[test]
+fn of_the_libraries_in_the_cache_only_those_that_another_driver_left_go() {
+    let scene = image(&[("libcuda.so.1", b"x")]);
+    let names = [
+        ("libown.so.1", None, true),
+        ("libown.so.1.2.3", Some("content"), true),
+        ("libnvidia-gone.so.550.54.14", None, false),
+        ("libnvidia-empty.so.535.54", Some(""), false),
+        ("libnvidia-own.so.550.54.14", Some("content"), true),
+    ];
+    write_cache(&scene, &names.map(|(name, _, _)| name));
+    for (name, content, _) in names {
+        if let Some(content) = content {
+            fs::write(scene.image(LIBDIR).join(name), content).unwrap();
+        }
+    }
+    let known = known(64, "libcuda.so.1", "libcuda.so.1");
+    scene.prepare(&[&format!("--ldcache-dir={LIBDIR}"), &known]).silent();
+    for (name, _, stays) in names {
+        assert_eq!(paths_of(&scene, name).len(), usize::from(stays), "{name}");
+    }
+    assert_eq!(paths_of(&scene, "libcuda.so.1"), [format!("{LIBDIR}/libcuda.so.1")]);
+}
+
+#[test]
+fn a_directory_that_is_missing_and_one_that_is_a_file_are_told_apart() {
+    let (scene, driver) = with_driver();
+    fs::write(scene.image("/opt/file"), "").unwrap();
+    let ended = scene.prepare(&[driver, "--ldcache-dir=/opt/none", "--ldcache-dir=/opt/file"]);
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!((ended.code, lines.len()), (0, 2), "{}", ended.stderr);
+    assert!(
+        lines[0].ends_with("/opt/none: not in the container, left out"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].contains("/opt/file: left out: "), "{}", lines[1]);
+    assert_eq!(paths_of(&scene, "libcuda.so.1"), ["/opt/driver/libcuda.so.1"]);
+}
+
+/// NVIDIA's hook that finds CUDA's compatibility libraries runs before the one that makes the cache.
+#[test]
+fn compatibility_libraries_that_one_hook_finds_go_first_in_the_cache_of_the_next() {
+    let (scene, _) = with_driver();
+    let compat = "/usr/local/cuda/compat";
+    for directory in [compat, "/etc/ld.so.conf.d"] {
+        scene.image_directory(directory);
+    }
+    let stub = library("libcuda.so.1", Machine::X86_64).unwrap();
+    let newer = scene.image(compat).join("libcuda.so.590.44.01");
+    fs::write(&newer, stub).unwrap();
+    let record = scene.image("/etc/ld.so.conf.d/00-compat-tranche.conf");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
+        command
+            .arg("hook")
+            .args(arguments)
+            .arg("--state-dir")
+            .arg(scene.state_dir());
+        command.env_clear().current_dir(scene.image("/"));
+        scene::run(command, scene.state().as_bytes()).silent();
+    };
+    let first = || {
+        run(&["update-ldcache", "--folder", "/opt/driver"]);
+        paths_of(&scene, "libcuda.so.1").remove(0)
+    };
+    let enable = ["enable-cuda-compat", "--host-driver-version=580.95.05"];
+    run(&enable);
+    assert_eq!(fs::read_to_string(&record).unwrap(), format!("{compat}\n"));
+    assert_eq!(first(), format!("{compat}/libcuda.so.590.44.01"));
+    // Now the image has one for an older driver.
+    fs::rename(&newer, scene.image(compat).join("libcuda.so.575.57.08")).unwrap();
+    run(&enable);
+    assert!(!record.exists());
+    fs::remove_file(scene.image("/etc/ld.so.cache")).unwrap();
+    assert_eq!(first(), "/opt/driver/libcuda.so.1");
+    // What is not one absolute path was not written by the hook.
+    for text in [
+        "usr/local/cuda/compat\n",
+        "/usr/local/cuda/compat\n/opt\n",
+        "/usr/local/cuda/compat",
+    ] {
+        fs::write(&record, text).unwrap();
+        assert_eq!(first(), "/opt/driver/libcuda.so.1", "{text:?}");
+    }
+}
