@@ -49,7 +49,10 @@ const LAYERS: &[(&str, &str)] = &[
     ("cdi", "call digest edits error text types yaml"),
     ("engine_config", "cdi digest error types"),
     // From requests to the configuration of a container.
-    ("inject", "call cdi claims derive edits error host_file inventory ledger oci policy share text types"),
+    (
+        "inject",
+        "call cdi claims derive edits error host_file inventory ledger oci policy share text types",
+    ),
     // What a program calls.
     (
         "hook",

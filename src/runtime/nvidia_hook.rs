@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::arguments::Arguments;
+use super::arguments::{Action, Arguments};
 use super::edit::EditedFile;
 use super::report::Report;
 use super::{host, low_level, state_dir};
@@ -49,9 +49,8 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
         ..Arguments::default()
     };
     let done = match command {
-        Some("prestart") => State::read(stdin()).map(|state| {
-            arguments.action = super::Action::End { id: state.id.clone() };
-            state
+        Some("prestart") => State::read(stdin()).inspect(|state| {
+            arguments.action = Action::End { id: state.id.clone() };
         }),
         Some("poststart" | "poststop") => return 0,
         Some(other) => Err(Error::usage(other, "unknown command of this hook").hint("expected prestart")),

@@ -505,7 +505,7 @@ fn no_handle_is_inherited_by_another_program() {
     fs::write(top.path().join("root/file"), "").unwrap();
     fs::create_dir(top.path().join("root/directory")).unwrap();
     let host = HostDirectory::open(top.path()).unwrap();
-    let below = host.subdirectory(OsStr::new("root")).unwrap();
+    let below = HostDirectory::open(&top.path().join("root")).unwrap();
     let top_of_root = root.directory(Path::new("/")).unwrap();
     let found = below.find(OsStr::new("file")).unwrap();
     let file = root.own_file(Path::new("/file")).unwrap();
