@@ -75,8 +75,8 @@ impl LedgerDirectory {
         Ok(file)
     }
 
-    /// Refuses what this ledger cannot have made under `name`: another kind of file, one of another user, and one that
-    /// has a second name elsewhere. Returns what is known of it.
+    /// Refuses what this ledger cannot have made under `name`: another kind of file, one of another user or that other
+    /// users may write, and one that has a second name elsewhere. Returns what is known of it.
     fn check_file(&self, name: &str, file: &OwnedFd) -> Result<Stat> {
         let about = self.path(name);
         let status = fs::fstat(file).about(about.display(), "cannot be read")?;
@@ -84,6 +84,8 @@ impl LedgerDirectory {
             "is not a regular file"
         } else if status.st_uid != rustix::process::geteuid().as_raw() {
             "belongs to another user"
+        } else if status.st_mode & 0o022 != 0 {
+            "may be written by other users"
         } else if status.st_nlink > 1 {
             // A file that was replaced while it was read has no name any more: that is in order.
             "has another name as well (a hard link)"
