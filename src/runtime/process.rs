@@ -12,12 +12,7 @@ use serde_json::Value;
 use super::arguments::Exec;
 use super::edit::EditedFile;
 use crate::error::{Context, Error, Result};
-
-/// Variables that belong to a share, by the beginning of their names. No tenant may set them.
-const OF_SHARE: [&str; 2] = ["CUDA_MPS_", "NVIDIA_GPU_MEMORY_"];
-
-/// The variable that an MPS share sets in addition. Without such a share, it is the tenant's.
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+use crate::inject::is_limit;
 
 /// The variable that every MPS share sets.
 const PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
@@ -47,15 +42,11 @@ impl ShareEnvironment {
         }
         let config: Config = serde_json::from_slice(bytes)?;
         let env = config.process.and_then(|process| process.env).unwrap_or_default();
-        let has_pipe = env.iter().any(|entry| name(entry) == PIPE);
-        let is_ours = |entry: &String| belongs_to_share(entry) || (has_pipe && name(entry) == VISIBLE);
-        let entries: Vec<String> = env.into_iter().filter(is_ours).collect();
-        Ok((!entries.is_empty()).then_some(Self(entries)))
-    }
-
-    /// Whether `entry` is a variable that this share sets, or that no tenant may set.
-    fn replaces(&self, entry: &str) -> bool {
-        belongs_to_share(entry) || self.0.iter().any(|own| name(own) == name(entry))
+        let has_pipe = env
+            .iter()
+            .any(|entry| entry.split_once('=').is_some_and(|(name, _)| name == PIPE));
+        let entries = || env.into_iter().filter(|entry| is_limit(entry)).collect();
+        Ok(has_pipe.then(entries).map(Self))
     }
 
     /// Puts it into a process of the OCI specification (config.md, "process").
@@ -75,7 +66,7 @@ impl ShareEnvironment {
         let env = env
             .as_array_mut()
             .ok_or_else(|| Error::failed(object, "its env is not a list"))?;
-        env.retain(|entry| !entry.as_str().is_some_and(|entry| self.replaces(entry)));
+        env.retain(|entry| !entry.as_str().is_some_and(is_limit));
         env.extend(self.0.iter().map(|entry| Value::from(entry.as_str())));
         serde_json::to_vec(&process).about(object, "cannot be written")
     }
@@ -83,21 +74,13 @@ impl ShareEnvironment {
     /// Puts it into the arguments of an `exec` without a file.
     pub(super) fn put_into_arguments(&self, exec: &Exec, words: &mut Vec<OsString>) {
         for (at, count, value) in exec.env.iter().rev() {
-            if value.to_str().is_some_and(|entry| self.replaces(entry)) {
+            if value.to_str().is_some_and(is_limit) {
                 words.drain(*at..at + count);
             }
         }
         let options = self.0.iter().flat_map(|entry| ["--env", entry]).map(OsString::from);
         words.splice(exec.at..exec.at, options);
     }
-}
-
-fn name(entry: &str) -> &str {
-    entry.split('=').next().unwrap_or_default()
-}
-
-fn belongs_to_share(entry: &str) -> bool {
-    OF_SHARE.iter().any(|beginning| entry.starts_with(beginning))
 }
 
 #[cfg(test)]
