@@ -316,6 +316,7 @@ fn of_the_libraries_in_the_cache_only_those_that_another_driver_left_go() {
     let scene = image(&[("libcuda.so.1", b"x")]);
     let names = [
         ("libown.so.1", None, true),
+        ("libown.so.12", None, true),
         ("libown.so.1.2.3", Some("content"), true),
         ("libnvidia-gone.so.550.54.14", None, false),
         ("libnvidia-empty.so.535.54", Some(""), false),
@@ -396,4 +397,29 @@ fn compatibility_libraries_that_one_hook_finds_go_first_in_the_cache_of_the_next
         fs::write(&record, text).unwrap();
         assert_eq!(first(), "/opt/driver/libcuda.so.1", "{text:?}");
     }
+}
+
+#[test]
+fn what_has_no_name_of_a_library_does_not_get_into_the_cache() {
+    let content = library("libcuda.so.1", Machine::X86_64).unwrap();
+    let program = library("libprogram.so.1", Machine::X86_64).unwrap();
+    let scene = image(&[("libcuda.so.580.1", &content), ("program", &program)]);
+    let links = [
+        format!("--link=libcuda.so.580.1::{LIBDIR}/cuda"),
+        format!("--link=libcuda.so.580.1::{LIBDIR}/libcuda.so"),
+    ];
+    let cached = cached(&scene, &[&links[0], &links[1]]);
+    let sonames: Vec<_> = cached.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(sonames, ["libcuda.so.1", "libcuda.so"], "{cached:?}");
+}
+
+#[test]
+fn files_of_an_image_without_a_cache_are_opened_up_to_a_limit() {
+    let (scene, driver) = with_driver();
+    for number in 0..4096 {
+        fs::write(scene.image(&format!("/opt/driver/liba{number}.so")), "x").unwrap();
+    }
+    let ended = scene.prepare(&[driver]);
+    let says = "more than 4096 libraries that the image's ld.so.cache lacks; the rest is left out";
+    assert!(ended.code == 0 && ended.stderr.contains(says), "{}", ended.stderr);
 }
