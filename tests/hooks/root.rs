@@ -487,6 +487,15 @@ fn a_root_is_the_hosts_or_it_is_not() {
     );
 }
 
+#[test]
+fn a_directory_of_the_host_is_a_directory() {
+    let (top, _root) = scene();
+    symlink("root", top.path().join("link")).unwrap();
+    let refused = HostDirectory::open(&top.path().join("secret")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotADirectory);
+    HostDirectory::open(&top.path().join("link")).unwrap();
+}
+
 /// A file of /proc has the size 0, so only reading shows how large it is.
 #[test]
 fn a_file_that_does_not_say_its_size_is_read_up_to_the_limit() {
