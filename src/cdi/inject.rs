@@ -6,6 +6,7 @@
 
 use super::spec::{ContainerEdits, DeviceNode, Spec};
 use crate::error::{Error, Result};
+use crate::types::ContainerPath;
 use oci_spec::runtime::{Hook, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceType, LinuxNetDevice, Mount};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -149,7 +150,8 @@ fn env(config: &mut Value, env: &[String]) -> Result<()> {
             v.as_str()
                 .is_some_and(|t| t.split_once('=').map_or(t, |(n, _)| n) == name)
         };
-        match present.iter_mut().find(same) {
+        // Of two entries of the same name the last one is replaced.
+        match present.iter_mut().rfind(same) {
             Some(old) => *old = json!(entry),
             None => present.push(json!(entry)),
         }
@@ -157,22 +159,32 @@ fn env(config: &mut Value, env: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn device_node(config: &mut Value, node: &DeviceNode, lookup: Lookup<'_>) -> Result<()> {
+/// The type and the numbers of `node`: its own if it has both, otherwise those of the host's node.
+fn kind_and_numbers(node: &DeviceNode, host: Option<HostNode>) -> Result<(LinuxDeviceType, i64, i64)> {
     let given = node.node_type.as_deref().filter(|t| !t.is_empty());
-    let is_complete = given == Some("p") || (given.is_some() && node.major.is_some_and(|m| m != 0));
-    let host = lookup(node.on_host());
-    if host.is_none() && !is_complete {
-        return Err(Error::failed(node.on_host(), "device node not found").hint("is the driver loaded?"));
-    }
-    let kind = given.map_or_else(
-        || host.map_or(String::new(), |h| h.node_type.to_string()),
-        str::to_owned,
-    );
-    let kind: LinuxDeviceType = kind.parse().map_err(|_| broken(&node.path))?;
-    let (major, minor) = match host {
-        Some(host) if !is_complete => (host.major, host.minor),
-        _ => (node.major.unwrap_or(0), node.minor.unwrap_or(0)),
+    let major = node.major.filter(|major| *major != 0);
+    let kind = match (given, host) {
+        (Some(kind), _) if major.is_some() || kind == "p" => kind.to_owned(),
+        (_, None) => {
+            return Err(Error::failed(node.on_host(), "device node not found").hint("is the driver loaded?"));
+        }
+        (Some(kind), Some(host)) if *kind != host.node_type.to_string() => {
+            let what = format!("has type {}, and the specification says {kind}", host.node_type);
+            return Err(Error::failed(node.on_host(), what).hint("correct the CDI specification"));
+        }
+        (_, Some(host)) => host.node_type.to_string(),
     };
+    let kind: LinuxDeviceType = kind.parse().map_err(|_| broken(&node.path))?;
+    let (major, minor) = match (major, host) {
+        (None, Some(host)) if kind != LinuxDeviceType::P => (host.major, host.minor),
+        _ => (major.unwrap_or(0), node.minor.unwrap_or(0)),
+    };
+    Ok((kind, major, minor))
+}
+
+fn device_node(config: &mut Value, node: &DeviceNode, lookup: Lookup<'_>) -> Result<()> {
+    let host = lookup(node.on_host());
+    let (kind, major, minor) = kind_and_numbers(node, host)?;
     let owner = |given: Option<u32>, field: &str| {
         let of_process = config.pointer(field).and_then(Value::as_u64);
         given.or(of_process.and_then(|id| u32::try_from(id).ok()).filter(|id| *id > 0))
@@ -189,14 +201,21 @@ fn device_node(config: &mut Value, node: &DeviceNode, lookup: Lookup<'_>) -> Res
     // oci-spec always writes numbers. A FIFO has none (runtime-spec, config-linux.md, "Devices"), and the reference
     // library writes none.
     if kind == LinuxDeviceType::P
+        && major == 0
+        && minor == 0
         && let Some(device) = device.as_object_mut()
     {
         device.shift_remove("major");
         device.shift_remove("minor");
     }
     let devices = array_at(config, &["linux"], "devices")?;
-    devices.retain(|d| d.get("path").and_then(Value::as_str) != Some(&node.path));
-    devices.push(device);
+    remove_first(devices, "path", &node.path);
+    // A configuration may list a path twice: the second entry is replaced where it is.
+    let same = |d: &&mut Value| d.get("path").and_then(Value::as_str) == Some(&node.path);
+    match devices.iter_mut().find(same) {
+        Some(old) => *old = device,
+        None => devices.push(device),
+    }
     if matches!(kind, LinuxDeviceType::B | LinuxDeviceType::C) {
         let access = node.permissions.as_deref().filter(|p| !p.is_empty()).unwrap_or("rwm");
         let mut rule = LinuxDeviceCgroup::default();
@@ -216,7 +235,7 @@ fn mounts(config: &mut Value, edits: &ContainerEdits) -> Result<()> {
     }
     let present = array_at(config, &[], "mounts")?;
     for one in &edits.mounts {
-        present.retain(|m| m.get("destination").and_then(Value::as_str) != Some(&one.container_path));
+        remove_first(present, "destination", &one.container_path);
         let mut mount = Mount::default();
         mount.set_destination(one.container_path.clone().into());
         mount.set_typ(one.mount_type.clone().filter(|t| !t.is_empty()));
@@ -229,8 +248,22 @@ fn mounts(config: &mut Value, edits: &ContainerEdits) -> Result<()> {
     Ok(())
 }
 
+/// Removes the first of `items` whose field `name` is `text`; the reference library keeps the others.
+fn remove_first(items: &mut Vec<Value>, name: &str, text: &str) {
+    let same = |item: &Value| item.get(name).and_then(Value::as_str) == Some(text);
+    if let Some(at) = items.iter().position(same) {
+        items.remove(at);
+    }
+}
+
+/// The number of slashes in a path without `.`, `..` and doubled slashes, by which the reference library sorts: `/` and
+/// `/a` have the same depth. A relative path, which runtimes before runc 1.2 accept, has one less.
 fn depth(path: &str) -> usize {
-    crate::types::ContainerPath::new(path).map_or(0, |p| p.as_str().split('/').filter(|s| !s.is_empty()).count())
+    let slashes = |path: &str| ContainerPath::new(path).map_or(0, |clean| clean.as_str().matches('/').count());
+    match path.strip_prefix('/') {
+        Some(_) => slashes(path),
+        None => slashes(&format!("/{path}")).saturating_sub(1),
+    }
 }
 
 #[cfg(test)]

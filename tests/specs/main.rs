@@ -14,4 +14,5 @@ mod support;
 
 mod cdi_properties;
 mod golden;
+mod injection;
 mod parity;
