@@ -41,16 +41,24 @@ pub(super) fn remove_mounts(config: &mut Value, destinations: &[String]) {
     });
 }
 
-/// Removes each rule of the device cgroup that a later one repeats: injection adds a rule for each node, and the
-/// configuration may have it from an earlier start.
-pub(super) fn remove_repeated_rules(config: &mut Value) {
+/// The number of rules of the device cgroup.
+pub(super) fn count_rules(config: &Value) -> usize {
+    let rules = config.pointer("/linux/resources/devices").and_then(Value::as_array);
+    rules.map_or(0, Vec::len)
+}
+
+/// Keeps each rule of the device cgroup that injection has added behind the first `count` only once, in its last place:
+/// the configuration may have it from an earlier start, and several nodes may need the same one. A rule that is repeated
+/// later has no effect of its own.
+pub(super) fn remove_repeated_rules(config: &mut Value, count: usize) {
     let rules = config
         .pointer_mut("/linux/resources/devices")
         .and_then(Value::as_array_mut);
-    if let Some(rules) = rules {
-        let all = std::mem::take(rules);
-        let is_repeated = |at: usize, rule: &Value| all[at + 1..].contains(rule);
-        let kept = all.iter().enumerate().filter(|(at, rule)| !is_repeated(*at, rule));
+    if let Some(rules) = rules.filter(|rules| count < rules.len()) {
+        let added = rules.split_off(count);
+        rules.retain(|rule| !added.contains(rule));
+        let is_last = |at: usize, rule: &Value| !added[at + 1..].contains(rule);
+        let kept = added.iter().enumerate().filter(|(at, rule)| is_last(*at, rule));
         rules.extend(kept.map(|(_, rule)| rule.clone()));
     }
 }

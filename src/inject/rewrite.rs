@@ -237,8 +237,9 @@ impl Injection<'_> {
         // The variable that asked keeps its value: a later start from this configuration asks for the same again.
         all.env.retain(|entry| !entry.starts_with("NVIDIA_VISIBLE_DEVICES="));
         all.hooks.retain(|hook| !clean::has_hook(config, hook));
+        let rules = clean::count_rules(config);
         inject::apply(config, &all, &inject::host_node)?;
-        clean::remove_repeated_rules(config);
+        clean::remove_repeated_rules(config, rules);
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod configs;
 mod create;
 mod holders;
 mod nvidia_hook;

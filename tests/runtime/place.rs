@@ -82,7 +82,9 @@ impl Place {
             arguments: Vec::new(),
             sources: Vec::new(),
         };
-        serde_json::to_value(file).unwrap()
+        let mut file = serde_json::to_value(file).unwrap();
+        with_nodes(&mut file);
+        file
     }
 
     pub(crate) fn config(&self) -> PathBuf {
@@ -158,6 +160,20 @@ impl Place {
             limits: read("limits"),
             status: status.map(str::to_owned).collect(),
         }
+    }
+}
+
+/// Gives each device node of an inventory a path that this machine has.
+fn with_nodes(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("major") {
+                fields.insert("host".to_owned(), json!("/dev/full"));
+            }
+            fields.values_mut().for_each(with_nodes);
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_nodes),
+        _ => {}
     }
 }
 
