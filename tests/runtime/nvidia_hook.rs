@@ -6,8 +6,15 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::place::{EXECUTED, Place, plain, request};
+use crate::place::{EXECUTED, Place, plain};
 use crate::support::scene::{Ended, run};
+
+/// A configuration that requests all devices.
+fn request() -> Value {
+    let mut config = plain();
+    config["process"]["env"] = json!(["NVIDIA_VISIBLE_DEVICES=all"]);
+    config
+}
 
 fn hook(place: &Place, words: &[&str]) -> Ended {
     let state =
@@ -60,6 +67,7 @@ fn a_container_that_needs_nothing_starts() {
 fn without_the_program_it_fails_and_says_what_to_do() {
     let place = Place::new();
     with_cli(&place, "bin/none");
+    place.configure(&request());
     let ended = hook(&place, &["-debug", "prestart"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (1, 1), "{}", ended.stderr);
     let what = "tranche-runtime: nvidia-container-runtime-hook prestart: nvidia-container-cli: not found; run tranche runtime \

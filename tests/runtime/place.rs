@@ -38,9 +38,10 @@ impl Place {
         let place = Place {
             top: tempfile::tempdir().unwrap(),
         };
-        for directory in ["bin", "state", "bundle"] {
+        for directory in ["bin", "state", "bundle", "specs"] {
             fs::create_dir(place.at(directory)).unwrap();
         }
+        fs::write(place.at("specs/thing.json"), SPEC).unwrap();
         compile("low-level.c", &place.at("bin/runc"));
         install(Path::new(env!("CARGO_BIN_EXE_tranche-runtime")), &place.runtime());
         place.low_level_runtimes(&[&place.at("bin/runc")]);
@@ -76,6 +77,7 @@ impl Place {
             plan,
             runtime: RuntimeSettings {
                 runtimes,
+                spec_dirs: vec![self.at("specs")],
                 ..RuntimeSettings::default()
             },
             hook: HostPath::new("/usr/bin/tranche-oci").unwrap(),
@@ -183,18 +185,21 @@ pub(crate) fn plain() -> Value {
            "root": {"path": "rootfs"}, "unknown": {"b": 1}})
 }
 
-/// A configuration that requests all devices.
+/// A configuration that requests the device of [`SPEC`], which adds a variable.
 pub(crate) fn request() -> Value {
     let mut config = plain();
-    config["process"]["env"] = json!(["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]);
+    config["annotations"] = json!({"cdi.k8s.io/test": "example.com/thing=a"});
     config
 }
 
-/// Whether the file is a configuration that was edited: complete, and with more than it had.
+/// A device that needs nothing of the host.
+const SPEC: &str = r#"{"cdiVersion": "0.5.0", "kind": "example.com/thing",
+    "devices": [{"name": "a", "containerEdits": {"env": ["ADDED=1"]}}]}"#;
+
+/// Whether the file is a configuration that was edited. It must be complete.
 pub(crate) fn is_edited(path: &Path) -> bool {
     let config: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let had = request()["process"]["env"].as_array().unwrap().len();
-    config["process"]["env"].as_array().unwrap().len() > had
+    config["process"]["env"].as_array().unwrap().contains(&"ADDED=1".into())
 }
 
 pub(crate) fn said(output: &Output) -> String {
