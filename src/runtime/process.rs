@@ -71,22 +71,29 @@ impl ShareEnvironment {
         serde_json::to_vec(&process).about(object, "cannot be written")
     }
 
-    /// Puts it into the arguments of an `exec` without a file.
+    /// Puts it into the arguments of an `exec` without a file. Without an option for the environment, the process gets the
+    /// container's, which has the share's already. With one, crun gives it nothing else.
     pub(super) fn put_into_arguments(&self, exec: &Exec, words: &mut Vec<OsString>) {
-        for (at, count, value) in exec.env.iter().rev() {
-            if value.to_str().is_some_and(is_limit) {
-                words.drain(*at..at + count);
-            }
+        let (of_share, other): (Vec<_>, Vec<_>) = exec
+            .env
+            .iter()
+            .partition(|(.., value)| value.to_str().is_some_and(is_limit));
+        for (at, count, _) in of_share.iter().rev() {
+            words.drain(*at..at + count);
         }
-        let options = self.0.iter().flat_map(|entry| ["--env", entry]).map(OsString::from);
-        words.splice(exec.at..exec.at, options);
+        if !other.is_empty() {
+            let options = self.0.iter().flat_map(|entry| ["--env", entry]).map(OsString::from);
+            words.splice(exec.at..exec.at, options);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::{Action, Arguments};
     use super::*;
     use serde_json::json;
+    use std::ffi::OsStr;
 
     const CONFIG: &str = r#"{"process":{"env":["PATH=/bin","odd","CUDA_VISIBLE_DEVICES=GPU-1",
         "CUDA_MPS_PIPE_DIRECTORY=/mps","NVIDIA_GPU_MEMORY_LIMIT=7","CUDA_HOME=/c"]}}"#;
@@ -138,18 +145,27 @@ mod tests {
         }
     }
 
-    #[test]
-    fn arguments_get_it_in_front_of_the_container() {
-        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
-        let mut line =
-            words("--root /r exec -e A=1 --env=CUDA_MPS_X=1 -eCUDA_VISIBLE_DEVICES=3 --tty -- ID prog -e CUDA_MPS_Y");
-        let super::super::arguments::Action::Exec(exec) = super::super::arguments::Arguments::parse(&line).action
-        else {
+    fn in_arguments(line: &str) -> String {
+        let mut words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let Action::Exec(exec) = Arguments::parse(&words).action else {
             panic!()
         };
-        share().put_into_arguments(&exec, &mut line);
+        share().put_into_arguments(&exec, &mut words);
+        words.join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn arguments_with_an_environment_get_it() {
+        let line = "--root /r exec -e A=1 --env=CUDA_MPS_X=1 -eCUDA_VISIBLE_DEVICES=3 --tty -- ID prog -e CUDA_MPS_Y";
         let expected = "--root /r exec --env CUDA_VISIBLE_DEVICES=GPU-1 --env CUDA_MPS_PIPE_DIRECTORY=/mps \
                         --env NVIDIA_GPU_MEMORY_LIMIT=7 -e A=1 --tty -- ID prog -e CUDA_MPS_Y";
-        assert_eq!(line, words(expected));
+        assert_eq!(in_arguments(line), expected);
+    }
+
+    /// crun gives a process either the container's environment or that of the options.
+    #[test]
+    fn arguments_without_an_environment_stay_so() {
+        assert_eq!(in_arguments("exec ID prog -e A=1"), "exec ID prog -e A=1");
+        assert_eq!(in_arguments("exec -e CUDA_MPS_X=1 --tty ID prog"), "exec --tty ID prog");
     }
 }
