@@ -340,5 +340,6 @@ pub fn remove(file: &Path) -> Result<(), Error> {
 }
 
 // Policies are written in YAML, which only the command line reads.
+#[cfg(feature = "cli")]
 #[cfg(test)]
 mod tests;
