@@ -103,7 +103,7 @@ test-vm: build
 	@tests/vm/run.sh target/vm $(BIN)/tranche $(BIN)/tranche-oci
 
 bench: oci
-	TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" $(CARGO) bench
+	TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" TRANCHE_RUNTIME_STATIC="$(CURDIR)/$(RUNTIME)" $(CARGO) bench
 
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))

@@ -10,13 +10,18 @@ mod source;
 pub use error::HostFileError;
 pub use source::{Source, SourceKind, SourceState};
 
+use crate::bounded;
 use crate::digest::Digest;
+use crate::error::{Context, Error};
 use crate::inventory::Inventory;
 use crate::ledger::LedgerDirectory;
 use crate::policy::RuntimeSettings;
+use crate::root::{Missing, is_in_user_namespace};
 use crate::share::Plan;
 use crate::types::HostPath;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The name of the file in the state directory.
@@ -78,11 +83,14 @@ impl HostFile {
     /// As [`HostFile::read`], except that the file may describe an earlier state of the host.
     pub fn load(state_dir: &Path) -> Result<Self, HostFileError> {
         let path = || state_dir.join(NAME);
-        let directory =
-            LedgerDirectory::state(state_dir, crate::root::Missing::Leave).map_err(HostFileError::Refused)?;
-        let bytes = match directory {
-            Some(directory) => directory.read(NAME, MOST_BYTES).map_err(HostFileError::Refused)?,
-            None => None,
+        let bytes = match is_in_user_namespace() {
+            // A rootless engine, whose mistakes are its own user's. There, no directory seems to belong to root.
+            true => read_plainly(&path()).map_err(HostFileError::Refused)?,
+            false => {
+                let directory = LedgerDirectory::state(state_dir, Missing::Leave).map_err(HostFileError::Refused)?;
+                let read = directory.map(|directory| directory.read(NAME, MOST_BYTES)).transpose();
+                read.map_err(HostFileError::Refused)?.flatten()
+            }
         };
         let Some(bytes) = bytes else {
             return Err(HostFileError::Missing { path: path() });
@@ -102,6 +110,14 @@ impl HostFile {
             (Ok(file), _) => Ok(file),
             (Err(error), _) => Err(HostFileError::Damaged { path: path(), error }),
         }
+    }
+}
+
+/// The content of the file at `path`; `None` if it does not exist.
+fn read_plainly(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match File::open(path).and_then(|file| bounded::read(file, MOST_BYTES)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).about(path.display(), "cannot be read"),
     }
 }
 

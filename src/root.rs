@@ -28,6 +28,7 @@ mod proc_file;
 mod runtime_mount;
 mod state;
 mod temporary;
+mod user_namespace;
 
 pub use container::ContainerRoot;
 pub use directory::Directory;
@@ -40,3 +41,4 @@ pub use own_file::{NotOwn, OwnFile, Permissions};
 pub use proc_file::{ContainerProcFile, read_host_proc};
 pub use runtime_mount::{MountOrigin, RuntimeMount};
 pub use state::Missing;
+pub use user_namespace::is_in_user_namespace;

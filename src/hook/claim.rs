@@ -22,6 +22,7 @@ use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
 use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused, is_start_name};
 use crate::oci::State;
+use crate::root::is_in_user_namespace;
 use crate::text::some;
 use crate::types::HostPath;
 use std::collections::HashSet;
@@ -120,9 +121,7 @@ fn refuse_rootless() -> Result<()> {
 }
 
 fn is_root_of_the_machine() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    nix::unistd::geteuid().is_root() && whole
+    nix::unistd::geteuid().is_root() && !is_in_user_namespace()
 }
 
 fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {

@@ -129,7 +129,7 @@ fn a_replacement_with_the_same_size_and_time_is_a_change() {
     fs::write(&policy, "a").unwrap();
     let state = written(&host_file(vec![Source::now(SourceKind::Policy, &policy)]));
     let time = fs::metadata(&policy).unwrap().modified().unwrap();
-    let new = fs::File::create(top.path().join("new")).unwrap();
+    let new = File::create(top.path().join("new")).unwrap();
     fs::write(top.path().join("new"), "b").unwrap();
     new.set_modified(time).unwrap();
     fs::rename(top.path().join("new"), &policy).unwrap();

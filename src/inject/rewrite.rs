@@ -12,6 +12,7 @@ use crate::host_file::HostFile;
 use crate::inventory::HostDevice;
 use crate::ledger::{ContainerName, Holder};
 use crate::policy::RuntimeSettings;
+use crate::root::is_in_user_namespace;
 use crate::share::Fit;
 use crate::types::{DeviceKey, HostPath};
 use serde_json::Value;
@@ -49,8 +50,20 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     let Some(request) = request else {
         return Ok(None);
     };
-    let mut document = document::parse(config)?;
     let host = (context.host)()?;
+    // The settings may be the defaults, because the host was not known when they were read.
+    let settings = RuntimeSettings {
+        mode: context.settings.mode,
+        ..host.runtime.clone()
+    };
+    let request = match settings == *context.settings {
+        true => Some(request),
+        false => request::of(config, &settings)?.request,
+    };
+    let Some(request) = request else {
+        return Ok(None);
+    };
+    let mut document = document::parse(config)?;
     let ledger = Ledger::open(context.state_dir, &host)?;
     if ledger.serves(&document)? {
         // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
@@ -76,6 +89,8 @@ struct Ledger {
 impl Ledger {
     fn open(state_dir: &Path, host: &HostFile) -> Result<Self> {
         let claims = match host.plan.devices.is_empty() {
+            // A rootless engine has no part in root's ledger.
+            _ if is_in_user_namespace() => None,
             true => Claims::existing(state_dir)?,
             false => Some(Claims::open(state_dir)?),
         };
@@ -248,6 +263,11 @@ impl Injection<'_> {
         let Some(claims) = self.ledger.claims.as_ref().filter(|_| !wanted.is_empty()) else {
             return match wanted.first() {
                 None => Ok(Vec::new()),
+                Some(wanted) if is_in_user_namespace() => Err(Error::failed(
+                    &wanted.asked_as,
+                    "shares are given to containers of engines that run as root",
+                )
+                .hint("ask for a whole device, or start the container as root")),
                 Some(wanted) => Err(
                     Error::usage(&wanted.asked_as, "the policy of this host splits no device")
                         .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh"),

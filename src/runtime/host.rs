@@ -19,6 +19,7 @@ use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, NAME};
 use crate::ledger::STATE_DIR;
 use crate::policy::RuntimeSettings;
+use crate::root::is_in_user_namespace;
 
 /// The most bytes of `host.json` that are read.
 const MOST_BYTES: u64 = 64 << 20;
@@ -78,9 +79,7 @@ fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
 /// the host but its own has the number of the kernel for unknown users. There, only root can have made `/run/tranche`.
 fn is_trusted(uid: u32) -> bool {
     const UNKNOWN: u32 = 65534; // /proc/sys/kernel/overflowuid
-    let all_users = |map: String| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    let in_namespace = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !all_users(map));
-    uid == 0 || uid == geteuid().as_raw() || (uid == UNKNOWN && in_namespace())
+    uid == 0 || uid == geteuid().as_raw() || (uid == UNKNOWN && is_in_user_namespace())
 }
 
 /// What the host has and what the policy makes of it. A file that is missing or out of date is written anew, once.

@@ -1,0 +1,155 @@
+//! What a container's start pays for the runtime: `tranche-runtime create` in front of a low-level runtime that does
+//! nothing, against that low-level runtime alone and against a program that only executes it.
+//!
+//! ```text
+//! make bench
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark fails by a panic"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[path = "support/runner.rs"]
+mod runner;
+
+use runner::Runner;
+
+/// A host with eight GPUs, of which the first is split.
+const HOST: &str = "hgx-h200";
+
+fn main() {
+    // `cargo test --all-targets` runs this too, and wants no benchmark.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let Some(runtime) = std::env::var_os("TRANCHE_RUNTIME_STATIC").map(PathBuf::from) else {
+        println!("not run: benches/runtime: TRANCHE_RUNTIME_STATIC is not set: run `make bench`");
+        return;
+    };
+    let scene = runner::scene();
+    let at = |name: &str| scene.path().join(name);
+    let empty = runner::empty(scene.path());
+    let passing = passing(scene.path(), &empty);
+    refresh(scene.path(), &empty);
+    let configuration = |environment: &str| {
+        let text = include_str!("../tests/configs/podman-4.3.1-crun-plain.json");
+        let mut config: serde_json::Value = serde_json::from_str(text).unwrap();
+        let list = config["process"]["env"].as_array_mut().unwrap();
+        list.retain(|entry| !entry.as_str().unwrap().starts_with("NVIDIA_"));
+        list.push(environment.into());
+        serde_json::to_vec(&config).unwrap()
+    };
+    let create = |name: &str, program: &Path, before: &[&str], environment: &str| {
+        let bundle = at(name);
+        fs::create_dir_all(&bundle).unwrap();
+        let mut words: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
+        words.extend(["create", "--bundle", bundle.to_str().unwrap(), name].map(str::to_owned));
+        let runner = Runner::new(name, program, words, "");
+        (runner, bundle.join("config.json"), configuration(environment))
+    };
+    let state = at("state");
+    let state = ["--state-dir", state.to_str().unwrap()];
+    let rows = [
+        create("the low-level runtime alone", &empty, &[], "A=b"),
+        create("a program that only executes it", &passing, &[], "A=b"),
+        create("nothing requested", &runtime, &state, "A=b"),
+        create(
+            "NVIDIA_VISIBLE_DEVICES=void",
+            &runtime,
+            &state,
+            "NVIDIA_VISIBLE_DEVICES=void",
+        ),
+        create(
+            "seven whole GPUs of eight",
+            &runtime,
+            &state,
+            "NVIDIA_VISIBLE_DEVICES=all",
+        ),
+        create(
+            "two shares of a GPU",
+            &runtime,
+            &state,
+            "NVIDIA_VISIBLE_DEVICES=0.1,0.2",
+        ),
+    ];
+    let (mut runners, files): (Vec<Runner>, Vec<_>) = rows.into_iter().map(|(r, at, text)| (r, (at, text))).unzip();
+    for _ in 0..runner::rounds(300) {
+        for (runner, (config, text)) in runners.iter_mut().zip(&files) {
+            fs::write(config, text).unwrap();
+            runner.round();
+        }
+    }
+    let changed = |row: usize| fs::read(&files[row].0).unwrap() != files[row].1;
+    assert_eq!([2, 3, 4, 5].map(changed), [false, false, true, true]);
+    runner::table(&mut runners);
+}
+
+/// Compiles a static program that executes `target` with its own arguments.
+fn passing(directory: &Path, target: &Path) -> PathBuf {
+    let (program, source) = (directory.join("passing"), directory.join("passing.c"));
+    let text = format!(
+        "#include <unistd.h>\nint main(int n, char **words, char **env) {{ (void)n; return execve({target:?}, words, env); }}\n"
+    );
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-static", "-o"]).arg(&program).arg(&source);
+    assert!(
+        compiler.status().unwrap().success(),
+        "cannot compile the passing program"
+    );
+    program
+}
+
+/// Writes host.json for [`HOST`], whose device nodes this machine need not have, with `low_level` as the only low-level
+/// runtime.
+fn refresh(scene: &Path, low_level: &Path) {
+    let tranche = env!("CARGO_BIN_EXE_tranche");
+    let output = Command::new(tranche)
+        .args(["inventory", "--inventory"])
+        .arg(format!("sim:{HOST}"))
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let mut host: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    absent(&mut host);
+    fs::write(scene.join("host"), host.to_string()).unwrap();
+    let policy = format!(
+        "version: v1\nsharing: {{mps: {{computeMode: keep, resources: [{{name: nvidia.com/gpu, devices: [0], replicas: 10}}]}}}}\n\
+         runtime: {{runtimes: [{low_level:?}]}}\n"
+    );
+    fs::write(scene.join("policy.yaml"), policy).unwrap();
+    let mut refresh = Command::new(tranche);
+    refresh.args(["cdi", "refresh", "--inventory"]).arg(scene.join("host"));
+    for (option, name) in [
+        ("--config", "policy.yaml"),
+        ("--state-dir", "state"),
+        ("--output-dir", "cdi"),
+    ] {
+        refresh.arg(option).arg(scene.join(name));
+    }
+    refresh.args(["--hook-path", "/usr/bin/tranche-oci"]);
+    let output = refresh.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Says of every device node that it does not exist, so that its numbers are in the plan.
+fn absent(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(object) => {
+            if let Some(present) = object.get_mut("present") {
+                *present = false.into();
+            }
+            object.values_mut().for_each(absent);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(absent),
+        _ => {}
+    }
+}
