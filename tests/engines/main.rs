@@ -16,5 +16,6 @@ mod equal_shares;
 mod generated;
 mod handwritten;
 mod loader_engines;
+mod requests;
 mod runtime;
 mod shares;

@@ -67,7 +67,7 @@ fn only(engine: Engine, name: &str, images: usize, script: &str, look: impl Fn(&
 }
 
 /// What clients of an MPS daemon connect to. A script binds it over `control` in a pipe directory, which is its own.
-fn listening(path: &Path) -> OwnedFd {
+pub(super) fn listening(path: &Path) -> OwnedFd {
     let daemon = bound(path);
     listen(&daemon, 100).unwrap();
     daemon
@@ -81,7 +81,7 @@ fn bound(path: &Path) -> OwnedFd {
 }
 
 /// Where the fake host and its policy are, as options of every verb.
-fn place(bed: &Bed) -> Vec<String> {
+pub(super) fn place(bed: &Bed) -> Vec<String> {
     let host = bed.at("host");
     let mut place: Vec<String> = [
         ("driver-root", ""),

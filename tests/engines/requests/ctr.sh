@@ -1,0 +1,70 @@
+# containerd through ctr, with our runtime as the runc of each container.
+ctr() {
+    command ctr --address "$bed/containerd.sock" "$@"
+}
+
+engine_up() {
+    cat > "$bed/containerd.toml" << END
+version = 2
+root = "$bed/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+    "io.containerd.snapshotter.v1.zfs"]
+[grpc]
+address = "$bed/containerd.sock"
+END
+    containerd --config "$bed/containerd.toml" > "$bed/daemon.log" 2>&1 &
+    daemon=$!
+    await ctr version
+    rootfs=$1
+}
+
+engine_down() {
+    for name in $(ctr container list --quiet); do
+        remove "$name" > /dev/null 2>&1
+    done
+    kill "$daemon"
+    wait "$daemon"
+}
+
+ctr_run() {
+    ctr run --runc-binary "$bed/runtime/tranche-runtime" "$@"
+}
+
+run_() {
+    shift
+    ctr_run --rm $options --rootfs "$rootfs" "$name" "$@"
+}
+
+# Each container that stays has a root of its own.
+start_() {
+    shift
+    [ $# -gt 0 ] || set -- /bin/sleep 1000
+    cp -a "$rootfs" "$bed/root.$name"
+    ctr_run --detach --mount "type=bind,src=$bed/out,dst=/out,options=rbind:rw" $options --rootfs "$bed/root.$name" "$name" "$@"
+}
+
+inside() {
+    container=$1
+    shift
+    ctr task exec --exec-id "exec-$step" "$container" "$@"
+}
+
+is_stopped() {
+    ctr task list | grep -q "^$1 .*STOPPED"
+}
+
+stop() {
+    ctr task kill --signal TERM "$1" && await is_stopped "$1"
+}
+
+restart() {
+    ctr task kill --signal KILL "$1" && await is_stopped "$1" && ctr task delete "$1" > /dev/null && ctr task start --detach "$1"
+}
+
+remove() {
+    ctr task kill --signal KILL "$1"
+    await is_stopped "$1"
+    ctr task delete "$1"
+    ctr container delete "$1"
+}
