@@ -35,6 +35,7 @@ enum Way {
     DockerRuntime,
     DockerDefault,
     Ctr,
+    PodmanConfigured,
 }
 
 impl Way {
@@ -48,13 +49,14 @@ impl Way {
             Way::DockerRuntime => (DOCKER, "default=runc runtime='--runtime tranche'"),
             Way::DockerDefault => (DOCKER, "default=tranche runtime="),
             Way::Ctr => (include_str!("requests/ctr.sh"), ""),
+            Way::PodmanConfigured => (include_str!("requests/configured.sh"), ""),
         }
     }
 
     /// The programs that it needs besides those of podman's tests.
     fn programs(self) -> &'static [&'static str] {
         match self {
-            Way::PodmanRuntime | Way::PodmanPrecreate => &[],
+            Way::PodmanRuntime | Way::PodmanPrecreate | Way::PodmanConfigured => &[],
             Way::DockerRuntime | Way::DockerDefault => &["docker", "dockerd", "containerd"],
             Way::Ctr => &["ctr", "containerd"],
         }
@@ -100,7 +102,7 @@ fn run(test: &str, way: Way, engine: Engine, script: &str, look: impl Fn(&Sessio
     fs::copy(env!("CARGO_BIN_EXE_tranche-runtime"), &runtime).unwrap();
     match way {
         Way::PodmanRuntime => bed.with_our_runtime(engine),
-        Way::PodmanPrecreate => {
+        Way::PodmanPrecreate | Way::PodmanConfigured => {
             let hook =
                 fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/hooks/precreate/tranche.json")).unwrap();
             let hook = hook.replace("/usr/bin/tranche-runtime", runtime.to_str().unwrap());
@@ -283,6 +285,34 @@ step other docker run --rm --network=none --runtime runc --gpus all bb:1 true
             has_gpus(session, "share", &[0, 1, 2, 3, 4, 5, 6]);
         });
     }
+}
+
+/// An image is built, and containers run, with the configuration that `tranche runtime configure` writes. podman build and
+/// buildah read the shared directory of hooks, and refuse a hook of the stage precreate there.
+#[test]
+fn of_podman_that_is_configured() {
+    run(
+        "of_podman_that_is_configured",
+        Way::PodmanConfigured,
+        Engine::PodmanCrun,
+        "",
+        |session| {
+            session.ok("configure");
+            session.ok("shared-hooks");
+            for user in ["root", "user"] {
+                session.ok(&format!("build-{user}"));
+                assert_eq!(session.ok(&format!("plain-{user}")), "built\n");
+            }
+            has_gpus(session, "gpu", &[0]);
+            // The hook reserves the share, and the runtime behind it does not reserve it a second time.
+            has_share("both", session.ok("both"), 60, 8192);
+            assert!(
+                session.ok("after").contains("no share is held\n"),
+                "{}",
+                session.ok("after")
+            );
+        },
+    );
 }
 
 #[test]
