@@ -14,7 +14,7 @@ use crate::place::{Place, said};
 enum Expected {
     /// It requests nothing.
     Nothing,
-    /// It gets these GPUs. What leaves it is listed, as by [`difference`].
+    /// It gets these GPUs. What else changes than with every GPU is listed, as by [`difference`].
     Gpus(&'static [u32], &'static [&'static str]),
     /// It cannot get what it requests: a part of the message.
     Refused(&'static str),
@@ -27,6 +27,9 @@ const ALL: &[u32] = &[0, 1, 2, 3, 4, 5, 6, 7];
 /// docker adds this hook for `--gpus`; the runtime does its work.
 const NVIDIA_HOOK: &[&str] = &["-/hooks/prestart"];
 
+/// Who may use /dev/dri.
+const GROUPS: &[&str] = &["+/process/user/additionalGids"];
+
 /// The host has eight GPUs, none of them split, and NVIDIA's settings.
 const CONFIGS: &[(&str, Expected)] = &[
     (
@@ -37,9 +40,23 @@ const CONFIGS: &[(&str, Expected)] = &[
     ("containerd-1.6.20-odd-environment", Nothing),
     ("containerd-1.6.20-plain", Nothing),
     ("containerd-1.6.20-uidmap", Nothing),
+    (
+        "containerd-1.7.24-cri-annotations",
+        Refused("the policy of this host splits no device"),
+    ),
+    ("containerd-1.7.24-cri-plain", Nothing),
+    ("containerd-1.7.24-cri-sandbox", Nothing),
     ("containerd-1.7.24-cuda-image", Gpus(ALL, &[])),
     ("containerd-1.7.24-plain", Nothing),
     ("containerd-1.7.24-uidmap", Nothing),
+    (
+        "crio-1.33.4-annotations",
+        Refused("the policy of this host splits no device"),
+    ),
+    ("crio-1.33.4-plain", Nothing),
+    ("crio-1.33.4-sandbox", Nothing),
+    // All capabilities, so the nodes of /dev/dri are among what it gets.
+    ("crio-1.33.4-visible-devices", Gpus(&[0], GROUPS)),
     ("docker-20.10.24-cuda-image", Gpus(ALL, &[])),
     ("docker-20.10.24-gpus-2", Gpus(&[0, 1], NVIDIA_HOOK)),
     ("docker-20.10.24-gpus-all", Gpus(ALL, NVIDIA_HOOK)),
@@ -159,7 +176,12 @@ fn create(place: &Place, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let output = place.run(&["create", "--bundle", "bundle", "ID"]);
     let after = fs::read(place.config()).unwrap();
     if place.at("bin/arguments").exists() {
-        assert_eq!(said(&output), "");
+        // A pod's annotation reaches its containers without a request, too: one remark says that it has no effect.
+        assert!(
+            said(&output)
+                .lines()
+                .all(|line| line.contains("tranche.dev/wait has no effect"))
+        );
         return Ok(after);
     }
     assert_eq!(after, bytes, "a refused configuration stays as it is");
@@ -206,10 +228,10 @@ fn each_configuration_changes_as_it_requests() {
                 .unwrap_or_else(|| panic!("{name} is not listed"));
             match (expected, result) {
                 (Nothing, Ok(after)) => assert!(after == bytes, "{way} {name} has changed"),
-                (Gpus(wanted, removed), Ok(after)) => {
+                (Gpus(wanted, more), Ok(after)) => {
                     let [old, new]: [Value; 2] = [&bytes, &after].map(|bytes| serde_json::from_slice(bytes).unwrap());
                     let mut expected: BTreeSet<String> = OF_GPUS.map(str::to_owned).into();
-                    expected.extend(removed.iter().map(|place| (*place).to_owned()));
+                    expected.extend(more.iter().map(|place| (*place).to_owned()));
                     if allows_every_node(&old) {
                         expected.remove("+/linux/resources/devices");
                     }
