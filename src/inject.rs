@@ -13,4 +13,4 @@ mod resolve;
 mod rewrite;
 
 pub use clean::is_limit;
-pub use rewrite::{RewriteContext, rewrite};
+pub use rewrite::{RewriteContext, give_back, rewrite};

@@ -13,7 +13,7 @@
 mod runtime_dir;
 mod store;
 
-use crate::text::shown;
+use crate::text::{cut, shown};
 use serde::{Deserialize, Serialize};
 
 pub use store::{Kept, Messages};
@@ -64,17 +64,6 @@ impl Message {
             text: cut(&shown(&self.text), TEXT),
         }
     }
-}
-
-/// At most `most` bytes of `text`, with `…` at the end if it was cut.
-fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!(
-        "{}…",
-        &text[..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))]
-    )
 }
 
 #[cfg(test)]

@@ -55,6 +55,17 @@ fn escaped(text: &str, acts: impl Fn(char) -> bool, escape: impl Fn(char, &mut S
     Cow::Owned(safe)
 }
 
+/// At most `most` bytes of `text`, with `…` at the end if it was cut.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!(
+        "{}…",
+        &text[..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))]
+    )
+}
+
 /// The most names that a list in a line has.
 const MOST_NAMES: usize = 8;
 

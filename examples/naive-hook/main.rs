@@ -12,6 +12,7 @@
 //! | `cover` | a mount that covers a file of a read-only root stays writable |
 //! | `umask` | the engine's umask applies to what is made |
 //! | `undo` | links stay when the hook fails |
+//! | `temporary` | a temporary file has a known name, and is written through a link |
 //! | `reopening` | a file that is opened again through /proc is not compared with the one that was looked at |
 //!
 //! Because it runs as root, it changes nothing outside the directories of `--naive-fence`, which it requires.
@@ -27,6 +28,7 @@ mod fence;
 mod files;
 mod loader;
 mod outside;
+mod runtime;
 mod verbs;
 
 use std::ffi::OsString;
@@ -78,6 +80,8 @@ fn main() -> ExitCode {
     let words = (first.unwrap_or_default(), second.unwrap_or_default());
     let rest = arguments.get(2..).unwrap_or_default();
     let done = match (words.0.to_str(), words.1.to_str()) {
+        (Some("hook"), Some("precreate")) => runtime::precreate(rest),
+        (Some("--state-dir"), _) => runtime::run(&arguments, &naive),
         (Some("hook"), Some(verb @ ("claim" | "release"))) => claims::run(verb, rest, &naive),
         (Some("hook"), Some(verb)) => hook(verb, rest, &naive),
         (Some("cdi"), Some(_)) => outside::specs(rest),

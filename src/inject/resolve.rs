@@ -188,7 +188,10 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        shares.asked_as.push(asked_as);
+        // Once each: it is recorded in the ledger, and a request may repeat a name as often as an environment is long.
+        if !shares.asked_as.contains(&asked_as) {
+            shares.asked_as.push(asked_as);
+        }
         Ok(())
     }
 

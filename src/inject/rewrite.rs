@@ -10,7 +10,7 @@ use crate::edits::Edits;
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
 use crate::inventory::HostDevice;
-use crate::ledger::{ContainerName, Holder};
+use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
 use crate::root::is_in_user_namespace;
 use crate::share::Fit;
@@ -65,7 +65,7 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     };
     let mut document = document::parse(config)?;
     let ledger = Ledger::open(context.state_dir, &host)?;
-    if ledger.serves(&document)? {
+    if ledger.serves(&document, context.container.as_ref())? {
         // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
         return Ok(None);
     }
@@ -77,6 +77,19 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     };
     injection.apply(&mut document)?;
     document::bytes(&document).map(Some)
+}
+
+/// Gives back what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
+///
+/// # Errors
+/// Returns an error if the ledger cannot be written.
+pub fn give_back(config: &[u8], state_dir: &Path) -> Result<()> {
+    let names = clean::start_claims(&document::parse(config)?);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match Claims::existing(state_dir)?.filter(|_| !names.is_empty()) {
+        Some(claims) => Ok(claims.withdraw(&names)?),
+        None => Ok(()),
+    }
 }
 
 /// The ledger, if there is one or if the plan needs one.
@@ -118,14 +131,20 @@ impl Ledger {
         self.held.iter().any(|held| held.overlaps(&key))
     }
 
-    /// Whether `config` has claims that were made for its start and that exist.
-    fn serves(&self, config: &Value) -> Result<bool> {
+    /// Whether `config` has claims that exist and were made for the start of `container`, or of one whose name was not known.
+    /// Another container of the same bundle, or of a copy of it, has claims of its own.
+    fn serves(&self, config: &Value, container: Option<&ContainerName>) -> Result<bool> {
         let names = clean::start_claims(config);
         let Some(claims) = self.claims.as_ref().filter(|_| !names.is_empty()) else {
             return Ok(false);
         };
         let books = claims.books()?.books;
-        let exists = |name: &String| books.iter().any(|book| book.named(name).is_some());
+        let is_for_this = |claim: &Claim| match &claim.holder {
+            Holder::Person => true,
+            Holder::Container(name) => Some(name) == container,
+            Holder::Pod(_) | Holder::ResourceClaim(_) => false,
+        };
+        let exists = |name: &String| books.iter().any(|book| book.named(name).is_some_and(is_for_this));
         Ok(names.iter().all(exists))
     }
 }

@@ -7,8 +7,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
@@ -54,6 +54,24 @@ impl HostDirectory {
         let file = Found::from_fd(openat(&self.0, single(name)?, flags, Mode::empty())?)?.open()?;
         let bytes = read_file(&file, &fstat(&file)?, limit)?;
         Ok((bytes, file))
+    }
+
+    /// Whether `name` leads to the file of which `then` is known, and that was not written since.
+    ///
+    /// # Errors
+    /// The kernel's error, if `name` leads to nothing.
+    pub fn leads_to(&self, name: &OsStr, then: &FileStat) -> io::Result<bool> {
+        let identity = |file: &FileStat| {
+            (
+                file.st_dev,
+                file.st_ino,
+                file.st_size,
+                file.st_mtime,
+                file.st_mtime_nsec,
+            )
+        };
+        let now = fstatat(&self.0, single(name)?, AtFlags::empty())?;
+        Ok(identity(&now) == identity(then))
     }
 
     /// Makes `name` a regular file of these bytes with the mode, the owner and the SELinux label of `old`. If `name` is a

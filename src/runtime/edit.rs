@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::fstat;
 
 use crate::error::{Context, Error, Result};
 use crate::oci::CONFIG_LIMIT;
@@ -77,8 +78,14 @@ impl EditedFile {
         let shown = self.path.display();
         let read = self.directory.read_followed(name, CONFIG_LIMIT);
         let (bytes, file) = read.about(&shown, "cannot be read")?;
+        let then = fstat(&file).about(&shown, "cannot be read")?;
         if let Some(new) = change(&bytes)? {
             without_signal().about(&shown, "cannot be written")?;
+            // A start may wait for a share, while the engine gives it up and puts another configuration here.
+            if !self.directory.leads_to(name, &then).about(&shown, "cannot be read")? {
+                let what = "was replaced by another file while the container was prepared";
+                return Err(Error::failed(shown, what).hint("start the container again"));
+            }
             let written = self.directory.replace_like(name, &new, &file);
             written.about(&shown, "cannot be written")?;
         }

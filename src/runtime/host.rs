@@ -58,7 +58,8 @@ fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
     struct Part<T> {
         runtime: T,
     }
-    let file = match File::open(state_dir.join(NAME)) {
+    // Every command of the runtime comes here: none may wait for the other end of a FIFO.
+    let file = match bounded::regular_file(&state_dir.join(NAME)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

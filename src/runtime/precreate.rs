@@ -6,8 +6,12 @@
 //! (`hooks/README.md`).
 
 use std::ffi::OsString;
-use std::io::{Write, stdin, stdout};
+use std::fs::File;
+use std::io::{self, Write, stdin, stdout};
+use std::os::fd::AsFd;
 use std::path::Path;
+
+use nix::errno::Errno;
 
 use super::arguments::Arguments;
 use super::report::Report;
@@ -16,6 +20,7 @@ use crate::bounded;
 use crate::error::{Context, Error, Result};
 use crate::inject::{self, RewriteContext};
 use crate::oci::CONFIG_LIMIT;
+use crate::sys::inherited;
 
 /// Runs the hook with the arguments after its verb, and returns the exit code.
 pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
@@ -52,9 +57,19 @@ fn edit(state_dir: &Path, report: &Report<'_>) -> Result<()> {
         remark: &|remark| report.remark(&remark),
     };
     let edited = inject::rewrite(&bytes, &context)?;
-    let mut out = stdout().lock();
-    let written = out
-        .write_all(edited.as_deref().unwrap_or(&bytes))
-        .and_then(|()| out.flush());
-    written.about("standard output", "cannot be written")
+    let written = print(edited.as_deref().unwrap_or(&bytes)).about("standard output", "cannot be written");
+    if let (Err(_), Some(edited)) = (&written, &edited) {
+        inject::give_back(edited, state_dir)?;
+    }
+    written
+}
+
+/// Writes to the standard output. The one of the standard library takes a closed one, or one that is only open to read, for
+/// a success, and podman would start the container without its devices.
+fn print(bytes: &[u8]) -> io::Result<()> {
+    let out = stdout();
+    if inherited::was_closed(1) {
+        return Err(Errno::EBADF.into());
+    }
+    File::from(out.as_fd().try_clone_to_owned()?).write_all(bytes)
 }

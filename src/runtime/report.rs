@@ -18,8 +18,11 @@ use super::arguments::{Action, Arguments};
 use crate::error::{Error, line};
 use crate::ledger::utc;
 use crate::messages::{Message, Messages, Severity};
-use crate::text::shown;
+use crate::text::{cut, shown};
 use crate::types::PROGRAM_VERSION;
+
+/// The most bytes of a message. A container's variable may have a megabyte, and what is wrong with it is said with it.
+const LONGEST: usize = 4096;
 
 /// The messages of one command.
 pub(super) struct Report<'a> {
@@ -60,7 +63,7 @@ impl<'a> Report<'a> {
     }
 
     fn say(&self, error: &Error, severity: Severity) -> String {
-        let text = line(error);
+        let text = cut(&line(error), LONGEST);
         let command = self.arguments.name.as_deref().unwrap_or("runtime");
         self.print(&format!("tranche-runtime: {}: {text}\n", shown(command)));
         let message = Message {

@@ -41,6 +41,11 @@ extern "C" fn record() {
     }
 }
 
+/// Whether the standard stream `descriptor` was closed. It leads to `/dev/null` now.
+pub fn was_closed(descriptor: u8) -> bool {
+    CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
+}
+
 /// Restores how SIGPIPE is handled and which signals are blocked, and closes the standard streams that were closed. Nothing is printed after this.
 pub fn restore() {
     let action = match PIPE_IGNORED.load(Ordering::Relaxed) {

@@ -54,6 +54,14 @@ impl Subject {
         }
     }
 
+    /// The program's file, in place of `tranche-runtime`.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        match self {
+            Subject::Real => runtime().to_owned(),
+            other => other.hook(),
+        }
+    }
+
     /// What must be added to the arguments: the naive program may change what is below these directories alone.
     pub(crate) fn arguments(&self, fence: &[&Path]) -> Vec<OsString> {
         let Subject::Naive(faults) = self else {
@@ -67,6 +75,26 @@ impl Subject {
             faults.join(",").into(),
         ]
     }
+}
+
+/// A copy of `tranche-runtime` in a directory without `tranche`, which would write the specifications of this machine.
+fn runtime() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attacks");
+        std::fs::create_dir_all(&directory).unwrap();
+        let copy = directory.join("tranche-runtime");
+        // In another process: a program cannot be executed while a process has it open to write.
+        let built = std::env::var_os("TRANCHE_RUNTIME_STATIC");
+        let built = built.unwrap_or_else(|| env!("CARGO_BIN_EXE_tranche-runtime").into());
+        let done = Command::new("install")
+            .args(["-m", "755"])
+            .arg(built)
+            .arg(&copy)
+            .status();
+        assert!(done.unwrap().success());
+        copy
+    })
 }
 
 /// The naive program as Cargo built it, up to date.

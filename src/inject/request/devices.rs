@@ -1,5 +1,7 @@
 //! Lists of devices, as environments, annotations and mounts name them.
 
+use std::collections::BTreeSet;
+
 use super::{MOUNTS, WantedDevice, WantedShare};
 use crate::error::{Error, Result};
 use crate::policy::{RuntimeMode, RuntimeSettings};
@@ -35,13 +37,15 @@ impl Wanted {
         }
         let word = names.iter().find(|name| matches!(**name, "all" | "none"));
         wanted.driver_only = word == Some(&"none");
+        // An environment may have a hundred thousand names, so a list would be searched too often.
+        let mut seen = BTreeSet::new();
         for &name in &names {
             let is_replaced = word.is_some_and(|word| !name.contains('=') && name != *word);
             if is_replaced || name == "none" {
                 continue;
             }
             let device = device(object, name, settings)?;
-            if !wanted.devices.contains(&device) {
+            if seen.insert(device.clone()) {
                 wanted.devices.push(device);
             }
         }

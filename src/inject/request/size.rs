@@ -1,5 +1,7 @@
 //! tranche's own requests: a part of a device by its size, and how long to wait for it.
 
+use std::collections::BTreeSet;
+
 use super::devices::Wanted;
 use super::environment::Environment;
 use super::view::View;
@@ -134,7 +136,7 @@ pub(super) fn device(
         return Err(wrong("no device"));
     }
     let usual = CdiKind::nvidia_gpu();
-    let mut found: Vec<DeviceSelector> = Vec::new();
+    let mut found: BTreeSet<DeviceSelector> = BTreeSet::new();
     let mut others = Vec::new();
     for device in std::mem::take(&mut wanted.devices) {
         let own = match &device {
@@ -155,9 +157,7 @@ pub(super) fn device(
                 device,
                 share: WantedShare::Any,
             } => {
-                if !found.contains(&device) {
-                    found.push(device);
-                }
+                found.insert(device);
             }
             WantedDevice::Share {
                 device,
@@ -169,5 +169,5 @@ pub(super) fn device(
     if found.len() > 1 {
         return Err(wrong(&format!("{} devices", found.len())));
     }
-    Ok(found.pop())
+    Ok(found.pop_first())
 }
