@@ -26,7 +26,7 @@ enum Fix {
 }
 
 /// What the crate does, unlike the reference library.
-const DIFFERENCES: [(&str, Fix); 9] = [
+const DIFFERENCES: [(&str, Fix); 10] = [
     (
         "fills an absent part of the configuration with oci-spec's defaults",
         Fix::Case(complete),
@@ -34,6 +34,10 @@ const DIFFERENCES: [(&str, Fix); 9] = [
     (
         "takes paths that differ in slashes only as the same",
         Fix::Case(one_spelling),
+    ),
+    (
+        "takes enableMonitoring: false as a use of CDI 1.1",
+        Fix::Case(without_false),
     ),
     (
         "takes an empty type and the major number 0 as given",
@@ -73,6 +77,20 @@ fn one_spelling(case: &mut Case) {
     for file in &mut case.files {
         file.spec = respell(&file.spec);
     }
+}
+
+fn without_false(case: &mut Case) {
+    fn remove(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, value| !(name == "enableMonitoring" && *value == false));
+                fields.values_mut().for_each(remove);
+            }
+            Value::Array(items) => items.iter_mut().for_each(remove),
+            _ => {}
+        }
+    }
+    case.files.iter_mut().for_each(|file| remove(&mut file.spec));
 }
 
 fn without_empty(node: &mut Map<String, Value>) {
