@@ -34,6 +34,7 @@ mod shim;
 mod shim_ended;
 mod shim_files;
 mod shim_host;
+mod shim_killed;
 mod shim_requests;
 mod shim_starts;
 mod sizes;
