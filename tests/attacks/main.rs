@@ -32,6 +32,7 @@ mod reads;
 mod run;
 mod shim;
 mod shim_ended;
+mod shim_exec;
 mod shim_files;
 mod shim_host;
 mod shim_killed;

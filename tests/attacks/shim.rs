@@ -45,7 +45,7 @@ for word; do
   before=$word
 done
 printf '%s\n' "$@" > TOP/seen/arguments
-cat "$bundle/config.json" > TOP/seen/config.json
+[ "$bundle" = . ] || cat "$bundle/config.json" > TOP/seen/config.json
 exit 7
 "#;
 
