@@ -81,7 +81,7 @@ mod tests {
             ),
             (
                 &["tranche", "cdi"],
-                "cdi: a command is missing; expected one of generate, list, validate, inspect, transform; \
+                "cdi: a command is missing; expected one of generate, refresh, list, validate, inspect, transform; \
                  see tranche cdi --help",
             ),
             (
@@ -96,7 +96,7 @@ mod tests {
             ),
             (
                 &["tranche", "cdi", "frob"],
-                "cdi: unrecognized subcommand 'frob'; expected one of generate, list, validate, inspect, transform; \
+                "cdi: unrecognized subcommand 'frob'; expected one of generate, refresh, list, validate, inspect, transform; \
                  see tranche cdi --help",
             ),
         ] {
