@@ -14,13 +14,13 @@ const POLL: Duration = Duration::from_millis(100);
 const LONGER_FOR_EACH: Duration = Duration::from_millis(20);
 
 impl Claims {
-    /// As [`LockedClaims::reserve_all`], and waits up to `wait` for what others hold.
+    /// As [`super::LockedClaims::reserve_all`], and waits up to `wait` for what others hold.
     ///
     /// Those who wait are served in the order of their coming. One that can also be served by a share that nobody ahead
     /// waits for does not wait for those ahead. A waiter that ends in any way leaves the queue.
     ///
     /// # Errors
-    /// As [`LockedClaims::reserve_all`]. If the wishes could not be served on an unused machine either, nothing is
+    /// As [`super::LockedClaims::reserve_all`]. If the wishes could not be served on an unused machine either, nothing is
     /// waited for. [`ReserveError::TimedOut`] has the last reason.
     pub fn reserve_all_waiting(
         &self,
