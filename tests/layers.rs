@@ -43,7 +43,10 @@ const LAYERS: &[(&str, &str)] = &[
     // From data to data.
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
-    ("host_file", "digest error inventory ledger policy root share types"),
+    (
+        "host_file",
+        "bounded digest error inventory ledger policy root share types",
+    ),
     ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
@@ -51,7 +54,7 @@ const LAYERS: &[(&str, &str)] = &[
     // From requests to the configuration of a container.
     (
         "inject",
-        "call cdi claims derive edits error host_file inventory ledger oci policy share text types",
+        "call cdi claims derive edits error host_file inventory ledger oci policy root share text types",
     ),
     // What a program calls.
     (
