@@ -17,3 +17,4 @@ mod nvidia_hook;
 mod pass;
 mod place;
 mod precreate;
+mod rootless;
