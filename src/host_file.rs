@@ -2,13 +2,13 @@
 //!
 //! `tranche cdi refresh` writes it. The runtime shim and the precreate hook read it at every start of a container, so
 //! that they query neither NVML nor the policy. A file that no longer describes the host is refused: its sources are
-//! recorded in it ([`Source`]), and looking at them again takes a few system calls.
+//! recorded in it ([`HostSource`]), and looking at them again takes a few system calls.
 
 mod error;
 mod source;
 
 pub use error::HostFileError;
-pub use source::{Source, SourceKind, SourceState};
+pub use source::{HostSource, SourceKind, SourceState};
 
 use crate::bounded;
 use crate::digest::Digest;
@@ -56,7 +56,7 @@ pub struct HostFile {
     /// The arguments of the `tranche cdi refresh` that wrote it, and that writes it again in the same way.
     pub arguments: Vec<String>,
     /// What it was made from, and what changes when the host does.
-    pub sources: Vec<Source>,
+    pub sources: Vec<HostSource>,
 }
 
 impl HostFile {
@@ -101,7 +101,7 @@ impl HostFile {
             // Another version may have other fields.
             Err(_) => serde_json::from_slice(&bytes)
                 .ok()
-                .map(|Head { version, program }| (version, program)),
+                .map(|HostFileHead { version, program }| (version, program)),
         };
         match (parsed, head) {
             (_, Some((version, program))) if version != VERSION || program != env!("CARGO_PKG_VERSION") => {
@@ -123,7 +123,7 @@ fn read_plainly(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// What every version of the file has.
 #[derive(Deserialize)]
-struct Head {
+struct HostFileHead {
     version: u32,
     program: String,
 }

@@ -45,5 +45,5 @@ pub use start::{is_start_name, start_name};
 pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};
 pub use utc::utc;
-pub use waiter::{Waiter, Wanted};
+pub use waiter::{WaitedFor, Waiter};
 pub use watch::Watch;

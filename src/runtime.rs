@@ -36,12 +36,12 @@ use crate::inject::{self, RewriteContext};
 use crate::ledger::ContainerName;
 use crate::personality::RuntimePersonality;
 use crate::policy::RuntimeMode;
-use arguments::{Action, Arguments, Exec};
+use arguments::{Action, Exec, RuntimeArguments};
 use container::HoldingContainer;
 use edit::EditedFile;
 use low_level::LowLevel;
 use process::ShareEnvironment;
-use report::Report;
+use report::RuntimeReport;
 
 /// Runs `tranche-runtime` with these arguments, of which the first is the name that it was called by. Returns the exit
 /// code; as a runtime, only if the command failed before the low-level runtime was executed. `lines` is the standard
@@ -61,8 +61,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, lines: &mut dyn Write)
 
 fn execute(words: Vec<OsString>, mode: Option<RuntimeMode>, lines: &mut dyn Write) -> u8 {
     let (state_dir, words) = state_dir(words);
-    let arguments = Arguments::parse(&words);
-    let report = Report::new(&arguments, &state_dir, lines);
+    let arguments = RuntimeArguments::parse(&words);
+    let report = RuntimeReport::new(&arguments, &state_dir, lines);
     let command = RuntimeCommand {
         arguments: &arguments,
         state_dir: &state_dir,
@@ -102,11 +102,11 @@ fn absolute(bundle: &Path) -> Result<String> {
 
 /// A command of an engine, until the low-level runtime takes it over.
 struct RuntimeCommand<'a> {
-    arguments: &'a Arguments,
+    arguments: &'a RuntimeArguments,
     state_dir: &'a Path,
     /// The mode that the name of this program demands.
     mode: Option<RuntimeMode>,
-    report: &'a Report<'a>,
+    report: &'a RuntimeReport<'a>,
 }
 
 impl RuntimeCommand<'_> {

@@ -4,7 +4,7 @@ use super::plan::is_free;
 use super::reserve::{Reservation, ReserveError};
 use crate::error::Error;
 use crate::ledger::process::Machine;
-use crate::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, Waiter, Wanted};
+use crate::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter};
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish, fit};
 
 /// The books as they are with the claims that were chosen so far.
@@ -130,7 +130,7 @@ impl<'a> Draft<'a> {
 }
 
 /// What may serve `wish`, on each device of `plan`.
-pub(super) fn wanted(plan: &Plan, wish: &Wish) -> Vec<Wanted> {
+pub(super) fn wanted(plan: &Plan, wish: &Wish) -> Vec<WaitedFor> {
     // Other shares of the device do not serve it.
     let is_exact = wish.memory.is_none() && wish.compute.is_none() && wish.shares.is_none_or(|more| more == 0);
     let serves = |split: &&SplitDevice| {
@@ -140,7 +140,7 @@ pub(super) fn wanted(plan: &Plan, wish: &Wish) -> Vec<Wanted> {
         };
         wish.is_about(split) && fit(plan, &of_it, |_, _| true).is_ok()
     };
-    let wanted = |split: &SplitDevice| Wanted {
+    let wanted = |split: &SplitDevice| WaitedFor {
         device: split.key.clone(),
         shares: if is_exact { wish.names.clone() } else { Vec::new() },
     };

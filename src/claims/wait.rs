@@ -3,7 +3,7 @@
 use super::Claims;
 use super::draft::{Draft, wanted};
 use super::reserve::{Offer, Reservation, ReserveError};
-use crate::ledger::{Claim, LedgerResult, Ticket, Waiter, Wanted};
+use crate::ledger::{Claim, LedgerResult, Ticket, WaitedFor, Waiter};
 use crate::share::{Fit, Plan};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Claims {
         }
         let unused = || Draft::new(plan, &self.machine, self.uid);
         unused().take_all(reservations)?;
-        let wants: Vec<Wanted> = reservations.iter().flat_map(|one| wanted(plan, &one.wish)).collect();
+        let wants: Vec<WaitedFor> = reservations.iter().flat_map(|one| wanted(plan, &one.wish)).collect();
         // Under the same lock, so that nobody can come in between.
         let ticket = locked.locked.line_up(&wants)?;
         drop(locked);
@@ -75,7 +75,7 @@ impl Claims {
 
 /// Waits until the last of those ahead who may get what is wanted has left, at most for `left`. It is also over after a
 /// while, because one before the last may have left what nobody else ahead wants.
-fn until_one_leaves(ticket: &Ticket, ahead: &[Waiter], wants: &[Wanted], left: Duration) -> LedgerResult<()> {
+fn until_one_leaves(ticket: &Ticket, ahead: &[Waiter], wants: &[WaitedFor], left: Duration) -> LedgerResult<()> {
     let many = u32::try_from(ahead.len()).unwrap_or(u32::MAX);
     let most = POLL.saturating_add(LONGER_FOR_EACH.saturating_mul(many)).min(left);
     let Some(last) = ahead.iter().rev().find(|waiter| waiter.competes(wants)) else {

@@ -1,6 +1,6 @@
 //! Why `host.json` cannot be used.
 
-use super::Source;
+use super::HostSource;
 use crate::error::Error;
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub enum HostFileError {
         /// The file.
         path: PathBuf,
         /// What has changed since it was written.
-        changed: Source,
+        changed: HostSource,
         /// The arguments of `tranche cdi refresh` that write it again in the same way.
         arguments: Vec<String>,
     },

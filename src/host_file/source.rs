@@ -12,7 +12,7 @@ const MOST_TEXT: u64 = 4096;
 /// A file whose change means that the host or the owner's decisions may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct HostSource {
     /// What it says.
     pub kind: SourceKind,
     /// Where it is.
@@ -63,7 +63,7 @@ pub enum SourceState {
     Text(String),
 }
 
-impl Source {
+impl HostSource {
     /// The source at `path` in its present state.
     pub fn now(kind: SourceKind, path: impl Into<PathBuf>) -> Self {
         let path = path.into();

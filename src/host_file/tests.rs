@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 /// The file of a built-in host whose GPUs are split.
-fn host_file(sources: Vec<Source>) -> HostFile {
+fn host_file(sources: Vec<HostSource>) -> HostFile {
     let inventory = sim::open("hgx-h200").unwrap();
     let policy = "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n";
     let policy = crate::policy::read::parse("c.yaml", policy).unwrap().policy;
@@ -40,7 +40,10 @@ fn complaint(state: &Path) -> String {
 
 #[test]
 fn a_current_file_is_read() {
-    let file = host_file(vec![Source::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id")]);
+    let file = host_file(vec![HostSource::now(
+        SourceKind::Boot,
+        "/proc/sys/kernel/random/boot_id",
+    )]);
     assert_eq!(HostFile::read(written(&file).path()).unwrap(), file);
 }
 
@@ -101,7 +104,10 @@ fn each_source_that_changes_makes_the_file_out_of_date() {
         .into_iter()
         .chain([(SourceKind::MigNodes, "nvidia-caps", "the MIG devices")])
     {
-        let file = host_file(vec![Source::now(kind, at("absent")), Source::now(kind, at(name))]);
+        let file = host_file(vec![
+            HostSource::now(kind, at("absent")),
+            HostSource::now(kind, at(name)),
+        ]);
         let state = written(&file);
         HostFile::read(state.path()).unwrap();
         match kind {
@@ -114,10 +120,13 @@ fn each_source_that_changes_makes_the_file_out_of_date() {
         assert_eq!(HostFile::load(state.path()).unwrap(), file);
     }
     // A file that appears or disappears.
-    let state = written(&host_file(vec![Source::now(SourceKind::Policy, at("absent"))]));
+    let state = written(&host_file(vec![HostSource::now(SourceKind::Policy, at("absent"))]));
     text("absent");
     assert!(complaint(state.path()).contains("the policy"));
-    let state = written(&host_file(vec![Source::now(SourceKind::DriverModule, at("version"))]));
+    let state = written(&host_file(vec![HostSource::now(
+        SourceKind::DriverModule,
+        at("version"),
+    )]));
     fs::remove_file(at("version")).unwrap();
     assert!(complaint(state.path()).contains("the kernel module"));
 }
@@ -127,7 +136,7 @@ fn a_replacement_with_the_same_size_and_time_is_a_change() {
     let top = tempfile::tempdir().unwrap();
     let policy = top.path().join("config.yaml");
     fs::write(&policy, "a").unwrap();
-    let state = written(&host_file(vec![Source::now(SourceKind::Policy, &policy)]));
+    let state = written(&host_file(vec![HostSource::now(SourceKind::Policy, &policy)]));
     let time = fs::metadata(&policy).unwrap().modified().unwrap();
     let new = File::create(top.path().join("new")).unwrap();
     fs::write(top.path().join("new"), "b").unwrap();
@@ -225,7 +234,7 @@ proptest! {
             ".{0,40}".prop_map(SourceState::Text),
         ],
     ) {
-        let source = Source { kind: SourceKind::Policy, path: "/etc/tranche/config.yaml".into(), state };
+        let source = HostSource { kind: SourceKind::Policy, path: "/etc/tranche/config.yaml".into(), state };
         let inventory = sim::open(simulation).unwrap();
         let file = HostFile { runtime, arguments, inventory, ..host_file(vec![source]) };
         prop_assert_eq!(HostFile::load(written(&file).path()).unwrap(), file);

@@ -62,12 +62,12 @@ pub struct HostFacts {
     /// The newest CUDA that the driver supports.
     pub cuda: Option<CudaVersion>,
     /// The GPUs that the container gets: the requirements must hold for each of them.
-    pub gpus: Vec<GpuFacts>,
+    pub gpus: Vec<RequiredGpu>,
 }
 
 /// What requirements say about a GPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GpuFacts {
+pub struct RequiredGpu {
     /// What people call it: `gpu 0`.
     pub label: String,
     /// Its compute capability.
@@ -121,7 +121,7 @@ impl Requirement {
         })
     }
 
-    fn holds(&self, host: &HostFacts, gpu: &GpuFacts) -> bool {
+    fn holds(&self, host: &HostFacts, gpu: &RequiredGpu) -> bool {
         let mut alternatives = self.alternatives.iter();
         self.alternatives.is_empty() || alternatives.any(|one| one.conditions.iter().all(|c| c.holds(host, gpu)))
     }
@@ -132,12 +132,12 @@ impl Requirement {
 /// # Errors
 /// Returns an error about the first requirement that does not hold. It says what is required and what is there.
 pub fn check(requirements: &[Requirement], host: &HostFacts) -> Result<()> {
-    let no_gpu = [GpuFacts::default()];
+    let no_gpu = [RequiredGpu::default()];
     let gpus = if host.gpus.is_empty() { &no_gpu[..] } else { &host.gpus };
     for requirement in requirements {
         if let Some(gpu) = gpus.iter().find(|gpu| !requirement.holds(host, gpu)) {
             let required = required(&requirement.alternatives);
-            let what = format!("requires {required}, but this host has {}", Seen { host, gpu });
+            let what = format!("requires {required}, but this host has {}", Compared { host, gpu });
             return Err(Error::failed(&requirement.variable, what).hint(
                 "update the driver, use an image for an older CUDA, or set NVIDIA_DISABLE_REQUIRE=1 to start it anyway",
             ));
@@ -201,7 +201,7 @@ impl Condition {
         Ok(Some(Self::Version(property, operator, value)))
     }
 
-    fn holds(&self, host: &HostFacts, gpu: &GpuFacts) -> bool {
+    fn holds(&self, host: &HostFacts, gpu: &RequiredGpu) -> bool {
         match self {
             Self::Brand { is, brand } => {
                 let found = gpu.brand.as_ref();
@@ -245,12 +245,12 @@ fn compare(a: &[u64], b: &[u64]) -> Ordering {
 }
 
 /// What is there, in the order in which requirements name it.
-struct Seen<'a> {
+struct Compared<'a> {
     host: &'a HostFacts,
-    gpu: &'a GpuFacts,
+    gpu: &'a RequiredGpu,
 }
 
-impl fmt::Display for Seen<'_> {
+impl fmt::Display for Compared<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, gpu) = (self.host, self.gpu);
         let label = |what: String| match gpu.label.as_str() {

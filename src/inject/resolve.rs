@@ -1,7 +1,7 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
 use super::request::{MigAccess, Request, WantedDevice, WantedShare};
-use super::require::{GpuFacts, HostFacts};
+use super::require::{HostFacts, RequiredGpu};
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// What a request means on this host.
 #[derive(Debug, Default)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedRequest {
     /// Devices that the container gets whole.
     pub(super) plain: Vec<Device>,
     /// Shares to reserve, one entry for each device or for any device.
@@ -35,8 +35,8 @@ pub(super) struct WantedShares {
     pub(super) asked_as: String,
 }
 
-/// Works out what `request` means. `held` are devices of which something is held under an earlier policy: `all` does not
-/// contain them.
+/// Works out what `request` means. `is_held` says of which devices something is held under an earlier policy: `all` does
+/// not contain them.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
@@ -45,7 +45,7 @@ pub(super) fn resolve(
     request: &Request,
     host: &HostFile,
     is_held: &dyn Fn(HostDevice<'_>) -> bool,
-) -> Result<Resolved> {
+) -> Result<ResolvedRequest> {
     let mut resolver = Resolver {
         host,
         catalogue: host.inventory.catalogue(),
@@ -80,7 +80,7 @@ pub(super) fn resolve(
     let registry = resolver.registry.get();
     let found = resolver.names.iter().filter_map(|name| registry?.find(name));
     let specified = inject::collect(found.map(|found| (&found.file.spec, found.device)));
-    Ok(Resolved {
+    Ok(ResolvedRequest {
         driver: !resolver.plain.is_empty() || !shares.is_empty() || resolver.driver_only,
         plain: resolver.plain,
         shares,
@@ -132,18 +132,13 @@ impl<'a> Resolver<'a> {
             |device: &HostDevice<'_>| self.host.plan.split(device.device()).is_none() && !(self.is_held)(*device);
         let free: Vec<_> = self.catalogue.usable().filter(is_free).collect();
         if free.is_empty() {
-            let mut names: Vec<String> = self.catalogue.usable().map(HostDevice::name).collect();
-            let error = Error::usage(
-                "device all",
-                "this host has no device that is neither split nor dedicated",
-            );
-            return Err(match names.is_empty() {
-                true => Error::usage("device all", "this host has no GPU"),
-                false => error.hint(format!(
-                    "ask for one of {}, or for a share of it",
-                    some(&std::mem::take(&mut names))
-                )),
-            });
+            let names: Vec<String> = self.catalogue.usable().map(HostDevice::name).collect();
+            if names.is_empty() {
+                return Err(Error::usage("device all", "this host has no GPU"));
+            }
+            let what = "this host has no device that is neither split nor dedicated";
+            let hint = format!("ask for one of {}, or for a share of it", some(&names));
+            return Err(Error::usage("device all", what).hint(hint));
         }
         free.into_iter().for_each(|device| self.push(device.device()));
         Ok(())
@@ -266,11 +261,13 @@ fn split<'p>(plan: &'p Plan, device: HostDevice<'_>) -> Result<&'p SplitDevice> 
 pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> HostFacts {
     let catalogue = host.inventory.catalogue();
     let driver = host.inventory.driver.as_ref();
-    let gpus = devices.filter_map(|device| catalogue.at(device)).map(|one| GpuFacts {
-        label: one.to_string(),
-        arch: one.gpu.compute_capability,
-        brand: brand(&one.gpu.name).map(str::to_owned),
-    });
+    let gpus = devices
+        .filter_map(|device| catalogue.at(device))
+        .map(|one| RequiredGpu {
+            label: one.to_string(),
+            arch: one.gpu.compute_capability,
+            brand: brand(&one.gpu.name).map(str::to_owned),
+        });
     HostFacts {
         driver: driver.map(|driver| driver.version.clone()),
         cuda: driver.and_then(|driver| driver.cuda),

@@ -1,7 +1,7 @@
 //! From a container's configuration to one with the devices that it asks for.
 
-use super::request::{self, Asked, ImexRequest, Request};
-use super::resolve::{self, Resolved, WantedShares};
+use super::request::{self, ImexRequest, Request};
+use super::resolve::{self, ResolvedRequest, WantedShares};
 use super::{clean, document, require};
 use crate::cdi::{self, ContainerEdits, inject};
 use crate::claims::{Claims, Finding, Reservation, Unoffered, explain_reserve, findings, list};
@@ -43,28 +43,26 @@ pub struct RewriteContext<'a> {
 /// # Errors
 /// Returns an error if the container asks for something that it cannot get. Then nothing is reserved.
 pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec<u8>>> {
-    let Asked { request, notes } = request::of(config, context.settings)?;
-    for note in notes {
-        (context.remark)(Error::failed("request", note));
-    }
-    let Some(request) = request else {
+    let mut asked = request::of(config, context.settings)?;
+    if asked.request.is_none() {
+        report(asked.notes, context);
         return Ok(None);
-    };
+    }
     let host = (context.host)()?;
     // The settings may be the defaults, because the host was not known when they were read.
     let settings = RuntimeSettings {
         mode: context.settings.mode,
         ..host.runtime.clone()
     };
-    let request = match settings == *context.settings {
-        true => Some(request),
-        false => request::of(config, &settings)?.request,
-    };
-    let Some(request) = request else {
+    if settings != *context.settings {
+        asked = request::of(config, &settings)?;
+    }
+    report(asked.notes, context);
+    let Some(request) = asked.request else {
         return Ok(None);
     };
     let mut document = document::parse(config)?;
-    let ledger = Ledger::open(context.state_dir, &host)?;
+    let ledger = StartLedger::open(context.state_dir, &host)?;
     if ledger.serves(&document, context.container.as_ref())? {
         // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
         return Ok(None);
@@ -77,6 +75,12 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     };
     injection.apply(&mut document)?;
     document::bytes(&document).map(Some)
+}
+
+fn report(notes: Vec<String>, context: &RewriteContext<'_>) {
+    for note in notes {
+        (context.remark)(Error::failed("request", note));
+    }
 }
 
 /// Gives back what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
@@ -93,13 +97,13 @@ pub fn give_back(config: &[u8], state_dir: &Path) -> Result<()> {
 }
 
 /// The ledger, if there is one or if the plan needs one.
-struct Ledger {
+struct StartLedger {
     claims: Option<Claims>,
     /// Devices that the plan does not split and of which something is held under an earlier policy.
     held: BTreeSet<DeviceKey>,
 }
 
-impl Ledger {
+impl StartLedger {
     fn open(state_dir: &Path, host: &HostFile) -> Result<Self> {
         let claims = match host.plan.devices.is_empty() {
             // A rootless engine has no part in root's ledger.
@@ -153,7 +157,7 @@ impl Ledger {
 struct Injection<'a> {
     request: &'a Request,
     host: &'a HostFile,
-    ledger: &'a Ledger,
+    ledger: &'a StartLedger,
     context: &'a RewriteContext<'a>,
 }
 
@@ -216,7 +220,7 @@ impl Injection<'_> {
     }
 
     /// The edits of whole devices and reserved shares, with the driver's files.
-    fn of_gpus(&self, resolved: &Resolved, reserved: &[Reserved]) -> Result<Edits> {
+    fn of_gpus(&self, resolved: &ResolvedRequest, reserved: &[Reserved]) -> Result<Edits> {
         let devices = resolved
             .plain
             .iter()

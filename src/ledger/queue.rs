@@ -10,7 +10,7 @@
 use super::directory::LedgerDirectory;
 use super::error::LedgerResult;
 use super::store::{Ledger, Locked};
-use super::waiter::{Waiter, Wanted};
+use super::waiter::{WaitedFor, Waiter};
 use crate::error::Context;
 use crate::root::Missing;
 use rustix::fs::{FlockOperation, flock};
@@ -82,7 +82,7 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// Returns an error if the ticket cannot be made.
-    pub fn line_up(&self, wants: &[Wanted]) -> LedgerResult<Ticket> {
+    pub fn line_up(&self, wants: &[WaitedFor]) -> LedgerResult<Ticket> {
         let ledger = self.ledger();
         let queue = ledger.queue(Missing::Make)?;
         let queue = queue.ok_or_else(|| ledger.failed(DIRECTORY, "was removed while it was created"))?;

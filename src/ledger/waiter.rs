@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 /// What a waiter may get of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct WaitedFor {
     /// The device.
     pub device: DeviceKey,
     /// The shares; empty for any part of the device.
     pub shares: Vec<ShareName>,
 }
 
-impl Wanted {
+impl WaitedFor {
     /// Whether the waiter may get `part` of `device`, or something that cannot be held at the same time.
     fn meets(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         let is_any = self.shares.is_empty() || *part == HeldPart::Whole || self.device != *device;
@@ -27,13 +27,13 @@ pub struct Waiter {
     /// Its place in the order.
     pub(super) number: u64,
     /// What may serve it; `None` if another version of tranche wrote its ticket: it may wait for anything.
-    pub(super) wants: Option<Vec<Wanted>>,
+    pub(super) wants: Option<Vec<WaitedFor>>,
 }
 
 impl Waiter {
     /// Whether one of `wants` and what it waits for may be the same.
-    pub fn competes(&self, wants: &[Wanted]) -> bool {
-        let may_be_same = |a: &Wanted, b: &Wanted| {
+    pub fn competes(&self, wants: &[WaitedFor]) -> bool {
+        let may_be_same = |a: &WaitedFor, b: &WaitedFor| {
             let is_any = a.shares.is_empty() || b.shares.is_empty() || a.device != b.device;
             a.device.overlaps(&b.device) && (is_any || a.shares.iter().any(|name| b.shares.contains(name)))
         };

@@ -12,7 +12,7 @@ use super::flags::{self, Flags, Given};
 
 /// What a command line asks of the low-level runtime, as far as tranche has a part in it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Arguments {
+pub(super) struct RuntimeArguments {
     /// `--root`: where the runtime keeps the states of its containers.
     pub root: Option<PathBuf>,
     /// `--log`: where the engine reads why a command failed.
@@ -143,7 +143,7 @@ const COMMANDS: &[&str] = &[
     "update",
 ];
 
-impl Arguments {
+impl RuntimeArguments {
     /// Reads the words after the program's name.
     pub(super) fn parse(words: &[OsString]) -> Self {
         let is_command = |word: &OsStr| COMMANDS.iter().any(|command| word == *command);
@@ -152,7 +152,7 @@ impl Arguments {
         });
         let value = |name: &str| last(&options, name).map(OsStr::to_owned);
         let name = words.get(at);
-        Arguments {
+        RuntimeArguments {
             root: value("root").map(PathBuf::from),
             log: value("log"),
             json_log: value("log-format").is_some_and(|format| format == "json"),

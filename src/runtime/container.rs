@@ -80,14 +80,14 @@ fn bundle(id: &str, root: Option<&Path>, low_level: &Path) -> Option<PathBuf> {
 
 fn of_runc(directory: &Path) -> Option<PathBuf> {
     #[derive(Deserialize)]
-    struct State {
-        config: Config,
+    struct RuncState {
+        config: RuncConfig,
     }
     #[derive(Deserialize)]
-    struct Config {
+    struct RuncConfig {
         labels: Vec<String>,
     }
-    let state: State = read(&directory.join("state.json"))?;
+    let state: RuncState = read(&directory.join("state.json"))?;
     let label = state
         .config
         .labels
@@ -98,10 +98,10 @@ fn of_runc(directory: &Path) -> Option<PathBuf> {
 
 fn of_crun(directory: &Path) -> Option<PathBuf> {
     #[derive(Deserialize)]
-    struct Status {
+    struct CrunStatus {
         bundle: PathBuf,
     }
-    read(&directory.join("status")).map(|status: Status| status.bundle)
+    read(&directory.join("status")).map(|status: CrunStatus| status.bundle)
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {

@@ -50,7 +50,7 @@ pub(super) fn read(
             None => go_style(&bytes[1..], known).or_else(|| letters(&bytes[1..], known, at, &mut given)),
         };
         let taken = match named {
-            Some(Named {
+            Some(NamedFlag {
                 name,
                 value: Some(value),
                 ..
@@ -63,7 +63,7 @@ pub(super) fn read(
                 });
                 1
             }
-            Some(Named {
+            Some(NamedFlag {
                 name,
                 takes_value: true,
                 ..
@@ -77,7 +77,7 @@ pub(super) fn read(
                 });
                 2
             }
-            Some(Named { name, .. }) => {
+            Some(NamedFlag { name, .. }) => {
                 given.push(Given {
                     name,
                     value: None,
@@ -96,7 +96,7 @@ pub(super) fn read(
 }
 
 /// An option as its word names it.
-struct Named<'w> {
+struct NamedFlag<'w> {
     name: &'static str,
     takes_value: bool,
     value: Option<&'w OsStr>,
@@ -115,14 +115,14 @@ fn parts(word: &[u8]) -> (&[u8], Option<&OsStr>) {
 }
 
 /// `--name`, or its unambiguous beginning.
-fn long<'w>(word: &'w [u8], known: Flags) -> Option<Named<'w>> {
+fn long<'w>(word: &'w [u8], known: Flags) -> Option<NamedFlag<'w>> {
     let (name, value) = parts(word);
     let exact = known.iter().find(|(long, ..)| long.as_bytes() == name);
     let flag = exact.or_else(|| {
         let mut begin = known.iter().filter(|(long, ..)| long.as_bytes().starts_with(name));
         begin.next().filter(|_| begin.next().is_none())
     })?;
-    Some(Named {
+    Some(NamedFlag {
         name: flag.0,
         takes_value: flag.2,
         value,
@@ -130,13 +130,13 @@ fn long<'w>(word: &'w [u8], known: Flags) -> Option<Named<'w>> {
 }
 
 /// `-name` and `-n`, exactly.
-fn go_style<'w>(word: &'w [u8], known: Flags) -> Option<Named<'w>> {
+fn go_style<'w>(word: &'w [u8], known: Flags) -> Option<NamedFlag<'w>> {
     let (name, value) = parts(word);
     let is = |(long, letters, _): &&(&str, &str, bool)| {
         long.as_bytes() == name || matches!(name, [letter] if letters.as_bytes().contains(letter))
     };
     let flag = known.iter().find(is)?;
-    Some(Named {
+    Some(NamedFlag {
         name: flag.0,
         takes_value: flag.2,
         value,
@@ -144,7 +144,7 @@ fn go_style<'w>(word: &'w [u8], known: Flags) -> Option<Named<'w>> {
 }
 
 /// Several letters in one word, of which the last may have its value behind it: all but the last are added to `given`.
-fn letters<'w>(word: &'w [u8], known: Flags, at: usize, given: &mut Vec<Given<'w>>) -> Option<Named<'w>> {
+fn letters<'w>(word: &'w [u8], known: Flags, at: usize, given: &mut Vec<Given<'w>>) -> Option<NamedFlag<'w>> {
     let flag = |letter: u8| {
         known
             .iter()
@@ -165,7 +165,7 @@ fn letters<'w>(word: &'w [u8], known: Flags, at: usize, given: &mut Vec<Given<'w
         .get(last + 1..)
         .filter(|value| !value.is_empty())
         .map(OsStr::from_bytes);
-    Some(Named {
+    Some(NamedFlag {
         name,
         takes_value,
         value,

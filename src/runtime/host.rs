@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::report::Report;
+use super::report::RuntimeReport;
 use crate::bounded;
 use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, NAME};
@@ -31,16 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// a container must be stopped and removed whatever happened to that file.
 pub(super) fn runtimes(state_dir: &Path) -> Vec<String> {
     #[derive(Deserialize)]
-    struct Names {
+    struct RuntimeNames {
         runtimes: Vec<String>,
     }
-    let names = part(state_dir).ok().flatten().map(|names: Names| names.runtimes);
+    let names = part(state_dir).ok().flatten().map(|names: RuntimeNames| names.runtimes);
     names.unwrap_or_else(|| RuntimeSettings::default().runtimes)
 }
 
 /// The owner's decisions about the runtime; the defaults if `host.json` does not exist, or if it does not have them, which is
 /// reported. A container that requests nothing must start in any case, and one that requests something needs [`host`].
-pub(super) fn settings(state_dir: &Path, report: &Report<'_>) -> RuntimeSettings {
+pub(super) fn settings(state_dir: &Path, report: &RuntimeReport<'_>) -> RuntimeSettings {
     let settings = part(state_dir).about(state_dir.join(NAME).display(), "cannot be used");
     match settings {
         Ok(settings) => settings.unwrap_or_default(),

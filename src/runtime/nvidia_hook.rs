@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::arguments::{Action, Arguments};
+use super::arguments::{Action, RuntimeArguments};
 use super::edit::EditedFile;
-use super::report::Report;
+use super::report::RuntimeReport;
 use super::{host, low_level, state_dir};
 use crate::error::{Context, Error, Kind, Result};
 use crate::inject::request::{self, ImexRequest, MigAccess, Request, WantedDevice};
@@ -44,9 +44,9 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
         }
     };
     let name = format!("nvidia-container-runtime-hook {}", command.unwrap_or_default());
-    let mut arguments = Arguments {
+    let mut arguments = RuntimeArguments {
         name: Some(name.trim_end().to_owned()),
-        ..Arguments::default()
+        ..RuntimeArguments::default()
     };
     let done = match command {
         Some("prestart") => State::read(stdin()).inspect(|state| {
@@ -56,7 +56,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
         Some(other) => Err(Error::usage(other, "unknown command of this hook").hint("expected prestart")),
         None => Err(Error::usage("command line", "a command is missing").hint("expected prestart")),
     };
-    let report = Report::new(&arguments, &state_dir, lines);
+    let report = RuntimeReport::new(&arguments, &state_dir, lines);
     match done.and_then(|state| prestart(&state, &state_dir, &report)) {
         Ok(()) => 0,
         Err(error) => {
@@ -68,10 +68,10 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
 
 /// The part of config.json that decides whether tranche's runtime created the container, and where its root is.
 #[derive(Deserialize)]
-struct Config {
+struct HookedConfig {
     root: Option<Root>,
-    hooks: Option<std::collections::HashMap<String, Option<Vec<Hook>>>>,
-    process: Option<Process>,
+    hooks: Option<std::collections::HashMap<String, Option<Vec<ConfiguredHook>>>>,
+    process: Option<HookedProcess>,
 }
 
 #[derive(Deserialize)]
@@ -80,16 +80,16 @@ struct Root {
 }
 
 #[derive(Deserialize)]
-struct Hook {
+struct ConfiguredHook {
     args: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
-struct Process {
+struct HookedProcess {
     env: Option<Vec<String>>,
 }
 
-impl Config {
+impl HookedConfig {
     /// Whether the container has a hook of tranche's.
     fn has_our_hooks(&self) -> bool {
         let hooks = self.hooks.iter().flat_map(|hooks| hooks.values().flatten().flatten());
@@ -105,9 +105,9 @@ impl Config {
     }
 }
 
-fn prestart(state: &State, state_dir: &Path, report: &Report<'_>) -> Result<()> {
+fn prestart(state: &State, state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = EditedFile::config(Some(&state.bundle), None)?.read()?;
-    let config: Config = serde_json::from_slice(&bytes).about("config.json", "does not parse")?;
+    let config: HookedConfig = serde_json::from_slice(&bytes).about("config.json", "does not parse")?;
     if config.has_our_hooks() {
         return Ok(());
     }
@@ -123,7 +123,7 @@ fn prestart(state: &State, state_dir: &Path, report: &Report<'_>) -> Result<()> 
 }
 
 /// Executes `nvidia-container-cli`. Returns only if that fails.
-fn by_cli(state: &State, config: &Config, settings: &RuntimeSettings, request: &Request) -> Result<Error> {
+fn by_cli(state: &State, config: &HookedConfig, settings: &RuntimeSettings, request: &Request) -> Result<Error> {
     if !matches!(settings.mode, RuntimeMode::Auto | RuntimeMode::Legacy) && !settings.skip_mode_detection {
         return Err(Error::failed("docker --gpus", "needs a container runtime that adds GPUs").hint(CONFIGURE));
     }

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use super::arguments::Arguments;
-use super::report::Report;
+use super::arguments::RuntimeArguments;
+use super::report::RuntimeReport;
 use super::{host, state_dir};
 use crate::bounded;
 use crate::error::{Context, Error, Result};
@@ -25,11 +25,11 @@ use crate::sys::inherited;
 /// Runs the hook with the arguments after its verb, and returns the exit code.
 pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     let (state_dir, rest) = state_dir(words);
-    let arguments = Arguments {
+    let arguments = RuntimeArguments {
         name: Some("hook precreate".to_owned()),
-        ..Arguments::default()
+        ..RuntimeArguments::default()
     };
-    let report = Report::new(&arguments, &state_dir, lines);
+    let report = RuntimeReport::new(&arguments, &state_dir, lines);
     let done = match rest.first() {
         Some(word) => Err(Error::usage(word.display(), "unknown argument of hook precreate")),
         None => edit(&state_dir, &report),
@@ -43,7 +43,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     }
 }
 
-fn edit(state_dir: &Path, report: &Report<'_>) -> Result<()> {
+fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
     let settings = host::settings(state_dir, report);
     let context = RewriteContext {

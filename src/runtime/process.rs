@@ -33,14 +33,14 @@ impl ShareEnvironment {
 
     fn parse(bytes: &[u8]) -> serde_json::Result<Option<Self>> {
         #[derive(Deserialize)]
-        struct Config {
-            process: Option<Process>,
+        struct BundleConfig {
+            process: Option<BundleProcess>,
         }
         #[derive(Deserialize)]
-        struct Process {
+        struct BundleProcess {
             env: Option<Vec<String>>,
         }
-        let config: Config = serde_json::from_slice(bytes)?;
+        let config: BundleConfig = serde_json::from_slice(bytes)?;
         let env = config.process.and_then(|process| process.env).unwrap_or_default();
         let has_pipe = env
             .iter()
@@ -90,7 +90,7 @@ impl ShareEnvironment {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arguments::{Action, Arguments};
+    use super::super::arguments::{Action, RuntimeArguments};
     use super::*;
     use serde_json::json;
     use std::ffi::OsStr;
@@ -147,7 +147,7 @@ mod tests {
 
     fn in_arguments(line: &str) -> String {
         let mut words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let Action::Exec(exec) = Arguments::parse(&words).action else {
+        let Action::Exec(exec) = RuntimeArguments::parse(&words).action else {
             panic!()
         };
         share().put_into_arguments(&exec, &mut words);

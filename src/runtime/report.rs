@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::fcntl::OFlag;
 use serde_json::json;
 
-use super::arguments::{Action, Arguments};
+use super::arguments::{Action, RuntimeArguments};
 use crate::error::{Error, line};
 use crate::ledger::utc;
 use crate::messages::{Message, Messages, Severity};
@@ -25,17 +25,17 @@ use crate::types::PROGRAM_VERSION;
 const LONGEST: usize = 4096;
 
 /// The messages of one command.
-pub(super) struct Report<'a> {
-    arguments: &'a Arguments,
+pub(super) struct RuntimeReport<'a> {
+    arguments: &'a RuntimeArguments,
     state_dir: &'a Path,
     lines: RefCell<&'a mut dyn Write>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> RuntimeReport<'a> {
     /// `lines` is the standard error.
-    pub(super) fn new(arguments: &'a Arguments, state_dir: &'a Path, lines: &'a mut dyn Write) -> Self {
+    pub(super) fn new(arguments: &'a RuntimeArguments, state_dir: &'a Path, lines: &'a mut dyn Write) -> Self {
         let lines = RefCell::new(lines);
-        Report {
+        RuntimeReport {
             arguments,
             state_dir,
             lines,
@@ -84,7 +84,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn id(arguments: &Arguments) -> &str {
+fn id(arguments: &RuntimeArguments) -> &str {
     match &arguments.action {
         Action::Create { id, .. } => id.as_deref().unwrap_or_default(),
         Action::Exec(exec) => &exec.id,
@@ -95,7 +95,7 @@ fn id(arguments: &Arguments) -> &str {
 
 /// The file that the engine reads; `None` for standard error, which has the line already, and for a log that is not a
 /// file (crun's `journald:` and `syslog:`).
-fn log_file(arguments: &Arguments) -> Option<PathBuf> {
+fn log_file(arguments: &RuntimeArguments) -> Option<PathBuf> {
     let path = arguments.log.as_deref()?.as_bytes();
     let path = path.strip_prefix(b"file:").unwrap_or(path);
     let other = [&b"/dev/stderr"[..], b"/dev/stdout", b""].contains(&path)
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn a_log_that_is_not_a_file_is_left_alone() {
         let file = |log: &str| {
-            let arguments = Arguments {
+            let arguments = RuntimeArguments {
                 log: Some(log.into()),
-                ..Arguments::default()
+                ..RuntimeArguments::default()
             };
             log_file(&arguments)
         };

@@ -22,7 +22,7 @@ use crate::root::Missing;
 use crate::text::some;
 use anyhow::{Result, bail};
 use changes::Changes;
-use found::Found;
+use found::FoundFiles;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     let examined = found::examine(&args)?;
     let outcome = Outcome::of(&examined.inventory, Mode::Auto, args.degraded);
     let missing = look::missing(&examined.inventory).filter(|_| !outcome.is_complete());
-    let found = match Found::of(examined, &outcome) {
+    let found = match FoundFiles::of(examined, &outcome) {
         Ok(found) => found,
         Err(error) if is_nothing(&error) => bail!(nothing(&error, &args, &state_dir, &output_dir)?),
         Err(error) => return Err(error),

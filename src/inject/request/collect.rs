@@ -1,10 +1,10 @@
 //! Puts a request together from the places in which a container asks.
 
-use super::devices::Wanted;
+use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::mounts::MountRequests;
-use super::size::Own;
-use super::view::View;
+use super::size::OwnRequest;
+use super::view::ConfigView;
 use super::{Asked, ImexRequest, LEGACY, MOUNTS, MigAccess, Request, RequestSource, VISIBLE, WantedSize};
 use super::{capabilities, extras, scan, size};
 use crate::derive::Mode;
@@ -28,7 +28,7 @@ pub fn of(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
 
 /// What [`of`] does for a configuration that may ask for something.
 pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
-    let view = View::parse(config)?;
+    let view = ConfigView::parse(config)?;
     let accepts_environment = match settings.accept_environment {
         AcceptEnvironment::Always => true,
         AcceptEnvironment::Privileged => view.is_privileged()?,
@@ -52,7 +52,7 @@ pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked>
 
 /// A configuration while it is read.
 struct Asking<'a> {
-    view: &'a View<'a>,
+    view: &'a ConfigView<'a>,
     environment: Environment<'a>,
     settings: &'a RuntimeSettings,
     /// Whether the environment may ask for devices.
@@ -63,8 +63,8 @@ struct Asking<'a> {
 }
 
 /// Devices that are named in one place.
-struct Named {
-    wanted: Wanted,
+struct NamedDevices {
+    wanted: WantedDevices,
     source: RequestSource,
     /// The place, for messages.
     by: String,
@@ -77,7 +77,7 @@ impl Asking<'_> {
             false => MountRequests::default(),
         };
         let mut named = self.named(&mounts)?;
-        let mut own = Own::of(self.view, &self.environment, self.accepts_environment)?;
+        let mut own = OwnRequest::of(self.view, &self.environment, self.accepts_environment)?;
         self.refused.append(&mut own.refused);
         self.notes.append(&mut own.notes);
         let mut source = None;
@@ -114,7 +114,7 @@ impl Asking<'_> {
     }
 
     /// The devices of the first place that names any. An empty list is not a place, and one with `void` is.
-    fn named(&mut self, mounts: &MountRequests) -> Result<Named> {
+    fn named(&mut self, mounts: &MountRequests) -> Result<NamedDevices> {
         let annotations = self.view.annotations(&self.settings.annotation_prefixes)?;
         let reads_annotations = !matches!(self.settings.mode, RuntimeMode::Legacy | RuntimeMode::Csv);
         let by_annotation: Vec<(&str, &str)> = annotations
@@ -144,9 +144,14 @@ impl Asking<'_> {
         self.place(RequestSource::Environment, by, [])
     }
 
-    fn place<'a>(&self, source: RequestSource, by: String, names: impl IntoIterator<Item = &'a str>) -> Result<Named> {
-        Ok(Named {
-            wanted: Wanted::of(&by, names, self.settings)?,
+    fn place<'a>(
+        &self,
+        source: RequestSource,
+        by: String,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<NamedDevices> {
+        Ok(NamedDevices {
+            wanted: WantedDevices::of(&by, names, self.settings)?,
             source,
             by,
         })

@@ -12,14 +12,14 @@ const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
 
 /// What a list of devices asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedDevices {
     /// The devices, each once.
     pub(super) devices: Vec<WantedDevice>,
     /// The driver's files without a device.
     pub(super) driver_only: bool,
 }
 
-impl Wanted {
+impl WantedDevices {
     /// What `names` ask for; `object` is what has them, for messages. An empty list and one with `void` ask for nothing. The first
     /// `all` or `none` takes the place of every name without a vendor.
     pub(super) fn of<'a>(

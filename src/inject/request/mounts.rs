@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::MOUNTS;
-use super::view::MountJson;
+use super::view::RequestMount;
 use crate::error::{Error, Result};
 use crate::types::QualifiedName;
 
@@ -22,7 +22,7 @@ pub(super) struct MountRequests {
 }
 
 impl MountRequests {
-    pub(super) fn of(mounts: &[MountJson<'_>]) -> Result<Self> {
+    pub(super) fn of(mounts: &[RequestMount<'_>]) -> Result<Self> {
         let mut found = Self::default();
         for mount in mounts {
             let (Some(destination), Some(source)) = (&mount.destination, &mount.source) else {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::devices::Wanted;
+use super::devices::WantedDevices;
 use super::environment::Environment;
-use super::view::View;
+use super::view::ConfigView;
 use super::{OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize};
 use crate::error::{Error, Result};
 use crate::policy::{Amount, RuntimeSettings};
@@ -12,7 +12,7 @@ use crate::types::{CdiKind, DeviceSelector, MemorySize, Percent, WaitTime};
 
 /// What is asked for by tranche's own annotations and variables.
 #[derive(Debug, Default)]
-pub(super) struct Own {
+pub(super) struct OwnRequest {
     /// The amounts; no device.
     pub(super) size: WantedSize,
     /// How long to wait.
@@ -27,9 +27,9 @@ pub(super) struct Own {
     pub(super) notes: Vec<String>,
 }
 
-impl Own {
+impl OwnRequest {
     /// Reads them. A value that is empty counts as not set.
-    pub(super) fn of(view: &View<'_>, environment: &Environment<'_>, accepted: bool) -> Result<Self> {
+    pub(super) fn of(view: &ConfigView<'_>, environment: &Environment<'_>, accepted: bool) -> Result<Self> {
         let mut own = Self::default();
         let place = (view, environment, accepted);
         own.size.memory = own.amount(place, "memory", memory)?;
@@ -43,7 +43,7 @@ impl Own {
 
     fn amount<T: PartialEq>(
         &mut self,
-        place: (&View<'_>, &Environment<'_>, bool),
+        place: (&ConfigView<'_>, &Environment<'_>, bool),
         word: &str,
         parse: impl Fn(&str) -> Result<T>,
     ) -> Result<Option<T>> {
@@ -57,7 +57,7 @@ impl Own {
     /// The value of an annotation, or else of the variable, and what sets it.
     fn value<T: PartialEq>(
         &mut self,
-        (view, environment, accepted): (&View<'_>, &Environment<'_>, bool),
+        (view, environment, accepted): (&ConfigView<'_>, &Environment<'_>, bool),
         word: &str,
         parse: impl Fn(&str) -> Result<T>,
     ) -> Result<Option<(T, (RequestSource, String))>> {
@@ -121,7 +121,7 @@ fn shares(text: &str) -> Result<u32> {
 /// Returns a usage error if `wanted` has several devices, a share that is a size of its own, or no device at all.
 /// `named_by` is what has the devices, and `sized_by` what has the size.
 pub(super) fn device(
-    wanted: &mut Wanted,
+    wanted: &mut WantedDevices,
     named_by: &str,
     sized_by: &str,
     settings: &RuntimeSettings,

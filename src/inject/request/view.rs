@@ -15,9 +15,9 @@ use crate::policy::RuntimeSettings;
 
 /// A `config.json` whose keys were found.
 #[derive(Deserialize)]
-pub(super) struct View<'a> {
+pub(super) struct ConfigView<'a> {
     #[serde(borrow, default)]
-    process: Option<ProcessJson<'a>>,
+    process: Option<RequestProcess<'a>>,
     #[serde(borrow, default)]
     annotations: Option<BTreeMap<Word<'a>, &'a RawValue>>,
     #[serde(borrow, default)]
@@ -25,7 +25,7 @@ pub(super) struct View<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct ProcessJson<'a> {
+struct RequestProcess<'a> {
     #[serde(borrow, default)]
     env: Option<Vec<Word<'a>>>,
     #[serde(borrow, default)]
@@ -40,14 +40,14 @@ struct CapabilitiesJson<'a> {
 
 /// A mount, as far as it may be a request.
 #[derive(Deserialize)]
-pub(super) struct MountJson<'a> {
+pub(super) struct RequestMount<'a> {
     #[serde(borrow, default)]
     pub(super) destination: Option<Word<'a>>,
     #[serde(borrow, default)]
     pub(super) source: Option<Word<'a>>,
 }
 
-impl<'a> View<'a> {
+impl<'a> ConfigView<'a> {
     pub(super) fn parse(config: &'a [u8]) -> Result<Self> {
         serde_json::from_slice(config).about("config.json", "does not parse")
     }
@@ -91,11 +91,11 @@ impl<'a> View<'a> {
     }
 
     /// The mounts, in their order.
-    pub(super) fn mounts(&self) -> Result<Vec<MountJson<'a>>> {
+    pub(super) fn mounts(&self) -> Result<Vec<RequestMount<'a>>> {
         let Some(raw) = self.mounts else {
             return Ok(Vec::new());
         };
-        let mounts: Option<Vec<MountJson<'a>>> =
+        let mounts: Option<Vec<RequestMount<'a>>> =
             serde_json::from_str(raw.get()).about("config.json", "mounts does not parse")?;
         Ok(mounts.unwrap_or_default())
     }

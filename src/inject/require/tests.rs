@@ -6,7 +6,7 @@ fn host(driver: &str, cuda: &str, arch: &str, brand: &str) -> HostFacts {
     HostFacts {
         driver: driver.parse().ok(),
         cuda: cuda.parse().ok(),
-        gpus: vec![GpuFacts {
+        gpus: vec![RequiredGpu {
             label: "gpu 0".to_owned(),
             arch: arch.parse().ok(),
             brand: Some(brand.to_owned()).filter(|brand| !brand.is_empty()),
@@ -106,7 +106,7 @@ fn a_condition_on_what_is_unknown_of_the_host_holds() {
 #[test]
 fn every_gpu_must_satisfy_it() {
     let mut mixed = a100();
-    mixed.gpus.push(GpuFacts {
+    mixed.gpus.push(RequiredGpu {
         label: "gpu 1".to_owned(),
         arch: "7.0".parse().ok(),
         brand: None,

@@ -4,8 +4,8 @@ use super::*;
 use crate::types::{DeviceKey, HeldPart};
 use std::path::Path;
 
-fn wanted(device: &str, shares: &[&str]) -> Wanted {
-    Wanted {
+fn wanted(device: &str, shares: &[&str]) -> WaitedFor {
+    WaitedFor {
         device: device.parse().unwrap(),
         shares: shares.iter().map(|name| name.parse().unwrap()).collect(),
     }
@@ -17,7 +17,7 @@ fn ledger() -> (tempfile::TempDir, Ledger) {
     (dir, ledger)
 }
 
-fn line_up(ledger: &Ledger, wants: &[Wanted]) -> Ticket {
+fn line_up(ledger: &Ledger, wants: &[WaitedFor]) -> Ticket {
     ledger.lock().unwrap().line_up(wants).unwrap()
 }
 
@@ -102,7 +102,7 @@ fn waiters_compete_for_what_cannot_be_held_twice() {
         };
         let device: DeviceKey = device.parse().unwrap();
         assert_eq!(waiter.wants(&device, &part), wants, "{waits:?} and {part} of {device}");
-        let of_part = Wanted {
+        let of_part = WaitedFor {
             shares: part.shares().iter().map(|share| share.name.clone()).collect(),
             device,
         };

@@ -60,7 +60,7 @@ fn parse(file: &str, text: &str) -> Result<ReadSettings> {
         let at = place(text, error.span().unwrap_or_default().start);
         Error::usage(at.of(file), format!("this is not valid TOML: {}", error.message()))
     })?;
-    let mut reader = Reader {
+    let mut reader = TomlReader {
         file,
         text,
         read: ReadSettings {
@@ -74,13 +74,13 @@ fn parse(file: &str, text: &str) -> Result<ReadSettings> {
     Ok(ReadSettings { settings, warnings })
 }
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     file: &'a str,
     text: &'a str,
     read: ReadSettings,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn table(&mut self, above: &str, table: &dyn TableLike) -> Result<()> {
         for (key, item) in table.iter() {
             let name = match above {

@@ -1,8 +1,8 @@
 use super::*;
 
-fn parse(line: &str) -> Arguments {
+fn parse(line: &str) -> RuntimeArguments {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-    Arguments::parse(&words)
+    RuntimeArguments::parse(&words)
 }
 
 fn bundle(line: &str) -> (Option<String>, Option<String>) {
@@ -64,7 +64,7 @@ fn a_name_that_is_not_valid_utf8_is_kept() {
         vec![OsString::from_vec(b"--bundle=/b\xff".to_vec())],
     ] {
         let words: Vec<OsString> = [vec!["create".into()], words, vec!["ID".into()]].concat();
-        let Action::Create { bundle, .. } = Arguments::parse(&words).action else {
+        let Action::Create { bundle, .. } = RuntimeArguments::parse(&words).action else {
             panic!()
         };
         assert_eq!(bundle.unwrap().into_os_string(), odd);

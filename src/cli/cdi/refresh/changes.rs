@@ -1,14 +1,14 @@
 //! The files that a refresh has to have on the disk, and what of that is new.
 
 use super::super::generate::{FileArgs, Writer};
-use super::found::Found;
+use super::found::FoundFiles;
 use super::{Args, others};
 use crate::cdi::encode::Format;
 use crate::cdi::header::REFRESHED;
 use crate::cdi::registry::{Loaded, Registry};
 use crate::cdi::write::Prepared;
 use crate::error::{Context, Error};
-use crate::host_file::{self, HostFile, Source, SourceKind};
+use crate::host_file::{self, HostFile, HostSource, SourceKind};
 use crate::share::Plan;
 use crate::text::{counted, some};
 use anyhow::Result;
@@ -39,7 +39,7 @@ struct WantedSpec {
 
 /// What a refresh did, or would do.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct RefreshReport {
     /// Whether any file was written or removed.
     changed: bool,
     host_file: PathBuf,
@@ -62,7 +62,7 @@ struct SpecReport {
 impl Changes {
     /// # Errors
     /// Returns an error if a specification cannot be made.
-    pub(super) fn of(mut found: Found, args: &Args, state_dir: &Path, output_dir: &Path) -> Result<Self> {
+    pub(super) fn of(mut found: FoundFiles, args: &Args, state_dir: &Path, output_dir: &Path) -> Result<Self> {
         let other = others::leave_out(&mut found.derived, &found.settings.spec_dirs, output_dir)?;
         let file_args = FileArgs {
             cdi_version: args.cdi_version,
@@ -124,7 +124,7 @@ impl Changes {
     ///
     /// # Errors
     /// Returns an error if a file cannot be written or removed. As long as the disk is full, no file is replaced.
-    pub(super) fn apply(mut self, dry_run: bool) -> Result<Report> {
+    pub(super) fn apply(mut self, dry_run: bool) -> Result<RefreshReport> {
         let wanted = |path: &PathBuf| self.specs.iter().any(|spec| spec.path == *path);
         let removed: Vec<PathBuf> = self.existing.iter().filter(|path| !wanted(path)).cloned().collect();
         let mut prepared = Vec::new();
@@ -135,16 +135,16 @@ impl Changes {
             };
             // What is recorded of a file stays the same when it is put in its place.
             let seen = new.as_ref().map_or(spec.path.as_path(), Prepared::temporary);
-            let seen = Source::now(SourceKind::Specification, seen);
+            let seen = HostSource::now(SourceKind::Specification, seen);
             let path = spec.path.clone();
-            self.content.sources.push(Source { path, ..seen });
+            self.content.sources.push(HostSource { path, ..seen });
             prepared.extend(new);
         }
         let mut text = serde_json::to_string(&self.content).about(self.host_file.display(), "cannot be written")?;
         text.push('\n');
         let is_current = std::fs::read(&self.host_file).is_ok_and(|old| old == text.as_bytes());
         let specs: Vec<SpecReport> = self.specs.into_iter().map(|spec| spec.report).collect();
-        let report = Report {
+        let report = RefreshReport {
             changed: !is_current || !removed.is_empty() || specs.iter().any(|spec| spec.changed),
             host_file: self.host_file,
             specs,
@@ -166,7 +166,7 @@ impl Changes {
     }
 }
 
-impl Report {
+impl RefreshReport {
     /// The report in one line.
     pub(super) fn line(&self) -> String {
         let specs: Vec<String> = self.specs.iter().map(SpecReport::shown).collect();

@@ -7,7 +7,7 @@ use crate::cli::{look, out, sharing};
 use crate::derive::{Options, Sharing};
 use crate::edits::Derived;
 use crate::error::Error;
-use crate::host_file::{Source, SourceKind};
+use crate::host_file::{HostSource, SourceKind};
 use crate::inventory::{FileKind, Inventory};
 use crate::policy::RuntimeSettings;
 use crate::policy::read::{self, DEFAULT_NVIDIA_CONFIG};
@@ -22,11 +22,11 @@ pub(super) struct Examined {
     options: Options,
     hook: HostPath,
     origin: SpecOrigin,
-    sources: Vec<Source>,
+    sources: Vec<HostSource>,
 }
 
 /// What the files of a refresh are made from.
-pub(super) struct Found {
+pub(super) struct FoundFiles {
     pub(super) inventory: Inventory,
     pub(super) settings: RuntimeSettings,
     pub(super) sharing: Option<Sharing>,
@@ -34,7 +34,7 @@ pub(super) struct Found {
     pub(super) origin: SpecOrigin,
     pub(super) derived: Derived,
     /// All but the specifications.
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<HostSource>,
 }
 
 /// Examines the host and reads the policy.
@@ -47,7 +47,7 @@ pub(super) fn examine(args: &Args) -> Result<Examined> {
     const ATTEMPTS: usize = 3;
     for _ in 0..ATTEMPTS {
         let examined = examine_once(args)?;
-        if examined.sources.iter().all(Source::is_unchanged) {
+        if examined.sources.iter().all(HostSource::is_unchanged) {
             return Ok(examined);
         }
     }
@@ -57,8 +57,8 @@ pub(super) fn examine(args: &Args) -> Result<Examined> {
 fn examine_once(args: &Args) -> Result<Examined> {
     // Each source is recorded before it is read.
     let mut sources = vec![
-        Source::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
-        Source::now(SourceKind::Policy, std::path::absolute(args.policy_file())?),
+        HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
+        HostSource::now(SourceKind::Policy, std::path::absolute(args.policy_file())?),
     ];
     let settings = settings(args, &mut sources)?;
     let mut at = args.at.clone();
@@ -70,12 +70,12 @@ fn examine_once(args: &Args) -> Result<Examined> {
         None => Some(look::roots(&at.host)?),
     };
     if let Some(roots) = &roots {
-        sources.push(Source::now(SourceKind::DriverModule, roots.module_version()));
-        sources.push(Source::now(SourceKind::MigNodes, roots.mig_nodes()));
+        sources.push(HostSource::now(SourceKind::DriverModule, roots.module_version()));
+        sources.push(HostSource::now(SourceKind::MigNodes, roots.mig_nodes()));
     }
     let inventory = look::inventory(&at.host, &at.look)?;
     if let (Some(roots), Some(library)) = (&roots, library(&inventory)) {
-        sources.push(Source::now(SourceKind::DriverLibrary, roots.open(library)));
+        sources.push(HostSource::now(SourceKind::DriverLibrary, roots.open(library)));
     }
     let mut hook = args.hook()?;
     hook.disabled.extend(&settings.disabled_hooks);
@@ -100,13 +100,13 @@ fn examine_once(args: &Args) -> Result<Examined> {
 }
 
 /// The settings of the runtime: from the policy, else from NVIDIA's file, else the defaults.
-fn settings(args: &Args, sources: &mut Vec<Source>) -> Result<RuntimeSettings> {
+fn settings(args: &Args, sources: &mut Vec<HostSource>) -> Result<RuntimeSettings> {
     if let Some(settings) = sharing::policy(&args.at.config)?.and_then(|read| read.runtime) {
         return Ok(settings);
     }
     let default = || PathBuf::from(DEFAULT_NVIDIA_CONFIG);
     let file = args.nvidia_config.clone().unwrap_or_else(default);
-    sources.push(Source::now(SourceKind::NvidiaConfig, std::path::absolute(&file)?));
+    sources.push(HostSource::now(SourceKind::NvidiaConfig, std::path::absolute(&file)?));
     // A file that was named must exist.
     if args.nvidia_config.is_none() && !file.exists() {
         return Ok(RuntimeSettings::default());
@@ -127,7 +127,7 @@ fn library(inventory: &Inventory) -> Option<&HostPath> {
     named("libcuda.so.1").or_else(|| named("libnvidia-ml.so.1"))
 }
 
-impl Found {
+impl FoundFiles {
     /// What the host gives to containers.
     ///
     /// # Errors

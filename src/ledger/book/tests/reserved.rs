@@ -1,7 +1,7 @@
 //! What is reserved for the start of a container, and what is left to those who wait.
 
 use super::*;
-use crate::ledger::Wanted;
+use crate::ledger::WaitedFor;
 use proptest::prelude::*;
 
 const NAME: &str = "start-0123456789abcdef";
@@ -114,7 +114,7 @@ fn what_others_wait_for_is_left_to_them_and_what_is_held_is_kept() {
     book.take(&ask(share("1"), "one", 10), &world).unwrap();
     let waiter = |shares: &[&str]| Waiter {
         number: 1,
-        wants: Some(vec![Wanted {
+        wants: Some(vec![WaitedFor {
             device: key(GPU),
             shares: shares.iter().map(|name| name.parse().unwrap()).collect(),
         }]),
