@@ -100,3 +100,18 @@ fn no_verb() -> Result<()> {
         OWN.join(", ")
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_verb_the_verbs_are_named() {
+        let error = no_verb().unwrap_err();
+        assert_eq!(error.kind().exit_code(), 2);
+        assert!(
+            error.to_string().contains("there is: prepare, claim, release"),
+            "{error}"
+        );
+    }
+}

@@ -46,21 +46,6 @@ fn a_hook_that_does_nothing_reads_neither_its_options_nor_the_state() {
 }
 
 #[test]
-fn without_a_verb_the_verbs_are_named() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tranche-oci"));
-    command.arg("hook").env_clear();
-    let ended = run(command, b"");
-    assert_eq!(ended.code, 2, "{}", ended.stderr);
-    assert!(
-        ended
-            .stderr
-            .contains("no hook named; there is: prepare, claim, release"),
-        "{}",
-        ended.stderr
-    );
-}
-
-#[test]
 fn a_failure_before_the_state_is_read_is_kept_for_the_container() {
     let scene = Scene::new();
     assert_eq!(verb(&scene, &["prepare", "--link", "x"]).code, 2);

@@ -48,7 +48,10 @@ fn a_failure_prints_no_configuration() {
     }
     let mut command = std::process::Command::new(place.runtime());
     let ended = {
-        command.args(["hook", "precreate", "--unknown"]);
+        command
+            .args(["hook", "precreate", "--state-dir"])
+            .arg(place.at("state"))
+            .arg("--unknown");
         run(command, plain().to_string().as_bytes())
     };
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
