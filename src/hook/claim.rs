@@ -20,7 +20,7 @@ use super::report::HookReport;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
 use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
 use crate::error::{Error, Result};
-use crate::ledger::{Book, ContainerName, HeldPart, Holder, LedgerError, Refused, is_start_name};
+use crate::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
 use crate::oci::State;
 use crate::root::is_in_user_namespace;
 use crate::text::some;
@@ -179,7 +179,6 @@ fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
 /// Equal replicas have one size, so the ledger decides whether each of them is free. Of named shares, this hook knows the
 /// size of its own share only, so it compares names.
 fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
-    const MOST: usize = 6;
     let names: Vec<String> = call.siblings.names().collect();
     if names.is_empty() {
         return None;
@@ -191,28 +190,34 @@ fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
         (Subject::Share(_, size), Siblings::Replicas(_)) => Some(*size),
         _ => None,
     };
+    if let Some(promise) = size {
+        // Of a thousand shares, most are held, and that is seen without working out what fits.
+        let shares = names.iter().filter_map(|name| name.parse().ok());
+        let unheld = book.unheld(&call.device, shares.map(|name| HeldShare { name, promise }));
+        let bounds = call.bounds.unwrap_or_default();
+        let fits = |share: &HeldShare| book.is_free(&call.device, &HeldPart::Shares(vec![share.clone()]), bounds);
+        return Some(some_of(unheld.filter(fits).map(|share| share.name.to_string())));
+    }
     let on_device = book.held().filter(|(device, _)| **device == call.device);
     let held: HashSet<&str> = on_device
         .flat_map(|(_, part)| part.shares())
         .map(|s| s.name.as_str())
         .collect();
-    if size.is_none() && held.iter().any(|name| !names.iter().any(|n| n == name)) {
+    if held.iter().any(|name| !names.iter().any(|n| n == name)) {
         // A share of an earlier policy is held. Its size, and not its name, decides what fits in addition to it.
         return None;
     }
-    let is_free = |name: &&String| match size {
-        Some(size) => name.parse().is_ok_and(|share| {
-            book.is_free(
-                &call.device,
-                &HeldPart::share(share, size),
-                call.bounds.unwrap_or_default(),
-            )
-        }),
-        None => !held.contains(name.as_str()),
-    };
-    let mut free: Vec<String> = names.iter().filter(is_free).take(MOST).cloned().collect();
-    if free.len() == MOST {
-        free[MOST - 1] = "…".to_owned();
+    Some(some_of(
+        names.iter().filter(|name| !held.contains(name.as_str())).cloned(),
+    ))
+}
+
+/// The first of `names`; `…` stands for all that are left out.
+fn some_of(names: impl Iterator<Item = String>) -> Vec<String> {
+    const MOST: usize = 6;
+    let mut some: Vec<String> = names.take(MOST).collect();
+    if some.len() == MOST {
+        some[MOST - 1] = "…".to_owned();
     }
-    Some(free)
+    some
 }
