@@ -39,6 +39,7 @@ use crate::policy::RuntimeMode;
 use arguments::{Action, Exec, RuntimeArguments};
 use container::HoldingContainer;
 use edit::EditedFile;
+use host::OwnerSettings;
 use low_level::LowLevel;
 use process::ShareEnvironment;
 use report::RuntimeReport;
@@ -111,10 +112,11 @@ struct RuntimeCommand<'a> {
 
 impl RuntimeCommand<'_> {
     fn execute(&self, mut words: Vec<OsString>) -> Result<Infallible> {
-        let low_level = LowLevel::find(&host::runtimes(self.state_dir))?;
+        let settings = OwnerSettings::read(self.state_dir);
+        let low_level = LowLevel::find(settings.runtimes())?;
         match &self.arguments.action {
             Action::Create { bundle, config, id } => {
-                self.create(bundle.as_deref(), config.as_deref(), id.as_deref())?
+                self.create(settings, bundle.as_deref(), config.as_deref(), id.as_deref())?
             }
             Action::Exec(exec) => self.exec(exec, &low_level, &mut words)?,
             Action::End { id } => self.end(id, &low_level),
@@ -124,10 +126,16 @@ impl RuntimeCommand<'_> {
         Err(low_level.execute(&words))
     }
 
-    fn create(&self, bundle: Option<&Path>, config: Option<&Path>, id: Option<&str>) -> Result<()> {
+    fn create(
+        &self,
+        settings: OwnerSettings,
+        bundle: Option<&Path>,
+        config: Option<&Path>,
+        id: Option<&str>,
+    ) -> Result<()> {
         let file = EditedFile::config(bundle, config)?;
         let bundle = absolute(bundle.unwrap_or(Path::new(".")))?;
-        let mut settings = host::settings(self.state_dir, self.report);
+        let mut settings = settings.or_default(self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
         let context = RewriteContext {
             settings: &settings,

@@ -27,39 +27,64 @@ const MOST_BYTES: u64 = 64 << 20;
 /// How long a refresh may take. NVML takes seconds to start GPUs without persistence mode.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The names of the low-level runtimes, which every command needs. Without a usable `host.json`, they are the defaults:
-/// a container must be stopped and removed whatever happened to that file.
-pub(super) fn runtimes(state_dir: &Path) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct RuntimeNames {
-        runtimes: Vec<String>,
-    }
-    let names = part(state_dir).ok().flatten().map(|names: RuntimeNames| names.runtimes);
-    names.unwrap_or_else(|| RuntimeSettings::default().runtimes)
+/// What the owner decided about the runtime, from one reading of `host.json`: the rest of the file is skipped and may have
+/// any form.
+#[derive(Debug)]
+pub(super) struct OwnerSettings {
+    /// `None` if the file does not exist.
+    read: Result<Option<RuntimeSettings>>,
+    runtimes: Vec<String>,
 }
 
-/// The owner's decisions about the runtime; the defaults if `host.json` does not exist, or if it does not have them, which is
-/// reported. A container that requests nothing must start in any case, and one that requests something needs [`host`].
-pub(super) fn settings(state_dir: &Path, report: &RuntimeReport<'_>) -> RuntimeSettings {
-    let settings = part(state_dir).about(state_dir.join(NAME).display(), "cannot be used");
-    match settings {
-        Ok(settings) => settings.unwrap_or_default(),
-        Err(error) => {
-            report.remark(&error.hint("run tranche cdi refresh"));
-            RuntimeSettings::default()
+impl OwnerSettings {
+    /// Reads them from the file in `state_dir`.
+    pub(super) fn read(state_dir: &Path) -> Self {
+        #[derive(Deserialize)]
+        struct RuntimeNames {
+            runtimes: Vec<String>,
+        }
+        let path = state_dir.join(NAME);
+        let bytes = bytes(&path).about(path.display(), "cannot be used");
+        let mut runtimes = None;
+        let read = bytes.and_then(|bytes| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            // Settings of another version may not parse, and their names still do.
+            let settings = part::<RuntimeSettings>(&bytes);
+            runtimes = match &settings {
+                Ok(settings) => Some(settings.runtimes.clone()),
+                Err(_) => part(&bytes).ok().map(|names: RuntimeNames| names.runtimes),
+            };
+            settings.map(Some).about(path.display(), "cannot be used")
+        });
+        Self {
+            read,
+            runtimes: runtimes.unwrap_or_else(|| RuntimeSettings::default().runtimes),
+        }
+    }
+
+    /// The names of the low-level runtimes, which every command needs. Without a usable `host.json`, they are the
+    /// defaults: a container must be stopped and removed whatever happened to that file.
+    pub(super) fn runtimes(&self) -> &[String] {
+        &self.runtimes
+    }
+
+    /// All of them; the defaults if `host.json` does not exist, or if it does not have them, which is reported. A container
+    /// that requests nothing must start in any case, and one that requests something needs [`host`].
+    pub(super) fn or_default(self, report: &RuntimeReport<'_>) -> RuntimeSettings {
+        match self.read {
+            Ok(settings) => settings.unwrap_or_default(),
+            Err(error) => {
+                report.remark(&error.hint("run tranche cdi refresh"));
+                RuntimeSettings::default()
+            }
         }
     }
 }
 
-/// The settings in `host.json`, or a part of them: the rest of the file is skipped and may have any form. `None` if the
-/// file does not exist.
-fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
-    #[derive(Deserialize)]
-    struct Part<T> {
-        runtime: T,
-    }
+/// The bytes of the `host.json` at `path`; `None` if it does not exist.
+fn bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // Every command of the runtime comes here: none may wait for the other end of a FIFO.
-    let file = match bounded::regular_file(&state_dir.join(NAME)) {
+    let file = match bounded::regular_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
@@ -71,9 +96,16 @@ fn part<T: DeserializeOwned>(state_dir: &Path) -> io::Result<Option<T>> {
             "another user could have written it",
         ));
     }
-    let bytes = bounded::read(file, MOST_BYTES)?;
-    let part: Part<T> = serde_json::from_slice(&bytes)?;
-    Ok(Some(part.runtime))
+    bounded::read(file, MOST_BYTES).map(Some)
+}
+
+/// The settings in `host.json`, or a part of them.
+fn part<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    #[derive(Deserialize)]
+    struct Part<T> {
+        runtime: T,
+    }
+    serde_json::from_slice(bytes).map(|part: Part<T>| part.runtime)
 }
 
 /// Whether this user is root or the user of this process. A rootless engine runs in a user namespace, in which every user of

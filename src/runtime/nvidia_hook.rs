@@ -12,8 +12,9 @@ use serde::Deserialize;
 
 use super::arguments::{Action, RuntimeArguments};
 use super::edit::EditedFile;
+use super::host::OwnerSettings;
 use super::report::RuntimeReport;
-use super::{host, low_level, state_dir};
+use super::{low_level, state_dir};
 use crate::error::{Context, Error, Kind, Result};
 use crate::inject::request::{self, ImexRequest, MigAccess, Request, WantedDevice};
 use crate::oci::State;
@@ -111,7 +112,7 @@ fn prestart(state: &State, state_dir: &Path, report: &RuntimeReport<'_>) -> Resu
     if config.has_our_hooks() {
         return Ok(());
     }
-    let settings = host::settings(state_dir, report);
+    let settings = OwnerSettings::read(state_dir).or_default(report);
     let asked = request::of(&bytes, &settings)?;
     for note in asked.notes {
         report.remark(&Error::failed("request", note));

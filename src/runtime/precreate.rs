@@ -14,6 +14,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::arguments::RuntimeArguments;
+use super::host::OwnerSettings;
 use super::report::RuntimeReport;
 use super::{host, state_dir};
 use crate::bounded;
@@ -45,7 +46,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
 
 fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
-    let settings = host::settings(state_dir, report);
+    let settings = OwnerSettings::read(state_dir).or_default(report);
     let context = RewriteContext {
         settings: &settings,
         state_dir,
