@@ -25,7 +25,7 @@ pub use explain::{explain, kind_of};
 #[cfg(feature = "runtime")]
 pub use explain_reserve::{explain_reserve, list};
 #[cfg(feature = "runtime")]
-pub use plan::{Finding, findings};
+pub use plan::{Finding, findings, held_unsplit};
 #[cfg(feature = "runtime")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 

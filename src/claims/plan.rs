@@ -1,8 +1,9 @@
 //! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
 
-use crate::ledger::{self, Book, Claim, HeldPart, Misfit};
+use crate::ledger::{self, Book, Books, Claim, HeldPart, Misfit};
 use crate::share::{Plan, Share, SplitDevice};
-use crate::types::ShareName;
+use crate::types::{DeviceKey, GpuUuid, ShareName};
+use std::collections::BTreeSet;
 
 /// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
 pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
@@ -65,6 +66,23 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
         }
     }
     found
+}
+
+/// The devices that the plan of `found` does not split and of which something is, or may be, held. A GPU whose book cannot
+/// be read is one of them. `gpus` are those of the host.
+pub fn held_unsplit<'a>(
+    found: &[Finding<'_>],
+    books: &Books,
+    gpus: impl IntoIterator<Item = &'a GpuUuid>,
+) -> BTreeSet<DeviceKey> {
+    let is_unreadable = |gpu: &&GpuUuid| books.damaged.iter().any(|book| book.may_be_of(gpu));
+    let unreadable = gpus.into_iter().filter(is_unreadable);
+    let unreadable = unreadable.cloned().map(DeviceKey::whole);
+    let held = found.iter().filter_map(|finding| match finding {
+        Finding::NotSplit { claim } => Some(claim.device.clone()),
+        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
+    });
+    unreadable.chain(held).collect()
 }
 
 /// Whether a plan has each share of a claim in the size that was promised.

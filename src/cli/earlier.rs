@@ -5,7 +5,7 @@ use super::held::View;
 use super::place::StateArgs;
 use super::specs::Specs;
 use super::{out, root_only, status};
-use crate::claims::{Finding, findings};
+use crate::claims::{Finding, findings, held_unsplit};
 use anyhow::{Context, Result};
 
 use crate::error::line;
@@ -57,13 +57,7 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
         .retain(|book| inventory.gpus.iter().any(|gpu| gpu.uuid == book.gpu));
     let nothing = Plan::default();
     let found = findings(plan.unwrap_or(&nothing), &books.books);
-    let unreadable = inventory.gpus.iter().map(|gpu| &gpu.uuid);
-    let unreadable = unreadable.filter(|gpu| books.damaged.iter().any(|book| book.may_be_of(gpu)));
-    let mut held: BTreeSet<DeviceKey> = unreadable.cloned().map(DeviceKey::whole).collect();
-    held.extend(found.iter().filter_map(|finding| match finding {
-        Finding::NotSplit { claim } => Some(claim.device.clone()),
-        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
-    }));
+    let held = held_unsplit(&found, &books, inventory.gpus.iter().map(|gpu| &gpu.uuid));
     let mut view = View::new(plan.map(Specs::of_plan).unwrap_or_default(), 0);
     let by = |view: &mut View, claim: &Claim| {
         let held = view.held(claim);

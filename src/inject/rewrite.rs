@@ -4,7 +4,7 @@ use super::request::{self, ImexRequest, Request};
 use super::resolve::{self, ResolvedRequest, WantedShares};
 use super::{clean, document, require};
 use crate::cdi::{self, ContainerEdits, inject};
-use crate::claims::{Claims, Finding, Reservation, Unoffered, explain_reserve, findings, list};
+use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
 use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
 use crate::edits::Edits;
 use crate::error::{Error, Result};
@@ -114,18 +114,8 @@ impl StartLedger {
         let mut held = BTreeSet::new();
         if let Some(claims) = &claims {
             let books = claims.books()?;
-            held.extend(
-                findings(&host.plan, &books.books)
-                    .iter()
-                    .filter_map(|finding| match finding {
-                        Finding::NotSplit { claim } => Some(claim.device.clone()),
-                        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
-                    }),
-            );
-            // Of a GPU whose book cannot be read, anything may be held.
-            let gpus = host.inventory.gpus.iter().map(|gpu| &gpu.uuid);
-            let unreadable = gpus.filter(|gpu| books.damaged.iter().any(|book| book.may_be_of(gpu)));
-            held.extend(unreadable.cloned().map(DeviceKey::whole));
+            let found = findings(&host.plan, &books.books);
+            held = held_unsplit(&found, &books, host.inventory.gpus.iter().map(|gpu| &gpu.uuid));
         }
         Ok(Self { claims, held })
     }
