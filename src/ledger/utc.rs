@@ -31,7 +31,7 @@ mod tests {
     fn dates() {
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(951_827_696), "2000-02-29 12:34:56 UTC");
-        // A century that is no leap year, and one that is.
+        // 2100 is not a leap year, and 2400 is one.
         assert_eq!(utc(4_107_542_399), "2100-02-28 23:59:59 UTC");
         assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00 UTC");
         assert_eq!(utc(13_574_563_200), "2400-02-29 00:00:00 UTC");

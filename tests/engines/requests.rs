@@ -62,7 +62,7 @@ impl Way {
         }
     }
 
-    /// Whether `exec` gives a process the environment of the container's share: nothing of ours runs then after a hook.
+    /// Whether `exec` gives a process the environment of the container's share. With a hook alone, tranche does not run then.
     fn edits_exec(self) -> bool {
         self != Way::PodmanPrecreate
     }

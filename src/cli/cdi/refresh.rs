@@ -2,7 +2,7 @@
 //!
 //! A container runtime runs it beside itself, so its result depends on the host, the policy and its own options, and
 //! never on the environment of its caller. Everything is prepared before the first file is replaced, and `host.json`,
-//! which records the specifications, is replaced last: whoever reads it after a refresh that was killed finds that it is
+//! which records the specifications, is replaced last: after a refresh that was killed, a reader of it finds that it is
 //! out of date.
 
 mod arguments;

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use toml_edit::{Document, TableLike};
 use value::{TomlValue, place};
 
-/// Where NVIDIA's programs read it. Unlike those, tranche ignores `$XDG_CONFIG_HOME`: whoever starts a program of root
-/// must not choose its configuration.
+/// Where NVIDIA's programs read it. Unlike those, tranche ignores `$XDG_CONFIG_HOME`: the user who starts a program as
+/// root must not choose its configuration.
 pub const DEFAULT_NVIDIA_CONFIG: &str = "/etc/nvidia-container-runtime/config.toml";
 
 /// Settings, and what in their file has no effect here.

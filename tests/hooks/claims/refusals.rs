@@ -1,4 +1,4 @@
-//! What a container is told that gets no share.
+//! The messages for a container that gets no share.
 
 use super::*;
 

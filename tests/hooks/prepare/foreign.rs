@@ -425,7 +425,7 @@ fn links_into_a_volume_are_not_made_and_are_counted() {
     assert_eq!(fs::read_dir(scene.at("outside/volume")).unwrap().count(), 0);
 }
 
-/// The cache has the libraries, and the volume's owner decides what an `ldconfig` is told there.
+/// The cache has the libraries, and the volume's owner decides what an `ldconfig` reads there.
 #[test]
 fn configuration_on_a_volume_is_left_alone() {
     if !rights::can_mount("prepare::foreign::configuration_on_a_volume_is_left_alone") {
