@@ -1,6 +1,10 @@
 //! Reads input of a limited size. The kernel, an engine or a person may give more than any valid input has.
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::Instant;
 
 /// Opens a regular file, without waiting for the other end of a pipe and without making a terminal the program's own. The
 /// open file is what is checked.
@@ -35,9 +39,72 @@ pub(crate) fn read(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Reads the first line, and returns it without its end.
+///
+/// # Errors
+/// Returns `TimedOut` if the line has not ended by `until`, `FileTooLarge` if it has more than `limit` bytes,
+/// `UnexpectedEof` if the input ends before it does, or the error of reading.
+pub(crate) fn line(mut from: impl Read + AsFd, limit: usize, until: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            ready => ready?,
+        };
+        let read = from.read(&mut piece)?;
+        let piece = piece.get(..read).unwrap_or_default();
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(piece.get(..end.unwrap_or(read)).unwrap_or_default());
+        if line.len() > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if end.is_some() {
+            return Ok(line);
+        }
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    #[test]
+    fn a_line_is_read_whole_in_time_or_not_at_all() {
+        let minute = || Instant::now() + Duration::from_secs(60);
+        let with = |text: &[u8]| {
+            let (mut writer, reader) = UnixStream::pair().unwrap();
+            writer.write_all(text).unwrap();
+            (writer, reader)
+        };
+        let (_open, from) = with(b"1234\n5");
+        assert_eq!(line(&from, 4, minute()).unwrap(), b"1234");
+        let (_open, from) = with(b"12345\n");
+        assert_eq!(
+            line(&from, 4, minute()).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        let (_open, from) = with(b"1234");
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert_eq!(line(&from, 4, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let (open, from) = with(b"1234");
+        drop(open);
+        assert_eq!(
+            line(&from, 4, minute()).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+    }
 
     #[test]
     fn a_byte_more_than_the_limit_is_refused() {

@@ -53,6 +53,37 @@ pub fn read<S: ReadAt>(file: S) -> Result<SharedLibrary> {
     }
 }
 
+/// Whether a program is started by a loader, which it names (PT_INTERP). A static program has none.
+///
+/// # Errors
+/// Returns an error for a file that is not an ELF file, and for a table that is outside the file or larger than any real
+/// one.
+#[cfg(feature = "cli")]
+pub fn needs_loader<S: ReadAt>(file: S) -> Result<bool> {
+    fn of_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut ElfSource<S>) -> Result<bool> {
+        let (header, endian) = source.header::<H>()?;
+        let segments = segments(source, &header, endian)?;
+        Ok(segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP))
+    }
+    let mut source = ElfSource::new(file);
+    match source.class()? {
+        elf::ELFCLASS64 => of_class::<FileHeader64<Endianness>, S>(&mut source),
+        _ => of_class::<FileHeader32<Endianness>, S>(&mut source),
+    }
+}
+
+fn segments<H: FileHeader<Endian = Endianness>, S: ReadAt>(
+    source: &mut ElfSource<S>,
+    header: &H,
+    endian: Endianness,
+) -> Result<Vec<H::ProgramHeader>> {
+    let count = u64::from(header.e_phnum(endian));
+    if count > MAX_PROGRAM_HEADERS {
+        return Err(malformed(format_args!("{count} program headers")));
+    }
+    source.table::<H::ProgramHeader>(header.e_phoff(endian).into(), count, "program headers")
+}
+
 fn read_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut ElfSource<S>) -> Result<SharedLibrary> {
     let (header, endian) = source.header::<H>()?;
     if header.e_type(endian) != elf::ET_DYN {
@@ -71,11 +102,7 @@ fn soname<H: FileHeader<Endian = Endianness>, S: ReadAt>(
     header: &H,
     endian: Endianness,
 ) -> Result<Option<OsString>> {
-    let count = u64::from(header.e_phnum(endian));
-    if count > MAX_PROGRAM_HEADERS {
-        return Err(malformed(format_args!("{count} program headers")));
-    }
-    let segments = source.table::<H::ProgramHeader>(header.e_phoff(endian).into(), count, "program headers")?;
+    let segments = segments(source, header, endian)?;
     let Some(dynamic) = segments.iter().find(|s| s.p_type(endian) == elf::PT_DYNAMIC) else {
         return Ok(None);
     };

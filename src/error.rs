@@ -129,6 +129,26 @@ impl fmt::Debug for Error {
 /// The one line for people about `error`: what was wrong, its causes, and what can be done. Names in it may come from an
 /// image, so a line break in one is escaped: it must not begin a line of its own in a log.
 pub fn line(error: &(dyn StdError + 'static)) -> String {
+    let (causes, hints) = causes_and_hints(error);
+    let parts = std::iter::once(causes.join(": ")).chain(hints.into_iter().rev().map(str::to_owned));
+    shown(&parts.collect::<Vec<_>>().join("; ")).into_owned()
+}
+
+/// The parts of [`line()`], not escaped: the object, what was wrong with it and why, and what can be done.
+pub fn parts(error: &Error) -> (&str, String, Option<String>) {
+    let (mut causes, hints) = causes_and_hints(error);
+    let object = error.object();
+    if let Some(first) = causes.first_mut()
+        && let Some(what) = first.strip_prefix(object).and_then(|rest| rest.strip_prefix(": "))
+    {
+        *first = what.to_owned();
+    }
+    let hints: Vec<&str> = hints.into_iter().rev().collect();
+    (object, causes.join(": "), (!hints.is_empty()).then(|| hints.join("; ")))
+}
+
+/// What went wrong and why, each with its object, and the hints, the innermost last.
+fn causes_and_hints<'e>(error: &'e (dyn StdError + 'static)) -> (Vec<String>, Vec<&'e str>) {
     let mut texts: Vec<String> = Vec::new();
     let mut hints: Vec<&str> = Vec::new();
     let mut before = String::new();
@@ -149,11 +169,7 @@ pub fn line(error: &(dyn StdError + 'static)) -> String {
         before = text;
         next = error.source();
     }
-    let causes = texts.join(": ");
-    let parts: Vec<&str> = std::iter::once(causes.as_str())
-        .chain(hints.into_iter().rev())
-        .collect();
-    shown(&parts.join("; ")).into_owned()
+    (texts, hints)
 }
 
 /// Adds an object and what was being done to an error of another library.

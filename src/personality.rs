@@ -21,7 +21,7 @@ VERB is prepare, claim, release, precreate, or the name of a hook of nvidia-cdi-
 Engines call this program because the specifications that `tranche cdi generate` writes name it.
 
 Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidia-ctk, the first argument is `hook`,
-followed by VERB, or `cdi` or `runtime`, followed by the arguments of `tranche cdi` or `tranche runtime`.
+followed by VERB, or `cdi`, `runtime` or `system`, followed by the arguments of that command of `tranche`.
 ";
 
 /// What is asked for.
@@ -45,7 +45,8 @@ impl Personality {
     /// Reads the arguments of the process, the name that it was called by first.
     ///
     /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
-    /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi` or `runtime`. Options of the program as a whole may stand before it.
+    /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi`, `runtime` or `system`. Options of the program as a whole may
+    ///   precede it.
     /// - Under any other name, `hook` or `runtime`.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
@@ -66,7 +67,7 @@ impl Personality {
                 rest.drain(..=command);
                 Personality::Hook(rest)
             }
-            Some("cdi" | "runtime") if is_ctk => Personality::CommandLine(rest),
+            Some("cdi" | "runtime" | "system") if is_ctk => Personality::CommandLine(rest),
             Some("runtime") => {
                 rest.remove(0);
                 Personality::Runtime(rest)
@@ -242,8 +243,12 @@ mod tests {
             Personality::CommandLine(owned(&["runtime", "configure"]))
         );
         assert_eq!(
-            of(&["nvidia-ctk", "system"]),
-            Personality::Unknown(Some("system".into()))
+            of(&["nvidia-ctk", "system", "create-dev-char-symlinks"]),
+            Personality::CommandLine(owned(&["system", "create-dev-char-symlinks"]))
+        );
+        assert_eq!(
+            of(&["nvidia-ctk", "config"]),
+            Personality::Unknown(Some("config".into()))
         );
     }
 }

@@ -60,10 +60,13 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    format!(
-        "{}…",
-        &text[..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))]
-    )
+    format!("{}…", beginning(text, most.saturating_sub('…'.len_utf8())))
+}
+
+/// As many whole characters of `text` as fit in `most` bytes.
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
 /// The most names that a list in a line has.
