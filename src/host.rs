@@ -22,11 +22,15 @@ mod roots;
 mod scan;
 mod sign;
 mod tree;
+mod usage;
 
 pub use roots::{RootPaths, Roots};
+pub use usage::{Usage, usage};
 
+use crate::error::{Context, Result};
 use crate::inventory::{Degraded, Inventory};
 use crate::types::{HostPath, Minor};
+use nvml::NvmlQuestion;
 use scan::Scan;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -91,7 +95,7 @@ pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
 
     // The child loads the library and asks it while this process reads files.
     let sign = sign::of_driver(&scan, &found);
-    let mut child = start_nvml(&scan, &found);
+    let mut child = start_nvml(&scan, &found, NvmlQuestion::Inventory);
     let mut inventory = Inventory::empty(scan.platform.clone());
     inventory.driver = driver::collect(&scan, &found);
     let in_proc = gpus::in_proc(&scan);
@@ -99,6 +103,7 @@ pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
 
     if let (Some(report), Some(driver)) = (&report, &mut inventory.driver) {
         driver.cuda = gpus::driver_facts(&scan, report, &driver.version);
+        driver.limits_cgroups = report.driver.as_ref().is_some_and(|facts| facts.limits_cgroups);
     }
     inventory.source = gpus::source(report.as_ref());
     inventory.gpus = gpus::collect(&scan, report.as_ref(), &in_proc);
@@ -110,9 +115,21 @@ pub fn discover(roots: &Roots, options: &DiscoveryOptions) -> Inventory {
     inventory
 }
 
+/// The text of `/proc/driver/nvidia/params`, which has the parameters of the loaded driver; empty without a driver.
+///
+/// # Errors
+/// Returns an error if it exists and cannot be read.
+pub fn driver_params(roots: &Roots) -> Result<String> {
+    const PARAMS: &str = "/driver/nvidia/params";
+    match roots.proc.text(PARAMS) {
+        Err(error) if tree::is_absence(&error) => Ok(String::new()),
+        read => read.about(roots.proc.host(PARAMS), "cannot be read"),
+    }
+}
+
 const NVML: &str = "libnvidia-ml.so.1";
 
-fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>) -> Option<nvml::NvmlChild> {
+fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>, question: NvmlQuestion) -> Option<nvml::NvmlChild> {
     let options = scan.options;
     if !options.nvml {
         return None;
@@ -138,7 +155,7 @@ fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>) -> Option<nvm
             }
         }
     };
-    nvml::start(options, &library, &shown)
+    nvml::start(question, options, &library, &shown)
         .map_err(|e| {
             let why = format!("cannot be asked: its process cannot be started: {e}");
             scan.findings.warn("NVML", &why);

@@ -63,6 +63,9 @@ pub struct Platform {
     pub kind: PlatformKind,
     /// `uname -r`.
     pub kernel: String,
+    /// Whether version 2 of cgroups is mounted at `/sys/fs/cgroup`, where the driver looks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cgroup_v2: bool,
 }
 
 /// Processors that the driver exists for.

@@ -17,6 +17,7 @@ pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Dri
     let mut driver = Driver {
         version: version.clone(),
         cuda: None,
+        limits_cgroups: false,
         library_dirs: Vec::new(),
         files: Vec::new(),
     };

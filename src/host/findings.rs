@@ -75,6 +75,11 @@ impl Findings {
         self.warnings.borrow().iter().map(|w| w.text.clone()).collect()
     }
 
+    /// What went wrong.
+    pub(crate) fn into_warnings(self) -> Vec<Warning> {
+        self.warnings.into_inner()
+    }
+
     /// Moves everything into the inventory.
     pub(crate) fn store(self, inventory: &mut Inventory) {
         inventory.warnings = self.warnings.into_inner();

@@ -214,6 +214,12 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
         scan.findings.degrade_device(&object, why);
     }
     let name = facts.name.as_deref().and_then(proc::printable);
+    let compute_capability = facts.compute_capability.and_then(|(major, minor)| {
+        Some(ComputeCapability {
+            major: u32::try_from(major).ok().filter(|m| *m > 0)?,
+            minor: u32::try_from(minor).ok()?,
+        })
+    });
     Some(Gpu {
         index: GpuIndex(facts.index),
         index_is_known: true,
@@ -224,12 +230,11 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
             .or_else(|| information.model.clone())
             .unwrap_or_else(|| "unknown GPU".to_owned()),
         architecture: facts.architecture,
-        compute_capability: facts.compute_capability.and_then(|(major, minor)| {
-            Some(ComputeCapability {
-                major: u32::try_from(major).ok().filter(|m| *m > 0)?,
-                minor: u32::try_from(minor).ok()?,
-            })
-        }),
+        compute_capability,
+        sms: facts
+            .cores
+            .zip(compute_capability)
+            .and_then(|(cores, capability)| sms(cores, capability)),
         memory: facts.memory.filter(|m| *m > 0).map(MemorySize::from_bytes),
         mig: facts.mig,
         compute_mode: facts.compute_mode,
@@ -242,6 +247,17 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
         mig_devices: Vec::new(),
         unnamed_instances: Vec::new(),
     })
+}
+
+/// The number of streaming multiprocessors of a GPU with so many CUDA cores; `None` if it is unknown how many of them one
+/// multiprocessor has (CUDA programming guide, "Compute Capabilities": cores for single precision).
+fn sms(cores: u32, capability: ComputeCapability) -> Option<u32> {
+    let cores_of_one = match (capability.major, capability.minor) {
+        (7, _) | (8, 0) => 64,
+        (8..=10 | 12, _) => 128,
+        _ => return None,
+    };
+    (cores > 0 && cores.is_multiple_of(cores_of_one)).then_some(cores / cores_of_one)
 }
 
 /// Leaves out a GPU that has the identity of an earlier one: two devices would have the same node.
@@ -283,4 +299,22 @@ pub(crate) fn driver_facts(scan: &Scan<'_>, report: &NvmlReport, module: &Driver
         major: cuda / 1000,
         minor: cuda % 1000 / 10,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiprocessors_follow_from_cores() {
+        let capability = |major, minor| ComputeCapability { major, minor };
+        // T4, A100, L4, H200 as their data sheets have them.
+        assert_eq!(sms(2560, capability(7, 5)), Some(40));
+        assert_eq!(sms(6912, capability(8, 0)), Some(108));
+        assert_eq!(sms(7424, capability(8, 9)), Some(58));
+        assert_eq!(sms(16896, capability(9, 0)), Some(132));
+        assert_eq!(sms(2560, capability(6, 1)), None, "this table does not know it");
+        assert_eq!(sms(100, capability(9, 0)), None, "not a whole number");
+        assert_eq!(sms(0, capability(9, 0)), None);
+    }
 }

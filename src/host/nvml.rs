@@ -4,7 +4,7 @@
 //! process, a library that hangs costs the time for which it may be silent, and one that crashes costs a warning. What
 //! the child reported before stays.
 //!
-//! In the child: `child` asks, `convert` maps what nvml-wrapper returns, `pipe` writes the answer. In the parent: `process`
+//! In the child: `child` asks what the host has, `usage` asks what its GPUs do now, `convert` maps what nvml-wrapper returns, `pipe` writes the answer. In the parent: `process`
 //! starts the child and ends it with everything that the library started, `parent` and `report` read the answer. `answer`
 //! is its form.
 
@@ -14,15 +14,22 @@ mod convert;
 mod parent;
 mod pipe;
 mod process;
+mod question;
 mod report;
+mod usage;
 mod waiting;
 
 pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
+pub(crate) use convert::{compute_mode, meaning};
 pub(crate) use parent::{NvmlChild, start};
+pub(crate) use pipe::Pipe;
+pub(crate) use process::NvmlProcess;
+pub(crate) use question::NvmlQuestion;
 pub(crate) use report::NvmlReport;
 #[cfg(fuzzing)]
 pub(crate) use report::read_pieces;
+pub use usage::{GpuUsage, MemoryUsage, MigUsage, ProcessKind, ProcessUsage};
 pub use waiting::{Waiting, in_silence};
 
 /// The first argument of the child. No person would type it.

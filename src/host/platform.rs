@@ -20,6 +20,8 @@ pub(crate) fn read(roots: &Roots) -> Platform {
             .ok()
             .filter(|t| !t.contains('/') && t != "..")
             .unwrap_or_default(),
+        // Every cgroup of version 2 has this file, and none of version 1 (cgroups(7)).
+        cgroup_v2: roots.sys.exists("/fs/cgroup/cgroup.controllers"),
     }
 }
 

@@ -93,9 +93,39 @@ impl Roots {
         self.sys.at("/module/nvidia/version")
     }
 
+    /// Whether the driver's kernel module is loaded.
+    pub fn has_module(&self) -> bool {
+        self.sys.exists("/module/nvidia") || self.proc.exists("/driver/nvidia/version")
+    }
+
     /// The directory with the nodes of MIG instances.
     pub fn mig_nodes(&self) -> PathBuf {
         self.dev.at("/dev/nvidia-caps")
+    }
+
+    /// The directory with a directory for each process.
+    pub fn processes(&self) -> PathBuf {
+        self.proc.at("/")
+    }
+
+    /// The directory with a directory for each GPU that the driver has.
+    pub fn gpu_list(&self) -> PathBuf {
+        self.proc.at("/driver/nvidia/gpus")
+    }
+
+    /// The file with the major numbers of all drivers, which changes when a module of the driver is loaded.
+    pub fn device_numbers(&self) -> PathBuf {
+        self.proc.at("/devices")
+    }
+
+    /// The directory with the driver's nodes.
+    pub fn nodes(&self) -> PathBuf {
+        self.dev.at("/dev")
+    }
+
+    /// The directory with the nodes for graphics.
+    pub fn drm_nodes(&self) -> PathBuf {
+        self.dev.at("/dev/dri")
     }
 
     /// Where this program finds `file` of the host.

@@ -55,6 +55,11 @@ impl HostDevice<'_> {
         self.mig.map_or(self.gpu.memory, |mig| mig.memory)
     }
 
+    /// Its streaming multiprocessors, all of them, if they are known.
+    pub fn sms(self) -> Option<u32> {
+        self.mig.map_or(self.gpu.sms, |mig| mig.sms)
+    }
+
     /// What a person may call it: `0`, `0:1`, or a UUID where the index is not known.
     pub fn name(self) -> String {
         if self.gpu.index_is_known {

@@ -12,6 +12,9 @@ pub struct Driver {
     pub version: DriverVersion,
     /// The newest CUDA that it serves.
     pub cuda: Option<CudaVersion>,
+    /// Whether NVML has the functions that limit the memory of a cgroup (`nvmlDeviceSetMemoryLimits_v1`, since 615).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limits_cgroups: bool,
     /// Directories with libraries of this driver, in the order of the search. A loader in a container has to know
     /// them.
     pub library_dirs: Vec<HostMount>,

@@ -29,6 +29,9 @@ pub struct Gpu {
     pub architecture: Option<Architecture>,
     /// Compute capability.
     pub compute_capability: Option<ComputeCapability>,
+    /// Streaming multiprocessors of the whole GPU; `None` if the driver or the hardware does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sms: Option<u32>,
     /// Memory in all, as the driver reports it.
     pub memory: Option<MemorySize>,
     /// MIG mode; `None` for a GPU that has no MIG, or where NVML did not answer.
@@ -116,6 +119,9 @@ pub struct MigDevice {
     pub gpu_slices: Option<u32>,
     /// Slices of the compute instance.
     pub compute_slices: Option<u32>,
+    /// Streaming multiprocessors of the compute instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sms: Option<u32>,
     /// The capability node of the GPU instance.
     pub gpu_instance_cap: Option<DeviceNode>,
     /// The capability node of the compute instance.

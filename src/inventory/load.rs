@@ -65,6 +65,7 @@ mod tests {
             arch: Arch::X86_64,
             kind: PlatformKind::Linux,
             kernel: "6.1.0".to_owned(),
+            cgroup_v2: false,
         })
     }
 

@@ -57,17 +57,17 @@ pub fn is_library_name(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let ends = |end: &[u8]| name.ends_with(end);
     (name.starts_with(b"lib") || name.starts_with(b"ld-"))
-        && name.array_windows().any(|three| three == b".so")
+        && name.windows(3).any(|three| three == b".so")
         && !ends(b"-gdb.py")
         && !ends(b".dpkg-new")
         && !ends(b".dpkg-tmp")
-        && !(name.contains(&b'#') && name.array_windows().any(|eleven| eleven == b".#prelink#."))
+        && !(name.contains(&b'#') && name.windows(11).any(|eleven| eleven == b".#prelink#."))
 }
 
 /// The name of the link that serves linking against the library of this SONAME: `libcuda.so` for `libcuda.so.1`.
 pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
     let bytes = soname.as_bytes();
-    let end = bytes.array_windows().position(|three| three == b".so")? + 3;
+    let end = bytes.windows(3).position(|three| three == b".so")? + 3;
     bytes.get(..end).map(OsStr::from_bytes)
 }
 

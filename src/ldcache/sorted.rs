@@ -78,9 +78,10 @@ fn remove_duplicates(all: &mut Vec<&CacheEntry<'_>>, at: &[usize]) {
         group.sort_unstable();
         duplicates.extend(
             group
-                .array_windows()
-                .filter(|[a, b]| a.0 == b.0)
-                .map(|[_, (_, at)]| *at),
+                .iter()
+                .zip(group.iter().skip(1))
+                .filter(|(a, b)| a.0 == b.0)
+                .map(|(_, (_, at))| *at),
         );
     }
     duplicates.sort_unstable();

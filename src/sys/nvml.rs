@@ -4,10 +4,13 @@
 #![allow(unsafe_code)]
 
 use nix::libc;
-use nvml_wrapper::Device;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlMemory_t, nvmlReturn_t};
-use std::ffi::{CString, OsStr};
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlMemory_t, nvmlProcessInfo_t, nvmlProcessUtilizationSample_t,
+    nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as INSUFFICIENT_SIZE, nvmlReturn_t,
+};
+use std::ffi::{CStr, CString, OsStr, c_char, c_ulonglong};
 use std::os::unix::ffi::OsStrExt;
 
 /// Loads the library at `path` for the rest of the process; its constructors run.
@@ -55,15 +58,177 @@ pub fn addressing_mode(device: &Device<'_>) -> Result<u32, NvmlError> {
     Ok(ask(device, call, mode)?.value)
 }
 
-/// Total memory in bytes. nvml-wrapper calls `nvmlDeviceGetMemoryInfo_v2` alone, which drivers before 510 lack.
-pub fn memory(device: &Device<'_>) -> Result<u64, NvmlError> {
+/// Memory in bytes. nvml-wrapper calls `nvmlDeviceGetMemoryInfo_v2` alone, which drivers before 510 lack.
+pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
     let memory = nvmlMemory_t {
         total: 0,
         free: 0,
         used: 0,
     };
-    Ok(ask(device, call, memory)?.total)
+    ask(device, call, memory)
+}
+
+/// A list of processes that use a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessList {
+    /// Those with a compute context.
+    Compute,
+    /// Those with a graphics context.
+    Graphics,
+    /// Clients of MPS.
+    Mps,
+}
+
+/// The processes of a list. nvml-wrapper has no room for processes that start between its two calls, and calls the third
+/// version of each function alone, which drivers before 510 lack. The second version fills the same structure.
+pub fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
+    let lib = device.nvml().lib();
+    let (third, second) = match of {
+        ProcessList::Compute => (
+            lib.nvmlDeviceGetComputeRunningProcesses_v3.as_ref(),
+            lib.nvmlDeviceGetComputeRunningProcesses_v2.as_ref(),
+        ),
+        ProcessList::Graphics => (
+            lib.nvmlDeviceGetGraphicsRunningProcesses_v3.as_ref(),
+            lib.nvmlDeviceGetGraphicsRunningProcesses_v2.as_ref(),
+        ),
+        ProcessList::Mps => (
+            lib.nvmlDeviceGetMPSComputeRunningProcesses_v3.as_ref(),
+            lib.nvmlDeviceGetMPSComputeRunningProcesses_v2.as_ref(),
+        ),
+    };
+    let call = nvml_sym(third).or_else(|_| nvml_sym(second))?;
+    let empty = nvmlProcessInfo_t {
+        pid: 0,
+        usedGpuMemory: 0,
+        gpuInstanceId: 0,
+        computeInstanceId: 0,
+    };
+    // SAFETY: nvml.h declares `call` with these types: it fills at most `count` structures and sets `count`.
+    list(empty, |count, to| unsafe { call(device.handle(), count, to) })
+}
+
+/// The newest sample of each process that ran a kernel after `since`, which is in microseconds since 1970. NVML returns
+/// `NotFound` if there is no such process.
+pub fn process_utilization(device: &Device<'_>, since: u64) -> Result<Vec<nvmlProcessUtilizationSample_t>, NvmlError> {
+    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetProcessUtilization.as_ref())?;
+    let empty = nvmlProcessUtilizationSample_t {
+        pid: 0,
+        timeStamp: 0,
+        smUtil: 0,
+        memUtil: 0,
+        encUtil: 0,
+        decUtil: 0,
+    };
+    // SAFETY: nvml.h declares `call` with these types: it fills at most `count` structures and sets `count`.
+    list(empty, |count, to| unsafe { call(device.handle(), to, count, since) })
+}
+
+/// `NVML_DEVICE_MEMORY_LIMIT_MAX`: no limit.
+const NO_LIMIT: c_ulonglong = c_ulonglong::MAX;
+
+/// `nvmlSetMemoryLimits_v1_t`
+#[repr(C)]
+struct NewLimits {
+    /// The full path of the cgroup's directory.
+    name_space: *const c_char,
+    /// Bytes that are guaranteed to the cgroup.
+    soft: c_ulonglong,
+    /// The most bytes that the processes of the cgroup can allocate.
+    hard: c_ulonglong,
+}
+
+/// `nvmlGetMemoryLimits_v1_t`
+#[repr(C)]
+struct CurrentLimits {
+    name_space: *const c_char,
+    soft: c_ulonglong,
+    hard: c_ulonglong,
+    /// Bytes that are allocated.
+    used: c_ulonglong,
+}
+
+/// The functions that limit the memory of a GPU for the processes of a cgroup (version 2). Drivers have them since 615,
+/// and nvml-wrapper-sys does not list them, so they are looked up by name. The structures have no version field (nvml.h of
+/// CUDA 13.4). They refuse the handle of a MIG device, and setting needs root.
+pub struct CgroupLimits {
+    set: unsafe extern "C" fn(nvmlDevice_t, *mut NewLimits) -> nvmlReturn_t,
+    get: unsafe extern "C" fn(nvmlDevice_t, *mut CurrentLimits) -> nvmlReturn_t,
+}
+
+impl CgroupLimits {
+    /// The functions of this library, whose device handles they take.
+    ///
+    /// # Errors
+    /// Returns `FailedToLoadSymbol` if the library lacks one of them.
+    pub fn of(nvml: &Nvml) -> Result<Self, NvmlError> {
+        let library = &nvml.lib().__library;
+        // SAFETY: nvml.h declares these two functions with these types. They are called with handles of this library only
+        // while it is loaded, because a handle borrows from `Nvml`.
+        let found = unsafe {
+            library
+                .get(b"nvmlDeviceSetMemoryLimits_v1\0")
+                .and_then(|set| Ok((*set, *library.get(b"nvmlDeviceGetMemoryLimits_v1\0")?)))
+        };
+        let (set, get) = found.map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
+        Ok(Self { set, get })
+    }
+
+    /// Sets the most bytes that the processes of `cgroup` can allocate on the device; `None` removes the limit. Nothing is
+    /// guaranteed to the cgroup: such a guarantee stays with the cgroups above it when the cgroup is removed.
+    ///
+    /// # Errors
+    /// Returns NVML's error.
+    pub fn set(&self, device: &Device<'_>, cgroup: &CStr, bytes: Option<u64>) -> Result<(), NvmlError> {
+        let mut limits = NewLimits {
+            name_space: cgroup.as_ptr(),
+            soft: 0,
+            hard: bytes.unwrap_or(NO_LIMIT),
+        };
+        // SAFETY: nvml.h declares the function with these types. The path lives until the call has returned.
+        nvml_try(unsafe { (self.set)(device.handle(), &raw mut limits) })
+    }
+
+    /// The most bytes that the processes of `cgroup` can allocate on the device; `None`: no limit.
+    ///
+    /// # Errors
+    /// Returns NVML's error.
+    pub fn get(&self, device: &Device<'_>, cgroup: &CStr) -> Result<Option<u64>, NvmlError> {
+        let mut limits = CurrentLimits {
+            name_space: cgroup.as_ptr(),
+            soft: 0,
+            hard: NO_LIMIT,
+            used: 0,
+        };
+        // SAFETY: as for `set`.
+        nvml_try(unsafe { (self.get)(device.handle(), &raw mut limits) })?;
+        Ok(Some(limits.hard).filter(|hard| *hard != NO_LIMIT))
+    }
+}
+
+/// The list that `call` writes to a place with room for a number of values. It sets that number to how many it wrote, or,
+/// if the room is too small, to how many there are.
+fn list<T: Copy>(empty: T, mut call: impl FnMut(*mut u32, *mut T) -> nvmlReturn_t) -> Result<Vec<T>, NvmlError> {
+    /// More processes than a GPU has contexts for. A library that reports more is not believed.
+    const MOST: u32 = 16 << 10;
+    let mut room = 128;
+    loop {
+        let mut values = vec![empty; room as usize];
+        let mut count = room;
+        match call(&raw mut count, values.as_mut_ptr()) {
+            // Further processes may start before the next call.
+            INSUFFICIENT_SIZE if room < MOST => {
+                room = count.max(room).saturating_mul(2).min(MOST);
+            }
+            result => {
+                nvml_try(result)?;
+                // A count beyond the room would be the library's mistake.
+                values.truncate(count as usize);
+                return Ok(values);
+            }
+        }
+    }
 }
 
 /// Calls a function of the device's library that fills one value.

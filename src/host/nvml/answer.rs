@@ -1,5 +1,6 @@
 //! The child's answer: one JSON value per line, so that everything before a hang or a crash can be read.
 
+use super::usage::GpuUsage;
 use crate::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
 use crate::types::PciAddress;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ pub(crate) enum Line {
     Driver(DriverFacts),
     /// A GPU.
     Gpu(Box<GpuFacts>),
+    /// What a GPU does now.
+    Usage(Box<GpuUsage>),
     /// A GPU that does not answer.
     Lost { index: u32, why: String },
     /// A function that the library lacks; reported once.
@@ -65,6 +68,9 @@ pub(crate) struct DriverFacts {
     pub version: Option<String>,
     /// 1000 × major + 10 × minor.
     pub cuda: Option<i32>,
+    /// Whether the library can limit the memory of a cgroup.
+    #[serde(default)]
+    pub limits_cgroups: bool,
     /// How many GPUs follow.
     pub count: u32,
 }
@@ -82,6 +88,8 @@ pub(crate) struct GpuFacts {
     pub architecture: Option<Architecture>,
     /// Major, minor.
     pub compute_capability: Option<(i32, i32)>,
+    /// CUDA cores. A streaming multiprocessor has many.
+    pub cores: Option<u32>,
     /// Total, in bytes.
     pub memory: Option<u64>,
     pub mig: Option<MigState>,
@@ -112,4 +120,5 @@ pub(crate) struct MigFacts {
     pub memory_mib: Option<u64>,
     pub gpu_slices: Option<u32>,
     pub compute_slices: Option<u32>,
+    pub sms: Option<u32>,
 }

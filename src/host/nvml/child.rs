@@ -6,6 +6,8 @@ use super::convert::{
     addressing, architecture, bounded, compute_mode, is_lost, meaning, mig_state, or_unknown, virtualization,
 };
 use super::pipe::Pipe;
+use super::question::NvmlQuestion;
+use super::usage;
 use crate::inventory::MigMode;
 use crate::sys::nvml;
 use nvml_wrapper::error::NvmlError;
@@ -24,14 +26,15 @@ pub fn run_if_asked() -> Option<ExitCode> {
         return None;
     }
     let library = args.next()?;
+    let question = args.next().and_then(|word| NvmlQuestion::of(word.to_str()?))?;
     let Ok(mut out) = Pipe::take() else {
         return Some(ExitCode::FAILURE);
     };
-    ask(&library, &mut out);
+    ask(question, &library, &mut out);
     Some(ExitCode::SUCCESS)
 }
 
-fn ask(library: &OsStr, out: &mut Pipe) {
+fn ask(question: NvmlQuestion, library: &OsStr, out: &mut Pipe) {
     out.write(&Line::At(NvmlStep::Load));
     nvml::preload(library);
     out.write(&Line::At(NvmlStep::Init));
@@ -40,8 +43,11 @@ fn ask(library: &OsStr, out: &mut Pipe) {
         Err(NvmlError::LibloadingError(e)) => return out.write(&Line::Useless(format!("cannot be loaded: {e}"))),
         Err(e) => return out.write(&Line::Useless(format!("nvmlInit: {}", meaning(&e)))),
     };
-    let last = ask_driver(&nvml, out).map_or_else(Line::Useless, |()| Line::End);
-    out.write(&last);
+    let asked = match question {
+        NvmlQuestion::Inventory => ask_driver(&nvml, out),
+        NvmlQuestion::Usage => usage::ask(&nvml, out),
+    };
+    out.write(&asked.map_or_else(Line::Useless, |()| Line::End));
     // The answer is complete, so the result of the shutdown does not matter. Without the function, dropping panics.
     match nvml.lib().nvmlShutdown.is_ok() {
         true => drop(nvml),
@@ -63,7 +69,12 @@ fn ask_driver(nvml: &Nvml, out: &mut Pipe) -> Result<(), String> {
     if count > MAX_GPUS {
         return Err(format!("reports {count} GPUs, which is more than a host can have"));
     }
-    out.write(&Line::Driver(DriverFacts { version, cuda, count }));
+    out.write(&Line::Driver(DriverFacts {
+        version,
+        cuda,
+        limits_cgroups: nvml::CgroupLimits::of(nvml).is_ok(),
+        count,
+    }));
     for index in 0..count {
         out.write(&Line::At(NvmlStep::Gpu(index)));
         let facts = nvml
@@ -106,10 +117,17 @@ fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuFacts, 
         persistence: known(out, gpu, "persistence mode", device.is_in_persistent_mode(), Some),
         virtualization: known(out, gpu, "virtualization", device.virtualization_mode(), virtualization),
         addressing: known(out, gpu, "addressing mode", nvml::addressing_mode(device), addressing),
+        cores: None,
         memory: None,
         mig_devices: Vec::new(),
     };
-    facts.memory = out.value(gpu, "memory", unless_lost(nvml::memory(device))?);
+    facts.memory = out.value(
+        gpu,
+        "memory",
+        unless_lost(nvml::memory(device).map(|memory| memory.total))?,
+    );
+    // Old drivers and virtual GPUs do not say it, and only checks depend on it.
+    facts.cores = device.num_cores().ok();
     if facts.mig.is_some_and(|mode| mode.current == MigMode::Enabled) {
         let max = out.value(gpu, "number of MIG devices", device.mig_device_count());
         for mig in 0..max.unwrap_or(0).min(MAX_MIG_DEVICES) {
@@ -137,12 +155,13 @@ fn ask_mig(object: &str, index: u32, device: &Device<'_>, out: &mut Pipe) -> Mig
         compute_instance: out.value(object, "compute instance", nvml::compute_instance(device)),
         memory_mib: attributes.as_ref().map(|a| a.memory_size_mb),
         gpu_slices: attributes.as_ref().map(|a| a.gpu_instance_slice_count),
-        compute_slices: attributes.map(|a| a.compute_instance_slice_count),
+        compute_slices: attributes.as_ref().map(|a| a.compute_instance_slice_count),
+        sms: attributes.map(|a| a.multiprocessor_count),
     }
 }
 
 /// The answer, or the error if it means that the GPU is gone.
-fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Result<T, NvmlError>, NvmlError> {
+pub(super) fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Result<T, NvmlError>, NvmlError> {
     match answer {
         Err(e) if is_lost(&e) => Err(e),
         answer => Ok(answer),

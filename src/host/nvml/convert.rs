@@ -53,7 +53,7 @@ pub(super) fn missing_function(error: &NvmlError) -> Option<&str> {
 
 /// What an error means, and what to do about it (nvml.h, `nvmlReturn_t`). The library's own `nvmlErrorString` is not
 /// called: it returns a pointer that would have to be trusted.
-pub(super) fn meaning(error: &NvmlError) -> String {
+pub(crate) fn meaning(error: &NvmlError) -> String {
     let text = match error {
         NvmlError::NoPermission => "no permission; is the device node open to this user?",
         NvmlError::DriverNotLoaded => "the driver is not loaded; load it with modprobe nvidia",
@@ -106,7 +106,7 @@ pub(super) fn mig_state(mode: structs::MigMode) -> Option<MigState> {
     })
 }
 
-pub(super) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
+pub(crate) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
     Some(match mode {
         wrapper::ComputeMode::Default => ComputeMode::Default,
         wrapper::ComputeMode::ExclusiveThread => ComputeMode::ExclusiveThread,

@@ -1,7 +1,9 @@
 //! Starts the child, and reads its answer until it is complete or the child is silent for too long.
 
+use super::CHILD_ARGUMENT;
 use super::answer::NvmlStep;
 use super::process::NvmlProcess;
+use super::question::NvmlQuestion;
 use super::report::{Lines, NvmlReport};
 use super::waiting::{FIRST, Waiting};
 use crate::host::DiscoveryOptions;
@@ -38,20 +40,28 @@ pub(crate) struct NvmlChild {
     heard: Instant,
     /// How long it may be silent.
     silence: Duration,
+    /// How long it may take in all; `None` if that does not matter.
+    limit: Option<Duration>,
     waiting: fn(Option<Waiting>),
     /// When the next message about waiting is due.
     next_message: Duration,
     done: bool,
 }
 
-/// Starts a child that asks the library at `library`: a path to open, or a plain name for the loader. Messages call it
-/// `shown`.
+/// Starts a child that asks the library at `library` a question: `library` is a path to open, or a plain name for the
+/// loader. Messages call it `shown`.
 ///
 /// # Errors
 /// Returns an error if the program cannot be started.
-pub(crate) fn start(options: &DiscoveryOptions, library: &OsStr, shown: &str) -> io::Result<NvmlChild> {
+pub(crate) fn start(
+    question: NvmlQuestion,
+    options: &DiscoveryOptions,
+    library: &OsStr,
+    shown: &str,
+) -> io::Result<NvmlChild> {
     let started = Instant::now();
-    let (process, pipe) = NvmlProcess::start(&options.program, library)?;
+    let arguments = [OsStr::new(CHILD_ARGUMENT), library, OsStr::new(question.as_str())];
+    let (process, pipe) = NvmlProcess::start(&options.program, &arguments, question.has_processes())?;
     Ok(NvmlChild {
         process,
         pipe,
@@ -59,6 +69,7 @@ pub(crate) fn start(options: &DiscoveryOptions, library: &OsStr, shown: &str) ->
         started,
         heard: started,
         silence: options.deadline,
+        limit: question.limit(options.deadline),
         waiting: options.waiting,
         next_message: FIRST,
         done: false,
@@ -69,6 +80,7 @@ pub(crate) fn start(options: &DiscoveryOptions, library: &OsStr, shown: &str) ->
 enum End {
     Closed,
     Silent,
+    TooLong,
     TooMuch,
     Failed(io::Error),
 }
@@ -88,6 +100,10 @@ impl NvmlChild {
             let at = lines.step.map(|s| format!(" {s}")).unwrap_or_default();
             let why = match end {
                 End::Silent => format!("gave no answer{at} for {} s and was ended", self.silence.as_secs_f32()),
+                End::TooLong => format!(
+                    "gave no complete answer{at} within {} s and was ended",
+                    self.silence.as_secs_f32()
+                ),
                 End::TooMuch => format!("gave an endless answer{at} and was ended"),
                 End::Failed(e) => format!("gave an answer that cannot be read: {e}"),
                 End::Closed => how_it_ended(status, &at),
@@ -114,6 +130,13 @@ impl NvmlChild {
         while !lines.done {
             self.message_if_due(lines.step);
             let left = self.silence.saturating_sub(self.heard.elapsed());
+            let left = match self.limit {
+                Some(limit) => left.min(limit.saturating_sub(self.started.elapsed())),
+                None => left,
+            };
+            if self.limit.is_some_and(|limit| limit <= self.started.elapsed()) {
+                return End::TooLong;
+            }
             // Rounded up, because after a poll that ends a little early this loop would spin.
             let timeout = left.min(GLANCE) + Duration::from_millis(1);
             let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
@@ -189,7 +212,7 @@ mod tests {
             program,
             ..DiscoveryOptions::default()
         };
-        assert!(start(&options, OsStr::new("x"), "x").is_err());
+        assert!(start(NvmlQuestion::Inventory, &options, OsStr::new("x"), "x").is_err());
     }
 
     /// A program that does what the shell says.
@@ -204,6 +227,10 @@ mod tests {
 
     /// What comes of such a program: the report, and the warnings.
     fn report(text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
+        answer_to(NvmlQuestion::Inventory, text, silence)
+    }
+
+    fn answer_to(question: NvmlQuestion, text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
         let program = script(text);
         let options = DiscoveryOptions {
             program: program.to_path_buf(),
@@ -211,7 +238,8 @@ mod tests {
             ..DiscoveryOptions::default()
         };
         let findings = Findings::default();
-        let report = start(&options, OsStr::new("x"), "libx").unwrap().finish(&findings);
+        let child = start(question, &options, OsStr::new("x"), "libx");
+        let report = child.unwrap().finish(&findings);
         (report, findings.texts())
     }
 
@@ -243,6 +271,24 @@ mod tests {
             warnings.contains(&"NVML gave an endless answer and was ended".to_owned()),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn a_library_that_answers_for_ever_is_ended_if_the_answer_is_for_a_person() {
+        let text = "echo '{\"usage\":{\"index\":0}}'; while sleep 0.02; do echo '\"alive\"'; done";
+        let (report, warnings) = answer_to(NvmlQuestion::Usage, text, Duration::from_millis(300));
+        assert_eq!(warnings, ["NVML gave no complete answer within 0.3 s and was ended"]);
+        assert_eq!(report.usage.len(), 1, "what was answered stays");
+        assert!(!report.complete);
+    }
+
+    #[test]
+    fn the_question_is_the_last_argument() {
+        for question in [NvmlQuestion::Inventory, NvmlQuestion::Usage] {
+            let text = format!("[ \"$*\" = '--nvml-child x {}' ] && echo '\"end\"'", question.as_str());
+            let (report, warnings) = answer_to(question, &text, Duration::from_secs(60));
+            assert!(report.complete && warnings.is_empty(), "{warnings:?}");
+        }
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Starts the process that asks NVML, and ends it together with everything that the library started.
 //!
 //! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]). No process can leave it, and it
-//! ends with the parent even if the parent is killed. Only root may make such a namespace. For other users, the process
-//! gets a process group and a mark in its environment. Both are inherited, and every process that has one of them is
-//! killed. A process that leaves the group and clears its environment is missed then, and so is one whose starter was
-//! killed together with the parent.
+//! ends with the parent even if the parent is killed. Only root may make such a namespace, and a question about processes
+//! cannot be asked in one (`NvmlQuestion::has_processes`). For other users and for that question, the process gets a
+//! process group and a mark in its environment. Both are inherited, and every process that has one of them is killed. A
+//! process that leaves the group and clears its environment is missed then, and so is one whose starter was killed together
+//! with the parent.
 
-use super::CHILD_ARGUMENT;
 use crate::sys::nursery::Nursery;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const MARK: &str = "TRANCHE_NVML_CHILD";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process, until it is dropped.
-pub(super) struct NvmlProcess {
+pub(crate) struct NvmlProcess {
     child: Child,
     group: Pid,
     mark: String,
@@ -44,21 +44,26 @@ pub(super) struct NvmlProcess {
 type Started = io::Result<(Child, bool)>;
 
 impl NvmlProcess {
-    /// Starts `program` as NVML's child, which asks the library at `library`. Returns the process and its output.
+    /// Starts `program` with these arguments, which make it a child that asks NVML. Returns the process and its output.
+    /// With `sees_processes`, it has no pid namespace of its own, in which the driver would show it no process.
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
-    pub(super) fn start(program: &Path, library: &OsStr) -> io::Result<(Self, ChildStdout)> {
+    pub(crate) fn start(program: &Path, arguments: &[&OsStr], sees_processes: bool) -> io::Result<(Self, ChildStdout)> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("{}-{}", std::process::id(), since.as_nanos());
-        let (program, library) = (program.to_owned(), library.to_owned());
+        let program = program.to_owned();
+        let arguments: Vec<OsString> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let (to_us, from_thread) = mpsc::channel::<Started>();
         let (hold, held) = mpsc::channel::<()>();
         let of_thread = mark.clone();
         // The namespace belongs to a thread, and PR_SET_PDEATHSIG kills the child when that thread ends.
         let thread = thread::Builder::new().name("nvml".to_owned()).spawn(move || {
-            let nursery = Nursery::of_this_thread().ok();
-            let child = spawn(&program, &library, &of_thread);
+            let nursery = match sees_processes {
+                true => None,
+                false => Nursery::of_this_thread().ok(),
+            };
+            let child = spawn(&program, &arguments, &of_thread);
             let _ = to_us.send(child.map(|child| (child, nursery.is_some())));
             // Nothing is ever sent, so this waits until `hold` is dropped.
             let _ = held.recv();
@@ -79,7 +84,7 @@ impl NvmlProcess {
     }
 
     /// Whether the process has ended. It is not reaped yet, so no other process can have its number.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         self.is_reaped || !matches!(waitid(Id::Pid(self.group), flags), Ok(WaitStatus::StillAlive))
     }
@@ -89,7 +94,7 @@ impl NvmlProcess {
     ///
     /// # Errors
     /// Returns an error if the process does not die because it is stuck in the driver.
-    pub(super) fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
+    pub(crate) fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         wait_until(patience, || self.has_ended());
         if !self.is_reaped {
             // Before the process is reaped: afterwards another process may have the number.
@@ -120,11 +125,10 @@ impl Drop for NvmlProcess {
     }
 }
 
-fn spawn(program: &Path, library: &OsStr, mark: &str) -> io::Result<Child> {
+fn spawn(program: &Path, arguments: &[OsString], mark: &str) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
     Command::new(program)
-        .arg(CHILD_ARGUMENT)
-        .arg(library)
+        .args(arguments)
         // The caller's environment must not affect the library: it may preload a library or write a trace to a file.
         .env_clear()
         .env(MARK, mark)

@@ -1,6 +1,7 @@
 //! Puts the child's answer together.
 
 use super::answer::{DriverFacts, GpuFacts, Line, NvmlStep};
+use super::usage::GpuUsage;
 use crate::host::findings::Findings;
 use crate::inventory::Degraded;
 
@@ -11,6 +12,8 @@ pub(crate) struct NvmlReport {
     pub driver: Option<DriverFacts>,
     /// GPUs that answered, by index.
     pub gpus: Vec<GpuFacts>,
+    /// What each GPU that answered does now, by index.
+    pub usage: Vec<GpuUsage>,
     /// GPUs that did not answer, by index.
     pub lost: Vec<u32>,
     /// Whether every GPU was asked.
@@ -60,6 +63,7 @@ impl Lines {
             }
             Line::Driver(driver) => report.driver = Some(driver),
             Line::Gpu(gpu) => report.gpus.push(*gpu),
+            Line::Usage(usage) => report.usage.push(*usage),
             Line::Lost { index, why } => {
                 let text = format!("does not answer and is left out: {why}");
                 findings.warn(format!("gpu {index}"), text);

@@ -1,0 +1,225 @@
+//! What the GPUs do now: the second question to the child.
+
+use super::answer::{Line, MAX_GPUS, MAX_MIG_DEVICES, NvmlStep};
+use super::child::unless_lost;
+use super::convert::{bounded, compute_mode, meaning, or_unknown};
+use super::pipe::Pipe;
+use crate::inventory::ComputeMode;
+use crate::sys::nvml::{self, ProcessList};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings as ffi;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth of
+/// a second to a second, by GPU (nvml.h, `nvmlDeviceGetProcessUtilization`).
+const SAMPLES_OF: Duration = Duration::from_secs(2);
+
+/// What a GPU does now. A field is `None` if the GPU or its driver does not report it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuUsage {
+    /// NVML's index.
+    pub index: u32,
+    /// Its UUID.
+    pub uuid: Option<String>,
+    /// Its memory.
+    pub memory: Option<MemoryUsage>,
+    /// Percent of the last sample period in which a kernel ran; unknown in MIG mode.
+    pub busy: Option<u32>,
+    /// Percent of that time in which memory was read or written.
+    pub memory_busy: Option<u32>,
+    /// Its compute mode.
+    pub compute_mode: Option<ComputeMode>,
+    /// Its MIG devices.
+    pub mig: Vec<MigUsage>,
+    /// The processes that use it, by number; `None` if they are unknown.
+    pub processes: Option<Vec<ProcessUsage>>,
+}
+
+/// The memory of a device, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUsage {
+    /// All of it.
+    pub total: u64,
+    /// What is allocated.
+    pub used: u64,
+}
+
+/// What a MIG device does now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MigUsage {
+    /// NVML's index within the GPU.
+    pub index: u32,
+    /// Its GPU instance.
+    pub gpu_instance: Option<u32>,
+    /// Its compute instance, within the GPU instance.
+    pub compute_instance: Option<u32>,
+    /// The memory of its GPU instance.
+    pub memory: Option<MemoryUsage>,
+}
+
+/// A process that uses a GPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessUsage {
+    /// Its number in the pid namespace of this program.
+    pub pid: u32,
+    /// In which ways.
+    pub kinds: BTreeSet<ProcessKind>,
+    /// The memory that it has allocated, in bytes. Of a client of MPS, older drivers report none and add it to that of the
+    /// MPS server.
+    pub memory: Option<u64>,
+    /// Percent of the last sample period in which a kernel of it ran.
+    pub busy: Option<u32>,
+    /// The GPU instance that it runs on.
+    pub gpu_instance: Option<u32>,
+    /// The compute instance that it runs on.
+    pub compute_instance: Option<u32>,
+}
+
+/// How a process uses a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessKind {
+    /// As a client of MPS.
+    Mps,
+    /// With a compute context of its own; the MPS server is such a process.
+    Compute,
+    /// With a graphics context.
+    Graphics,
+}
+
+/// Asks about every GPU.
+///
+/// # Errors
+/// Returns why the library cannot be used.
+pub(super) fn ask(nvml: &Nvml, out: &mut Pipe) -> Result<(), String> {
+    out.write(&Line::At(NvmlStep::Driver));
+    let count = nvml.device_count();
+    let count = count.map_err(|e| format!("does not report the number of GPUs: {}", meaning(&e)))?;
+    for index in 0..count.min(MAX_GPUS) {
+        out.write(&Line::At(NvmlStep::Gpu(index)));
+        let usage = nvml
+            .device_by_index(index)
+            .and_then(|device| ask_gpu(index, &device, out));
+        out.write(&match usage {
+            Ok(usage) => Line::Usage(Box::new(usage)),
+            Err(e) => Line::Lost {
+                index,
+                why: meaning(&e),
+            },
+        });
+    }
+    Ok(())
+}
+
+/// # Errors
+/// Returns the error that shows that the GPU is gone.
+fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuUsage, NvmlError> {
+    let uuid = unless_lost(bounded(device.uuid(), ffi::NVML_DEVICE_UUID_V2_BUFFER_SIZE))?;
+    let gpu = &format!("gpu {index}");
+    let busy = out.value(gpu, "utilization", device.utilization_rates());
+    let is_mig = |mode: nvml_wrapper::structs::device::MigMode| mode.current == ffi::NVML_DEVICE_MIG_ENABLE;
+    let is_mig = device.mig_mode().is_ok_and(is_mig);
+    let mode = out.value(gpu, "compute mode", or_unknown(device.compute_mode()));
+    Ok(GpuUsage {
+        index,
+        uuid: out.value(gpu, "UUID", uuid),
+        memory: out.value(gpu, "memory", unless_lost(memory(device))?),
+        busy: busy.as_ref().map(|busy| busy.gpu),
+        memory_busy: busy.map(|busy| busy.memory),
+        compute_mode: mode.flatten().and_then(compute_mode),
+        mig: if is_mig {
+            mig_devices(gpu, device, out)
+        } else {
+            Vec::new()
+        },
+        processes: processes(gpu, device, out),
+    })
+}
+
+fn mig_devices(gpu: &str, device: &Device<'_>, out: &mut Pipe) -> Vec<MigUsage> {
+    let most = out.value(gpu, "number of MIG devices", device.mig_device_count());
+    let usage = |index| {
+        let device = device.mig_device_by_index(index).ok()?;
+        let object = &format!("{gpu}:{index}");
+        Some(MigUsage {
+            index,
+            gpu_instance: out.value(object, "GPU instance", nvml::gpu_instance(&device)),
+            compute_instance: out.value(object, "compute instance", nvml::compute_instance(&device)),
+            memory: out.value(object, "memory", memory(&device)),
+        })
+    };
+    // The indices of MIG devices have gaps.
+    (0..most.unwrap_or(0).min(MAX_MIG_DEVICES)).filter_map(usage).collect()
+}
+
+/// The memory of a device. Version 2 does not count what the driver keeps for itself; drivers before 510 lack it.
+fn memory(device: &Device<'_>) -> Result<MemoryUsage, NvmlError> {
+    let (total, used) = match device.memory_info() {
+        Ok(memory) => (memory.total, memory.used),
+        Err(NvmlError::FailedToLoadSymbol(_)) => {
+            let memory = nvml::memory(device)?;
+            (memory.total, memory.used)
+        }
+        Err(e) => return Err(e),
+    };
+    Ok(MemoryUsage { total, used })
+}
+
+/// The processes on a GPU and its MIG devices. A process is in several lists if it uses the GPU in several ways.
+fn processes(gpu: &str, device: &Device<'_>, out: &mut Pipe) -> Option<Vec<ProcessUsage>> {
+    let mut found: BTreeMap<(u32, Option<u32>, Option<u32>), ProcessUsage> = BTreeMap::new();
+    let mut is_known = false;
+    for (list, kind) in [
+        (ProcessList::Compute, ProcessKind::Compute),
+        (ProcessList::Graphics, ProcessKind::Graphics),
+        (ProcessList::Mps, ProcessKind::Mps),
+    ] {
+        let what = format!("{kind:?} processes").to_lowercase();
+        let Some(listed) = out.value(gpu, &what, nvml::processes(device, list)) else {
+            continue;
+        };
+        is_known = true;
+        for info in listed {
+            let instance = |id: u32| Some(id).filter(|id| *id != u32::MAX);
+            let (gpu_instance, compute_instance) = (instance(info.gpuInstanceId), instance(info.computeInstanceId));
+            let process = found.entry((info.pid, gpu_instance, compute_instance)).or_default();
+            process.pid = info.pid;
+            (process.gpu_instance, process.compute_instance) = (gpu_instance, compute_instance);
+            process.kinds.insert(kind);
+            // NVML_VALUE_NOT_AVAILABLE is -1 (nvml.h, `nvmlProcessInfo_t`).
+            let memory = Some(info.usedGpuMemory).filter(|memory| *memory != u64::MAX);
+            process.memory = process.memory.max(memory);
+        }
+    }
+    let samples = busy(device);
+    let mut found: Vec<ProcessUsage> = found.into_values().collect();
+    if let Some(samples) = out.value(gpu, "utilization of processes", samples) {
+        for process in &mut found {
+            process.busy = Some(samples.get(&process.pid).copied().unwrap_or(0));
+        }
+    }
+    is_known.then_some(found)
+}
+
+/// The utilisation of each process that ran a kernel lately: its newest sample.
+fn busy(device: &Device<'_>) -> Result<BTreeMap<u32, u32>, NvmlError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = u64::try_from(now.saturating_sub(SAMPLES_OF).as_micros()).unwrap_or(0);
+    let samples = match nvml::process_utilization(device, since) {
+        // No process has run a kernel.
+        Err(NvmlError::NotFound) => Vec::new(),
+        samples => samples?,
+    };
+    let mut newest: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+    for sample in samples {
+        let known = newest.entry(sample.pid).or_default();
+        *known = (*known).max((sample.timeStamp, sample.smUtil.min(100)));
+    }
+    Ok(newest.into_iter().map(|(pid, (_, busy))| (pid, busy)).collect())
+}
