@@ -4,16 +4,18 @@
 //! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
+mod mps;
 #[cfg(feature = "cli")]
 pub mod read;
 mod runtime;
 
+pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
 pub use runtime::{AcceptEnvironment, CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
 
 pub use crate::types::{Place, Strategy};
 
 use crate::error::Error;
-use crate::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName};
+use crate::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName, WaitTime};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -36,6 +38,10 @@ pub struct Policy {
     pub mps: MpsSettings,
     /// How long a turn is on every device under time-slicing.
     pub interval: Interval,
+    /// How long the start of a container may wait for a share, unless the container says another time.
+    pub wait: WaitTime,
+    /// What a user other than root may hold.
+    pub quota: Quota,
 }
 
 impl Policy {
@@ -204,39 +210,6 @@ impl ReplicaNames {
     }
 }
 
-/// Settings for every device under MPS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MpsSettings {
-    /// Whose processes one daemon serves.
-    pub users: MpsUsers,
-    /// The device's compute mode while it is shared.
-    pub compute_mode: MpsComputeMode,
-    /// Seconds without a claim after which the device is restored to its previous state; `None` for the default.
-    pub grace: Option<u32>,
-}
-
-/// Whose processes one daemon serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MpsUsers {
-    /// Those of all users, by one server (`-multiuser-server`, Volta and later).
-    #[default]
-    Many,
-    /// Those of one user at a time.
-    One,
-}
-
-/// A device's compute mode under MPS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MpsComputeMode {
-    /// EXCLUSIVE_PROCESS: a process that leaves MPS gets no device.
-    #[default]
-    Exclusive,
-    /// It is not changed; a process that leaves MPS runs without limits.
-    Keep,
-}
-
 /// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not document milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -250,4 +223,18 @@ pub enum Interval {
     Medium,
     /// Long.
     Long,
+}
+
+/// What one user other than root may hold at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "sharing.quota", deny_unknown_fields, default)]
+pub struct Quota {
+    /// The most shares, of all devices together. A whole device counts as one share.
+    pub shares: u32,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { shares: 4 }
+    }
 }

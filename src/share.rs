@@ -17,13 +17,16 @@ pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
 pub use need::Need;
-pub use strategy::{Dedicated, InContainer, Method, Mps, TimeSlicing};
+pub use strategy::{
+    Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing,
+};
 
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
-use crate::policy::{Parts, Policy, Priority, ReplicaNames, Split, WholeDevice};
+use crate::policy::{Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
 use crate::types::{
     Bounds, CdiKind, Device, DeviceKey, HeldPart, HeldShare, HostPath, MemorySize, Percent, Promise, ShareName,
+    WaitTime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +40,12 @@ pub struct Plan {
     pub whole_device: WholeDevice,
     /// Under which names equal replicas are offered.
     pub names: ReplicaNames,
+    /// How long the start of a container may wait for a share, unless the container says another time.
+    #[serde(default)]
+    pub wait: WaitTime,
+    /// What a user other than root may hold.
+    #[serde(default)]
+    pub quota: Quota,
     /// Entries of the policy that found no device on this host.
     pub notes: Vec<String>,
     /// Choices that were made between two entries of the policy, one line each.
@@ -118,6 +127,8 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         devices,
         whole_device: policy.whole_device,
         names: policy.names,
+        wait: policy.wait,
+        quota: policy.quota,
         notes: resolved.notes,
         warnings: resolved.warnings,
         absent: resolved.absent,
@@ -194,7 +205,7 @@ impl SplitDevice {
 }
 
 fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<SplitDevice> {
-    let method = Method::new(policy, target, split)?;
+    let method = Method::new(policy, inventory, target, split)?;
     let asked = match &split.parts {
         Parts::Equal(n) => *n as usize,
         Parts::Named(shares) => shares.len(),

@@ -6,8 +6,8 @@ use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Priority, WholeDevice};
-use crate::share::{Plan, SplitDevice};
-use crate::types::{CdiKind, DeviceKey, DeviceName, HostPath, Promise, ShareName};
+use crate::share::{DirectoryInContainer, Plan, SplitDevice};
+use crate::types::{CdiKind, DeviceKey, DeviceName, HostPath, Promise, ShareName, WaitTime};
 use std::collections::BTreeSet;
 
 /// The plan of a specification, and where its hooks find the ledger.
@@ -60,17 +60,30 @@ impl<'a> Claimer<'a> {
         })
     }
 
-    /// A claim on `subject` of `split`.
+    /// A claim on `subject` of `split`. One that was reserved beforehand is not waited for: only its own user can have it.
     pub(super) fn call(self, split: &SplitDevice, subject: Subject) -> ClaimCall {
+        let wait = match subject {
+            Subject::Claim(..) => WaitTime::default(),
+            Subject::Share(..) | Subject::Any(_) | Subject::Whole => self.sharing.plan.wait,
+        };
         ClaimCall {
+            wait,
             state_dir: self.sharing.state_dir.clone(),
+            // Also for the whole device: it must be as it was before shares of it were used.
+            prepare: split.method.is_managed(),
             ..ClaimCall::of(split.key.clone(), split.device.to_string(), subject)
         }
     }
 
     /// The hook that makes a claim.
     pub(super) fn claim(self, call: &ClaimCall) -> HookEdit {
-        hook::tranche(self.hook, Stage::CreateRuntime, call.write())
+        let mut hook = hook::tranche(self.hook, Stage::CreateRuntime, call.write());
+        let preparing = if call.prepare { ClaimCall::PREPARING } else { 0 };
+        // Rounded up, because the engine must not end a hook that still waits. The longest time is a week.
+        let waiting = call.wait.get().as_millis().div_ceil(1000);
+        let more = preparing.saturating_add(u32::try_from(waiting).unwrap_or(u32::MAX));
+        hook.timeout = hook.timeout.map(|timeout| timeout.saturating_add(more));
+        hook
     }
 
     /// The hook that gives back what `call` says; by default, all that a container holds.
@@ -87,6 +100,7 @@ impl<'a> Claimer<'a> {
     pub(super) fn whole_of(self, asked_as: String, device: HostDevice<'_>) -> HookEdit {
         self.claim(&ClaimCall {
             asked_as: Some(asked_as),
+            wait: self.sharing.plan.wait,
             state_dir: self.sharing.state_dir.clone(),
             ..ClaimCall::of(device.key(), device.device().to_string(), Subject::Whole)
         })
@@ -158,8 +172,9 @@ impl<'a> Claimer<'a> {
         edits
             .env
             .extend(environment.map(|(name, value)| (name.to_owned(), value)));
-        for (path, host) in inside.directories {
-            let options = ["rw", "nosuid", "nodev", "noexec", "rbind", "rprivate"].map(str::to_owned);
+        for DirectoryInContainer { path, host, read_only } in inside.directories {
+            let access = if read_only { "ro" } else { "rw" };
+            let options = [access, "nosuid", "nodev", "noexec", "rbind", "rprivate"].map(str::to_owned);
             let options = options.to_vec();
             edits.mounts.insert(path, MountEdit { host, options });
         }

@@ -57,6 +57,7 @@ fn gpu(index: u32, minor: u32) -> Gpu {
         name: "NVIDIA Test".into(),
         architecture: None,
         compute_capability: None,
+        sms: None,
         memory: None,
         mig: None,
         compute_mode: None,
@@ -89,6 +90,7 @@ fn mig(index: u32, gi: u32, ci: u32, profile: &str) -> MigDevice {
         memory: None,
         gpu_slices: None,
         compute_slices: None,
+        sms: None,
         gpu_instance_cap: Some(node(&format!("/dev/nvidia-caps/nvidia-cap{gi}"), 237, gi)),
         compute_instance_cap: Some(node(&format!("/dev/nvidia-caps/nvidia-cap{gi}{ci}"), 237, gi * 10 + ci)),
     }
@@ -99,6 +101,7 @@ fn host(gpus: Vec<Gpu>) -> Inventory {
         arch: Arch::X86_64,
         kind: PlatformKind::Linux,
         kernel: "6.1.0".into(),
+        cgroup_v2: false,
     });
     inventory.gpus = gpus;
     for (role, path, minor) in [
@@ -113,6 +116,7 @@ fn host(gpus: Vec<Gpu>) -> Inventory {
     inventory.driver = Some(Driver {
         version: "550.54.15".parse().unwrap(),
         cuda: None,
+        limits_cgroups: false,
         library_dirs: vec![HostMount {
             host: HostPath::new("/usr/lib64").unwrap(),
             container: ContainerPath::new("/usr/lib64").unwrap(),

@@ -157,7 +157,10 @@ fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Amount, DeviceSet, MpsComputeMode, Parts, Strategy, WholeDevice};
+    use super::super::{
+        Amount, DeviceSet, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers, Parts,
+        Strategy, WholeDevice,
+    };
     use super::*;
 
     fn policy(text: &str) -> Policy {
@@ -189,14 +192,23 @@ mod tests {
     #[test]
     fn everything_of_ours() {
         let p = policy(
-            "version: v1\nsharing:\n  mps:\n    users: one\n    computeMode: keep\n    grace: 5\n    resources:\n    \
+            "version: v1\nsharing:\n  mps:\n    daemon: external\n    users: one\n    computeMode: keep\n    pipe: read-only\n    \
+             enforcement: v2\n    grace: 5\n    resources:\n    \
              - name: nvidia.com/gpu\n      devices: [0, \"1:0\"]\n      shares:\n      \
              - {name: big, compute: 80%, memory: 64Gi}\n      - {name: small, compute: 20, memory: 10%, priority: below-normal}\n  \
              timeSlicing:\n    interval: short\n    resources:\n    - {name: nvidia.com/gpu, devices: 2, replicas: 4, rename: slice}\n  \
-             wholeDevice: hide\n  overcommit: {memory: 1.5}\n",
+             wholeDevice: hide\n  overcommit: {memory: 1.5}\n  wait: 1m30s\n  quota: {shares: 9}\n",
         );
-        assert_eq!(p.mps.compute_mode, MpsComputeMode::Keep);
-        assert_eq!(p.mps.grace, Some(5));
+        let mps = MpsSettings {
+            daemon: MpsDaemonOwner::External,
+            users: MpsUsers::One,
+            compute_mode: MpsComputeMode::Keep,
+            pipe: MpsPipe::ReadOnly,
+            enforcement: MpsEnforcement::V2,
+            grace: Some(5),
+        };
+        assert_eq!(p.mps, mps);
+        assert_eq!((p.wait.to_string().as_str(), p.quota.shares), ("1m30s", 9));
         assert_eq!(p.whole_device, WholeDevice::Hide);
         assert_eq!(p.overcommit_memory.to_string(), "1.5");
         let mps = p.splits.iter().find(|s| s.strategy == Strategy::Mps).unwrap();
@@ -206,6 +218,17 @@ mod tests {
         let ts = p.splits.iter().find(|s| s.strategy == Strategy::TimeSlicing).unwrap();
         assert_eq!(ts.devices, DeviceSet::Count(2));
         assert_eq!(ts.kind.to_string(), "nvidia.com/slice");
+    }
+
+    #[test]
+    fn without_a_word_the_broker_runs_the_daemon_and_nobody_waits() {
+        let p = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n");
+        assert_eq!(p.mps.daemon, MpsDaemonOwner::Managed);
+        assert_eq!(p.mps.pipe, MpsPipe::Writable);
+        assert_eq!(p.mps.enforcement, MpsEnforcement::Auto);
+        assert_eq!((p.wait.to_string().as_str(), p.quota.shares), ("0s", 4));
+        let nothing = policy("sharing:\n  quota: {shares: 0}\n  wait: 45\n");
+        assert_eq!((nothing.quota.shares, nothing.wait.to_string().as_str()), (0, "45s"));
     }
 
     #[test]
@@ -254,6 +277,34 @@ mod tests {
             (
                 "sharing:\n  wholeDevice: x",
                 "c.yaml:2:16: wholeDevice: \"x\" is unknown; write claim or open or hide",
+            ),
+            (
+                "sharing:\n  mps: {daemon: broker}",
+                "c.yaml:2:17: daemon: \"broker\" is unknown; write managed or external",
+            ),
+            (
+                "sharing:\n  mps: {pipe: ro}",
+                "c.yaml:2:15: pipe: \"ro\" is unknown; write writable or read-only",
+            ),
+            (
+                "sharing:\n  mps: {enforcement: v3}",
+                "c.yaml:2:22: enforcement: \"v3\" is unknown; write auto or v2",
+            ),
+            (
+                "sharing:\n  wait: soon",
+                "c.yaml:2:9: wait: \"soon\": not a time to wait like 30s, 5m or 1h30m, of at most 7 days",
+            ),
+            (
+                "sharing:\n  quota: 4",
+                "c.yaml:2:10: quota: expected keys with values (KEY: VALUE, one on each line), found 4",
+            ),
+            (
+                "sharing:\n  quota: {share: 4}",
+                "c.yaml:2:11: \"share\" is unknown in sharing.quota; did you mean shares?",
+            ),
+            (
+                "sharing:\n  quota: {shares: many}",
+                "c.yaml:2:19: shares: \"many\" is not a whole number; write digits only, like 4",
             ),
             (
                 "sharing:\n  overcommit: {memory: 0.5}",

@@ -55,7 +55,8 @@ pub struct Guarantee {
     /// How well it holds against a container whose user is root on the host, in no user namespace. That is how engines
     /// that run as root start containers unless an option says otherwise. Such a user can command an MPS daemon, so
     /// under MPS this is one grade below `grade` (CUDA MPS documentation, "MPS control daemon": the control commands
-    /// are not restricted).
+    /// are not restricted). The limit of a cgroup is one that root can set (NVML documentation,
+    /// "nvmlDeviceSetMemoryLimits_v1"), so it loses a grade, too.
     pub root: Grade,
     /// How well it holds against any other container.
     pub grade: Grade,
@@ -75,7 +76,7 @@ pub struct Guarantees {
     pub bandwidth: Guarantee,
     /// What a crash of a neighbour does.
     pub faults: Guarantee,
-    /// Mechanisms that would do better and that tranche does not offer yet.
+    /// Mechanisms that would do better and that are not in use, each with the reason or with what it needs.
     pub not_available: Vec<String>,
 }
 
@@ -90,12 +91,11 @@ pub(super) fn of(rules: &dyn Rules, on_mig: bool, memory_limited: bool, compute_
         };
         Guarantee { root, grade, by }
     };
-    let later = rules.not_available(on_mig).iter();
     Guarantees {
         memory: worth(Dimension::Memory, memory_limited),
         compute: worth(Dimension::Compute, compute_limited),
         bandwidth: worth(Dimension::Bandwidth, false),
         faults: worth(Dimension::Faults, false),
-        not_available: later.map(|mechanism| (*mechanism).to_owned()).collect(),
+        not_available: rules.not_used(on_mig).into_iter().map(str::to_owned).collect(),
     }
 }

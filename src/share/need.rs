@@ -25,6 +25,8 @@ pub enum Need {
         /// The same for compute, in percent.
         compute: Option<u32>,
     },
+    /// The limit of memory of the cgroup of each container, which is set after the container was created.
+    CgroupLimit,
     /// The length of a turn, which is a setting of a whole GPU.
     TimeSlice {
         /// The GPU.

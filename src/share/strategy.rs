@@ -2,10 +2,12 @@
 //! them: nothing else in the program decides by the strategy of a device.
 
 mod dedicated;
+mod memory_limit;
 mod mps;
 mod time_slicing;
 
 pub use dedicated::Dedicated;
+pub use memory_limit::{MemoryLimitBy, NoCgroupLimit};
 pub use mps::Mps;
 pub use time_slicing::TimeSlicing;
 
@@ -30,14 +32,14 @@ pub enum Method {
 }
 
 impl Method {
-    /// How `target` is shared under an entry of the policy.
+    /// How `target`, a device of `inventory`, is shared under an entry of the policy.
     ///
     /// # Errors
     /// Returns an error if the device lacks what the strategy or a setting of the policy needs.
-    pub(super) fn new(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Self> {
+    pub(super) fn new(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<Self> {
         Ok(match split.strategy {
             Strategy::TimeSlicing => Method::TimeSlicing(TimeSlicing::new(policy, target, split)?),
-            Strategy::Mps => Method::Mps(Mps::new(policy, target, split)?),
+            Strategy::Mps => Method::Mps(Mps::new(policy, inventory, target, split)?),
             Strategy::Dedicated => Method::Dedicated(Dedicated {}),
         })
     }
@@ -68,6 +70,11 @@ impl Method {
     pub fn withholds(&self, name: &str) -> bool {
         self.rules().withholds(name)
     }
+
+    /// Whether the broker starts and sets what a share needs ([`SplitDevice::needs`]). Otherwise the operator does.
+    pub fn is_managed(&self) -> bool {
+        self.rules().is_managed()
+    }
 }
 
 /// What a strategy defines. No method has a default, so that a new strategy has to answer each.
@@ -93,8 +100,8 @@ pub(super) trait Rules {
     /// How well a guarantee of `grade` holds against a container whose user is root on the host.
     fn against_root(&self, grade: Grade) -> Grade;
 
-    /// Mechanisms that are known and not built: the plan names them.
-    fn not_available(&self, on_mig: bool) -> &'static [&'static str];
+    /// Mechanisms that would do better and are not in use, each with the reason or with what it needs.
+    fn not_used(&self, on_mig: bool) -> Vec<&'static str>;
 
     /// What a container with `promise` of the device gets.
     ///
@@ -110,6 +117,9 @@ pub(super) trait Rules {
 
     /// What must be running or set before a share is worth what the plan says.
     fn needs(&self, device: &SplitDevice, state_dir: &HostPath) -> Vec<Need>;
+
+    /// Whether the broker starts and sets what a share needs, so that the operator has nothing to do.
+    fn is_managed(&self) -> bool;
 
     /// Whether a container that holds a share must not have the driver's program `name`.
     fn withholds(&self, name: &str) -> bool;
@@ -143,11 +153,22 @@ pub(super) struct GuaranteeRule {
 pub struct InContainer {
     /// Environment variables.
     pub environment: Vec<(&'static str, String)>,
-    /// Directories of the host that processes of the container write to.
-    pub directories: Vec<(ContainerPath, HostPath)>,
+    /// Directories of the host that the container has.
+    pub directories: Vec<DirectoryInContainer>,
     /// The pipe directory of the MPS daemon that must be running when the container starts. A process talks to one
     /// daemon, so a container with a daemon can have no other share and no other device.
     pub daemon: Option<HostPath>,
+}
+
+/// A directory of the host that a container has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryInContainer {
+    /// Its path in the container.
+    pub path: ContainerPath,
+    /// Its path on the host.
+    pub host: HostPath,
+    /// Processes of the container cannot create or remove files in it.
+    pub read_only: bool,
 }
 
 #[cfg(test)]
@@ -155,17 +176,28 @@ mod tests {
     use super::*;
 
     fn methods() -> Vec<Method> {
-        let mps = |exclusive_process| {
+        let mps = |exclusive_process, memory| {
             Method::Mps(Mps {
+                daemon: Default::default(),
                 users: Default::default(),
                 exclusive_process,
+                pipe: Default::default(),
+                memory,
                 grace: 30,
             })
         };
+        let by_mps = MemoryLimitBy::default();
         let turns = Method::TimeSlicing(TimeSlicing {
             interval: Default::default(),
         });
-        vec![turns, mps(true), mps(false), Method::Dedicated(Dedicated {})]
+        vec![
+            turns,
+            mps(true, by_mps),
+            mps(false, by_mps),
+            mps(true, MemoryLimitBy::Cgroup),
+            mps(false, MemoryLimitBy::Cgroup),
+            Method::Dedicated(Dedicated {}),
+        ]
     }
 
     #[test]
@@ -184,10 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn between_shares_only_hardware_is_hard() {
+    fn between_shares_only_the_cgroups_memory_is_hard_and_not_measured() {
         for method in methods().iter().filter(|method| !method.is_whole()) {
-            let grades = Dimension::ALL.map(|dimension| method.rules().guarantee(dimension, true).grade);
-            assert!(grades.iter().all(|grade| *grade < Grade::Hard), "{method:?}");
+            for dimension in Dimension::ALL {
+                let rule = method.rules().guarantee(dimension, true);
+                let by_cgroup = matches!(method, Method::Mps(mps) if mps.memory == MemoryLimitBy::Cgroup);
+                let is_hard = by_cgroup && dimension == Dimension::Memory;
+                assert_eq!(rule.grade == Grade::Hard, is_hard, "{method:?} {dimension:?}");
+                assert_eq!(rule.by.contains("not measured here"), is_hard, "{}", rule.by);
+            }
+            let without = method.rules().guarantee(Dimension::Memory, false).grade;
+            assert_eq!(without, Grade::None, "no limit: {method:?}");
         }
     }
 

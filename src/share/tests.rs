@@ -22,6 +22,7 @@ fn gpu(index: u32, mib: u64) -> Gpu {
         name: "NVIDIA H200".into(),
         architecture: Some(Architecture::Hopper),
         compute_capability: None,
+        sms: None,
         memory: Some(MemorySize::from_mib(mib)),
         mig: None,
         compute_mode: None,
@@ -46,6 +47,7 @@ fn mig(index: u32, profile: &str, mib: u64) -> MigDevice {
         memory: Some(MemorySize::from_mib(mib)),
         gpu_slices: None,
         compute_slices: None,
+        sms: None,
         gpu_instance_cap: None,
         compute_instance_cap: None,
     }
@@ -57,11 +59,13 @@ fn host() -> Inventory {
         arch: Arch::X86_64,
         kind: PlatformKind::Linux,
         kernel: "6.1".into(),
+        cgroup_v2: false,
     };
     let mut inventory = Inventory::empty(platform);
     inventory.driver = Some(Driver {
         version: "580.95.05".parse().unwrap(),
         cuda: Some("13.0".parse().unwrap()),
+        limits_cgroups: false,
         library_dirs: Vec::new(),
         files: Vec::new(),
     });
@@ -377,6 +381,52 @@ proptest! {
         turned.gpus.reverse();
         prop_assert_eq!(plan(&p, &turned).unwrap(), straight);
     }
+}
+
+#[test]
+fn the_digest_has_what_specifications_take_and_nothing_else() {
+    let turns = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n";
+    let digest = |more: &str| planned(&format!("{turns}{more}")).digest().unwrap();
+    assert_ne!(
+        digest("  wait: 30s\n"),
+        digest(""),
+        "hooks have the time in their arguments"
+    );
+    assert_eq!(digest("  wait: 30s\n"), digest("  wait: 30\n"));
+    assert_eq!(
+        digest("  quota: {shares: 9}\n"),
+        digest(""),
+        "no specification has a quota"
+    );
+    let plan = planned(&format!("{turns}  wait: 30s\n  quota: {{shares: 9}}\n"));
+    assert_eq!((plan.wait.to_string().as_str(), plan.quota.shares), ("30s", 9));
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+}
+
+#[test]
+fn the_owner_of_the_daemon_and_the_pipe_are_carried_in_the_plan() {
+    let of = |keys: &str| {
+        let yaml = format!(
+            "sharing:\n  mps:\n{keys}    resources:\n    - {{name: nvidia.com/gpu, devices: [0], replicas: 2}}\n"
+        );
+        planned(&yaml).devices.remove(0)
+    };
+    let (managed, external) = (
+        of(""),
+        of("    daemon: external\n    pipe: read-only\n    enforcement: v2\n"),
+    );
+    assert!(managed.method.is_managed() && !external.method.is_managed());
+    let Method::Mps(mps) = external.method else { panic!() };
+    assert_eq!(mps.memory, MemoryLimitBy::Mps(NoCgroupLimit::Policy));
+    let read_only = |split: &SplitDevice| {
+        let share = &split.shares[0];
+        let inside = split
+            .in_container(split.promise(share), share.priority, &run())
+            .unwrap();
+        inside.directories.iter().map(|one| one.read_only).collect::<Vec<_>>()
+    };
+    assert_eq!((read_only(&managed), read_only(&external)), (vec![false], vec![true]));
 }
 
 #[test]

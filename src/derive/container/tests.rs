@@ -147,6 +147,14 @@ fn a_share_under_mps_has_its_limits_in_sum_and_nothing_else_in_its_container() {
     assert_eq!(edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "50");
     assert!(edits.env["CUDA_MPS_PIPE_DIRECTORY"].contains("mps"));
     assert_eq!(edits.mounts.len(), 1, "the pipe directory");
+    assert!(edits.mounts.values().all(|mount| mount.options[0] == "rw"));
+    let read_only = self::host(&MPS.replace("mps:\n", "mps:\n    pipe: read-only\n"));
+    let read_only = read_only.container(&[], &[("start-1", &two)]).unwrap();
+    let mounts = &read_only.devices[0].edits.mounts;
+    assert!(
+        mounts.len() == 1 && mounts.values().all(|mount| mount.options[0] == "ro"),
+        "{mounts:?}"
+    );
     let claim = hooks(&derived).pop().unwrap();
     assert!(
         claim.contains("--alone") && claim.contains("--daemon=/run/tranche/mps/0"),
@@ -162,6 +170,39 @@ fn a_share_under_mps_has_its_limits_in_sum_and_nothing_else_in_its_container() {
     assert!(
         same.contains("asks for gpu 0 as well") && same.contains("ask once for several shares"),
         "{same}"
+    );
+}
+
+#[test]
+fn the_hook_of_a_share_that_may_be_waited_for_has_more_time() {
+    let claims = |yaml: &str| -> Vec<(String, Option<u32>)> {
+        let Case { inventory, options } = host(yaml);
+        let derived = crate::derive::derive(&inventory, &options).unwrap();
+        let devices = derived.by_kind().into_iter().flat_map(|kind| kind.devices);
+        let hooks = devices.flat_map(|device| device.edits.hooks);
+        let claims = hooks.filter(|hook| hook.args.iter().any(|word| word == "claim"));
+        claims.map(|hook| (hook.args.join(" "), hook.timeout)).collect()
+    };
+    let without = claims(TURNS);
+    assert!(!without.is_empty());
+    assert!(
+        without
+            .iter()
+            .all(|(words, timeout)| !words.contains("--wait") && *timeout == Some(10))
+    );
+    let with = claims(&format!("{TURNS}  wait: 1500ms\n"));
+    assert_eq!(with.len(), without.len());
+    assert!(
+        with.iter()
+            .all(|(words, timeout)| words.contains(" --wait=1s500ms") && *timeout == Some(12)),
+        "{with:?}"
+    );
+    // In addition to the time for the broker.
+    let managed = claims(&format!("{MPS}  wait: 30s\n"));
+    let expected = Some(10 + 30 + crate::call::ClaimCall::PREPARING);
+    assert!(
+        !managed.is_empty() && managed.iter().all(|(_, timeout)| *timeout == expected),
+        "{managed:?}"
     );
 }
 

@@ -5,10 +5,10 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsUsers, Placed, Priority, ReplicaNames,
-    RuntimeMode, WholeDevice,
+    AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers,
+    Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
 };
-use crate::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName};
+use crate::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName, WaitTime};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use std::fmt;
@@ -41,6 +41,10 @@ pub(super) struct SharingSection {
     pub(super) names: ReplicaNames,
     #[serde(default)]
     pub(super) overcommit: Overcommits,
+    #[serde(default)]
+    pub(super) wait: WaitTime,
+    #[serde(default)]
+    pub(super) quota: Quota,
 }
 
 #[derive(serde::Deserialize, Default)]
@@ -56,9 +60,15 @@ pub(super) struct Overcommits {
 #[serde(rename = "sharing.mps", rename_all = "camelCase")]
 pub(super) struct MpsSection {
     #[serde(default)]
+    pub(super) daemon: MpsDaemonOwner,
+    #[serde(default)]
     pub(super) users: MpsUsers,
     #[serde(default)]
     pub(super) compute_mode: MpsComputeMode,
+    #[serde(default)]
+    pub(super) pipe: MpsPipe,
+    #[serde(default)]
+    pub(super) enforcement: MpsEnforcement,
     pub(super) grace: Option<u32>,
     #[serde(default)]
     pub(super) rename_by_default: bool,

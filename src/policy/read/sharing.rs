@@ -14,6 +14,8 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         names: sharing.names,
         overcommit_memory: sharing.overcommit.memory.unwrap_or_default(),
         overcommit_compute: sharing.overcommit.compute.unwrap_or_default(),
+        wait: sharing.wait,
+        quota: sharing.quota,
         ..Policy::default()
     };
     // NVIDIA's plugin defaults to true for failRequestsGreaterThanOne under MPS, because there a second replica gives a
@@ -27,8 +29,11 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
     };
     if let Some(Placed { place, value: mps }) = sharing.mps {
         policy.mps = MpsSettings {
+            daemon: mps.daemon,
             users: mps.users,
             compute_mode: mps.compute_mode,
+            pipe: mps.pipe,
+            enforcement: mps.enforcement,
             grace: mps.grace,
         };
         let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);

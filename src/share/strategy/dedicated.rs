@@ -43,8 +43,8 @@ impl Rules for Dedicated {
         grade
     }
 
-    fn not_available(&self, _: bool) -> &'static [&'static str] {
-        &[]
+    fn not_used(&self, _: bool) -> Vec<&'static str> {
+        Vec::new()
     }
 
     fn in_container(&self, _: &SplitDevice, _: Promise, _: Priority, _: &HostPath) -> Result<InContainer> {
@@ -53,6 +53,10 @@ impl Rules for Dedicated {
 
     fn needs(&self, _: &SplitDevice, _: &HostPath) -> Vec<Need> {
         Vec::new()
+    }
+
+    fn is_managed(&self) -> bool {
+        false
     }
 
     fn withholds(&self, _: &str) -> bool {

@@ -1,10 +1,11 @@
 //! CUDA's multi-process service: one daemon for each device serves the processes of several containers at the same
 //! time, each with a ceiling of memory and of compute.
 
-use super::{GuaranteeRule, InContainer, MostShares, Rules, Size};
+use super::memory_limit::{MemoryLimitBy, NoCgroupLimit, choose};
+use super::{DirectoryInContainer, GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::error::{Error, Result};
 use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
-use crate::policy::{MpsComputeMode, MpsUsers, Policy, Priority, Split};
+use crate::policy::{MpsComputeMode, MpsDaemonOwner, MpsPipe, MpsUsers, Policy, Priority, Split};
 use crate::share::arithmetic::memory_of;
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
@@ -17,6 +18,7 @@ const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
 
 const DOCUMENTATION: &str =
     "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
+const CGROUP_LIMIT: &str = "CUDA MPS documentation, \"MPS v3 Memory Partitioning\"";
 const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
 
 /// Seconds without a claim after which a device is put back, if the policy does not say it.
@@ -26,16 +28,23 @@ const DEFAULT_GRACE: u32 = 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mps {
+    /// Who starts and stops the daemon, and sets the device's compute mode.
+    pub daemon: MpsDaemonOwner,
     /// Whose processes one daemon serves.
     pub users: MpsUsers,
     /// Whether the device is set to EXCLUSIVE_PROCESS while it is shared.
     pub exclusive_process: bool,
+    /// What a container may do in the daemon's pipe directory.
+    pub pipe: MpsPipe,
+    /// What keeps the limits of memory.
+    #[serde(default)]
+    pub memory: MemoryLimitBy,
     /// Seconds without a claim before the device is put back.
     pub grace: u32,
 }
 
 impl Mps {
-    pub(super) fn new(policy: &Policy, target: HostDevice<'_>, split: &Split) -> Result<Self> {
+    pub(super) fn new(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<Self> {
         if target.gpu.architecture.is_some_and(|a| a < Architecture::Volta) {
             let what = "MPS has no limits before Volta, so a share would promise nothing";
             let error = policy.wrong(split.place, target, what);
@@ -44,9 +53,12 @@ impl Mps {
         let is_vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
         let wanted = policy.mps.compute_mode == MpsComputeMode::Exclusive;
         Ok(Self {
+            daemon: policy.mps.daemon,
             users: policy.mps.users,
             // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
             exclusive_process: wanted && target.mig.is_none() && !is_vgpu,
+            pipe: policy.mps.pipe,
+            memory: choose(&policy.mps, target, inventory),
             grace: policy.mps.grace.unwrap_or(DEFAULT_GRACE),
         })
     }
@@ -95,6 +107,10 @@ impl Rules for Mps {
     fn guarantee(&self, dimension: Dimension, limited: bool) -> GuaranteeRule {
         let (grade, by) = match (dimension, limited, self.exclusive_process) {
             (Dimension::Memory, false, _) => (Grade::None, "the share has no limit"),
+            (Dimension::Memory, true, _) if self.memory == MemoryLimitBy::Cgroup => (
+                Grade::Hard,
+                "the driver's limit of the container's cgroup (not measured here); managed memory is not counted",
+            ),
             (Dimension::Memory, true, true) => (
                 Grade::Soft,
                 "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's",
@@ -118,28 +134,37 @@ impl Rules for Mps {
                 "one fault ends every client of the device; its own daemon keeps it on this device",
             ),
         };
-        let source = if grade == Grade::Advisory {
-            ON_MIG
-        } else {
-            DOCUMENTATION
+        let source = match grade {
+            Grade::Hard => CGROUP_LIMIT,
+            Grade::Advisory => ON_MIG,
+            Grade::Soft | Grade::None => DOCUMENTATION,
         };
         GuaranteeRule { grade, by, source }
     }
 
     /// Such a user can command the daemon (CUDA MPS documentation, "MPS control daemon": the commands are not
-    /// restricted).
+    /// restricted), and may be able to set the limit of its own cgroup, which needs no more than root.
     fn against_root(&self, grade: Grade) -> Grade {
         grade.lower()
     }
 
-    fn not_available(&self, on_mig: bool) -> &'static [&'static str] {
-        match on_mig {
-            true => &[],
-            false => &[
-                "memory: hard limit of the container's cgroup (driver 615, cgroup v2)",
-                "compute: static SM partition (CUDA 13.1, Ampere)",
-            ],
+    fn not_used(&self, on_mig: bool) -> Vec<&'static str> {
+        if on_mig {
+            return Vec::new();
         }
+        let (memory, has_namespaces) = match self.memory {
+            MemoryLimitBy::Cgroup => (None, true),
+            MemoryLimitBy::Mps(why) => (
+                why.line(),
+                matches!(why, NoCgroupLimit::Library | NoCgroupLimit::CgroupV1),
+            ),
+        };
+        let namespaces = has_namespaces.then_some(
+            "compute: ceilings of MPS v3 namespaces (driver 615): a process leaves one by naming an SM partition, and none \
+             can be changed while it has clients",
+        );
+        let partition = "compute: static SM partition (CUDA 13.1, Ampere)";
+        memory.into_iter().chain(namespaces).chain([partition]).collect()
     }
 
     /// Sets every variable that MPS reads, so that what an image or its user sets is written over.
@@ -178,7 +203,11 @@ impl Rules for Mps {
         let pipe = pipe_directory(device, state_dir);
         Ok(InContainer {
             environment,
-            directories: vec![(ContainerPath::new(PIPE_IN_CONTAINER)?, pipe.clone())],
+            directories: vec![DirectoryInContainer {
+                path: ContainerPath::new(PIPE_IN_CONTAINER)?,
+                host: pipe.clone(),
+                read_only: self.pipe == MpsPipe::ReadOnly,
+            }],
             daemon: Some(pipe),
         })
     }
@@ -196,7 +225,12 @@ impl Rules for Mps {
             memory: memory.map(MemorySize::from_mib),
             compute,
         };
-        mode.into_iter().chain([daemon]).collect()
+        let cgroup = (self.memory == MemoryLimitBy::Cgroup).then_some(Need::CgroupLimit);
+        mode.into_iter().chain([daemon]).chain(cgroup).collect()
+    }
+
+    fn is_managed(&self) -> bool {
+        self.daemon == MpsDaemonOwner::Managed
     }
 
     /// A container that has the programs which command a daemon could lift its own limits.

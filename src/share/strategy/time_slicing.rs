@@ -76,8 +76,8 @@ impl Rules for TimeSlicing {
         grade
     }
 
-    fn not_available(&self, _: bool) -> &'static [&'static str] {
-        &[]
+    fn not_used(&self, _: bool) -> Vec<&'static str> {
+        Vec::new()
     }
 
     fn in_container(&self, _: &SplitDevice, _: Promise, _: Priority, _: &HostPath) -> Result<InContainer> {
@@ -92,6 +92,10 @@ impl Rules for TimeSlicing {
                 interval,
             }],
         }
+    }
+
+    fn is_managed(&self) -> bool {
+        self.interval != Interval::Default
     }
 
     fn withholds(&self, _: &str) -> bool {
