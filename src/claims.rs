@@ -11,19 +11,25 @@
 
 #[cfg(feature = "runtime")]
 mod draft;
+mod enter;
 mod explain;
 #[cfg(feature = "runtime")]
 mod explain_reserve;
+#[cfg(feature = "cli")]
+mod held;
 #[cfg(feature = "runtime")]
 mod plan;
 #[cfg(feature = "runtime")]
 mod reserve;
+mod turn;
 #[cfg(feature = "runtime")]
 mod wait;
 
 pub use explain::{explain, kind_of};
 #[cfg(feature = "runtime")]
 pub use explain_reserve::{explain_reserve, list};
+#[cfg(feature = "cli")]
+pub use held::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
 #[cfg(feature = "runtime")]
 pub use plan::{Finding, findings, held_unsplit};
 #[cfg(feature = "runtime")]
@@ -32,11 +38,14 @@ pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, ClaimState, HeldPart, HeldShare, Holder, Ledger, LedgerError,
-    LedgerResult, Locked, Promise, Refused, World,
+    Ask, Book, Books, Bounds, Change, Claim, HeldPart, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked,
+    Promise, Refused, World,
 };
+#[cfg(feature = "cli")]
+use crate::types::GpuUuid;
 use crate::types::{DeviceKey, ShareName};
 use std::path::Path;
+use std::time::Duration;
 
 /// The claims that are recorded in one state directory, as the user who runs this may use them.
 #[derive(Debug)]
@@ -115,11 +124,17 @@ pub struct NotEntered {
     /// The book of the GPU, if it could be read: it says what is free. It has parsed claims only where
     /// the refusal depends on them.
     pub book: Option<Box<Book>>,
+    /// For how long it was waited for; `None` if it was not.
+    pub waited: Option<Duration>,
 }
 
 impl From<LedgerError> for NotEntered {
     fn from(error: LedgerError) -> Self {
-        Self { error, book: None }
+        Self {
+            error,
+            book: None,
+            waited: None,
+        }
     }
 }
 
@@ -157,6 +172,12 @@ impl Claims {
         })
     }
 
+    /// The same claims, as `uid` may use them.
+    #[must_use]
+    pub fn for_user(self, uid: u32) -> Self {
+        Self { uid, ..self }
+    }
+
     /// Seconds since boot: the clock of [`Claim::until`].
     pub fn uptime(&self) -> u64 {
         self.machine.uptime()
@@ -187,43 +208,32 @@ impl Claims {
         Ok(all)
     }
 
+    /// Those who wait, in their order.
+    ///
+    /// # Errors
+    /// Returns an error if the queue cannot be read.
+    #[cfg(feature = "cli")]
+    pub fn queued(&self) -> LedgerResult<Vec<crate::ledger::QueuedStart>> {
+        self.ledger.queued()
+    }
+
+    /// What is held of one GPU, as in [`Claims::books`].
+    ///
+    /// # Errors
+    /// Returns an error if the book of the GPU cannot be read.
+    #[cfg(feature = "cli")]
+    pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        let mut book = self.ledger.book(gpu)?;
+        book.reconcile(&self.machine);
+        Ok(book)
+    }
+
     /// Lets `holder` use what it wants. `pid` is the init of a container, whose end ends the claim.
     ///
     /// # Errors
     /// Returns the refusal, or what is wrong with the ledger.
     pub fn enter(&self, entry: &ClaimEntry, holder: Holder, pid: Option<u32>) -> Result<(), NotEntered> {
-        let process = pid.map(|pid| self.machine.process(pid)).transpose();
-        let process = process.map_err(LedgerError::from)?;
-        let ask = Ask {
-            device: entry.device.clone(),
-            part: HeldPart::Whole,
-            bounds: entry.bounds,
-            asked_as: entry.asked_as.clone(),
-            spec_file: None,
-            name: None,
-            holder,
-            process,
-            state: ClaimState::Held,
-            once: true,
-            alone: entry.alone,
-            uid: self.uid,
-            ttl: None,
-        };
-        let mut refused_in = None;
-        let locked = self.ledger.lock()?;
-        let waiters = locked.waiters()?;
-        let entered = locked.change_scanned(&entry.device, |book| {
-            book.leave_to(waiters);
-            let entered = self.enter_book(book, &entry.wanted, ask);
-            if entered.is_err() {
-                refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));
-            }
-            Ok((entered?, Change::Made))
-        });
-        entered.map_err(|error| NotEntered {
-            error,
-            book: refused_in.map(Box::new),
-        })
+        self.enter_waiting(entry, &holder, pid, Duration::ZERO)
     }
 
     fn enter_book(&self, book: &mut Book, wanted: &WantedPart, ask: Ask) -> Result<(), Refused> {
@@ -241,6 +251,20 @@ impl Claims {
             }
             WantedPart::Reserved { name, promise } => book.enter(name, &ask, *promise, &self.machine),
         }
+    }
+
+    /// Gives back what `holder` has entered of `device`, although its container has not ended: its start fails.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be locked, or if the book of `device` cannot be changed.
+    pub fn give_back(&self, holder: &Holder, device: &DeviceKey) -> LedgerResult<()> {
+        self.lock()?.locked.change(device, |book| {
+            let made = match book.give_back(holder, device, self.uid, &self.machine) {
+                0 => Change::None,
+                _ => Change::Made,
+            };
+            Ok(((), made))
+        })
     }
 
     /// Gives back what `holder` holds of `device`, or of every device. A claim that was reserved for more than one

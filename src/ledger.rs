@@ -37,7 +37,9 @@ pub use error::{LedgerError, LedgerResult};
 pub use fit::{Misfit, fits};
 pub use holder::{ContainerName, Holder, KubernetesObject};
 #[cfg(feature = "cli")]
-pub(crate) use lock::take as lock;
+pub(crate) use lock::{Lock as StateLock, take as lock};
+#[cfg(feature = "cli")]
+pub use queue::QueuedStart;
 pub use queue::Ticket;
 pub use refused::Refused;
 pub use start::{is_start_name, start_name};
@@ -46,4 +48,4 @@ pub(crate) use store::parse as parse_book;
 pub use store::{Books, Change, DamagedBook, Ledger, Locked};
 pub use utc::utc;
 pub use waiter::{WaitedFor, Waiter};
-pub use watch::Watch;
+pub use watch::{Watch, Woken};

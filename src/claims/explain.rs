@@ -24,7 +24,7 @@ fn refusal(object: impl Display, refused: Refused) -> Error {
         Refused::InUse { .. } => {
             error.hint("stop that container, or give --force: it then keeps its access to the device until it ends")
         }
-        Refused::Waiting { .. } => error.hint("try again later, or wait as well: with the annotation tranche.dev/wait"),
+        Refused::Waiting { .. } => error.hint("try again later, or wait as well: with sharing.wait in the policy, or with the annotation tranche.dev/wait"),
         Refused::Taken { .. }
         | Refused::Another { .. }
         | Refused::NoneFree

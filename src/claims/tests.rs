@@ -1,7 +1,7 @@
 //! What a caller of claims gets: typed refusals, and nothing that stays behind.
 
 use super::*;
-use crate::ledger::{ContainerName, KubernetesObject};
+use crate::ledger::{ClaimState, ContainerName, KubernetesObject};
 use crate::share::{Fit, Plan, Wish};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -253,4 +253,79 @@ fn a_full_disk_and_one_that_may_only_be_read_are_told_from_other_failures() {
     checked.join().unwrap();
 }
 
+mod entering;
 mod starts;
+
+#[test]
+fn a_container_whose_start_fails_gives_back_what_it_entered_while_it_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::open(dir.path()).unwrap();
+    let container = |id: &str| {
+        Holder::Container(ContainerName {
+            bundle: "/b".into(),
+            id: id.into(),
+        })
+    };
+    let me = Some(std::process::id());
+    let kept = Reservation {
+        once: false,
+        ..Reservation::of("kept", shares(1, 0))
+    };
+    let (_, kept) = claims.reserve(&plan(), &kept, &Unoffered).unwrap();
+    claims.enter(&enters(&kept), container("a"), me).unwrap();
+    let once = reserve(&claims, "once", shares(1, 0)).unwrap();
+    claims.enter(&enters(&once), container("b"), me).unwrap();
+    let direct = ClaimEntry {
+        wanted: WantedPart::AnyReplica {
+            replicas: 4,
+            promise: "1/4".parse().unwrap(),
+        },
+        ..enters(&kept)
+    };
+    claims.enter(&direct, container("c"), me).unwrap();
+    claims.give_back(&container("d"), &kept.device).unwrap();
+    let other: DeviceKey = "GPU-99999999".parse().unwrap();
+    claims.give_back(&container("a"), &other).unwrap();
+    assert_eq!(held(&claims).len(), 3, "another container, or of another device");
+    for id in ["a", "b", "c"] {
+        claims.give_back(&container(id), &kept.device).unwrap();
+    }
+    let left = held(&claims);
+    assert_eq!(left, [kept], "what waits for the next container is as it was");
+}
+
+#[test]
+fn what_belongs_to_one_user_is_neither_used_nor_given_back_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let claims = |uid| Claims::open(dir.path()).unwrap().for_user(uid);
+    let of = |user| Holder::Rootless {
+        user,
+        name: ContainerName {
+            bundle: "/b".into(),
+            id: "same".into(),
+        },
+    };
+    let claim = reserve(&claims(7), "7.mine", shares(1, 0)).unwrap();
+    assert_eq!(claim.uid, 7);
+    let refused = claims(8).enter(&enters(&claim), of(8), None).unwrap_err();
+    assert!(matches!(refused.error, LedgerError::Refused(Refused::NotYours(_))));
+    claims(7).enter(&enters(&claim), of(7), None).unwrap();
+    claims(8).release(&of(7), None, None).unwrap();
+    claims(8).release(&of(8), None, None).unwrap();
+    claims(8).give_back(&of(7), &claim.device).unwrap();
+    let now = held(&claims(0));
+    assert_eq!((now.len(), &now[0].holder), (1, &of(7)));
+    // Another user's container of the same name holds what it takes for itself.
+    let direct = ClaimEntry {
+        wanted: WantedPart::AnyReplica {
+            replicas: 4,
+            promise: "1/4".parse().unwrap(),
+        },
+        alone: true,
+        ..enters(&claim)
+    };
+    claims(8).enter(&direct, of(8), None).unwrap();
+    claims(7).release(&of(7), None, None).unwrap();
+    let left = held(&claims(0));
+    assert_eq!((left.len(), left[0].uid, &left[0].holder), (1, 8, &of(8)));
+}

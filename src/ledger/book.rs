@@ -408,6 +408,27 @@ impl Book {
         self.claims.extract_if(.., |claim| meant(claim)).count()
     }
 
+    /// Gives back what `holder` holds of `device`, although its container lives: its start has failed. A claim that was
+    /// made beforehand for more than one container waits for the next. Returns how many claims that concerned.
+    pub fn give_back(&mut self, holder: &Holder, device: &DeviceKey, uid: u32, world: &impl World) -> usize {
+        self.read_all();
+        let mine = |c: &Claim| c.device == *device && c.holder.is_same_user(holder) && (c.uid == uid || uid == 0);
+        self.take_away(mine, world)
+    }
+
+    /// Takes the claims that `meant` is true of away from their holders. Returns how many.
+    fn take_away(&mut self, meant: impl Fn(&Claim) -> bool, world: &impl World) -> usize {
+        let mut count = 0;
+        self.claims.retain_mut(|claim| {
+            if !meant(claim) {
+                return true;
+            }
+            count += 1;
+            outlives(claim, world)
+        });
+        count
+    }
+
     /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are
     /// given back with it. Others wait for their next holder. Returns how many claims that concerned.
     ///
@@ -420,15 +441,7 @@ impl Book {
                 && (c.uid == uid || uid == 0)
                 && !c.process.as_ref().is_some_and(|p| world.lives(p))
         };
-        let mut released = 0;
-        self.claims.retain_mut(|claim| {
-            if !mine(claim) {
-                return true;
-            }
-            released += 1;
-            outlives(claim, world)
-        });
-        released
+        self.take_away(mine, world)
     }
 
     /// Gives back, because a person says so, all claims that `meant` is true of. That is the only way for a claim

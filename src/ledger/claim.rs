@@ -15,7 +15,7 @@ crate::types::words! {
 }
 crate::types::serde_as_text!(ClaimState);
 
-/// The init of a container, recorded in such a way that no later process with its number is taken for it.
+/// The init of a container, or a process that holds a claim without one, recorded in such a way that no later process with its number is taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitProcess {
     /// Its number in the namespace below.
@@ -56,7 +56,7 @@ pub struct Claim {
     pub state: ClaimState,
     /// Who holds it. A claim that was made beforehand has a name, and waits while its holder is a person.
     pub holder: Holder,
-    /// The init of the container that holds it. While it is reserved for a container's start: the process that creates
+    /// The init of the container that holds it, or the process that does. While it is reserved for a container's start: the process that creates
     /// the container. `None` for every other holder.
     pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.

@@ -4,15 +4,30 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::path::Path;
 
-/// Who holds a claim. A claim of a container ends with its processes; every other one lasts until it is released or its
-/// time to live ends.
+/// Who holds a claim. A claim of a container or of a process ends with its processes; every other one lasts until it is
+/// released or its time to live ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Holder {
     /// The user whose id the claim has: nobody uses it yet.
     #[default]
     Person,
-    /// A container.
+    /// A container of an engine that runs as root.
     Container(ContainerName),
+    /// A container of a user's own engine. The user chooses both parts of its name, so it is never the container of
+    /// another user, or of root, that has the same name.
+    Rootless {
+        /// The user's id.
+        user: u32,
+        /// The container, as the user's engine names it.
+        name: ContainerName,
+    },
+    /// A program that runs on the host, without a container.
+    Process {
+        /// The name of its file, for people.
+        program: String,
+        /// An id that no other run of a program has.
+        id: String,
+    },
     /// A pod, for which the kubelet's device manager allocated the device.
     Pod(KubernetesObject),
     /// A resource claim of Kubernetes, which several pods may use.
@@ -31,11 +46,20 @@ pub struct KubernetesObject {
 }
 
 impl Holder {
-    /// The container; `None` for any other holder.
+    /// The container, if an engine that runs as root made it; `None` for any other holder. Files of its bundle are root's.
     pub fn container(&self) -> Option<&ContainerName> {
         match self {
             Holder::Container(container) => Some(container),
-            Holder::Person | Holder::Pod(_) | Holder::ResourceClaim(_) => None,
+            Holder::Person | Holder::Rootless { .. } | Holder::Process { .. } => None,
+            Holder::Pod(_) | Holder::ResourceClaim(_) => None,
+        }
+    }
+
+    /// The container, of an engine of root or of a user. Files of its bundle may be another user's.
+    pub fn any_container(&self) -> Option<&ContainerName> {
+        match self {
+            Holder::Container(name) | Holder::Rootless { name, .. } => Some(name),
+            Holder::Person | Holder::Process { .. } | Holder::Pod(_) | Holder::ResourceClaim(_) => None,
         }
     }
 
@@ -50,6 +74,8 @@ impl Holder {
         match self {
             Holder::Person => None,
             Holder::Container(container) => Some((&container.id, container.bundle.clone())),
+            Holder::Rootless { user, name } => Some((&name.id, format!("{ROOTLESS}{user}:{}", name.bundle))),
+            Holder::Process { program, id } => Some((id, format!("{PROCESS}{program}"))),
             Holder::Pod(pod) => Some((&pod.uid, format!("{POD}{}/{}", pod.namespace, pod.name))),
             Holder::ResourceClaim(claim) => Some((
                 &claim.uid,
@@ -72,12 +98,29 @@ impl Holder {
             Holder::Pod(pod)
         } else if let Some(claim) = object(RESOURCE_CLAIM) {
             Holder::ResourceClaim(claim)
+        } else if let Some(program) = place.strip_prefix(PROCESS) {
+            let program = program.to_owned();
+            Holder::Process { program, id }
+        } else if let Some((user, bundle)) = rootless(&place) {
+            let bundle = bundle.to_owned();
+            Holder::Rootless {
+                user,
+                name: ContainerName { bundle, id },
+            }
         } else {
             Holder::Container(ContainerName { bundle: place, id })
         }
     }
 }
 
+/// The user and the bundle in the place of a rootless container.
+fn rootless(place: &str) -> Option<(u32, &str)> {
+    let (user, bundle) = place.strip_prefix(ROOTLESS)?.split_once(':')?;
+    Some((crate::types::decimal(user)?, bundle))
+}
+
+const ROOTLESS: &str = "user:";
+const PROCESS: &str = "process:";
 const POD: &str = "pod:";
 const RESOURCE_CLAIM: &str = "resource-claim:";
 
@@ -86,6 +129,8 @@ impl fmt::Display for Holder {
         match self {
             Holder::Person => f.write_str("a user"),
             Holder::Container(container) => write!(f, "{container}"),
+            Holder::Rootless { user, name } => write!(f, "{name} of user {user}"),
+            Holder::Process { program, .. } => write!(f, "program {program}"),
             Holder::Pod(pod) => write!(f, "pod {}/{}", pod.namespace, pod.name),
             Holder::ResourceClaim(claim) => write!(f, "resource claim {}/{}", claim.namespace, claim.name),
         }
@@ -135,6 +180,25 @@ impl fmt::Display for ContainerName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rootless_container_is_its_users_own_under_any_name() {
+        let name = ContainerName {
+            bundle: "/b".into(),
+            id: "one".into(),
+        };
+        let of = |user| Holder::Rootless {
+            user,
+            name: name.clone(),
+        };
+        assert!(of(7).is_same_user(&of(7)));
+        for other in [of(8), Holder::Container(name.clone()), Holder::Person] {
+            assert!(!of(7).is_same_user(&other), "{other}");
+        }
+        assert_eq!(of(7).container(), None, "its files are the user's");
+        assert_eq!(of(7).any_container(), Some(&name));
+        assert_eq!(of(7).to_string(), "container one of user 7");
+    }
 
     #[test]
     fn only_a_container_is_a_container() {

@@ -87,7 +87,7 @@ fn wait(
 
 /// The process that holds a lock on this file, in the text of `/proc/locks` (proc(5)): a line each, like
 /// `1: FLOCK  ADVISORY  WRITE 4242 00:19:1234 0 EOF`; the line of a waiting process has `->` as its second word.
-fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
+pub(super) fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();

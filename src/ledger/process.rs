@@ -1,9 +1,16 @@
 //! The world as this machine has it: processes in `/proc`, cgroups, clocks, the boot.
 
 mod cgroup;
+#[cfg(feature = "cli")]
+mod lineage;
 mod time;
 
+#[cfg(feature = "cli")]
+pub use lineage::Lineage;
+
 use super::book::World;
+#[cfg(feature = "cli")]
+use super::claim::Cgroup;
 use super::claim::InitProcess;
 use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
@@ -17,6 +24,18 @@ use time::Offset;
 
 /// A line of `/proc/PID/stat` is some 350 bytes: 52 numbers and a name of at most 15 bytes, 64 for a kernel thread.
 const MOST_BYTES: u64 = 4096;
+
+/// What is in the place of a cgroup now.
+#[cfg(feature = "cli")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgroupState {
+    /// It was removed; a later one may have its name.
+    Gone,
+    /// It exists, and is one of version 1.
+    Version1,
+    /// It exists, and is one of version 2.
+    Version2,
+}
 
 /// This machine, as seen from this process.
 #[derive(Debug, Clone)]
@@ -66,6 +85,40 @@ impl Machine {
         })
     }
 
+    /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup of
+    /// its own, those of its pid namespace, or its init alone if it has none of its own either.
+    ///
+    /// # Errors
+    /// Returns an error if the cgroup or `/proc` cannot be read.
+    #[cfg(feature = "cli")]
+    pub fn processes(&self, init: &InitProcess) -> Result<Vec<u32>> {
+        if let Some(cgroup) = &init.cgroup {
+            return cgroup::processes(cgroup).about(&cgroup.path, "cannot be read");
+        }
+        if init.namespace != self.namespace || self.has_ended(init) {
+            return Ok(Vec::new());
+        }
+        let namespace = |pid: u32| fs::metadata(self.proc.join(format!("{pid}/ns/pid"))).map(|meta| meta.st_ino());
+        let of_init = namespace(init.pid).about(format!("process {}", init.pid), "cannot be looked at")?;
+        if of_init == self.namespace {
+            return Ok(vec![init.pid]);
+        }
+        let entries = fs::read_dir(&self.proc).about(self.proc.display(), "cannot be listed")?;
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Ok(pids
+            .filter(|pid| namespace(*pid).is_ok_and(|other| other == of_init))
+            .collect())
+    }
+
+    /// Whether a cgroup still exists, and of which version it is.
+    ///
+    /// # Errors
+    /// Returns an error if its place cannot be looked at.
+    #[cfg(feature = "cli")]
+    pub fn cgroup(&self, cgroup: &Cgroup) -> Result<CgroupState> {
+        cgroup::state(cgroup).about(&cgroup.path, "cannot be looked at")
+    }
+
     /// A process that creates a container, as it is now. Its cgroup is not the container's and is left out: it may be the
     /// engine's, which would keep for ever what is reserved.
     ///
@@ -91,8 +144,10 @@ impl Machine {
             Err(e) => return Err(Error::failed(file.display(), "cannot be read").from_source(e)),
         }
         match stat(&line) {
-            Some(('Z' | 'X' | 'x', _)) => Ok(None),
-            Some((_, start)) => Ok(Some(self.offset.without(start))),
+            Some(Stat {
+                state: 'Z' | 'X' | 'x', ..
+            }) => Ok(None),
+            Some(Stat { start, .. }) => Ok(Some(self.offset.without(start))),
             None => Err(Error::failed(file.display(), "is not what the kernel writes")),
         }
     }
@@ -129,18 +184,30 @@ impl Machine {
     }
 }
 
-/// State and start time in a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
+/// What a line of `/proc/PID/stat` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    parent: u32,
+    /// Ticks since boot.
+    start: u64,
+}
+
+/// Reads a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
 /// program chooses: parentheses, spaces and bytes that are no text too. The fields count from the last `)` (proc(5)).
-fn stat(line: &[u8]) -> Option<(char, u64)> {
+fn stat(line: &[u8]) -> Option<Stat> {
     let name_ends = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(name_ends + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let start = fields.nth(18)?.parse().ok()?;
-    Some((state, start))
+    let parent = fields.next()?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some(Stat { state, parent, start })
 }
 
 impl World for Machine {
+    // Many rules ask these two, and each copy of them would make tranche-oci larger.
+    #[inline(never)]
     fn is_gone(&self, process: &InitProcess) -> bool {
         // In a foreign pid namespace the number means another process or none, and paths of cgroups may differ there
         // too: only its own engine can say.
@@ -149,6 +216,7 @@ impl World for Machine {
             && process.cgroup.as_ref().is_none_or(cgroup::is_empty)
     }
 
+    #[inline(never)]
     fn lives(&self, process: &InitProcess) -> bool {
         process.namespace == self.namespace
             && (matches!(self.start_of(process.pid), Ok(Some(start)) if time::is_same(start, process.start))
@@ -184,7 +252,12 @@ mod tests {
     #[test]
     fn a_name_full_of_parentheses_is_a_name() {
         let line = b"42 (a) R 1 (b\xff) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
-        assert_eq!(stat(line), Some(('S', 777)));
+        let expected = Stat {
+            state: 'S',
+            parent: 1,
+            start: 777,
+        };
+        assert_eq!(stat(line), Some(expected));
         assert_eq!(stat(b"42 (a S"), None);
     }
 

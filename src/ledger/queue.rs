@@ -7,6 +7,12 @@
 //!
 //! A ticket gets its number and its lock while the ledger is locked, so every ticket with a lower number was there before.
 
+#[cfg(feature = "cli")]
+mod listed;
+
+#[cfg(feature = "cli")]
+pub use listed::QueuedStart;
+
 use super::directory::LedgerDirectory;
 use super::error::LedgerResult;
 use super::store::{Ledger, Locked};

@@ -153,6 +153,16 @@ impl Ledger {
         Ok(all)
     }
 
+    /// The book of `gpu`, empty if it does not exist. As [`Ledger::books`].
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read.
+    #[cfg(feature = "cli")]
+    pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        self.refuse_format_1(gpu)?;
+        self.read(gpu)
+    }
+
     /// The book in the file `name`; `None` for a file that is not a book.
     fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
         let text = name.to_string_lossy();

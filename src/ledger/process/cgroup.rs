@@ -5,6 +5,8 @@
 //! leaves out the root, the engine's own (`--cgroups=disabled`) and one that the container shares with its monitor:
 //! such a cgroup would keep a share held for ever.
 
+#[cfg(feature = "cli")]
+use super::CgroupState;
 use crate::ledger::claim::Cgroup;
 use rustix::fs::statfs;
 use std::collections::BTreeMap;
@@ -13,8 +15,11 @@ use std::io;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// `CGROUP_SUPER_MAGIC` and `CGROUP2_SUPER_MAGIC` (statfs(2)).
-const MAGIC: [i128; 2] = [0x0027_e0eb, 0x6367_7270];
+/// `CGROUP2_SUPER_MAGIC` (statfs(2)).
+const VERSION_2: i128 = 0x6367_7270;
+
+/// `CGROUP_SUPER_MAGIC` and `CGROUP2_SUPER_MAGIC`.
+const MAGIC: [i128; 2] = [0x0027_e0eb, VERSION_2];
 
 /// Hierarchies of version 1 that every engine puts a container into, best first. The second word is the directory below
 /// `/sys/fs/cgroup` at which it is mounted by convention.
@@ -37,6 +42,13 @@ pub(super) fn of(proc: &Path, pid: u32) -> Option<Cgroup> {
     candidates(&hierarchies(&text), &own)
         .into_iter()
         .find_map(|directory| is_own(&directory, pid))
+}
+
+/// Directories that may be the cgroups of process `pid`, in every hierarchy that engines use.
+#[cfg(feature = "cli")]
+pub(super) fn directories(proc: &Path, pid: u32) -> Vec<PathBuf> {
+    let text = fs::read_to_string(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
+    candidates(&hierarchies(&text), &BTreeMap::new())
 }
 
 /// The lines of `/proc/PID/cgroup` by controllers, of which version 2 has none (cgroups(7)).
@@ -122,37 +134,55 @@ fn collect(directory: &Path, levels: u32, processes: &mut Vec<u32>) -> io::Resul
     Ok(())
 }
 
+/// Whether the cgroup still exists, and is one of version 2.
+///
+/// # Errors
+/// Returns an error if its place cannot be looked at, or is not in a file system of cgroups.
+#[cfg(feature = "cli")]
+pub(super) fn state(cgroup: &Cgroup) -> io::Result<CgroupState> {
+    let directory = Path::new(&cgroup.path);
+    match is_cgroup(directory) {
+        Ok(inode) if inode != cgroup.inode => Ok(CgroupState::Gone),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(CgroupState::Gone),
+        Err(e) => Err(e),
+        Ok(_) => Ok(match i128::from(statfs(directory)?.f_type) {
+            VERSION_2 => CgroupState::Version2,
+            _ => CgroupState::Version1,
+        }),
+    }
+}
+
 /// Whether a cgroup certainly has no process any more, because it is empty or gone.
 pub(super) fn is_empty(cgroup: &Cgroup) -> bool {
-    matches!(processes(cgroup), Ok(0))
+    matches!(processes(cgroup), Ok(pids) if pids.is_empty())
 }
 
 /// Whether a cgroup certainly has a process.
 pub(super) fn has_processes(cgroup: &Cgroup) -> bool {
-    matches!(processes(cgroup), Ok(1..))
+    matches!(processes(cgroup), Ok(pids) if !pids.is_empty())
 }
 
-/// How many processes the cgroup has.
+/// The numbers of the processes that the cgroup has.
 ///
 /// # Errors
 /// Returns an error if the file system of cgroups is not where it was when the claim was made.
-fn processes(cgroup: &Cgroup) -> io::Result<usize> {
+pub(super) fn processes(cgroup: &Cgroup) -> io::Result<Vec<u32>> {
     let directory = Path::new(&cgroup.path);
     match is_cgroup(directory) {
         Ok(inode) if inode == cgroup.inode => {}
         // A later cgroup of that name.
-        Ok(_) => return Ok(0),
+        Ok(_) => return Ok(Vec::new()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let above = directory.ancestors().skip(1).find(|above| above.exists());
             above.map(is_cgroup).unwrap_or_else(|| Err(e))?;
-            return Ok(0);
+            return Ok(Vec::new());
         }
         Err(e) => return Err(e),
     }
     let mut processes = Vec::new();
     match collect(directory, MOST_LEVELS, &mut processes) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-        result => result.map(|()| processes.len()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        result => result.map(|()| processes),
     }
 }
 

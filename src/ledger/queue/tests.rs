@@ -47,6 +47,34 @@ fn who_comes_later_is_behind_and_who_leaves_is_gone_at_once() {
     assert_eq!(self::tickets(dir.path()), 0);
 }
 
+#[cfg(feature = "cli")]
+#[test]
+fn who_waits_for_what_is_listed_without_a_lock_of_the_ledger() {
+    let (dir, ledger) = ledger();
+    assert_eq!(ledger.queued().unwrap(), []);
+    let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let tickets = ["a", "b"].map(|share| line_up(&ledger, &[wanted("GPU-00000001", &[share])]));
+    // Left by a process that was killed.
+    std::fs::write(dir.path().join("ledger/queue").join(name_of(9)), "[]").unwrap();
+    let locked = ledger.lock().unwrap();
+    let queued = ledger.queued().unwrap();
+    drop(locked);
+    let wants: Vec<_> = queued.iter().map(|start| start.wants.clone().unwrap()).collect();
+    assert_eq!(
+        wants,
+        [[wanted("GPU-00000001", &["a"])], [wanted("GPU-00000001", &["b"])]]
+    );
+    // A file system counts in ticks of the kernel, which may be a second behind.
+    assert!(
+        queued
+            .iter()
+            .all(|start| start.pid == std::process::id() && start.since + 1 >= before)
+    );
+    assert_eq!(tickets[1].ahead().unwrap().len(), 1, "the listing disturbs nobody");
+    drop(tickets);
+    assert_eq!(ledger.queued().unwrap(), []);
+}
+
 #[test]
 fn a_ticket_without_a_lock_counts_for_nothing_and_is_removed_under_the_lock() {
     let (dir, ledger) = ledger();

@@ -37,7 +37,9 @@ fn any_claim() -> impl Strategy<Value = Claim> {
     });
     let holder = prop_oneof![
         Just(Holder::Person),
-        container.prop_map(Holder::Container),
+        container.clone().prop_map(Holder::Container),
+        (any::<u32>(), container).prop_map(|(user, name)| Holder::Rootless { user, name }),
+        any::<(String, String)>().prop_map(|(program, id)| Holder::Process { program, id }),
         object.clone().prop_map(Holder::Pod),
         object.prop_map(Holder::ResourceClaim),
     ];

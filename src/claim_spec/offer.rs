@@ -1,0 +1,219 @@
+//! A claim that is made beforehand: what is asked for, and the file that offers it to engines.
+
+use super::{file, sweep};
+use crate::cdi::encode::{Format, encode};
+use crate::cdi::{build, write};
+use crate::claims::{Offer, Reservation, remove};
+use crate::derive::{self, HookOptions, Options, Sharing};
+use crate::error::{Context, Error, Result};
+use crate::inventory::Inventory;
+use crate::ledger::{Claim, is_start_name};
+use crate::share::{Fit, Plan, Share, SplitDevice, Wish};
+use crate::text::some;
+use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
+use std::path::Path;
+
+/// A claim that a person asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClaimRequest {
+    /// Its name.
+    pub name: String,
+    /// At least this much memory.
+    pub memory: Option<MemorySize>,
+    /// At least this much compute.
+    pub compute: Option<Percent>,
+    /// This many shares of one device, in addition to those with a name.
+    pub shares: Option<u32>,
+    /// The shares with these names.
+    pub names: Vec<ShareName>,
+    /// Of this device; `None` for the one whose free shares fit best.
+    pub device: Option<DeviceSelector>,
+    /// Whether it is released together with the first container that uses it.
+    pub once: bool,
+    /// Seconds after which it is released while no container uses it.
+    pub ttl: Option<u64>,
+    /// The newest CDI version that the engine supports.
+    pub cdi_version: Option<CdiVersion>,
+}
+
+impl ClaimRequest {
+    /// The name of the claim for engines.
+    ///
+    /// # Errors
+    /// Returns a usage error if CDI does not allow the name, or if it is one that starts of containers use.
+    pub fn device_name(&self) -> Result<QualifiedName> {
+        if is_start_name(&self.name) {
+            let error = Error::usage(
+                format!("claim {}", self.name),
+                "is a name that starts of containers use",
+            );
+            return Err(error.hint("choose another name"));
+        }
+        format!("nvidia.com/claim={}", self.name).parse()
+    }
+
+    /// The reservation of what is asked for.
+    ///
+    /// # Errors
+    /// Returns a usage error if the device is not shared by `plan`, or if a size is asked for and no share has one.
+    pub fn reservation(&self, inventory: &Inventory, plan: &Plan) -> Result<Reservation> {
+        if self.memory.is_some_and(|m| m.mib() == 0) {
+            let error = Error::usage("--memory 0", "a claim needs some memory");
+            return Err(error.hint("leave the option out for a share of any size"));
+        }
+        let device = self.device.as_ref().map(|selector| device(inventory, plan, selector));
+        let wish = Wish {
+            memory: self.memory,
+            compute: self.compute.map(|c| c.get()),
+            names: self.names.clone(),
+            shares: self.shares.map(|n| n as usize),
+            device: device.transpose()?,
+        };
+        refuse_sizeless(plan, &wish)?;
+        Ok(Reservation {
+            once: self.once,
+            ttl: self.ttl,
+            ..Reservation::of(&self.name, wish)
+        })
+    }
+}
+
+/// Whether a claim of this name belongs to a user other than root: `1000.train`. The broker makes these names, so that
+/// users do not take names from one another or from root.
+pub fn is_of_user(name: &str) -> bool {
+    let uid = name.split_once('.').map(|(uid, _)| uid).unwrap_or_default();
+    !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What was found for a claim, in a sentence.
+pub fn describe(found: &Fit, plan: &Plan) -> String {
+    if plan.split(found.device).is_some_and(|split| split.method.is_whole()) {
+        return format!("{}: the whole device", found.device);
+    }
+    let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
+    let compute = found
+        .compute
+        .map(|c| format!(", up to {c}% compute"))
+        .unwrap_or_default();
+    let names: Vec<&str> = found.shares.iter().map(|s| s.as_str()).collect();
+    let word = if names.len() == 1 { "share" } else { "shares" };
+    format!("{}: {word} {}{memory}{compute}", found.device, some(&names))
+}
+
+/// The split or dedicated device that `selector` names.
+fn device(inventory: &Inventory, plan: &Plan, selector: &DeviceSelector) -> Result<Device> {
+    let device = inventory.catalogue().get(selector)?.device();
+    if plan.split(device).is_some() {
+        return Ok(device);
+    }
+    let split: Vec<String> = plan.devices.iter().map(|d| d.device.cdi_name()).collect();
+    let error = Error::usage(format!("device {selector}"), "is not shared by the policy");
+    Err(error.hint(format!("the policy shares {}", some(&split))))
+}
+
+/// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.
+fn refuse_sizeless(plan: &Plan, wish: &Wish) -> Result<()> {
+    let asked = |split: &&SplitDevice| wish.is_about(split);
+    let mut asked = plan.devices.iter().filter(asked).peekable();
+    if asked.peek().is_none() {
+        return Ok(());
+    }
+    let shares: Vec<&Share> = asked.flat_map(|split| &split.shares).collect();
+    let (option, what) = if wish.memory.is_some() && shares.iter().all(|s| s.memory.is_none()) {
+        ("--memory", "memory")
+    } else if wish.compute.is_some() && shares.iter().all(|s| s.compute.is_none()) {
+        ("--compute", "compute")
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(
+        option,
+        format!("no share of the policy has a limit of {what}: shares under time-slicing have no size"),
+    )
+    .hint("request a number of shares with --shares, or split the device under mps"))
+}
+
+/// The specification by which engines know a claim.
+#[derive(Debug)]
+pub struct ClaimFile<'a> {
+    request: &'a ClaimRequest,
+    inventory: &'a Inventory,
+    sharing: &'a Sharing,
+    hook: HostPath,
+    dir: &'a Path,
+    file: HostPath,
+}
+
+impl<'a> ClaimFile<'a> {
+    /// The file for the claim `request` in `dir`. Its hooks are in the program `hook`.
+    ///
+    /// # Errors
+    /// Returns an error if `dir` has no absolute path.
+    pub fn new(
+        request: &'a ClaimRequest,
+        inventory: &'a Inventory,
+        sharing: &'a Sharing,
+        hook: HostPath,
+        dir: &'a Path,
+    ) -> Result<Self> {
+        // Absolute, because hooks that use this path run in other directories.
+        let file = file(dir, &request.name);
+        let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
+        Ok(Self {
+            request,
+            inventory,
+            sharing,
+            hook,
+            dir,
+            file,
+        })
+    }
+}
+
+impl Offer for ClaimFile<'_> {
+    fn sweep(&self, claims: &[&Claim]) -> Result<()> {
+        let state_dir = Path::new(self.sharing.state_dir.as_str());
+        sweep(self.dir, claims, state_dir)?;
+        match std::fs::symlink_metadata(self.file.as_path()) {
+            Err(_) => Ok(()),
+            Ok(_) => Err(Error::failed(
+                &self.file,
+                "exists already, and does not belong to a claim in this ledger",
+            )
+            .hint("choose another name, or remove the file if it is not needed")),
+        }
+    }
+
+    fn publish(&self, fit: &Fit) -> Result<Option<String>> {
+        let options = Options {
+            hook: Some(HookOptions::at(self.hook.clone())),
+            sharing: Some(self.sharing.clone()),
+            ..Options::default()
+        };
+        let derived = derive::claim(self.inventory, &options, fit, &self.request.name, &self.file)?;
+        let (spec, _) = build(&derived, self.request.cdi_version)?;
+        let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
+        let text = encode(&spec, Format::Yaml, &[header])?;
+        write::write(self.file.as_path(), &text)?;
+        Ok(Some(self.file.to_string()))
+    }
+
+    fn withdraw(&self) -> Result<()> {
+        remove(self.file.as_path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_users_begin_with_the_user() {
+        for name in ["1000.train", "0.x", "65534.a.b"] {
+            assert!(is_of_user(name), "{name}");
+        }
+        for name in ["train", "a.b", "1000", ".x", "1000-train", "1a.x"] {
+            assert!(!is_of_user(name), "{name}");
+        }
+    }
+}

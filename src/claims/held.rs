@@ -1,0 +1,138 @@
+//! A claim as it is shown to people and programs. The names of the fields are documented in docs/sharing.md, and programs
+//! depend on them.
+
+use crate::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};
+use crate::types::{DeviceKey, MemorySize};
+use serde::{Deserialize, Serialize};
+
+/// A claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The name under which an engine is asked for it: `nvidia.com/gpu=0.3`, `nvidia.com/claim=train1`.
+    pub cdi: String,
+    /// The claim's own name; `null` for one that a container's start made.
+    pub name: Option<String>,
+    /// The device: `nvidia.com/gpu=0`.
+    pub device: String,
+    /// The device's key in the ledger.
+    pub key: DeviceKey,
+    /// Whether the whole device is held.
+    pub whole: bool,
+    /// The shares that are held; empty for a whole device.
+    pub shares: Vec<String>,
+    /// How the device is shared.
+    pub strategy: Strategy,
+    /// The memory that was promised; `null` without a limit.
+    pub memory_mib: Option<u64>,
+    /// Percent of the device; `null` without a limit.
+    pub compute_percent: Option<u32>,
+    /// Whether it is in use.
+    pub state: ClaimState,
+    /// Who uses it; `null` while a claim made beforehand waits for its container.
+    pub container: Option<HeldContainer>,
+    /// The program that uses it without a container; `null` for any other holder.
+    pub process: Option<HeldProcess>,
+    /// The user who made it.
+    pub uid: u32,
+    /// When it was made, in seconds since 1970.
+    pub since: u64,
+    /// Seconds for which it lasts while no container uses it; `null` for one that lasts until it is released.
+    pub ttl: Option<u64>,
+    /// Seconds until it ends; `null` while it is in use, and for one without a ttl.
+    pub seconds_left: Option<u64>,
+    /// Whether it is released together with its container.
+    pub once: bool,
+    /// The specification of a claim made beforehand.
+    pub spec_file: Option<String>,
+    /// What its processes use now; `null` if that was not asked or is unknown.
+    pub usage: Option<HeldUsage>,
+    /// Whether its processes can be told from others here.
+    #[serde(skip)]
+    pub can_be_seen: bool,
+}
+
+/// What the processes of a claim use. A field is `null` if the driver does not report it of each process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldUsage {
+    /// How many processes of it use the device.
+    pub processes: usize,
+    /// Their memory.
+    pub memory_mib: Option<u64>,
+    /// Percent of the last sample period in which a kernel of them ran.
+    pub busy_percent: Option<u32>,
+}
+
+/// A program that `tranche run` started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProcess {
+    /// The name of its file.
+    pub program: String,
+    /// Its number.
+    pub pid: Option<u32>,
+}
+
+/// A container that uses a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldContainer {
+    /// As its engine knows it.
+    pub id: String,
+    /// The name that its engine shows; `null` if no file of the engine has it.
+    pub name: Option<String>,
+    /// The directory of its bundle.
+    pub bundle: String,
+    /// The number of its init, in the pid namespace of the engine.
+    pub pid: Option<u32>,
+}
+
+/// What the ledger does not know of a claim, because it changes or belongs to others.
+#[derive(Debug)]
+pub struct ClaimNames {
+    /// The name under which an engine is asked for it.
+    pub cdi: String,
+    /// The name of its device.
+    pub device: String,
+    /// The name of its container in the engine.
+    pub container: Option<String>,
+}
+
+impl Held {
+    /// `claim` under these names, at `uptime` seconds since boot.
+    pub fn new(claim: &Claim, names: ClaimNames, uptime: u64) -> Self {
+        let promise = claim.part.promise();
+        let container = claim.holder.any_container().map(|container| HeldContainer {
+            id: container.id.clone(),
+            name: names.container,
+            bundle: container.bundle.clone(),
+            pid: claim.process.as_ref().map(|p| p.pid),
+        });
+        let process = match &claim.holder {
+            Holder::Process { program, .. } => Some(HeldProcess {
+                program: program.clone(),
+                pid: claim.process.as_ref().map(|p| p.pid),
+            }),
+            _ => None,
+        };
+        Self {
+            cdi: names.cdi,
+            name: claim.given_name().map(str::to_owned),
+            device: names.device,
+            key: claim.device.clone(),
+            whole: claim.part == HeldPart::Whole,
+            shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
+            strategy: claim.part.strategy(),
+            memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
+            compute_percent: promise.and_then(|p| p.compute()),
+            state: claim.state,
+            container,
+            process,
+            uid: claim.uid,
+            since: claim.since,
+            ttl: claim.ttl,
+            seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
+            once: claim.once,
+            spec_file: claim.spec_file.clone(),
+            usage: None,
+            can_be_seen: true,
+        }
+    }
+}
