@@ -1,0 +1,207 @@
+//! The side of the broker's protocol that asks.
+
+use super::MOST_ANSWER;
+use crate::bounded;
+use crate::error::{Error, Kind};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "runtime")]
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Why there is no answer to a request, or that the answer is a refusal.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// No broker listens on the socket, or it did not answer in time.
+    #[error("{0}")]
+    Unreachable(#[source] io::Error),
+    /// The broker refuses the request, or could not fulfil it.
+    #[error("{0}")]
+    Refused(#[source] Error),
+}
+
+/// Sends `request` to the broker that listens on `socket`, and waits for its answer, at most for `patience` in all.
+/// Returns the value of `ok`.
+///
+/// # Errors
+/// Returns [`BrokerError`].
+#[cfg(feature = "runtime")]
+pub fn ask(socket: &Path, request: &Value, patience: Duration) -> Result<Value, BrokerError> {
+    let answer = tell(socket, request, patience)?;
+    // What was parsed once is parsed again.
+    let answer: Option<Value> = serde_json::from_str(&answer).ok();
+    Ok(answer
+        .and_then(|mut answer| answer.get_mut("ok").map(Value::take))
+        .unwrap_or_default())
+}
+
+/// As [`ask`], and returns the line of the answer. This is what `tranche-oci` uses: it has no code for JSON of any form.
+///
+/// # Errors
+/// Returns [`BrokerError`].
+pub fn tell(socket: &Path, request: &impl Serialize, patience: Duration) -> Result<String, BrokerError> {
+    let line = serde_json::to_string(request).map_err(|e| BrokerError::Unreachable(e.into()))?;
+    let answer = exchange(socket, &format!("{line}\n"), patience).map_err(BrokerError::Unreachable)?;
+    match serde_json::from_str(&answer) {
+        Ok(AnswerLine { ok: Some(_), .. }) => Ok(answer),
+        Ok(AnswerLine {
+            error: Some(refusal), ..
+        }) => Err(BrokerError::Refused(refusal.into())),
+        Ok(_) | Err(_) => {
+            let what = "its answer is not one of the broker's";
+            Err(BrokerError::Refused(Error::failed(socket.display(), what)))
+        }
+    }
+}
+
+/// What an answer has.
+#[derive(Deserialize)]
+struct AnswerLine<'a> {
+    #[serde(borrow)]
+    ok: Option<&'a RawValue>,
+    error: Option<RefusalFields>,
+}
+
+/// Why a request is refused.
+#[derive(Deserialize)]
+struct RefusalFields {
+    kind: String,
+    object: String,
+    what: String,
+    hint: Option<String>,
+}
+
+impl From<RefusalFields> for Error {
+    fn from(refusal: RefusalFields) -> Self {
+        let kind = match refusal.kind.as_str() {
+            "usage" => Kind::Usage,
+            "nothing" => Kind::Nothing,
+            _ => Kind::Failed,
+        };
+        let error = Error::new(kind, refusal.object, refusal.what);
+        match refusal.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// Sends a line and returns the line that answers it, without its end.
+fn exchange(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
+    let until = Instant::now() + patience;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // This also limits how long a connection waits for a broker that accepts none.
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let mut stream = UnixStream::from(socket);
+    stream.write_all(line.as_bytes())?;
+    let answer = bounded::line(&stream, MOST_ANSWER, until)?;
+    String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+// They ask by `ask`, which also tests `tell`.
+#[cfg(test)]
+#[cfg(feature = "runtime")]
+mod tests {
+    use super::*;
+    use crate::broker::SOCKET;
+    use rustix::net::{bind, listen};
+    use serde_json::json;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// The line that a broker gets, and what its client makes of the pieces of `answer`.
+    fn answered(answer: &'static [&'static str]) -> (String, Result<Value, BrokerError>) {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join(SOCKET);
+        let listener = UnixListener::bind(&path).unwrap();
+        let broker = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            for piece in answer {
+                // The client may have seen enough, and gone.
+                let _ = stream.write_all(piece.as_bytes());
+            }
+            line
+        });
+        let asked = ask(&path, &json!({"a": 1}), Duration::from_secs(60));
+        (broker.join().unwrap(), asked)
+    }
+
+    #[test]
+    fn a_broker_that_answers_has_read_the_line() {
+        let (line, asked) = answered(&["{\"ver", "sion\":1,\"ok\":{\"x\":2}}\n"]);
+        assert_eq!(line, "{\"a\":1}\n");
+        assert_eq!(asked.unwrap(), json!({"x": 2}));
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_with_its_kind_and_hint() {
+        const ANSWER: &[&str] = &[
+            r#"{"version":1,"error":{"kind":"usage","object":"gpu 0","what":"is not shared","hint":"share it"}}"#,
+            "\n",
+        ];
+        let (_, asked) = answered(ANSWER);
+        let Err(BrokerError::Refused(error)) = asked else {
+            panic!("{asked:?}");
+        };
+        assert_eq!(error.to_string(), "gpu 0: is not shared; share it");
+        assert_eq!(error.kind(), Kind::Usage);
+    }
+
+    #[test]
+    fn an_answer_of_another_form_is_an_error() {
+        for answer in [&["{}\n"][..], &["hello\n"], &["{\"version\":1,\"error\":{}}\n"]] {
+            assert!(matches!(answered(answer).1, Err(BrokerError::Refused(_))), "{answer:?}");
+        }
+        const LONG: &str = "a piece of an answer that does not end, because it has no line feed";
+        const ENDLESS: &[&str] = &[LONG; 16_000];
+        for answer in [&["{\"ok\":1}"], ENDLESS] {
+            assert!(
+                matches!(answered(answer).1, Err(BrokerError::Unreachable(_))),
+                "{answer:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_broker_that_does_not_answer_is_not_waited_for() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join(SOCKET);
+        let kind = |patience| match ask(&path, &json!({}), patience) {
+            Err(BrokerError::Unreachable(error)) => error.kind(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kind(SHORT), io::ErrorKind::NotFound);
+        // Of the connections that nobody accepts, one waits.
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let stream = || socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+        let listener = stream();
+        bind(&listener, &address).unwrap();
+        listen(&listener, 0).unwrap();
+        let silent = kind(SHORT);
+        assert!(
+            matches!(silent, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+            "{silent}"
+        );
+        let waiting = [stream(), stream(), stream()];
+        let refused = waiting.iter().filter(|socket| connect(socket, &address).is_err());
+        assert!(refused.count() > 0, "the queue is not full");
+        let full = kind(SHORT);
+        assert!(
+            matches!(full, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+            "{full}"
+        );
+        drop(listener);
+        assert_eq!(kind(SHORT), io::ErrorKind::ConnectionRefused);
+    }
+}

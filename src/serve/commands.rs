@@ -1,0 +1,133 @@
+//! What the broker does for each request.
+
+use super::peer::BrokerClient;
+use super::request::{BrokerRequest, MpsAction};
+use super::{ServeOptions, entry, own};
+use crate::claims::Claims;
+use crate::control::{MachineControl, PublicDevice};
+use crate::error::{Error, Result};
+use crate::facts::{Facts, HostFacts};
+use crate::ledger::Claim;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What requests are answered with.
+pub(super) struct Commands<'a> {
+    pub(super) options: &'a ServeOptions,
+    pub(super) control: &'a dyn MachineControl,
+    host: &'a dyn HostFacts,
+    /// A byte that is written here wakes the thread that compares the machine with the ledger.
+    wake: &'a UnixStream,
+    /// What status.json has.
+    pub(super) shown: Mutex<Option<Vec<PublicDevice>>>,
+}
+
+impl<'a> Commands<'a> {
+    pub(super) fn new(
+        options: &'a ServeOptions,
+        control: &'a dyn MachineControl,
+        host: &'a dyn HostFacts,
+        wake: &'a UnixStream,
+    ) -> Self {
+        Self {
+            options,
+            control,
+            host,
+            wake,
+            shown: Mutex::new(None),
+        }
+    }
+
+    /// Does what `peer` asks for, if this user may ask for it. Returns the value of `ok` in the answer.
+    ///
+    /// # Errors
+    /// Returns the error that the client gets. It has nothing about the claims of other users.
+    pub(super) fn run(&self, peer: &BrokerClient, request: BrokerRequest) -> Result<Value> {
+        match request {
+            BrokerRequest::Prepare(device) => {
+                owner_alone(peer, "prepare")?;
+                let prepared = self.control.prepare(&device);
+                self.wake();
+                prepared.map(|()| json!({}))
+            }
+            BrokerRequest::Drain(container) => {
+                owner_alone(peer, "drain")?;
+                let ended = self.control.drain(&container)?;
+                Ok(json!({ "clients": ended }))
+            }
+            BrokerRequest::Mps(action, device) => {
+                owner_alone(peer, "mps")?;
+                match action {
+                    MpsAction::Start => self.control.start(&device),
+                    MpsAction::Stop { force } => self.control.stop(&device, force),
+                    MpsAction::Restart => self.control.restart(&device),
+                }?;
+                self.wake();
+                self.write_status()?;
+                Ok(json!({}))
+            }
+            BrokerRequest::MpsStatus => {
+                owner_alone(peer, "mps")?;
+                Ok(json!({ "devices": self.control.devices() }))
+            }
+            BrokerRequest::Enter(request) => entry::enter(self, peer, &request),
+            BrokerRequest::Leave(container) => entry::leave(self, peer, container),
+            BrokerRequest::Claim(request) => own::claim(self, peer, *request),
+            BrokerRequest::Release { what, force } => own::release(self, peer, &what, force),
+            BrokerRequest::List => own::list(self, peer),
+            BrokerRequest::Status => {
+                self.write_status()?;
+                own::list(self, peer)
+            }
+        }
+    }
+
+    /// Lets the machine be compared with the ledger soon: from now on something of it may be changed, and has to be
+    /// watched.
+    fn wake(&self) {
+        // If the socket is full, the thread wakes anyway.
+        let _ = (&mut &*self.wake).write(&[0]);
+    }
+
+    pub(super) fn facts(&self) -> Result<Arc<Facts>> {
+        self.host.now()
+    }
+
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.options.state_dir
+    }
+
+    /// The ledger as `peer` may use it.
+    pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
+        Ok(Claims::open(self.state_dir())?.for_user(peer.uid))
+    }
+}
+
+fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {
+    match peer.is_owner() {
+        true => Ok(()),
+        false => Err(Error::failed(command, "only root may ask for this")),
+    }
+}
+
+/// How many shares `claims` have; a whole device counts as one.
+pub(super) fn count<'c>(claims: impl Iterator<Item = &'c Claim>) -> usize {
+    claims.map(|claim| claim.part.shares().len().max(1)).sum()
+}
+
+/// Refuses `more` shares for `peer`, who holds `held`, if they are more than the policy of `facts` lets one user hold.
+///
+/// # Errors
+/// Returns the refusal.
+pub(super) fn within_quota(peer: &BrokerClient, facts: &Facts, held: usize, more: usize) -> Result<()> {
+    let most = usize::try_from(facts.plan.quota.shares).unwrap_or(usize::MAX);
+    if peer.is_owner() || held.saturating_add(more) <= most {
+        return Ok(());
+    }
+    let what = format!("may hold {most} shares, holds {held} and asks for {more} more");
+    Err(Error::failed(format!("user {}", peer.uid), what)
+        .hint("release some; tranche claim list shows them; root sets sharing.quota in the policy"))
+}
