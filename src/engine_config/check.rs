@@ -4,16 +4,19 @@ use super::Engine;
 use super::document::{ConfigFile, Syntax};
 use super::edit::{Edit, keys};
 use crate::error::{Context, Error, Result};
+use crate::program::{self, ProgramError};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How long an engine may take. It only reads files, which takes some hundredths of a second.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The most that an engine prints. containerd prints its whole configuration.
+const MOST_BYTES: usize = 4 << 20;
 
 /// A file as it is going to be.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ pub fn check(
                 .arg("version");
         }
     }
-    let answer = run(&mut command, place.path()).about(program.display(), "cannot be run")?;
+    let answer = run(&mut command).about(program.display(), "cannot be run")?;
     verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
 }
 
@@ -170,13 +173,12 @@ pub fn present(engine: Engine, program: Option<&Path>, file: &Path) -> Result<St
     let name = program_of(engine);
     let program = program.map(Path::to_owned).or_else(|| find(name));
     let program = program.ok_or_else(|| Error::failed(name, "not found").hint("use --config-source file"))?;
-    let place = tempfile::tempdir().about("temporary directory", "cannot be created")?;
     let mut command = Command::new(&program);
     match engine {
         Engine::Crio => command.args(["status", "config"]),
         _ => command.arg("--config").arg(file).args(["config", "dump"]),
     };
-    let answer = run(&mut command, place.path()).about(program.display(), "cannot be run")?;
+    let answer = run(&mut command).about(program.display(), "cannot be run")?;
     match answer.is_success {
         true => Ok(answer.out),
         false => Err(Error::failed(
@@ -192,8 +194,7 @@ pub fn containerd_is_2(program: Option<&Path>) -> Option<bool> {
     let program = program
         .map(Path::to_owned)
         .or_else(|| find(program_of(Engine::Containerd)))?;
-    let place = tempfile::tempdir().ok()?;
-    let answer = run(Command::new(program).arg("--version"), place.path()).ok()?;
+    let answer = run(Command::new(program).arg("--version")).ok()?;
     // containerd github.com/containerd/containerd/v2 v2.1.0 COMMIT
     let version = answer.out.split_whitespace().nth(2)?.trim_start_matches('v');
     Some(version.split('.').next()?.parse::<u32>().ok()? >= 2)
@@ -254,37 +255,13 @@ impl Answer {
     }
 }
 
-/// Runs `command`, with its output in files in `place`: a program that writes much does not wait for a reader.
-fn run(command: &mut Command, place: &Path) -> std::io::Result<Answer> {
-    let (out, err) = (place.join("stdout"), place.join("stderr"));
-    command
-        .stdin(Stdio::null())
-        .stdout(File::create(&out)?)
-        .stderr(File::create(&err)?);
-    let status = wait(command)?;
-    let text = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+/// Runs `command`, which gets no input.
+fn run(command: &mut Command) -> Result<Answer, ProgramError> {
+    let ran = program::run(command.stdin(Stdio::null()), "", PATIENCE, MOST_BYTES)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Answer {
-        is_success: status.success(),
-        out: text(&out)?,
-        err: text(&err)?,
+        is_success: ran.status.success(),
+        out: text(&ran.stdout),
+        err: text(&ran.stderr),
     })
-}
-
-fn wait(command: &mut Command) -> std::io::Result<ExitStatus> {
-    let mut child = command.spawn()?;
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if Instant::now() > end {
-            child.kill()?;
-            child.wait()?;
-            return Err(std::io::Error::other(format!(
-                "did not answer within {} s",
-                PATIENCE.as_secs()
-            )));
-        }
-        sleep(Duration::from_millis(5));
-    }
 }

@@ -1,0 +1,164 @@
+//! What is wrong with a host, why it matters, and which command corrects it.
+//!
+//! Each check is one small file: a function from what was gathered ([`DoctorSubject`]) to what it found. Nothing here reads
+//! NVML, executes a program or changes anything.
+
+mod apparmor;
+mod char_links;
+mod compute_mode;
+mod crun;
+mod driver;
+mod engines;
+mod fabric;
+mod hooks;
+mod host_file;
+mod imex;
+mod ledger;
+mod modules;
+mod mps;
+mod nodes;
+mod open_nodes;
+mod persistence;
+mod refresh_units;
+mod rootless;
+mod selinux;
+mod specifications;
+mod staleness;
+mod subject;
+
+pub use subject::{DaemonCondition, DoctorSubject, FoundDaemon, LedgerFacts, MpsFacts};
+
+/// The programs of daemons that the checks ask for.
+pub const DAEMONS: [&str; 2] = [mps::DAEMON, imex::DAEMON];
+
+use serde::Serialize;
+
+/// What one check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "result")]
+pub enum Diagnosis {
+    /// All is well.
+    Good {
+        /// What was found.
+        found: String,
+    },
+    /// Something does not work, or will not.
+    Wrong(Trouble),
+    /// Everything works, and something could be better.
+    Advice(Trouble),
+    /// The check says nothing about this host.
+    Skipped {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Something that is wrong or could be better.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// What was found.
+    pub found: String,
+    /// What it means for containers.
+    pub why: String,
+    /// The command that corrects it, or what to do.
+    pub fix: String,
+    /// The arguments of `tranche` that correct it, if that can do no harm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub safe_fix: Vec<&'static str>,
+}
+
+impl Diagnosis {
+    fn good(found: impl Into<String>) -> Self {
+        Self::Good { found: found.into() }
+    }
+
+    fn skipped(why: impl Into<String>) -> Self {
+        Self::Skipped { why: why.into() }
+    }
+
+    fn wrong(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Wrong(Trouble::new(found, why, fix))
+    }
+
+    fn advice(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Advice(Trouble::new(found, why, fix))
+    }
+
+    /// What is wrong, or could be better.
+    pub fn fault(&self) -> Option<&Trouble> {
+        match self {
+            Self::Wrong(fault) | Self::Advice(fault) => Some(fault),
+            Self::Good { .. } | Self::Skipped { .. } => None,
+        }
+    }
+}
+
+impl Trouble {
+    fn new(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            found: found.into(),
+            why: why.into(),
+            fix: fix.into(),
+            safe_fix: Vec::new(),
+        }
+    }
+
+    /// A fault that `tranche` with `arguments` corrects without harm.
+    fn safe(found: impl Into<String>, why: impl Into<String>, arguments: &[&'static str]) -> Self {
+        Self {
+            safe_fix: arguments.to_vec(),
+            ..Self::new(found, why, format!("tranche {}", arguments.join(" ")))
+        }
+    }
+}
+
+/// One result of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CheckResult {
+    /// The name of the check.
+    pub check: &'static str,
+    /// What it found.
+    #[serde(flatten)]
+    pub diagnosis: Diagnosis,
+}
+
+type Check = fn(&DoctorSubject) -> Vec<Diagnosis>;
+
+/// The checks, in the order in which a person would look: the driver, its nodes, specifications, engines, shares.
+const CHECKS: &[(&str, Check)] = &[
+    ("driver", driver::check),
+    ("modules", modules::check),
+    ("device nodes", nodes::check),
+    ("links in /dev/char", char_links::check),
+    ("access to device nodes", open_nodes::check),
+    ("persistence mode", persistence::check),
+    ("fabric manager", fabric::check),
+    ("IMEX", imex::check),
+    ("specifications", specifications::check),
+    ("age of specifications", staleness::check),
+    ("refresh", refresh_units::check),
+    ("hooks", hooks::check),
+    ("host.json", host_file::check),
+    ("engines", engines::check),
+    ("messages of hooks", crun::check),
+    ("SELinux", selinux::check),
+    ("AppArmor", apparmor::check),
+    ("rootless engines", rootless::check),
+    ("ledger", ledger::check),
+    ("compute mode", compute_mode::check),
+    ("MPS daemons", mps::check),
+];
+
+/// Runs every check.
+pub fn examine(subject: &DoctorSubject) -> Vec<CheckResult> {
+    let each = |(check, run): &(&'static str, Check)| {
+        let check = *check;
+        run(subject)
+            .into_iter()
+            .map(move |diagnosis| CheckResult { check, diagnosis })
+    };
+    CHECKS.iter().flat_map(each).collect()
+}
+
+#[cfg(test)]
+mod tests;

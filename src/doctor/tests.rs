@@ -1,0 +1,485 @@
+use super::*;
+use crate::cdi::Problem;
+use crate::cdi::registry::Registry;
+use crate::engines::FoundEngine;
+use crate::host_file::HostFileError;
+use crate::inventory::{ComputeMode, ControlRole, Degraded};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// A healthy host in a directory, with one specification.
+fn healthy(top: &Path) -> DoctorSubject {
+    let mut inventory = crate::sim::open("t4x2").unwrap();
+    inventory.degraded.clear();
+    for gpu in &mut inventory.gpus {
+        gpu.persistence = Some(true);
+        gpu.compute_mode = Some(ComputeMode::Default);
+        if let Some(node) = &mut gpu.node {
+            (node.present, node.mode) = (true, Some(0o660));
+        }
+    }
+    inventory
+        .nodes
+        .control
+        .iter_mut()
+        .for_each(|control| control.node.present = true);
+    let specs = top.join("cdi");
+    fs::create_dir_all(&specs).unwrap();
+    let spec = r#"{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}]}"#;
+    fs::write(specs.join("nvidia.json"), spec).unwrap();
+    DoctorSubject {
+        inventory,
+        root: top.to_owned(),
+        registry: Registry::read(std::slice::from_ref(&specs)),
+        spec_dirs: vec![specs],
+        stale: Vec::new(),
+        not_compared: Vec::new(),
+        host_file: Err(HostFileError::Missing {
+            path: PathBuf::from("/run/tranche/host.json"),
+        }),
+        ledger: Some(LedgerFacts::default()),
+        engines: vec![engine("podman", &[4, 3, 1])],
+        daemons: Vec::new(),
+        mps: MpsFacts::default(),
+    }
+}
+
+fn engine(name: &'static str, version: &[u32]) -> FoundEngine {
+    FoundEngine {
+        name,
+        version: Some(version.to_vec()),
+    }
+}
+
+/// The faults of `subject`: check and finding.
+fn faults(subject: &DoctorSubject) -> Vec<(&'static str, String)> {
+    let faults = examine(subject).into_iter();
+    faults
+        .filter_map(|one| Some((one.check, one.diagnosis.fault()?.found.clone())))
+        .collect()
+}
+
+/// That the healthy host has no fault, and that it has one of `check` after `change`, with `text` in it.
+fn fires(check: &str, text: &str, change: impl FnOnce(&mut DoctorSubject, &Path)) {
+    let top = tempfile::tempdir().unwrap();
+    let mut subject = healthy(top.path());
+    assert_eq!(faults(&subject), [], "the host is healthy");
+    change(&mut subject, top.path());
+    let found = faults(&subject);
+    let is_meant = |(name, found): &(&str, String)| *name == check && found.contains(text);
+    assert!(found.iter().any(is_meant), "{check}: {text}: {found:?}");
+    let others: Vec<_> = found.iter().filter(|one| one.0 != check).collect();
+    assert!(others.is_empty(), "{check}: {others:?}");
+}
+
+#[test]
+fn every_check_is_made_once_and_a_healthy_host_has_no_fault() {
+    let top = tempfile::tempdir().unwrap();
+    let results = examine(&healthy(top.path()));
+    for (check, _) in CHECKS {
+        assert!(results.iter().any(|one| one.check == *check), "{check}");
+    }
+    let skipped = results
+        .iter()
+        .filter(|one| matches!(one.diagnosis, Diagnosis::Skipped { .. }));
+    let skipped: Vec<&str> = skipped.map(|one| one.check).collect();
+    assert_eq!(
+        skipped,
+        [
+            "links in /dev/char",
+            "fabric manager",
+            "IMEX",
+            "age of specifications",
+            "refresh",
+            "hooks",
+            "host.json",
+            "messages of hooks",
+            "SELinux",
+            "AppArmor",
+            "rootless engines"
+        ]
+    );
+}
+
+#[test]
+fn the_driver_and_its_nodes() {
+    fires("driver", "NVML does not answer", |subject, _| {
+        let why = "does not answer".to_owned();
+        subject.inventory.degraded = vec![Degraded::Nvml { why }];
+    });
+    fires("modules", "nvidia-uvm is not loaded", |subject, _| {
+        let control = &mut subject.inventory.nodes.control;
+        control.retain(|control| !matches!(control.role, ControlRole::Uvm | ControlRole::UvmTools));
+    });
+    fires("modules", "nvidia is not loaded", |subject, _| {
+        subject.inventory.nodes.control.clear()
+    });
+    fires("device nodes", "/dev/nvidia1", |subject, _| {
+        subject.inventory.gpus[1].node.as_mut().unwrap().present = false;
+    });
+    fires("access to device nodes", "/dev/nvidia0", |subject, _| {
+        subject.inventory.gpus[0].node.as_mut().unwrap().mode = Some(0o666);
+    });
+    fires("persistence mode", "off on 1 of 2 GPUs", |subject, _| {
+        subject.inventory.gpus[0].persistence = Some(false);
+    });
+    fires("compute mode", "gpu 1", |subject, _| {
+        subject.inventory.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
+    });
+    fires("fabric manager", "does not exist", |subject, _| {
+        let node = subject.inventory.gpus[0].node.clone().unwrap();
+        subject.inventory.nodes.nvswitch = vec![node];
+    });
+}
+
+#[test]
+fn a_mode_that_tranche_set_is_expected() {
+    let top = tempfile::tempdir().unwrap();
+    let mut subject = healthy(top.path());
+    subject.inventory.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
+    subject.ledger.as_mut().unwrap().exclusive = vec![subject.inventory.gpus[1].uuid.to_string()];
+    assert_eq!(faults(&subject), []);
+}
+
+#[test]
+fn no_driver_is_one_fault() {
+    let top = tempfile::tempdir().unwrap();
+    let subject = DoctorSubject {
+        inventory: crate::inventory::Inventory::empty(crate::sim::open("t4x2").unwrap().platform),
+        ..healthy(top.path())
+    };
+    assert_eq!(faults(&subject), [("driver", "no driver was found".to_owned())]);
+}
+
+#[test]
+fn links_are_needed_with_systemd_only() {
+    let systemd = |top: &Path| fs::create_dir_all(top.join("run/systemd/system")).unwrap();
+    fires("links in /dev/char", "are missing or lead elsewhere", |_, top| {
+        systemd(top)
+    });
+    fires("links in /dev/char", "is not a symbolic link", |_, top| {
+        systemd(top);
+        fs::create_dir_all(top.join("dev/char")).unwrap();
+        fs::write(top.join("dev/char/195:0"), "").unwrap();
+    });
+    let top = tempfile::tempdir().unwrap();
+    let subject = healthy(top.path());
+    systemd(top.path());
+    fs::create_dir_all(top.path().join("dev/char")).unwrap();
+    for link in crate::device_files::links(&subject.inventory, false) {
+        symlink(&link.target, top.path().join("dev/char").join(&link.name)).unwrap();
+    }
+    assert_eq!(faults(&subject), []);
+}
+
+#[test]
+fn specifications_that_are_missing_broken_old_or_hidden() {
+    let again = |subject: &mut DoctorSubject| subject.registry = Registry::read(&subject.spec_dirs);
+    fires("specifications", "has a device of NVIDIA", |subject, top| {
+        fs::remove_file(top.join("cdi/nvidia.json")).unwrap();
+        again(subject);
+    });
+    fires("specifications", "other.json", |subject, top| {
+        fs::write(top.join("cdi/other.json"), "{").unwrap();
+        again(subject);
+    });
+    fires("specifications", "nvidia.com/gpu=0 in ", |subject, top| {
+        fs::create_dir(top.join("later")).unwrap();
+        fs::copy(top.join("cdi/nvidia.json"), top.join("later/nvidia.json")).unwrap();
+        subject.spec_dirs.push(top.join("later"));
+        again(subject);
+    });
+    fires("age of specifications", "stale", |subject, _| {
+        let what = "stale: the driver has changed; run tranche cdi refresh";
+        subject.stale = vec![Problem::new(Path::new("/etc/cdi/nvidia.yaml"), None, what)];
+    });
+    fires("host.json", "host.json", |subject, _| {
+        subject.host_file = Err(HostFileError::OtherVersion {
+            path: "/run/tranche/host.json".into(),
+            program: "0.0.1".into(),
+        });
+    });
+}
+
+#[test]
+fn only_a_specification_of_refresh_is_written_again_without_asking() {
+    let top = tempfile::tempdir().unwrap();
+    let mut subject = healthy(top.path());
+    let file = subject.spec_dirs[0].join("tranche.yaml");
+    let spec = "cdiVersion: 0.5.0\nkind: nvidia.com/other\ndevices: [{name: a, containerEdits: {env: [A=B]}}]\n";
+    for (header, fix) in [
+        (format!("# {}\n", crate::cdi::header::REFRESHED), vec!["cdi", "refresh"]),
+        ("# by hand\n".to_owned(), vec![]),
+    ] {
+        fs::write(&file, format!("{header}{spec}")).unwrap();
+        subject.registry = Registry::read(&subject.spec_dirs);
+        subject.stale = vec![Problem::new(&file, None, "stale: the driver has changed")];
+        let results = examine(&subject);
+        let stale = results.iter().find(|one| one.check == "age of specifications").unwrap();
+        assert_eq!(stale.diagnosis.fault().unwrap().safe_fix, fix, "{header}");
+    }
+}
+
+#[test]
+fn a_hook_that_others_can_replace_or_that_has_a_loader() {
+    let with_hook = |subject: &mut DoctorSubject, path: &Path| {
+        let spec = format!(
+            r#"{{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{{"name": "0", "containerEdits":
+                {{"hooks": [{{"hookName": "createContainer", "path": "{}"}}]}}}}]}}"#,
+            path.display()
+        );
+        fs::write(subject.spec_dirs[0].join("nvidia.json"), spec).unwrap();
+        subject.registry = Registry::read(&subject.spec_dirs);
+    };
+    // The directory of tests is one that every user may write, with the sticky bit; this file is open to its group.
+    fires("hooks", "can write", |subject, top| {
+        let path = top.join("tranche-oci");
+        fs::copy("/proc/self/exe", &path).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o775)).unwrap();
+        with_hook(subject, &path);
+    });
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    fires("hooks", "is not a static program", |subject, top| {
+        let path = top.join("tranche-oci");
+        fs::copy("/proc/self/exe", &path).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        with_hook(subject, &path);
+    });
+}
+
+#[test]
+fn engines_that_read_no_or_older_specifications() {
+    fires("engines", "docker 20.10.24: does not read CDI", |subject, _| {
+        subject.engines = vec![engine("docker", &[20, 10, 24])];
+    });
+    fires("engines", "podman 4.1.1: reads CDI 0.4.0, and", |subject, _| {
+        subject.engines = vec![engine("podman", &[4, 1, 1])];
+    });
+    fires("engines", "CDI is off by default", |subject, _| {
+        subject.engines = vec![engine("docker", &[27, 5])];
+    });
+    fires("messages of hooks", "crun 1.8.1", |subject, _| {
+        subject.engines.push(engine("crun", &[1, 8, 1]))
+    });
+}
+
+#[test]
+fn selinux_and_the_ledger() {
+    let selinux = |top: &Path, boolean: &str| {
+        let directory = top.join("sys/fs/selinux");
+        fs::create_dir_all(directory.join("booleans")).unwrap();
+        fs::write(directory.join("enforce"), "1").unwrap();
+        fs::write(directory.join("booleans/container_use_devices"), boolean).unwrap();
+    };
+    fires("SELinux", "container_use_devices is not on", |_, top| {
+        selinux(top, "0 0")
+    });
+    let top = tempfile::tempdir().unwrap();
+    selinux(top.path(), "1 1");
+    assert_eq!(faults(&healthy(top.path())), []);
+    fires("ledger", "cannot be read", |subject, _| {
+        subject.ledger.as_mut().unwrap().wrong = vec!["GPU-1.claims: cannot be read".to_owned()];
+    });
+}
+
+#[test]
+fn what_is_corrected_without_asking_does_no_harm() {
+    let safe = [
+        &["system", "create-device-nodes"][..],
+        &["system", "create-dev-char-symlinks"],
+        &["cdi", "refresh"],
+    ];
+    let top = tempfile::tempdir().unwrap();
+    let mut subject = healthy(top.path());
+    subject.inventory.gpus[1].node.as_mut().unwrap().present = false;
+    fs::create_dir_all(top.path().join("run/systemd/system")).unwrap();
+    subject.registry = Registry::default();
+    let mut found: Vec<Vec<&str>> = examine(&subject)
+        .iter()
+        .filter_map(|one| Some(one.diagnosis.fault()?.safe_fix.clone()))
+        .filter(|fix| !fix.is_empty())
+        .collect();
+    found.sort();
+    let mut safe: Vec<Vec<&str>> = safe.iter().map(|fix| fix.to_vec()).collect();
+    safe.sort();
+    assert_eq!(found, safe);
+}
+
+/// Writes a file of the host.
+fn write(top: &Path, path: &str, text: &str) {
+    let path = top.join(path.trim_start_matches('/'));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// That a host without a fault has this result of `check`, after `change`.
+fn is_good(check: &str, text: &str, change: impl FnOnce(&mut DoctorSubject, &Path)) {
+    let top = tempfile::tempdir().unwrap();
+    let mut subject = healthy(top.path());
+    change(&mut subject, top.path());
+    assert_eq!(faults(&subject), [], "{check}");
+    let found = examine(&subject).into_iter().find(|one| one.check == check).unwrap();
+    let good = matches!(&found.diagnosis, Diagnosis::Good { found } if found.contains(text));
+    assert!(good, "{check}: {:?}", found.diagnosis);
+}
+
+#[test]
+fn apparmor_that_confines_a_hook() {
+    let profiles = |top: &Path, profiles: &str| {
+        write(top, "/sys/module/apparmor/parameters/enabled", "Y\n");
+        write(top, "/sys/kernel/security/apparmor/profiles", profiles);
+    };
+    fires("AppArmor", "/usr/bin/tranche-oci", |_, top| {
+        profiles(top, "man (enforce)\n/usr/bin/tranche-oci (enforce)\n");
+    });
+    is_good("AppArmor", "no profile confines", |_, top| {
+        profiles(
+            top,
+            "man (enforce)\ncontainers-default (enforce)\ntranche-oci (complain)\n",
+        );
+    });
+    is_good("AppArmor", "not enabled", |_, top| {
+        write(top, "/sys/module/apparmor/parameters/enabled", "N\n");
+    });
+}
+
+#[test]
+fn users_who_cannot_run_engines_of_their_own() {
+    let users = |top: &Path| {
+        write(top, "/etc/subuid", "ada:100000:65536\n");
+        write(top, "/usr/bin/newuidmap", "");
+        write(top, "/proc/sys/user/max_user_namespaces", "15000\n");
+    };
+    is_good("rootless engines", "users can", |_, top| users(top));
+    fires("rootless engines", "newuidmap was not found", |_, top| {
+        users(top);
+        fs::remove_file(top.join("usr/bin/newuidmap")).unwrap();
+    });
+    fires("rootless engines", "max_user_namespaces is 0", |_, top| {
+        users(top);
+        write(top, "/proc/sys/user/max_user_namespaces", "0\n");
+    });
+    fires("rootless engines", "unprivileged_userns_clone is 0", |_, top| {
+        users(top);
+        write(top, "/proc/sys/kernel/unprivileged_userns_clone", "0\n");
+    });
+    let restricted = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+    fires(
+        "rootless engines",
+        "apparmor_restrict_unprivileged_userns is 1",
+        |_, top| {
+            users(top);
+            write(top, restricted, "1\n");
+        },
+    );
+    is_good("rootless engines", "users can", |_, top| {
+        users(top);
+        write(top, restricted, "1\n");
+        write(top, "/etc/apparmor.d/podman", "");
+    });
+}
+
+#[test]
+fn a_domain_of_imex_without_its_daemon_or_channel() {
+    const CONFIG: &str = "/etc/nvidia-imex/nodes_config.cfg";
+    let complete = |subject: &mut DoctorSubject, top: &Path| {
+        write(top, CONFIG, "# nodes\n10.0.0.1\n10.0.0.2\n");
+        subject.daemons = vec![FoundDaemon {
+            program: imex::DAEMON,
+            pid: 7,
+        }];
+        let node = subject.inventory.gpus[0].node.clone().unwrap();
+        let id = crate::types::ImexChannelId(0);
+        subject.inventory.nodes.imex_channels = vec![crate::inventory::ImexChannel { id, node }];
+    };
+    is_good("IMEX", "nvidia-imex runs", complete);
+    fires("IMEX", "nvidia-imex does not run", |subject, top| {
+        complete(subject, top);
+        subject.daemons.clear();
+    });
+    fires("IMEX", "there is no channel", |subject, top| {
+        complete(subject, top);
+        subject.inventory.nodes.imex_channels.clear();
+    });
+    // The package brings the file without a node.
+    let top = tempfile::tempdir().unwrap();
+    write(top.path(), CONFIG, "# one address a line\n\n");
+    assert_eq!(faults(&healthy(top.path())), []);
+}
+
+#[test]
+fn mps_daemons_of_others_and_what_is_left_of_one() {
+    let control = |pid| FoundDaemon {
+        program: mps::DAEMON,
+        pid,
+    };
+    let managed = |condition| vec![("nvidia.com/gpu=0".to_owned(), condition)];
+    is_good("MPS daemons", "no daemon runs", |_, _| ());
+    is_good("MPS daemons", "1 daemon by tranche", |subject, _| {
+        subject.mps.managed = managed(DaemonCondition::Working);
+        subject.daemons = vec![control(7)];
+    });
+    is_good("MPS daemons", "the operator runs", |subject, _| {
+        subject.mps.is_external = true;
+        subject.daemons = vec![control(7)];
+    });
+    fires(
+        "MPS daemons",
+        "these processes are nvidia-cuda-mps-control: 7",
+        |subject, _| {
+            subject.daemons = vec![control(7)];
+        },
+    );
+    fires("MPS daemons", "could not be started again", |subject, _| {
+        subject.mps.managed = managed(DaemonCondition::Failed);
+    });
+    fires(
+        "MPS daemons",
+        "another program runs an MPS daemon for it",
+        |subject, _| {
+            subject.mps.managed = managed(DaemonCondition::Foreign);
+            subject.daemons = vec![control(7)];
+        },
+    );
+    fires("MPS daemons", "/tmp/nvidia-mps/control is left", |_, top| {
+        write(top, "/tmp/nvidia-mps/control", "");
+    });
+    is_good("MPS daemons", "the operator runs", |subject, top| {
+        subject.mps.is_external = true;
+        subject.daemons = vec![control(7)];
+        write(top, "/tmp/nvidia-mps/control", "");
+    });
+}
+
+#[test]
+fn specifications_that_nothing_keeps_current() {
+    let refreshed = |subject: &mut DoctorSubject, top: &Path| {
+        let text = format!(
+            "# {}\n# {}\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n  containerEdits:\n    env: [A=B]\n",
+            crate::cdi::header::made_by(),
+            crate::cdi::header::REFRESHED
+        );
+        fs::remove_file(top.join("cdi/nvidia.json")).unwrap();
+        write(top, "/cdi/tranche.yaml", &text);
+        subject.registry = Registry::read(&subject.spec_dirs);
+        for link in crate::device_files::links(&subject.inventory, false) {
+            fs::create_dir_all(top.join("dev/char")).unwrap();
+            symlink(&link.target, top.join("dev/char").join(&link.name)).unwrap();
+        }
+        fs::create_dir_all(top.join("run/systemd/system")).unwrap();
+    };
+    let wants = |top: &Path, unit: &str| write(top, &format!("/etc/systemd/system/multi-user.target.wants/{unit}"), "");
+    fires("refresh", "are not both enabled", |subject, top| {
+        refreshed(subject, top);
+        wants(top, "tranche-cdi-refresh.service");
+    });
+    is_good("refresh", "are enabled", |subject, top| {
+        refreshed(subject, top);
+        wants(top, "tranche-cdi-refresh.service");
+        wants(top, "tranche-cdi-refresh.path");
+    });
+}
