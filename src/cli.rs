@@ -1,28 +1,45 @@
 //! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the result. Nothing in the library uses this module.
 
+mod broker;
+mod by_broker;
 mod cdi;
 mod claim;
 mod containers;
+mod doctor;
 mod earlier;
+mod engines;
+mod export;
 mod held;
 mod inventory;
 mod list;
 pub mod log;
 pub mod look;
+mod metrics;
+mod mps;
 mod needs;
 mod nvidia;
+mod observed;
 pub mod out;
+mod pages;
+mod pipe_directories;
 pub mod place;
 mod plan;
 mod policy;
 mod progress;
 mod root_only;
+mod run;
 mod runtime;
 mod sharing;
 mod specs;
 mod status;
+mod stop;
+mod system;
 mod table;
+mod top;
 mod usage;
+mod verify;
+
+pub use run::run_if_asked as run_if_waiting;
 
 use anyhow::Result;
 use clap::builder::Resettable;
@@ -62,9 +79,22 @@ enum Verb {
     #[command(subcommand)]
     Claim(claim::Verb),
     Status(status::Args),
+    Doctor(doctor::Args),
+    Run(Box<run::Args>),
+    Verify(Box<verify::Args>),
+    Top(top::Args),
+    Broker(broker::Args),
+    /// Start, stop and show the MPS daemons that tranche manages
+    #[command(subcommand)]
+    Mps(mps::Verb),
+    Metrics(metrics::Args),
+    Export(Box<export::Args>),
     /// Add tranche's runtime to the configuration of an engine (docker, containerd, CRI-O, podman), and remove it
     #[command(subcommand)]
     Runtime(runtime::Verb),
+    /// Make the driver's device nodes and the links in /dev/char; prepare the removal of tranche
+    #[command(subcommand)]
+    System(system::Verb),
 }
 
 /// Reads the arguments; returns them with the level of the log.
@@ -128,7 +158,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Plan(args) => plan::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Run(args) => run::run(&args),
+        Verb::Verify(args) => verify::run(&args),
+        Verb::Top(args) => top::run(&args),
+        Verb::Broker(args) => broker::run(&args),
+        Verb::Mps(verb) => mps::run(&verb),
+        Verb::Metrics(args) => metrics::run(&args),
+        Verb::Export(args) => export::run(&args),
         Verb::Runtime(verb) => runtime::run(&verb),
+        Verb::System(verb) => system::run(&verb),
     }
 }
 

@@ -21,6 +21,8 @@ mod place;
 mod prepare;
 mod report;
 
+pub use claim::check_daemon;
+
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 

@@ -13,6 +13,8 @@
 //! | [`error`] | the one-line message for people, and the exit code |
 //! | [`types`] | newtypes for what must not be mixed up, such as paths of the host and of a container |
 //! | [`bounded`] | reads input of a limited size |
+//! | [`program`] | runs another program to its end, with a deadline |
+//! | `mps` | how a client of MPS connects to its daemon |
 //! | [`yaml`] | YAML files with the line and column of each value |
 //! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
 //! | [`sys`] | the only `unsafe` code |
@@ -31,18 +33,30 @@
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
+//! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
+//! | [`facts`] | what the broker knows of the host now |
 //! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
+//! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
+//! | [`export`] | flags and lines that give a device to programs without CDI |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
 //! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
+//! | [`peer`] | who is at the other end of a local socket |
+//! | [`control`] | what changes a GPU or an MPS daemon, so that the machine agrees with the ledger |
+//! | [`observe`] | which claim each process on a GPU belongs to |
+//! | [`serve`] | the broker: answers requests of hooks and users |
 //! | [`hook`] | the hooks, which work inside a container's root |
 //! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
+//! | [`device_files`] | the driver's device nodes and the links in `/dev/char`, and how they are made |
+//! | [`engines`] | the installed engines, and the newest CDI version that each reads |
+//! | [`doctor`] | what is wrong with a host, why it matters, and which command corrects it |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
 
 pub mod bounded;
+pub mod broker;
 pub mod call;
 pub mod claims;
 pub mod elf;
@@ -51,6 +65,7 @@ pub mod hook;
 pub mod ldcache;
 pub mod ledger;
 pub mod messages;
+mod mps;
 pub mod oci;
 pub mod personality;
 pub mod root;
@@ -82,14 +97,36 @@ pub mod share;
 pub mod yaml;
 
 #[cfg(feature = "cli")]
+pub mod claim_spec;
+#[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
+pub mod control;
+#[cfg(feature = "cli")]
+pub mod device_files;
+#[cfg(feature = "cli")]
+pub mod doctor;
+#[cfg(feature = "cli")]
 pub mod engine_config;
+#[cfg(feature = "cli")]
+pub mod engines;
+#[cfg(feature = "cli")]
+pub mod export;
+#[cfg(feature = "cli")]
+pub mod facts;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(feature = "cli")]
 pub mod host;
+#[cfg(feature = "cli")]
+pub mod observe;
+#[cfg(feature = "cli")]
+pub mod peer;
+#[cfg(feature = "cli")]
+pub mod program;
+#[cfg(feature = "cli")]
+pub mod serve;
 #[cfg(feature = "cli")]
 pub mod sim;
 #[cfg(feature = "cli")]

@@ -4,7 +4,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Before anything else: this process may be the one that asks NVML, and has nothing to do with a command line.
-    if let Some(code) = tranche::host::nvml::run_if_asked() {
+    let asked = tranche::host::nvml::run_if_asked().or_else(tranche::control::nvml::run_if_asked);
+    if let Some(code) = asked {
+        return code;
+    }
+    // Nor has the one that is going to be the program of `tranche run`.
+    if let Some(code) = tranche::cli::run_if_waiting() {
         return code;
     }
     let (arguments, level) = match tranche::cli::parse(std::env::args_os()) {

@@ -31,6 +31,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::broker::SOCKET;
 use crate::error::{Context, Error, Result};
 use crate::inject::{self, RewriteContext};
 use crate::ledger::ContainerName;
@@ -171,12 +172,11 @@ impl RuntimeCommand<'_> {
     }
 
     fn end(&self, id: &str, low_level: &LowLevel) {
-        let socket = self.state_dir.join(drain::SOCKET);
-        if !socket.exists() {
+        if !self.state_dir.join(SOCKET).exists() {
             return;
         }
         let drained = match self.container(id, low_level) {
-            Ok(Some(container)) => drain::drain(&container, &socket),
+            Ok(Some(container)) => drain::drain(&container, self.state_dir),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };

@@ -3,7 +3,7 @@
 use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read, wrong};
 use super::{Program, verb_and_options};
 use crate::error::{Error, Result};
-use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Promise, ShareName};
+use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Promise, ShareName, WaitTime};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -29,6 +29,10 @@ pub struct ClaimCall {
     pub nodes: Vec<OwnNode>,
     /// The pipe directory of the MPS daemon that must be running.
     pub daemon: Option<HostPath>,
+    /// The broker changes the device for its claims, and must have done so before the container starts.
+    pub prepare: bool,
+    /// How long the hook waits for what others hold.
+    pub wait: WaitTime,
     /// Where the ledger is.
     pub state_dir: HostPath,
 }
@@ -128,6 +132,10 @@ impl ClaimCall {
     /// The hook's name.
     pub const VERB: &str = "claim";
 
+    /// Seconds that the hook waits for the broker, in addition to the time for its own work. A driver without persistence
+    /// mode takes many seconds until a daemon can use the device.
+    pub const PREPARING: u32 = 40;
+
     pub(super) const OPTIONS: &[(&str, ValueKind)] = &[
         ("device", ValueKind::Text),
         ("label", ValueKind::Text),
@@ -141,6 +149,8 @@ impl ClaimCall {
         ("alone", ValueKind::Flag),
         ("node", ValueKind::Node),
         ("daemon", ValueKind::Host),
+        ("prepare", ValueKind::Flag),
+        ("wait", ValueKind::Text),
         ("state-dir", ValueKind::Host),
         // Of a release, whose options these are as well.
         ("spec-file", ValueKind::Host),
@@ -158,6 +168,8 @@ impl ClaimCall {
             alone: false,
             nodes: Vec::new(),
             daemon: None,
+            prepare: false,
+            wait: WaitTime::default(),
             state_dir: default_state_dir(),
         }
     }
@@ -193,6 +205,10 @@ impl ClaimCall {
         options.extend(self.alone.then(|| "--alone".to_owned()));
         options.extend(self.nodes.iter().map(|node| format!("--node={node}")));
         options.extend(self.daemon.as_ref().map(|directory| format!("--daemon={directory}")));
+        options.extend(self.prepare.then(|| "--prepare".to_owned()));
+        if self.wait != WaitTime::default() {
+            options.push(format!("--wait={}", self.wait));
+        }
         push_state_dir(&mut options, &self.state_dir);
         Program::Tranche.command(Self::VERB, options)
     }
@@ -220,6 +236,8 @@ impl ClaimCall {
         let mut alone = false;
         let mut nodes = Vec::new();
         let mut daemon = None;
+        let mut prepare = false;
+        let mut wait = WaitTime::default();
         let mut state_dir = default_state_dir();
         read(arguments, Self::OPTIONS, unknown, |name, value, _| {
             match name {
@@ -236,6 +254,8 @@ impl ClaimCall {
                     nodes.push(node.ok_or_else(|| wrong(name, &value, "is not an absolute path"))?);
                 }
                 "daemon" => daemon = Some(host_path(name, &value)?),
+                "prepare" => prepare = true,
+                "wait" => wait = value.parse()?,
                 "state-dir" => state_dir = host_path(name, &value)?,
                 _ => drop(host_path(name, &value)?),
             }
@@ -261,6 +281,8 @@ impl ClaimCall {
             alone,
             nodes,
             daemon,
+            prepare,
+            wait,
             state_dir,
         })
     }

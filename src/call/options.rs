@@ -113,7 +113,7 @@ pub(super) fn wrong(option: &str, value: &str, what: impl fmt::Display) -> Error
 /// The text before and after the first mark `::`. A start parses hundreds of values, and `str::split_once` prepares for
 /// long texts.
 pub(super) fn cut(text: &str) -> Option<(&str, &str)> {
-    let at = text.as_bytes().array_windows().position(|two| two == b"::")?;
+    let at = text.as_bytes().windows(2).position(|two| two == b"::")?;
     Some((text.get(..at)?, text.get(at + 2..)?))
 }
 

@@ -142,7 +142,7 @@ prop_compose! {
         bounds in of((of(any::<u64>()), any::<u32>())),
         alone in any::<bool>(),
         nodes in prop::collection::vec((container(), of(host())), 0..3),
-        daemon in of(host()),
+        (daemon, prepare, wait) in (of(host()), any::<bool>(), 0..604_800_u32),
         state_dir in host(),
     ) -> ClaimCall {
         let siblings = match (named, &subject) {
@@ -163,6 +163,8 @@ prop_compose! {
             alone,
             nodes: nodes.collect(),
             daemon,
+            prepare,
+            wait: wait.to_string().parse().unwrap(),
             state_dir,
         }
     }
@@ -261,6 +263,8 @@ fn full() -> [Full; 4] {
             host: HostPath::new("/run/driver/dev/nvidia0").unwrap(),
         }],
         daemon: Some(other.clone()),
+        prepare: true,
+        wait: "1m30s".parse().unwrap(),
         state_dir: other.clone(),
     };
     let mut claims = claim.write();

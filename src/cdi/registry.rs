@@ -4,6 +4,8 @@
 //! two files of one directory define is a conflict: no engine finds it, even if a later directory defines it too (the
 //! reference library's pkg/cdi/cache.go).
 
+#[cfg(feature = "cli")]
+use super::header::REFRESHED;
 use super::validate::{Fault, validate};
 use super::{Device, Problem, Spec, directory, encode, open, parse, references};
 use crate::types::{CdiKind, Place, QualifiedName};
@@ -27,6 +29,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Whether `tranche cdi refresh` wrote it, and may replace or remove it.
+    #[cfg(feature = "cli")]
+    pub fn is_refreshed(&self) -> bool {
+        self.comments.iter().any(|line| line == REFRESHED)
+    }
+
     /// The numbers and names of its devices.
     fn names(&self) -> impl Iterator<Item = (usize, QualifiedName)> {
         // A valid specification has a valid kind and valid names.

@@ -9,6 +9,7 @@ mod transform;
 mod validate;
 
 pub(super) use generate::hook_beside_us;
+pub(super) use validate::{CompareArgs, compare};
 
 use super::out;
 use super::place::SpecDirArgs;
@@ -29,6 +30,8 @@ pub(super) enum Verb {
     Generate(Box<generate::Args>),
     /// Keep the specifications of this host and /run/tranche/host.json current; write only what has changed
     Refresh(Box<refresh::Args>),
+    /// Keep the specifications current until SIGTERM: refresh at the start and after each change, where systemd does not
+    Watch(Box<refresh::WatchArgs>),
     /// List the devices that engines find
     List(list::Args),
     /// Check specifications of any vendor; print each problem with its place and the devices that are lost
@@ -48,6 +51,7 @@ pub(super) fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
         Verb::Generate(args) => generate::run(*args),
         Verb::Refresh(args) => refresh::run(*args),
+        Verb::Watch(args) => refresh::watch(*args),
         Verb::List(args) => list::run(&args),
         Verb::Validate(args) => validate::run(*args),
         Verb::Inspect(args) => inspect::run(&args),

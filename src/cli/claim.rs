@@ -4,7 +4,6 @@ mod create;
 mod gc;
 mod list;
 mod release;
-mod spec;
 
 use super::place::{SpecDirArgs, StateArgs};
 use anyhow::Result;

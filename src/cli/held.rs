@@ -1,63 +1,13 @@
-//! A claim as `tranche status` and `tranche claim list` show it. The names of the fields are documented in
-//! docs/sharing.md, and programs depend on them.
+//! Claims as `tranche status` and `tranche claim list` show them.
 
 use super::containers::Names;
 use super::specs::Specs;
-use crate::ledger::{Claim, ClaimState, HeldPart, Strategy, utc};
+use crate::claims::{ClaimNames, HeldProcess};
+pub(super) use crate::claims::{Held, HeldContainer, HeldUsage};
+use crate::ledger::{Claim, ClaimState, utc};
 use crate::text::some;
-use crate::types::{DeviceKey, MemorySize};
-use serde::Serialize;
+use crate::types::MemorySize;
 use std::fmt::Display;
-
-/// A claim.
-#[derive(Debug, Serialize)]
-pub(super) struct Held {
-    /// The name under which an engine is asked for it: `nvidia.com/gpu=0.3`, `nvidia.com/claim=train1`.
-    pub(super) cdi: String,
-    /// The claim's own name; `null` for one that a container's start made.
-    pub(super) name: Option<String>,
-    /// The device: `nvidia.com/gpu=0`.
-    pub(super) device: String,
-    /// The device's key in the ledger.
-    pub(super) key: DeviceKey,
-    /// Whether the whole device is held.
-    pub(super) whole: bool,
-    /// The shares that are held; empty for a whole device.
-    pub(super) shares: Vec<String>,
-    pub(super) strategy: Strategy,
-    /// The memory that was promised; `null` without a limit.
-    pub(super) memory_mib: Option<u64>,
-    /// Percent of the device; `null` without a limit.
-    pub(super) compute_percent: Option<u32>,
-    pub(super) state: ClaimState,
-    /// Who uses it; `null` while a claim made beforehand waits for its container.
-    pub(super) container: Option<Container>,
-    /// The user who made it.
-    pub(super) uid: u32,
-    /// When it was made, in seconds since 1970.
-    pub(super) since: u64,
-    /// Seconds for which it lasts while no container uses it; `null` for one that lasts until it is released.
-    pub(super) ttl: Option<u64>,
-    /// Seconds until it ends; `null` while it is in use, and for one without a ttl.
-    pub(super) seconds_left: Option<u64>,
-    /// Whether it is released together with its container.
-    pub(super) once: bool,
-    /// The specification of a claim made beforehand.
-    pub(super) spec_file: Option<String>,
-}
-
-/// A container.
-#[derive(Debug, Serialize)]
-pub(super) struct Container {
-    /// As its engine knows it.
-    pub(super) id: String,
-    /// The name that its engine shows; `null` if no file of the engine has it.
-    pub(super) name: Option<String>,
-    /// The directory of its bundle.
-    pub(super) bundle: String,
-    /// The number of its init, in the pid namespace of the engine.
-    pub(super) pid: Option<u32>,
-}
 
 /// How claims are shown: by the names that specifications give to devices, and engines to containers.
 #[derive(Debug, Default)]
@@ -80,32 +30,12 @@ impl View {
 
     /// `claim` as it is shown.
     pub(super) fn held(&mut self, claim: &Claim) -> Held {
-        let promise = claim.part.promise();
-        let container = claim.holder.container().map(|container| Container {
-            id: container.id.clone(),
-            name: self.names.of(container),
-            bundle: container.bundle.clone(),
-            pid: claim.process.as_ref().map(|p| p.pid),
-        });
-        Held {
+        let names = ClaimNames {
             cdi: self.specs.name(claim),
-            name: claim.given_name().map(str::to_owned),
             device: self.specs.device(&claim.device),
-            key: claim.device.clone(),
-            whole: claim.part == HeldPart::Whole,
-            shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
-            strategy: claim.part.strategy(),
-            memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
-            compute_percent: promise.and_then(|p| p.compute()),
-            state: claim.state,
-            container,
-            uid: claim.uid,
-            since: claim.since,
-            ttl: claim.ttl,
-            seconds_left: claim.until.map(|until| until.saturating_sub(self.uptime)),
-            once: claim.once,
-            spec_file: claim.spec_file.clone(),
-        }
+            container: claim.holder.container().and_then(|of_root| self.names.of(of_root)),
+        };
+        Held::new(claim, names, self.uptime)
     }
 
     /// `claims` as a list in one line: what is held, by whom and since when.
@@ -119,11 +49,17 @@ impl View {
 }
 
 impl Held {
+    /// Whether a container uses it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.state == ClaimState::Held
+    }
+
     /// Who holds it, in a sentence.
     pub(super) fn by(&self) -> String {
-        match &self.container {
-            Some(container) => format!("container {}", container.shown()),
-            None => format!("user {} (no container yet)", self.uid),
+        match (&self.container, &self.process) {
+            (Some(container), _) => format!("container {}", container.shown()),
+            (None, Some(process)) => process.shown(),
+            (None, None) => format!("user {} (no container yet)", self.uid),
         }
     }
 
@@ -139,7 +75,8 @@ impl Held {
 
     /// Who uses it, in a table.
     pub(super) fn holder(&self) -> String {
-        or_dash(self.container.as_ref().map(Container::shown))
+        let container = self.container.as_ref().map(HeldContainer::shown);
+        or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
     }
 
     /// Its shares, each with its device: `0.a, 0.b`; the device for all of it.
@@ -156,10 +93,20 @@ impl Held {
     }
 }
 
-impl Container {
+impl HeldContainer {
     /// `train (262bf9f7e5a8)`, or the short id alone.
     fn shown(&self) -> String {
         container_text(&self.id, self.name.as_deref())
+    }
+}
+
+impl HeldProcess {
+    /// `train.py (process 4242)`.
+    fn shown(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} (process {pid})", self.program),
+            None => self.program.clone(),
+        }
     }
 }
 

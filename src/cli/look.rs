@@ -137,6 +137,14 @@ pub fn roots(at: &HostArgs) -> Result<Roots> {
     Ok(Roots::new(&paths)?)
 }
 
+/// The parameters of the loaded driver, as text; empty if no driver is loaded.
+///
+/// # Errors
+/// Returns an error if they exist and cannot be read.
+pub fn driver_params(at: &HostArgs) -> Result<String> {
+    Ok(host::driver_params(&roots(at)?)?)
+}
+
 /// The options that change what is found on the same host, as a person types them. A saved inventory has none.
 pub fn choices(at: &HostArgs, how: &LookArgs) -> Vec<String> {
     if at.inventory.is_some() {

@@ -7,8 +7,10 @@ use crate::claims;
 use crate::error::{Context, Error, Kind, line};
 use crate::text::{shown, shown_json, shown_lines};
 use anyhow::Result;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
 
@@ -38,6 +40,15 @@ fn write(text: &str) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other.about("stdout", "cannot write")?),
     }
+}
+
+/// Whether stdout has a reader: the other end of a pipe may be closed (poll(2), `POLLERR`).
+pub fn has_reader() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let looked = poll(&mut fds, PollTimeout::ZERO);
+    let events = fds[0].revents().unwrap_or(PollFlags::empty());
+    looked.is_err() || !events.intersects(PollFlags::POLLERR | PollFlags::POLLNVAL)
 }
 
 /// Writes `value` to stdout as JSON, for programs.

@@ -63,6 +63,14 @@ impl SpecDirArgs {
     }
 }
 
+/// Where specifications of claims are written.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SpecDirArg {
+    /// The directory for specifications of claims; it must be one that engines read
+    #[arg(long, value_name = "DIR", env = "TRANCHE_SPEC_DIR", default_value = "/var/run/cdi")]
+    pub spec_dir: PathBuf,
+}
+
 /// How devices are to be shared.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigArgs {

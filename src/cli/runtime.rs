@@ -9,11 +9,13 @@ mod program;
 mod result;
 
 use super::out;
+use crate::engine_config::Engine;
 use crate::engine_config::check::{Candidate, Verdict, check};
 use crate::engine_config::install::FileChange;
 use anyhow::Result;
 use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The verbs of `tranche runtime`.
@@ -99,6 +101,16 @@ fn install(changes: &[FileChange]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The files of `engine` that tranche has changed, in the places where the engine reads them.
+///
+/// # Errors
+/// Returns an error if one, or its backup, cannot be read.
+pub(super) fn changed_files(engine: Engine) -> Result<Vec<PathBuf>> {
+    let files = Files::new(&EngineFileArgs::of(engine), false)?;
+    let changes = files.undone(engine)?;
+    Ok(changes.iter().map(|change| change.path().to_owned()).collect())
 }
 
 fn unconfigure(args: &EngineFileArgs) -> Result<ExitCode> {

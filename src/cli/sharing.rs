@@ -3,14 +3,12 @@
 use super::look::{self, LookArgs};
 use super::place::{ConfigArgs, HostArgs, StateArgs};
 use crate::derive::Sharing;
-use crate::error::{Context, Error, Kind};
+use crate::error::{Error, Kind};
 use crate::inventory::Inventory;
 use crate::policy::read;
-use crate::share::{self, Need};
+use crate::share;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 /// The options of a verb that needs a plan.
@@ -85,25 +83,4 @@ pub(super) fn required(args: &SharingArgs) -> Result<(Inventory, Sharing)> {
             ))
             .into()),
     }
-}
-
-/// Makes the pipe directories that a specification mounts. Engines mount before they run hooks, so the program that writes
-/// the specification must make the directories.
-///
-/// # Errors
-/// Returns an error if a directory cannot be made.
-pub(super) fn make_pipe_directories(sharing: &Sharing) -> Result<(), Error> {
-    let devices = sharing.plan.devices.iter();
-    for need in devices.flat_map(|split| split.needs(&sharing.state_dir)) {
-        let Need::MpsDaemon { pipe: dir, .. } = need else {
-            continue;
-        };
-        // 0755 for it and its parents: MPS servers run as their clients' user, and must reach it.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(dir.as_path())
-            .about(&dir, "cannot be made")?;
-    }
-    Ok(())
 }

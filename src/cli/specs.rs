@@ -3,14 +3,14 @@
 
 use super::place::SpecDirArgs;
 use crate::call::{ClaimCall, Subject};
-use crate::cdi;
 use crate::cdi::registry::Registry;
+use crate::claim_spec::{claim_of, is_same};
 use crate::ledger::{Bounds, Claim, HeldShare, Promise};
 use crate::share::{Plan, SplitDevice};
 use crate::text::some;
 use crate::types::DeviceKey;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The devices and shares that specifications offer with a claim in one state directory.
 #[derive(Debug, Default)]
@@ -115,10 +115,14 @@ impl Specs {
         self.devices.iter()
     }
 
+    /// The name of a device; `None` if no specification offers it with a claim.
+    pub(super) fn named(&self, key: &DeviceKey) -> Option<String> {
+        self.devices.get(key).and_then(|offered| offered.name.clone())
+    }
+
     /// The name of a device; its key where no specification offers it.
     pub(super) fn device(&self, key: &DeviceKey) -> String {
-        let name = self.devices.get(key).and_then(|offered| offered.name.clone());
-        name.unwrap_or_else(|| key.to_string())
+        self.named(key).unwrap_or_else(|| key.to_string())
     }
 
     /// The name under which an engine is asked for what `claim` holds.
@@ -148,22 +152,7 @@ impl Specs {
     }
 }
 
-/// The claim that a device of a specification makes, if it makes one.
-pub(super) fn claim_of(device: &cdi::Device) -> Option<ClaimCall> {
-    let mut hooks = device.edits.hooks.iter();
-    hooks.find_map(|hook| ClaimCall::of_hook(&hook.args))
-}
-
 /// Whether a person means the device `name` by `typed`: the whole name, or what is behind its `=`.
 pub(super) fn is_named(name: &str, typed: &str) -> bool {
     name == typed || name.split_once('=').is_some_and(|(_, rest)| rest == typed)
-}
-
-/// Whether two paths lead to the same file or directory, by whatever links.
-pub(super) fn is_same(a: &Path, b: &Path) -> bool {
-    let real = |path: &Path| -> PathBuf {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        std::fs::canonicalize(&absolute).unwrap_or(absolute)
-    };
-    a == b || real(a) == real(b)
 }

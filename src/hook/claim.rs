@@ -13,8 +13,11 @@
 //! `--device`, or of every device without that option. A specification has one such hook, so it also runs for containers
 //! that hold nothing. `--claim` and `--spec-file` go together.
 
+mod broker;
 mod daemon;
 mod neighbours;
+
+pub use daemon::check as check_daemon;
 
 use super::report::HookReport;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
@@ -35,17 +38,20 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
-    refuse_rootless()?;
-    if !call.nodes.is_empty() {
-        neighbours::check(&state, &call)?;
-    }
-    if let Some(directory) = &call.daemon {
-        daemon::check(directory.as_path(), &call.label)?;
-    }
     let pid = state.pid.ok_or_else(|| {
         Error::failed("container state", "has no pid")
             .hint("this is a createRuntime hook: it needs the container's process")
     })?;
+    if !is_root_of_the_machine() {
+        // It cannot write root's ledger, and must not hold its lock.
+        return broker::enter(&call, &container, pid);
+    }
+    if !call.nodes.is_empty() {
+        neighbours::check(&state, &call)?;
+    }
+    if !call.prepare {
+        refuse_without_daemon(&call)?;
+    }
     let entry = ClaimEntry {
         device: call.device.clone(),
         wanted: match &call.subject {
@@ -65,8 +71,31 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
         alone: call.alone,
     };
     let claims = Claims::open(call.state_dir.as_path())?;
-    let entered = claims.enter(&entry, Holder::Container(container), Some(pid));
-    entered.map_err(|refused| refusal(&call, refused))
+    let holder = Holder::Container(container.clone());
+    let wait = call.wait.get();
+    let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);
+    entered.map_err(|refused| refusal(&call, refused))?;
+    let ready = match (call.prepare, wait.is_zero()) {
+        // The broker reads from the ledger what the device must be ready for.
+        (true, _) => broker::prepare(&call, &container).and_then(|()| refuse_without_daemon(&call)),
+        // The daemon may have ended while its share was waited for.
+        (false, false) => refuse_without_daemon(&call),
+        (false, true) => Ok(()),
+    };
+    if ready.is_err()
+        && let Err(error) = claims.give_back(&holder, &call.device)
+    {
+        report.failure(&error.into());
+    }
+    ready
+}
+
+/// Refuses a share whose MPS daemon does not serve clients.
+fn refuse_without_daemon(call: &ClaimCall) -> Result<()> {
+    match &call.daemon {
+        Some(directory) => daemon::check(directory.as_path(), &call.label),
+        None => Ok(()),
+    }
 }
 
 /// Refuses unknown options: each may limit the claim, and a claim without that limit could not be kept.
@@ -90,9 +119,8 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
     let state = State::read(state)?;
     report.about(&state);
     let container = name_of(&state)?;
-    // A container of a rootless engine holds nothing in the ledger.
     if !is_root_of_the_machine() {
-        return Ok(());
+        return broker::leave(&call, &container);
     }
     let Some(claims) = Claims::existing(call.state_dir.as_path())? else {
         return Ok(());
@@ -108,23 +136,21 @@ fn name_of(state: &State) -> Result<ContainerName> {
     ContainerName::at(&state.bundle, &state.id)
 }
 
-/// Refuses a hook of a rootless engine, which is root in its own user namespace only: it cannot write root's ledger and must
-/// not hold its lock.
-fn refuse_rootless() -> Result<()> {
-    if is_root_of_the_machine() {
-        return Ok(());
-    }
-    Err(
-        Error::failed("shares", "are given to containers of engines that run as root")
-            .hint("ask for a whole device, or start the container as root"),
-    )
-}
-
+/// Whether this process is root, and not only in a user namespace as the hooks of a rootless engine are.
 fn is_root_of_the_machine() -> bool {
     nix::unistd::geteuid().is_root() && !is_in_user_namespace()
 }
 
-fn refusal(call: &ClaimCall, NotEntered { error, book }: NotEntered) -> Error {
+fn refusal(call: &ClaimCall, refused: NotEntered) -> Error {
+    let waited = refused.waited;
+    let error = refusal_of(call, refused);
+    match waited {
+        Some(waited) => error.and_hint(format!("waited {} s for it", waited.as_secs())),
+        None => error,
+    }
+}
+
+fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> Error {
     let name = match &call.subject {
         Subject::Claim(name, _) if is_start_name(name) => call.label.clone(),
         Subject::Claim(name, _) => format!("claim {name}"),

@@ -9,6 +9,7 @@ use crate::call::Unknown;
 use crate::error::{Error, Result, line};
 use crate::messages::{LINES, Message, Messages, Severity};
 use crate::oci::State;
+use crate::text::beginning;
 
 /// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines only
 /// after the hook has ended uses a pipe of 64 KiB, and a hook that writes more than that would wait for ever.
@@ -123,7 +124,7 @@ fn shortened(line: &str) -> String {
     if line.len() <= LONGEST {
         return line.to_owned();
     }
-    format!("{}…", &line[..line.floor_char_boundary(LONGEST)])
+    format!("{}…", beginning(line, LONGEST))
 }
 
 #[cfg(test)]

@@ -40,12 +40,11 @@ pub use collect::of;
 pub(crate) use collect::parsed;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::derive::Mode;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
-use crate::types::{DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName};
+use crate::types::{DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName, WaitTime};
 
 /// The variable by which most containers ask for devices.
 const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
@@ -82,7 +81,7 @@ pub struct Request {
     /// A part of a device, by its size.
     pub size: Option<WantedSize>,
     /// How long the start may wait for a share; `None` for the policy's time.
-    pub wait: Option<Duration>,
+    pub wait: Option<WaitTime>,
     /// For which uses the driver's files are asked for.
     pub capabilities: BTreeSet<DriverCapability>,
     /// What is asked for in addition to GPUs: GPUDirect Storage, MOFED, GDRCopy, NVSwitches.

@@ -56,7 +56,7 @@ enum Operator {
 
 /// What requirements are about. What is `None` is not known, and a condition on it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostFacts {
+pub struct RequirementFacts {
     /// The driver.
     pub driver: Option<DriverVersion>,
     /// The newest CUDA that the driver supports.
@@ -121,7 +121,7 @@ impl Requirement {
         })
     }
 
-    fn holds(&self, host: &HostFacts, gpu: &RequiredGpu) -> bool {
+    fn holds(&self, host: &RequirementFacts, gpu: &RequiredGpu) -> bool {
         let mut alternatives = self.alternatives.iter();
         self.alternatives.is_empty() || alternatives.any(|one| one.conditions.iter().all(|c| c.holds(host, gpu)))
     }
@@ -131,7 +131,7 @@ impl Requirement {
 ///
 /// # Errors
 /// Returns an error about the first requirement that does not hold. It says what is required and what is there.
-pub fn check(requirements: &[Requirement], host: &HostFacts) -> Result<()> {
+pub fn check(requirements: &[Requirement], host: &RequirementFacts) -> Result<()> {
     let no_gpu = [RequiredGpu::default()];
     let gpus = if host.gpus.is_empty() { &no_gpu[..] } else { &host.gpus };
     for requirement in requirements {
@@ -201,7 +201,7 @@ impl Condition {
         Ok(Some(Self::Version(property, operator, value)))
     }
 
-    fn holds(&self, host: &HostFacts, gpu: &RequiredGpu) -> bool {
+    fn holds(&self, host: &RequirementFacts, gpu: &RequiredGpu) -> bool {
         match self {
             Self::Brand { is, brand } => {
                 let found = gpu.brand.as_ref();
@@ -246,7 +246,7 @@ fn compare(a: &[u64], b: &[u64]) -> Ordering {
 
 /// What is there, in the order in which requirements name it.
 struct Compared<'a> {
-    host: &'a HostFacts,
+    host: &'a RequirementFacts,
     gpu: &'a RequiredGpu,
 }
 

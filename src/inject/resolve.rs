@@ -1,7 +1,7 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
 use super::request::{MigAccess, Request, WantedDevice, WantedShare};
-use super::require::{HostFacts, RequiredGpu};
+use super::require::{RequiredGpu, RequirementFacts};
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
 use crate::error::{Error, Result};
@@ -258,7 +258,7 @@ fn split<'p>(plan: &'p Plan, device: HostDevice<'_>) -> Result<&'p SplitDevice> 
 }
 
 /// What requirements are checked against: the driver, and the GPUs of `devices`.
-pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> HostFacts {
+pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> RequirementFacts {
     let catalogue = host.inventory.catalogue();
     let driver = host.inventory.driver.as_ref();
     let gpus = devices
@@ -268,7 +268,7 @@ pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> H
             arch: one.gpu.compute_capability,
             brand: brand(&one.gpu.name).map(str::to_owned),
         });
-    HostFacts {
+    RequirementFacts {
         driver: driver.map(|driver| driver.version.clone()),
         cuda: driver.and_then(|driver| driver.cuda),
         gpus: gpus.collect(),

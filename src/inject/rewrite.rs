@@ -13,12 +13,11 @@ use crate::inventory::HostDevice;
 use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
 use crate::root::is_in_user_namespace;
-use crate::share::Fit;
-use crate::types::{DeviceKey, HostPath};
+use crate::share::{Fit, Plan};
+use crate::types::{DeviceKey, HostPath, WaitTime};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 /// The start of a container.
 pub struct RewriteContext<'a> {
@@ -136,6 +135,7 @@ impl StartLedger {
         let is_for_this = |claim: &Claim| match &claim.holder {
             Holder::Person => true,
             Holder::Container(name) => Some(name) == container,
+            Holder::Rootless { .. } | Holder::Process { .. } => false,
             Holder::Pod(_) | Holder::ResourceClaim(_) => false,
         };
         let exists = |name: &String| books.iter().any(|book| book.named(name).is_some_and(is_for_this));
@@ -222,7 +222,10 @@ impl Injection<'_> {
         }
         let shares: Vec<ReservedShares<'_>> = reserved.iter().map(Reserved::shares).collect();
         let sharing = Sharing {
-            plan: self.host.plan.clone(),
+            plan: Plan {
+                wait: self.wait(),
+                ..self.host.plan.clone()
+            },
             held: self.ledger.held.clone(),
             state_dir: HostPath::new(self.context.state_dir)?,
         };
@@ -237,6 +240,11 @@ impl Injection<'_> {
             edits.merge(&device.edits)?;
         }
         Ok(edits)
+    }
+
+    /// How long the start waits: the container's request takes precedence over the policy.
+    fn wait(&self) -> WaitTime {
+        self.request.wait.unwrap_or(self.host.plan.wait)
     }
 
     fn options(&self, sharing: Option<Sharing>) -> Options {
@@ -278,9 +286,9 @@ impl Injection<'_> {
                 None => Ok(Vec::new()),
                 Some(wanted) if is_in_user_namespace() => Err(Error::failed(
                     &wanted.asked_as,
-                    "shares are given to containers of engines that run as root",
+                    "in a user's own engine, this runtime reserves no shares",
                 )
-                .hint("ask for a whole device, or start the container as root")),
+                .hint("ask for the share by its CDI name, with --device; its hook gets it from the broker")),
                 Some(wanted) => Err(
                     Error::usage(&wanted.asked_as, "the policy of this host splits no device")
                         .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh"),
@@ -294,9 +302,8 @@ impl Injection<'_> {
             reservation.asked_as = Some(one.asked_as.clone());
             reservations.push(reservation);
         }
-        let wait = self.request.wait.unwrap_or(Duration::ZERO);
         let taken = claims
-            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, wait)
+            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, self.wait().get())
             .map_err(|error| {
                 let asked: Vec<&str> = wanted.iter().map(|one| one.asked_as.as_str()).collect();
                 explain_reserve(asked.join(", "), error, list)

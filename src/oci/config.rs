@@ -178,8 +178,8 @@ impl From<MountJson<'_>> for RuntimeMount {
 /// copied.
 fn normal(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
-    let is_odd = |[slash, next]: &[u8; 2]| *slash == b'/' && matches!(next, b'/' | b'.');
-    match bytes.array_windows().any(is_odd) || bytes.ends_with(b"/") {
+    let is_odd = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
+    match bytes.windows(2).any(is_odd) || bytes.ends_with(b"/") {
         true => path.components().collect(),
         false => path,
     }

@@ -14,7 +14,7 @@ mod outcome;
 
 pub(in crate::cli) use arguments::Args;
 pub(super) use arguments::FileArgs;
-pub(super) use files::Writer;
+pub(super) use files::{OutputFile, Writer};
 pub(in crate::cli) use hook::hook_beside_us;
 pub(super) use hook::{program, warn_if_missing};
 pub(super) use nvidia::{take_nvidia_variables, with_nvidia_names};
@@ -23,6 +23,7 @@ pub(super) use outcome::Outcome;
 use super::super::earlier;
 use super::super::look;
 use super::super::out;
+use super::super::pipe_directories;
 use super::super::place::StateArgs;
 use super::super::sharing::{self, SharingArgs};
 use crate::cdi::header::SpecOrigin;
@@ -49,9 +50,16 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     }
     let origin = add_plan(&mut options, &inventory, &args.at, "tranche cdi generate")?;
     let derived = derived(&inventory, &options, &outcome)?;
-    let make_directories = || match &options.sharing {
-        Some(sharing) if args.at.host.is_here() => Ok(sharing::make_pipe_directories(sharing)?),
-        _ => Ok(()),
+    let make_directories = |output: &Path| match args.at.host.is_here() {
+        true => {
+            let directory = output.parent().unwrap_or(output);
+            Ok(pipe_directories::make_for(
+                options.sharing.as_ref(),
+                directory,
+                &args.tmpfiles,
+            )?)
+        }
+        false => Ok(()),
     };
     let writer = Writer {
         args: &args.file,
@@ -61,7 +69,10 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     };
     match args.file.output.as_deref().filter(|output| !output.is_empty()) {
         None => writer.print(&derived.by_kind())?,
-        Some(output) => writer.write(Path::new(output), &derived.by_kind(), &outcome, make_directories)?,
+        Some(output) => {
+            let output = Path::new(output);
+            writer.write(output, &derived.by_kind(), &outcome, || make_directories(output))?;
+        }
     }
     Ok(outcome.exit_code())
 }

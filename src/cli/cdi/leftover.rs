@@ -1,11 +1,11 @@
 //! Files that an earlier `cdi generate` wrote beside its output and that this run does not write. If `rename` is
 //! removed from a policy, the file of the other kind remains, and engines would still start containers with its shares.
 
-use super::super::specs::claim_of;
 use crate::cdi::Spec;
 use crate::cdi::directory::entries;
 use crate::cdi::header;
 use crate::cdi::registry::{Loaded, Registry};
+use crate::claim_spec::claim_of;
 use crate::error::Context;
 use anyhow::Result;
 use std::path::{Path, PathBuf};

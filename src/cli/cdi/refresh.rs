@@ -7,58 +7,170 @@
 
 mod arguments;
 mod changes;
+mod char_links;
 mod found;
+mod last;
+mod limit;
 mod others;
+mod signs;
+mod take_over;
+mod watch;
 
 pub(super) use arguments::Args;
+pub(super) use watch::{WatchArgs, run as watch};
 
-use super::super::{look, out, sharing};
+use super::super::{look, out, pipe_directories};
 use super::generate::Outcome;
 use crate::derive::Mode;
 use crate::error::{Error, Kind};
 use crate::host_file::{self, HostFile, HostFileError};
-use crate::ledger::{self, LedgerDirectory};
+use crate::ledger::{self, LedgerDirectory, StateLock};
 use crate::root::Missing;
 use crate::text::some;
 use anyhow::{Result, bail};
-use changes::Changes;
+use arguments::{RefreshArgs, RefreshPlace};
+use changes::{Changes, RefreshReport};
 use found::FoundFiles;
-use std::path::{Path, PathBuf};
+use last::LastRefresh;
+use serde::Serialize;
+use signs::Sign;
+use std::path::Path;
 use std::process::ExitCode;
+use take_over::TakeOver;
+
+/// How often `--if-changed` looks again, because something changed while it worked.
+const MOST_LOOKS: usize = 3;
 
 pub(super) fn run(mut args: Args) -> Result<ExitCode> {
-    args.at.look.ignore_environment = true;
-    let state_dir = PathBuf::from(args.at.state.dir()?.as_str());
-    // The host is examined under the lock: an older result must not replace a newer one.
-    let missing = if args.dry_run { Missing::Leave } else { Missing::Make };
-    let state = LedgerDirectory::state(&state_dir, missing)?;
-    let _lock = match &state {
-        Some(state) if !args.dry_run => Some(ledger::lock(state, "refresh.lock", args.lock_timeout)?),
-        _ => None,
+    args.how.at.look.ignore_environment = true;
+    let place = args.how.place()?;
+    let _lock = match args.dry_run {
+        true => None,
+        false => lock(&args.how, &place)?,
     };
-    let output_dir = std::path::absolute(&args.output_dir)?;
-    let examined = found::examine(&args)?;
-    let outcome = Outcome::of(&examined.inventory, Mode::Auto, args.degraded);
+    if args.take_over.take_over {
+        return report(&take_over::take(&args.take_over, &args.how, &place)?, args.json);
+    }
+    if args.take_over.hand_back {
+        return report(&take_over::hand_back(&args.take_over, &args.how, &place)?, args.json);
+    }
+    let refresh = || refresh(&args.how, &place, args.dry_run, &PlainNames::UnlessDefined);
+    if !args.if_changed {
+        return report(&refresh()?, args.json);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for look in 0..MOST_LOOKS {
+        match last::change_since(&args.how, &place)? {
+            None if look == 0 => unchanged(&place, args.json)?,
+            None => break,
+            Some(why) => {
+                tracing::info!("{why}");
+                code = report(&refresh()?, args.json)?;
+            }
+        }
+        if args.dry_run {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// What `--if-changed` prints as JSON if there was nothing to do.
+#[derive(Serialize)]
+struct Unchanged<'a> {
+    changed: bool,
+    host_file: &'a Path,
+}
+
+fn unchanged(place: &RefreshPlace, is_json: bool) -> Result<()> {
+    let host_file = place.state_dir.join(host_file::NAME);
+    match is_json {
+        true => out::json(&Unchanged {
+            changed: false,
+            host_file: &host_file,
+        })?,
+        false => out::note(format_args!("{}: nothing has changed", host_file.display())),
+    }
+    Ok(())
+}
+
+/// The lock of all refreshes; `None` where there is no state directory.
+///
+/// The host is examined under it: an older result must not replace a newer one.
+fn lock(args: &RefreshArgs, place: &RefreshPlace) -> Result<Option<StateLock>> {
+    let state = LedgerDirectory::state(&place.state_dir, Missing::Make)?;
+    let lock = state.map(|state| ledger::lock(&state, "refresh.lock", args.lock_timeout));
+    Ok(lock.transpose()?)
+}
+
+/// Who defines the plain devices where another program's file does.
+enum PlainNames<'a> {
+    /// That program.
+    UnlessDefined,
+    /// tranche, after that program's files were recorded.
+    TakeOver(TakeOver<'a>),
+    /// That program, whose files are put back after this refresh.
+    HandBack,
+}
+
+/// What a refresh did.
+struct Refreshed {
+    report: RefreshReport,
+    outcome: Outcome,
+    /// What it saw.
+    signs: Vec<Sign>,
+}
+
+fn report(refreshed: &Refreshed, is_json: bool) -> Result<ExitCode> {
+    match is_json {
+        true => out::json(&refreshed.report)?,
+        false => out::note(refreshed.report.line()),
+    }
+    Ok(refreshed.outcome.exit_code())
+}
+
+/// Examines the host and writes what is new. The caller holds the lock, unless nothing is to be changed.
+///
+/// # Errors
+/// Returns an error if the host has no device ([`Kind::Nothing`]), if it could not be examined completely and there are
+/// files of a complete examination, if the policy is invalid, or if a file cannot be written.
+fn refresh(args: &RefreshArgs, place: &RefreshPlace, dry_run: bool, names: &PlainNames<'_>) -> Result<Refreshed> {
+    let examined = found::examine(args, place)?;
+    // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no more.
+    let accepts_degraded = args.degraded || examined.is_not_loaded;
+    let outcome = Outcome::of(&examined.inventory, Mode::Auto, accepts_degraded);
     let missing = look::missing(&examined.inventory).filter(|_| !outcome.is_complete());
+    let signs = examined.signs.clone();
     let found = match FoundFiles::of(examined, &outcome) {
         Ok(found) => found,
-        Err(error) if is_nothing(&error) => bail!(nothing(&error, &args, &state_dir, &output_dir)?),
+        Err(error) if is_nothing(&error) => bail!(nothing(&error, place, dry_run)?),
         Err(error) => return Err(error),
     };
     let sharing = found.sharing.clone();
-    let changes = Changes::of(found, &args, &state_dir, &output_dir)?;
+    let links = args.char_links.as_deref().filter(|_| !dry_run);
+    let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
+    let changes = Changes::of(found, args, place, names)?;
     if let Some(missing) = missing {
-        keep_good(&missing, &HostFile::load(&state_dir), &changes)?;
+        keep_good(&missing, &HostFile::load(&place.state_dir), &changes)?;
     }
-    if let Some(sharing) = sharing.filter(|_| !args.dry_run && args.at.host.is_here()) {
-        sharing::make_pipe_directories(&sharing)?;
+    if !dry_run && args.at.host.is_here() {
+        pipe_directories::make_for(sharing.as_ref(), &place.output_dir, &args.tmpfiles)?;
     }
-    let report = changes.apply(args.dry_run)?;
-    match args.json {
-        true => out::json(&report)?,
-        false => out::note(report.line()),
+    let taken = match names {
+        PlainNames::TakeOver(take) => take.begin(&changes.others.files)?,
+        PlainNames::UnlessDefined | PlainNames::HandBack => Vec::new(),
+    };
+    let report = changes.apply(&taken, dry_run)?;
+    if let Some((dir, links)) = links {
+        char_links::make(dir, &links)?;
     }
-    Ok(outcome.exit_code())
+    match outcome.is_complete() {
+        _ if dry_run => {}
+        true => LastRefresh::new(args, signs.clone())?.write(place)?,
+        // What is missing may come without a sign.
+        false => last::forget(place)?,
+    }
+    Ok(Refreshed { report, outcome, signs })
 }
 
 fn is_nothing(error: &anyhow::Error) -> bool {
@@ -81,17 +193,17 @@ fn keep_good(missing: &str, old: &Result<HostFile, HostFileError>, changes: &Cha
 
 /// Removes what an earlier refresh wrote, because the host has no device any more, and returns the error that says so:
 /// `error` with the files that were removed.
-fn nothing(error: &anyhow::Error, args: &Args, state_dir: &Path, output_dir: &Path) -> Result<Error> {
-    let mut files = changes::own_files(output_dir);
-    let host_file = state_dir.join(host_file::NAME);
-    // Last: as long as it exists, its sources show that the specifications changed.
-    files.extend(host_file.symlink_metadata().is_ok().then_some(host_file));
-    if !args.dry_run {
+fn nothing(error: &anyhow::Error, place: &RefreshPlace, dry_run: bool) -> Result<Error> {
+    let mut files = changes::own_files(&place.output_dir);
+    // host.json is the last: as long as it exists, its sources show that the specifications changed.
+    let of_state = [last::NAME, host_file::NAME].map(|name| place.state_dir.join(name));
+    files.extend(of_state.into_iter().filter(|file| file.symlink_metadata().is_ok()));
+    if !dry_run {
         changes::remove(&files)?;
     }
     let gone = Error::new(Kind::Nothing, "host", format!("there is no device to offer: {error}"));
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    Ok(match (files.is_empty(), args.dry_run) {
+    Ok(match (files.is_empty(), dry_run) {
         (true, _) => gone,
         (_, true) => gone.hint(format!("a refresh would remove {}", some(&files))),
         (_, false) => gone.hint(format!("{} was removed, because it is no longer true", some(&files))),

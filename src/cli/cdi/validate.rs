@@ -11,7 +11,8 @@ use crate::cdi::registry::{Registry, Shadowed};
 use crate::error::{Error, Kind};
 use crate::text::{shown, some};
 use anyhow::{Result, bail};
-use stale::{CompareArgs, Staleness};
+use stale::Staleness;
+pub(in crate::cli) use stale::{CompareArgs, compare};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

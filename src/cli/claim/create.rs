@@ -1,23 +1,18 @@
 //! `tranche claim create`.
 
-use super::spec;
-use crate::cdi::encode::{Format, encode};
-use crate::cdi::{build, write};
-use crate::claims::{Claims, Offer, Reservation, ReserveError, explain_reserve, remove};
+use crate::claim_spec::{ClaimFile, ClaimRequest, describe, is_of_user};
+use crate::claims::{Claims, Held, ReserveError, explain_reserve};
 use crate::cli::cdi::hook_beside_us;
 use crate::cli::held::View;
+use crate::cli::place::SpecDirArg;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::specs::Specs;
-use crate::cli::{needs, out, root_only};
-use crate::derive::{self, HookOptions, Options, Sharing};
-use crate::error::{Context, Error};
-use crate::inventory::Inventory;
-use crate::ledger::{Claim, is_start_name};
-use crate::share::{Fit, Share, SplitDevice, Wish};
-use crate::text::some;
-use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
+use crate::cli::{by_broker, needs, out, pipe_directories};
+use crate::derive::{HookOptions, Sharing};
+use crate::error::Error;
+use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName};
 use anyhow::{Result, bail};
-use std::path::{Path, PathBuf};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,134 +52,83 @@ pub(in crate::cli) struct Args {
     /// Print JSON; docs/sharing.md describes the fields
     #[arg(long)]
     json: bool,
-    /// The directory for the claim's specification; it must be one that engines read
-    #[arg(long, value_name = "DIR", env = "TRANCHE_SPEC_DIR", default_value = "/var/run/cdi")]
-    spec_dir: PathBuf,
+    #[command(flatten)]
+    specs: SpecDirArg,
     #[command(flatten)]
     at: SharingArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let request = args.request();
     // A device and a file get this name, so it is checked before anything is reserved.
-    let device_name: QualifiedName = format!("nvidia.com/claim={}", args.name).parse()?;
-    if is_start_name(&args.name) {
-        let error = Error::usage(
-            format!("claim {}", args.name),
-            "is a name that starts of containers use",
-        );
-        bail!(error.hint("choose another name"));
-    }
-    if args.memory.is_some_and(|m| m.mib() == 0) {
-        bail!(
-            Error::usage("--memory 0", "a claim needs some memory")
-                .hint("leave the option out for a share of any size")
-        );
-    }
+    let device_name = request.device_name()?;
     let state_dir = &args.at.state.state_dir;
-    root_only::check(state_dir)?;
+    if by_broker::is_needed(state_dir) {
+        return ask_broker(args, &request);
+    }
+    if is_of_user(&args.name) {
+        let error = Error::usage(format!("claim {}", args.name), "is a name for claims of users");
+        bail!(error.hint("choose one that does not begin with a number and a dot"));
+    }
     let (inventory, sharing) = sharing::required(&args.at)?;
-    let wish = Wish {
-        memory: args.memory,
-        compute: args.compute.map(|c| c.get()),
-        names: args.share.clone(),
-        shares: args.shares.map(|n| n as usize),
-        device: args
-            .device
-            .as_ref()
-            .map(|selector| device(&inventory, &sharing, selector))
-            .transpose()?,
-    };
-    sizeless(&sharing, &wish)?;
-    // Absolute, because hooks that use this path run in other directories.
-    let file = spec::file(&args.spec_dir, &args.name);
-    let file = HostPath::new(std::path::absolute(&file).about(file.display(), "has no absolute path")?)?;
+    let reservation = request.reservation(&inventory, &sharing.plan)?;
+    let hook = hook_beside_us().unwrap_or_else(|| HookOptions::default().path);
+    let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
     let claims = Claims::open(state_dir)?;
-    let reservation = Reservation {
-        once: args.once,
-        ttl: args.ttl,
-        ..Reservation::of(&args.name, wish)
-    };
-    let offer = Specification {
-        args,
-        inventory: &inventory,
-        sharing: &sharing,
-        file: &file,
-    };
+    pipe_directories::make(&sharing)?;
     let wait = Duration::from_secs(args.wait);
     let reserved = claims.reserve_waiting(&sharing.plan, &reservation, &offer, wait);
     let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
     let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
     out::either(args.json, &held, || format!("{device_name}\n"))?;
-    out::note(describe(&found, &sharing));
+    out::note(describe(&found, &sharing.plan));
     if let Some(split) = sharing.plan.split(found.device) {
         needs::note(&sharing, split);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The specification by which engines know a claim.
-struct Specification<'a> {
-    args: &'a Args,
-    inventory: &'a Inventory,
-    sharing: &'a Sharing,
-    file: &'a HostPath,
+/// Lets the broker make the claim, because this user cannot write the ledger.
+fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
+    if args.wait > 0 {
+        let error = Error::usage("--wait", "only root can wait for a share");
+        bail!(error.hint("try again when something was released"));
+    }
+    let text = |value: Option<&dyn std::fmt::Display>| value.map(ToString::to_string);
+    let fields = json!({
+        "name": request.name,
+        "memory": request.memory.map(|memory| format!("{}Mi", memory.mib())),
+        "compute": request.compute.map(|percent| format!("{}%", percent.get())),
+        "shares": request.shares,
+        "share": request.names,
+        "device": text(request.device.as_ref().map(|device| device as &dyn std::fmt::Display)),
+        "once": request.once,
+        "ttl": request.ttl,
+        "cdi_version": request.cdi_version.map(|version| version.to_string()),
+    });
+    let mut answer = by_broker::ask(&args.at.state.state_dir, "claim", fields)?;
+    let claim: Held = by_broker::held(answer["claim"].take())?;
+    out::either(args.json, &claim, || format!("{}\n", claim.cdi))?;
+    if let Some(note) = answer["note"].as_str() {
+        out::note(note);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-impl Offer for Specification<'_> {
-    fn sweep(&self, claims: &[&Claim]) -> Result<(), Error> {
-        let state_dir = Path::new(self.sharing.state_dir.as_str());
-        spec::sweep(&self.args.spec_dir, claims, state_dir)?;
-        match std::fs::symlink_metadata(self.file.as_path()) {
-            Err(_) => Ok(()),
-            Ok(_) => Err(Error::failed(
-                self.file,
-                "exists already, and does not belong to a claim in this ledger",
-            )
-            .hint("choose another name, or remove the file if it is not needed")),
+impl Args {
+    fn request(&self) -> ClaimRequest {
+        ClaimRequest {
+            name: self.name.clone(),
+            memory: self.memory,
+            compute: self.compute,
+            shares: self.shares,
+            names: self.share.clone(),
+            device: self.device.clone(),
+            once: self.once,
+            ttl: self.ttl,
+            cdi_version: self.cdi_version,
         }
     }
-
-    fn publish(&self, fit: &Fit) -> Result<Option<String>, Error> {
-        let options = Options {
-            hook: Some(hook_beside_us().map_or_else(HookOptions::default, HookOptions::at)),
-            sharing: Some(self.sharing.clone()),
-            ..Options::default()
-        };
-        let derived = derive::claim(self.inventory, &options, fit, &self.args.name, self.file)?;
-        let (spec, _) = build(&derived, self.args.cdi_version)?;
-        let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
-        let text = encode(&spec, Format::Yaml, &[header])?;
-        sharing::make_pipe_directories(self.sharing)?;
-        write::write(self.file.as_path(), &text)?;
-        Ok(Some(self.file.to_string()))
-    }
-
-    fn withdraw(&self) -> Result<(), Error> {
-        remove(self.file.as_path())
-    }
-}
-
-/// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.
-fn sizeless(sharing: &Sharing, wish: &Wish) -> Result<()> {
-    let asked = |split: &&SplitDevice| wish.is_about(split);
-    let mut asked = sharing.plan.devices.iter().filter(asked).peekable();
-    if asked.peek().is_none() {
-        return Ok(());
-    }
-    let shares: Vec<&Share> = asked.flat_map(|split| &split.shares).collect();
-    let (option, what) = if wish.memory.is_some() && shares.iter().all(|s| s.memory.is_none()) {
-        ("--memory", "memory")
-    } else if wish.compute.is_some() && shares.iter().all(|s| s.compute.is_none()) {
-        ("--compute", "compute")
-    } else {
-        return Ok(());
-    };
-    Err(Error::usage(
-        option,
-        format!("no share of the policy has a limit of {what}: shares under time-slicing have no size"),
-    )
-    .hint("request a number of shares with --shares, or split the device under mps")
-    .into())
 }
 
 /// The error for a claim that was not made. If the claim would fit on an unused device, the error lists who holds what.
@@ -192,30 +136,4 @@ fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
     explain_reserve(format_args!("claim {}", args.name), error, |held| {
         View::new(Specs::of_plan(&sharing.plan), 0).list(held)
     })
-}
-
-/// The split or dedicated device that `selector` names.
-fn device(inventory: &Inventory, sharing: &Sharing, selector: &DeviceSelector) -> Result<Device> {
-    let device = inventory.catalogue().get(selector)?.device();
-    if sharing.plan.split(device).is_some() {
-        return Ok(device);
-    }
-    let split: Vec<String> = sharing.plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-    let error = Error::usage(format!("device {selector}"), "is not shared by the policy");
-    Err(error.hint(format!("the policy shares {}", some(&split))).into())
-}
-
-fn describe(found: &Fit, sharing: &Sharing) -> String {
-    let split = sharing.plan.split(found.device);
-    if split.is_some_and(|split| split.method.is_whole()) {
-        return format!("{}: the whole device", found.device);
-    }
-    let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
-    let compute = found
-        .compute
-        .map(|c| format!(", up to {c}% compute"))
-        .unwrap_or_default();
-    let names: Vec<&str> = found.shares.iter().map(|s| s.as_str()).collect();
-    let word = if names.len() == 1 { "share" } else { "shares" };
-    format!("{}: {word} {}{memory}{compute}", found.device, some(&names))
 }

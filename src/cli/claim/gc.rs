@@ -1,6 +1,7 @@
 //! `tranche claim gc`: releases claims that have ended, and removes specifications without a claim.
 
-use super::{PlaceArgs, spec};
+use super::PlaceArgs;
+use crate::claim_spec;
 use crate::claims::{Claims, Collected};
 use crate::cli::{out, root_only};
 use crate::error::{Error, line};
@@ -24,7 +25,7 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.claims().collect();
         for dir in directories(at, &claims) {
-            let swept = spec::sweep(&dir, &claims, state_dir)?;
+            let swept = claim_spec::sweep(&dir, &claims, state_dir)?;
             removed.extend(swept.removed);
             problems.extend(swept.left);
         }

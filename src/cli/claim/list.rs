@@ -3,7 +3,7 @@
 use super::PlaceArgs;
 use crate::cli::held::{self, Held, or_dash};
 use crate::cli::table::Table;
-use crate::cli::{out, status};
+use crate::cli::{by_broker, out, status};
 use crate::error::Error;
 use crate::ledger::{Books, Claim, utc};
 use crate::text::some;
@@ -20,17 +20,30 @@ pub(in crate::cli) struct ShowArgs {
 }
 
 pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
+    if by_broker::is_needed(&at.state.state_dir) {
+        let mut held = by_broker::own(&at.state.state_dir, "list")?;
+        held.retain(|held| held.name.is_some());
+        show_all(at, &held)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (books, mut view) = status::read(&at.state, &at.specs)?;
     let named = books.claims().filter(|claim| claim.given_name().is_some());
     let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
+    if at.json || !held.is_empty() || books.damaged.is_empty() {
+        show_all(at, &held)?;
+    }
+    Ok(out::complain_all(books.errors()))
+}
+
+fn show_all(at: &PlaceArgs, held: &[Held]) -> Result<()> {
     if at.json {
         out::json(&held)?;
     } else if !held.is_empty() {
-        out::result(&table(&held))?;
-    } else if books.damaged.is_empty() {
+        out::result(&table(held))?;
+    } else {
         out::note("there are no claims; tranche claim create makes one, and tranche status shows what containers hold");
     }
-    Ok(out::complain_all(books.errors()))
+    Ok(())
 }
 
 fn table(held: &[Held]) -> String {
@@ -50,13 +63,29 @@ fn table(held: &[Held]) -> String {
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
     let name = args.name.strip_prefix("nvidia.com/claim=").unwrap_or(&args.name);
+    if by_broker::is_needed(&args.at.state.state_dir) {
+        return show_own(args, name);
+    }
+    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
     let Some(claim) = books.claims().find(|claim| claim.given_name() == Some(name)) else {
         bail!(not_found(&books, name));
     };
     let held = view.held(claim);
     out::either(args.at.json, &held, || text(name, &held))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a claim of this user, whose name may be given without the number of the user.
+fn show_own(args: &ShowArgs, name: &str) -> Result<ExitCode> {
+    let full = format!("{}.{name}", nix::unistd::geteuid());
+    let held = by_broker::own(&args.at.state.state_dir, "list")?;
+    let is_meant = |held: &&Held| held.name.as_deref().is_some_and(|own| own == name || own == full);
+    let Some(held) = held.iter().find(is_meant) else {
+        let known: Vec<&str> = held.iter().filter_map(|held| held.name.as_deref()).collect();
+        bail!(Error::usage(format!("claim {name}"), "not found among yours").hint(there_are(&known)));
+    };
+    out::either(args.at.json, held, || text(held.name.as_deref().unwrap_or(name), held))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,14 +122,17 @@ fn not_found(books: &Books, name: &str) -> Error {
     // It may be in a book that cannot be read.
     out::complain_all(books.errors());
     let known: Vec<&str> = books.claims().filter_map(Claim::given_name).collect();
-    let hint = match &known[..] {
-        [] => "there are no claims; tranche claim create makes one".to_owned(),
-        known => format!("there are {}", some(known)),
-    };
     let object = format!("claim {name}");
     let error = match books.damaged.is_empty() {
         true => Error::usage(object, "not found"),
         false => Error::failed(object, "not found in the part of the ledger that can be read"),
     };
-    error.hint(hint)
+    error.hint(there_are(&known))
+}
+
+fn there_are(known: &[&str]) -> String {
+    match known {
+        [] => "there are no claims; tranche claim create makes one".to_owned(),
+        known => format!("there are {}", some(known)),
+    }
 }

@@ -1,16 +1,17 @@
 //! `tranche claim release`: releases a claim, a share, or everything that a container holds.
 
-use super::{PlaceArgs, spec};
+use super::PlaceArgs;
 use crate::call::Subject;
-use crate::claims::{Claims, LockedClaims, remove};
+use crate::claim_spec;
+use crate::claims::{Claims, LockedClaims};
 use crate::cli::containers::Names;
 use crate::cli::held::{Held, View};
 use crate::cli::specs::{Specs, is_named};
-use crate::cli::{out, root_only};
+use crate::cli::{by_broker, out};
 use crate::error::Error;
 use crate::ledger::{Books, Claim, ClaimState, HeldPart, LedgerError, Refused, utc};
 use anyhow::{Result, bail};
-use std::path::Path;
+use serde_json::json;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,12 @@ const SHORTEST_ID: usize = 4;
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
-    root_only::check(state_dir)?;
+    if by_broker::is_needed(state_dir) {
+        let fields = json!({"what": args.what, "force": args.force});
+        let mut answer = by_broker::ask(state_dir, "release", fields)?;
+        show(args, &by_broker::held::<Vec<Held>>(answer["released"].take())?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(claims) = Claims::existing(state_dir)? else {
         bail!(not_found(&args.what, &[], &mut View::default()));
     };
@@ -45,15 +51,20 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     out::complain_all(books.errors());
     let Released { released, left } = done?;
     let code = out::complain_all(&left);
-    if args.at.json {
-        out::json(&serde_json::json!({ "released": released }))?;
-    } else {
-        for held in &released {
-            let by = held.container.as_ref().map(|_| format!(", held by {}", held.holder()));
-            out::note(format_args!("released {}{}", held.cdi, by.unwrap_or_default()));
-        }
-    }
+    show(args, &released)?;
     Ok(code)
+}
+
+/// Says what was released.
+fn show(args: &Args, released: &[Held]) -> Result<()> {
+    if args.at.json {
+        return out::json(&json!({ "released": released }));
+    }
+    for held in released {
+        let by = held.container.as_ref().map(|_| format!(", held by {}", held.holder()));
+        out::note(format_args!("released {}{}", held.cdi, by.unwrap_or_default()));
+    }
+    Ok(())
 }
 
 /// What was released.
@@ -77,7 +88,7 @@ fn release(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64) -
         // can use and `gc` removes.
         left: meant
             .iter()
-            .filter_map(|claim| remove_spec(claim, state_dir).err())
+            .filter_map(|claim| claim_spec::remove_of(claim, state_dir).err())
             .collect(),
     })
 }
@@ -103,25 +114,6 @@ fn refusal(error: LedgerError, view: &mut View) -> Error {
     }
 }
 
-/// Removes the specification of a claim, unless the file is no longer that of the claim.
-fn remove_spec(claim: &Claim, state_dir: &Path) -> Result<(), Error> {
-    let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) else {
-        return Ok(());
-    };
-    let file = Path::new(file);
-    if matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
-        return Ok(());
-    }
-    match spec::claim_at(file, state_dir) {
-        Ok(of) if of == *name => remove(file),
-        _ => Err(Error::failed(
-            file.display(),
-            format!("left alone, because it is not the specification that was written for claim {name}"),
-        )
-        .hint("remove it yourself if it is not needed")),
-    }
-}
-
 /// The claims that `typed` means. A claim's name is tried first, then a device, then a container.
 fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec<&'a Claim>> {
     let name = typed.strip_prefix("nvidia.com/claim=").unwrap_or(typed);
@@ -135,7 +127,7 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
         [] => {}
         [one] if is_whole_of(one, typed, &view.specs) => return Ok(by_device),
         [one] => {
-            let container = one.holder.container().map(|container| &*container.id);
+            let container = one.holder.any_container().map(|container| &*container.id);
             let own = one.given_name().or(container).unwrap_or_default();
             bail!(
                 Error::usage(typed, format!("is one of several shares of {}", one.who()))
@@ -145,10 +137,12 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
         _ => bail!(ambiguous(typed, &by_device, view)),
     }
     let by_container = of_container(typed, claims, &mut view.names);
-    let mut containers = by_container.iter().filter_map(|claim| claim.holder.container());
+    let mut containers = by_container
+        .iter()
+        .filter(|claim| claim.holder.any_container().is_some());
     match containers.next() {
         None => Err(not_found(typed, claims, view).into()),
-        Some(first) if containers.all(|other| other == first) => Ok(by_container),
+        Some(first) if containers.all(|other| other.holder == first.holder) => Ok(by_container),
         Some(_) => Err(ambiguous(typed, &by_container, view).into()),
     }
 }
@@ -182,10 +176,11 @@ fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec
     let mut exact = Vec::new();
     let mut begins = Vec::new();
     for claim in claims.iter().copied() {
-        let Some(container) = claim.holder.container() else {
+        let Some(container) = claim.holder.any_container() else {
             continue;
         };
-        if container.id == typed || names.of(container).as_deref() == Some(typed) {
+        let mut name = || claim.holder.container().and_then(|of_root| names.of(of_root));
+        if container.id == typed || name().as_deref() == Some(typed) {
             exact.push(claim);
         } else if typed.len() >= SHORTEST_ID && container.id.starts_with(typed) {
             begins.push(claim);

@@ -39,7 +39,7 @@ pub(super) fn of(inventory: &Inventory, sharing: &Sharing) -> String {
     let shares = sharing.plan.devices.iter().flat_map(|device| &device.shares);
     let later: BTreeSet<&String> = shares.flat_map(|share| &share.guarantees.not_available).collect();
     for line in later {
-        wrapped(&mut text, "", &format!("Not available yet: {line}"), 2);
+        wrapped(&mut text, "", &format!("Not in use: {line}"), 2);
     }
     wrapped(
         &mut text,
@@ -111,13 +111,17 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     }
     for device in devices {
         let needs = device.needs(&sharing.state_dir);
-        if !needs.is_empty() {
+        if let Some(does) = needs::by_broker(device, &needs) {
+            wrapped(text, "", &format!("  {}: {does}", device.device), 4);
+        }
+        let commands = needs::by_operator(device, &needs);
+        if !commands.is_empty() {
             text.push_str(&format!("  {}: {}:\n", device.device, needs::RUN_AS_ROOT));
         }
-        for command in needs.iter().flat_map(needs::commands) {
+        for command in commands {
             text.push_str(&format!("    {command}\n"));
         }
-        if let Some(cost) = needs.iter().find_map(|need| needs::cost_of_defaults(need, device)) {
+        if let Some(cost) = needs::cost_of_defaults(&needs, device) {
             wrapped(text, "  ", &cost, 4);
         }
     }

@@ -32,6 +32,18 @@ pub(in crate::cli) struct EngineFileArgs {
     pub(super) dry_run: bool,
 }
 
+impl EngineFileArgs {
+    /// The files that `engine` reads.
+    pub(super) fn of(engine: Engine) -> Self {
+        Self {
+            runtime: engine,
+            config: None,
+            drop_in_config: None,
+            dry_run: false,
+        }
+    }
+}
+
 /// The options of `tranche runtime configure`.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ConfigureArgs {

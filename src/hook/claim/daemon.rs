@@ -8,23 +8,22 @@
 //! another process by now.
 
 use crate::error::{Error, Result};
+use crate::mps;
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::time::Duration;
-
-/// The socket in the daemon's pipe directory that clients connect to.
-const CONTROL: &str = "control";
 
 /// How long to wait while the daemon's queue of clients is full. This is less than the time that the engine gives the hook;
 /// a client would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Refuses a share whose daemon does not answer in `directory`.
-pub(super) fn check(directory: &Path, label: &str) -> Result<()> {
-    let why = match connects(&directory.join(CONTROL)) {
-        Ok(()) => return Ok(()),
+///
+/// # Errors
+/// Returns an error about `label`, such as `gpu 0 share big`, if no process accepts a connection there.
+pub fn check(directory: &Path, label: &str) -> Result<()> {
+    let why = match mps::connect_to(directory, Some(PATIENCE)) {
+        Ok(_) => return Ok(()),
         Err(Errno::NOENT) => "its MPS daemon was not found".to_owned(),
         // A socket whose process has ended, or a file that is not a socket.
         Err(Errno::CONNREFUSED) => "its MPS daemon is not running".to_owned(),
@@ -36,26 +35,11 @@ pub(super) fn check(directory: &Path, label: &str) -> Result<()> {
         .hint("start its MPS control daemon; tranche plan says how"))
 }
 
-/// Connects and disconnects, as a client without requests does: the daemon only writes a line to its log.
-fn connects(socket: &Path) -> rustix::io::Result<()> {
-    let address = SocketAddrUnix::new(socket)?;
-    // CUDA's clients use packets. The kernel reports if the daemon's socket is of another kind, which is then tried.
-    for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
-        let asking = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        // How long the connection waits for a place in the queue (unix(7), SO_SNDTIMEO).
-        set_socket_timeout(&asking, Timeout::Send, Some(PATIENCE))?;
-        match connect(&asking, &address) {
-            Err(Errno::PROTOTYPE) => {}
-            answer => return answer,
-        }
-    }
-    Err(Errno::PROTOTYPE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{bind, listen};
+    use crate::mps::CONTROL;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
     #[test]
     fn somebody_listens_or_nobody_does() {

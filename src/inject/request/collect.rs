@@ -11,7 +11,6 @@ use crate::derive::Mode;
 use crate::error::Result;
 use crate::inject::require::Requirement;
 use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
-use crate::types::WaitTime;
 
 /// Finds what a container asks for in its `config.json`. The bytes of a configuration that cannot ask for anything are
 /// not parsed, so that it may be invalid: the runtime behind finds that out.
@@ -101,7 +100,7 @@ impl Asking<'_> {
             devices: named.wanted.devices,
             driver_only: named.wanted.driver_only,
             size: sized,
-            wait: own.wait.map(WaitTime::get),
+            wait: own.wait,
             capabilities: capabilities::capabilities(&self.environment, self.settings)?,
             modes: self.modes(),
             imex: self.imex(&mounts)?,

@@ -2,8 +2,8 @@ use super::*;
 use crate::error::Kind;
 
 /// A host with the given driver, CUDA, compute capability and brand; an empty text is unknown.
-fn host(driver: &str, cuda: &str, arch: &str, brand: &str) -> HostFacts {
-    HostFacts {
+fn host(driver: &str, cuda: &str, arch: &str, brand: &str) -> RequirementFacts {
+    RequirementFacts {
         driver: driver.parse().ok(),
         cuda: cuda.parse().ok(),
         gpus: vec![RequiredGpu {
@@ -14,11 +14,11 @@ fn host(driver: &str, cuda: &str, arch: &str, brand: &str) -> HostFacts {
     }
 }
 
-fn a100() -> HostFacts {
+fn a100() -> RequirementFacts {
     host("535.104.05", "12.2", "8.0", "Tesla")
 }
 
-fn holds(text: &str, host: &HostFacts) -> bool {
+fn holds(text: &str, host: &RequirementFacts) -> bool {
     check(&[Requirement::parse("NVIDIA_REQUIRE_X", text).unwrap()], host).is_ok()
 }
 
@@ -95,7 +95,7 @@ fn a_condition_on_what_is_unknown_of_the_host_holds() {
     assert!(holds("cuda>=12.4 brand=tesla,driver>=470,driver<471", &without_brand));
     assert!(!holds("cuda>=12.4 brand=tesla,driver>=450,driver<451", &without_brand));
     // Without a GPU, only the driver is checked.
-    let no_gpu = HostFacts {
+    let no_gpu = RequirementFacts {
         gpus: Vec::new(),
         ..a100()
     };

@@ -236,6 +236,48 @@ fn what_is_taken_is_refused_with_its_holder_and_nothing_stays_reserved() {
 }
 
 #[test]
+fn a_start_waits_as_long_as_the_policy_says_unless_the_container_says_another_time() {
+    let scene = Scene::of("t4x2", &format!("{POLICY}  wait: 1s\n"));
+    scene.changed("first", &asking(&["NVIDIA_VISIBLE_DEVICES=0.1"]));
+    let second = asking(&["NVIDIA_VISIBLE_DEVICES=0.1"]);
+    let refused = scene.refused("second", &second);
+    assert!(refused.ends_with("; waited 1 s for it"), "{refused}");
+    let at_once = |time: &str| {
+        let mut config = second.clone();
+        config["annotations"] = json!({"tranche.dev/wait": time});
+        scene.refused("third", &config)
+    };
+    let refused = at_once("0s");
+    assert!(
+        refused.contains("container first") && !refused.contains("waited"),
+        "{refused}"
+    );
+    let refused = at_once("2s");
+    assert!(refused.ends_with("; waited 2 s for it"), "{refused}");
+    // The whole of a split device is claimed by the hook, which waits instead.
+    let claim_of = |config: &Value| {
+        let changed = scene.changed("fourth", config);
+        let hooks = changed["hooks"]["createRuntime"].as_array().unwrap().clone();
+        let claim = hooks.into_iter().find(|hook| hook["args"][2] == "claim").unwrap();
+        let wait = claim["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find_map(|word| word.as_str()?.strip_prefix("--wait="));
+        (wait.map(str::to_owned), claim["timeout"].as_u64().unwrap())
+    };
+    let mut whole = asking(&["NVIDIA_VISIBLE_DEVICES=1"]);
+    assert_eq!(claim_of(&whole), (Some("1s".to_owned()), 11));
+    whole["annotations"] = json!({"tranche.dev/wait": "90s"});
+    assert_eq!(claim_of(&whole), (Some("1m30s".to_owned()), 100));
+    whole["annotations"] = json!({"tranche.dev/wait": "0s"});
+    assert_eq!(claim_of(&whole), (None, 10));
+    // What was reserved for this start is its own, and nobody waits for it.
+    let share = scene.changed("fifth", &asking(&["NVIDIA_VISIBLE_DEVICES=1.any"]));
+    assert!(!share["hooks"].to_string().contains("--wait"), "{share}");
+}
+
+#[test]
 fn a_part_by_its_size_is_found_on_any_device() {
     let scene = Scene::of("t4x2", POLICY);
     let mut config = asking(&[]);

@@ -2,6 +2,7 @@
 
 use super::nvidia::CsvArgs;
 use crate::cdi::encode::Format;
+use crate::cli::pipe_directories::TmpfilesArgs;
 use crate::cli::sharing::SharingArgs;
 use crate::derive::{DeviceChoice, Mode, NameStrategy};
 use crate::types::{CdiVersion, HostPath};
@@ -21,6 +22,8 @@ pub(in crate::cli) struct Args {
     pub(super) hooks: HookArgs,
     #[command(flatten)]
     csv: CsvArgs,
+    #[command(flatten)]
+    pub(super) tmpfiles: TmpfilesArgs,
 }
 
 #[derive(Debug, Default, clap::Args)]

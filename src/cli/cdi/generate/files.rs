@@ -30,6 +30,8 @@ pub(in crate::cli::cdi) struct OutputFile {
     pub(in crate::cli::cdi) path: PathBuf,
     pub(in crate::cli::cdi) text: String,
     pub(in crate::cli::cdi) spec: Spec,
+    /// What the given CDI version does not have.
+    pub(in crate::cli::cdi) left_out: Vec<LeftOut>,
 }
 
 impl Writer<'_> {
@@ -46,7 +48,7 @@ impl Writer<'_> {
             );
         }
         for derived in by_kind {
-            let (spec, comments) = self.specification(derived)?;
+            let (spec, comments, _) = self.specification(derived)?;
             let format = self.args.format.unwrap_or(Format::Yaml);
             out::document(&encode(&spec, format, &comments)?)?;
         }
@@ -117,7 +119,7 @@ impl Writer<'_> {
         derived: &Derived,
         is_first: bool,
     ) -> Result<OutputFile> {
-        let (spec, mut comments) =
+        let (spec, mut comments, left_out) =
             self.specification(derived)
                 .map_err(|error| match self.coherence(&derived.kind) {
                     _ if is_first => error,
@@ -131,11 +133,16 @@ impl Writer<'_> {
             self.beside(output, &derived.kind)
         };
         let text = encode(&spec, format, &comments)?;
-        Ok(OutputFile { path, text, spec })
+        Ok(OutputFile {
+            path,
+            text,
+            spec,
+            left_out,
+        })
     }
 
-    /// The specification of one kind, and the comments of its header.
-    fn specification(&self, derived: &Derived) -> Result<(Spec, Vec<String>), Error> {
+    /// The specification of one kind, the comments of its header, and what was left out.
+    fn specification(&self, derived: &Derived) -> Result<(Spec, Vec<String>, Vec<LeftOut>), Error> {
         let (spec, left_out) = build(derived, self.args.cdi_version)?;
         if !self.refresh {
             LeftOut::lines(&left_out, &spec.kind).into_iter().for_each(out::note);
@@ -147,7 +154,7 @@ impl Writer<'_> {
         comments.extend(self.refresh.then(|| header::REFRESHED.to_owned()));
         comments.extend(self.origin.comments());
         comments.extend(LeftOut::comments(&left_out));
-        Ok((spec, comments))
+        Ok((spec, comments, left_out))
     }
 
     /// The file for another kind, beside that of the first: `nvidia.yaml` and `nvidia-gpu.shared.yaml`, or, as NVIDIA's

@@ -49,6 +49,11 @@ impl Outcome {
         bail!(Error::failed(file.display(), what).hint("repair that, or give --degraded to write what was found"))
     }
 
+    /// What is missing; `None` if the specification is complete.
+    pub(in crate::cli::cdi) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
     /// Whether the specification is complete.
     pub(in crate::cli::cdi) fn is_complete(&self) -> bool {
         self.missing.is_none()

@@ -1,8 +1,11 @@
-//! The options of `tranche cdi refresh`.
+//! The options of `tranche cdi refresh` and `tranche cdi watch`.
 
 use super::super::generate;
+use super::take_over::TakeOverArgs;
 use crate::call::Program;
+use crate::cli::engines::EngineArgs;
 use crate::cli::look;
+use crate::cli::pipe_directories::TmpfilesArgs;
 use crate::cli::sharing::SharingArgs;
 use crate::derive::HookOptions;
 use crate::error::Error;
@@ -15,6 +18,25 @@ use std::time::Duration;
 /// The options of `tranche cdi refresh`.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    pub(super) how: RefreshArgs,
+    #[command(flatten)]
+    pub(super) take_over: TakeOverArgs,
+    /// Do nothing if nothing has changed that the last refresh looked at: the driver, its files and nodes, the GPUs, the
+    /// policy, specifications, engines. The driver's library is not asked then
+    #[arg(long, help_heading = None)]
+    pub(super) if_changed: bool,
+    /// Say what would be written and removed, and change nothing
+    #[arg(long, help_heading = None)]
+    pub(super) dry_run: bool,
+    /// Print JSON
+    #[arg(long, help_heading = None)]
+    pub(super) json: bool,
+}
+
+/// How specifications are refreshed, once or again and again.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::cli) struct RefreshArgs {
     // First, because options without a heading of their own would get that of the options before them.
     #[command(flatten)]
     pub(super) at: SharingArgs,
@@ -31,23 +53,53 @@ pub(in crate::cli) struct Args {
     #[arg(long, env = "TRANCHE_DEGRADED", help_heading = None)]
     pub(super) degraded: bool,
     /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
+    /// [default: what the oldest installed engine reads, at least 0.5]
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION", help_heading = None)]
     pub(super) cdi_version: Option<CdiVersion>,
+    #[command(flatten)]
+    pub(super) engines: EngineArgs,
     /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub(super) hook_path: Option<OsString>,
-    /// Say what would be written and removed, and change nothing
-    #[arg(long, help_heading = None)]
-    pub(super) dry_run: bool,
-    /// Print JSON
-    #[arg(long, help_heading = None)]
-    pub(super) json: bool,
+    /// Also make the links in /dev/char (or DIR), without which systemd takes the devices away from running containers at
+    /// its next daemon-reload
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "/dev/char",
+        help_heading = None
+    )]
+    pub(super) char_links: Option<PathBuf>,
     /// Give up if another refresh runs for this long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = look::seconds, help_heading = None)]
     pub(super) lock_timeout: Duration,
+    #[command(flatten)]
+    pub(super) tmpfiles: TmpfilesArgs,
 }
 
-impl Args {
+/// Where the files of a refresh are, as absolute paths.
+#[derive(Debug, Clone)]
+pub(super) struct RefreshPlace {
+    /// The directory of `host.json`.
+    pub(super) state_dir: PathBuf,
+    /// The directory of the specifications.
+    pub(super) output_dir: PathBuf,
+}
+
+impl RefreshArgs {
+    /// Where the files of a refresh are.
+    ///
+    /// # Errors
+    /// Returns an error if a path has no absolute form.
+    pub(super) fn place(&self) -> Result<RefreshPlace> {
+        Ok(RefreshPlace {
+            state_dir: PathBuf::from(self.at.state.dir()?.as_str()),
+            output_dir: std::path::absolute(&self.output_dir)?,
+        })
+    }
+
     /// The policy file that counts, whether or not it exists.
     pub(super) fn policy_file(&self) -> PathBuf {
         let config = self.at.config.config.clone();
@@ -89,7 +141,11 @@ impl Args {
         path("state-dir", Some(&self.at.state.state_dir))?;
         path("config", self.at.config.config.as_deref())?;
         path("nvidia-config", self.nvidia_config.as_deref())?;
+        path("tmpfiles-dir", self.tmpfiles.given())?;
         path("root", self.at.host.root.as_deref())?;
+        for dir in &self.engines.engine_dirs {
+            path("engine-dir", Some(dir))?;
+        }
         path(
             "hook-path",
             self.hook_path.as_ref().map(Path::new).filter(|path| path.is_absolute()),

@@ -1,16 +1,17 @@
 //! The files that a refresh has to have on the disk, and what of that is new.
 
-use super::super::generate::{FileArgs, Writer};
+use super::arguments::{RefreshArgs, RefreshPlace};
 use super::found::FoundFiles;
-use super::{Args, others};
-use crate::cdi::encode::Format;
-use crate::cdi::header::REFRESHED;
-use crate::cdi::registry::{Loaded, Registry};
+use super::limit::{self, LimitedWriter, VersionLimit};
+use super::others::{self, OtherFiles};
+use super::{PlainNames, take_over};
+use crate::cdi::registry::Registry;
 use crate::cdi::write::Prepared;
 use crate::error::{Context, Error};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
 use crate::share::Plan;
 use crate::text::{counted, some};
+use crate::types::CdiVersion;
 use anyhow::Result;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ pub(super) struct Changes {
     specs: Vec<WantedSpec>,
     /// `host.json` without its last sources, which are the specifications.
     content: HostFile,
-    /// The file of another program that defines the plain devices.
-    other: Option<PathBuf>,
+    pub(super) others: OtherFiles,
+    limit: Option<VersionLimit>,
 }
 
 struct WantedSpec {
@@ -47,6 +48,12 @@ pub(super) struct RefreshReport {
     removed: Vec<PathBuf>,
     /// The file of another program that has the plain devices, which therefore are in no file of tranche.
     plain_devices_in: Option<PathBuf>,
+    /// Plain devices that are in no file at all because of that.
+    lost: Vec<String>,
+    /// Files of other programs that cannot be read, each with the reason.
+    not_read: Vec<String>,
+    /// The newest CDI version that was written, and for which engine.
+    limit: Option<VersionLimit>,
     #[serde(skip)]
     dry_run: bool,
 }
@@ -56,37 +63,44 @@ struct SpecReport {
     file: PathBuf,
     kind: String,
     devices: usize,
+    cdi_version: CdiVersion,
+    /// Whether the limit of the CDI version cost it anything.
+    left_out: bool,
     changed: bool,
 }
 
 impl Changes {
     /// # Errors
     /// Returns an error if a specification cannot be made.
-    pub(super) fn of(mut found: FoundFiles, args: &Args, state_dir: &Path, output_dir: &Path) -> Result<Self> {
-        let other = others::leave_out(&mut found.derived, &found.settings.spec_dirs, output_dir)?;
-        let file_args = FileArgs {
-            cdi_version: args.cdi_version,
-            ..FileArgs::default()
-        };
+    pub(super) fn of(
+        mut found: FoundFiles,
+        args: &RefreshArgs,
+        place: &RefreshPlace,
+        names: &PlainNames<'_>,
+    ) -> Result<Self> {
+        let RefreshPlace { state_dir, output_dir } = place;
+        let others = others::leave_out(&mut found.derived, &found.settings.spec_dirs, output_dir, names)?;
+        let limit = VersionLimit::of(args.cdi_version, &found.engines);
         let first = found.derived.kind.clone();
         let host = found.origin.host;
         let plan = found.sharing.map(|sharing| sharing.plan).unwrap_or_default();
         let policy = found.origin.policy.map_or_else(|| Plan::default().digest(), Ok)?;
-        let writer = Writer {
-            args: &file_args,
-            origin: found.origin,
-            first: first.clone(),
-            refresh: true,
+        let writer = LimitedWriter {
+            limit: limit.as_ref(),
+            origin: &found.origin,
+            first: &first,
         };
         let output = output_dir.join(FILE);
         let mut specs = Vec::new();
         for derived in found.derived.by_kind() {
-            let file = writer.file(&output, Format::Yaml, &derived, derived.kind == first)?;
+            let file = writer.file(&output, &derived)?;
             let is_current = std::fs::read(&file.path).is_ok_and(|old| old == file.text.as_bytes());
             let report = SpecReport {
                 file: file.path.clone(),
                 kind: file.spec.kind.clone(),
                 devices: file.spec.devices.len(),
+                cdi_version: file.spec.version.parse()?,
+                left_out: !file.left_out.is_empty(),
                 changed: !is_current,
             };
             specs.push(WantedSpec {
@@ -116,15 +130,17 @@ impl Changes {
             existing: own_files(output_dir),
             specs,
             content,
-            other,
+            others,
+            limit,
         })
     }
 
     /// Writes what is not on the disk yet, and removes specifications of an earlier refresh that this one does not have.
+    /// `taken` are files of other programs that have to go before.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written or removed. As long as the disk is full, no file is replaced.
-    pub(super) fn apply(mut self, dry_run: bool) -> Result<RefreshReport> {
+    pub(super) fn apply(mut self, taken: &[PathBuf], dry_run: bool) -> Result<RefreshReport> {
         let wanted = |path: &PathBuf| self.specs.iter().any(|spec| spec.path == *path);
         let removed: Vec<PathBuf> = self.existing.iter().filter(|path| !wanted(path)).cloned().collect();
         let mut prepared = Vec::new();
@@ -149,7 +165,10 @@ impl Changes {
             host_file: self.host_file,
             specs,
             removed,
-            plain_devices_in: self.other,
+            plain_devices_in: self.others.plain,
+            lost: self.others.lost,
+            not_read: self.others.not_read,
+            limit: self.limit,
             dry_run,
         };
         if dry_run {
@@ -159,6 +178,8 @@ impl Changes {
             true => None,
             false => Some(Prepared::new(&report.host_file, &text)?),
         };
+        // Two files that define the same device make it unresolvable, so the other one goes first.
+        take_over::remove(taken)?;
         prepared.into_iter().try_for_each(Prepared::put_in_place)?;
         remove(&report.removed)?;
         host_file.map_or(Ok(()), Prepared::put_in_place)?;
@@ -167,6 +188,11 @@ impl Changes {
 }
 
 impl RefreshReport {
+    /// Whether any file was written or removed.
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed
+    }
+
     /// The report in one line.
     pub(super) fn line(&self) -> String {
         let specs: Vec<String> = self.specs.iter().map(SpecReport::shown).collect();
@@ -185,18 +211,39 @@ impl RefreshReport {
             (true, true) => "would be written",
             (true, false) => "written",
         };
-        let other = self.plain_devices_in.as_ref().map_or_else(String::new, |file| {
-            format!(
-                "; {} defines the plain devices, so tranche writes shares only, and a plain name of a split device takes \
+        let more: Vec<String> = self.clauses().iter().map(|clause| format!("; {clause}")).collect();
+        format!("{}: {done}{specs}{removed}{}", self.host_file.display(), more.concat())
+    }
+
+    /// What an owner should know beyond the files.
+    fn clauses(&self) -> Vec<String> {
+        let mut clauses = Vec::new();
+        if let Some(file) = &self.plain_devices_in {
+            clauses.push(format!(
+                "{} defines the plain devices, so tranche writes shares only, and a plain name of a split device takes \
                  no claim",
                 file.display()
-            )
-        });
-        format!("{}: {done}{specs}{removed}{other}", self.host_file.display())
+            ));
+        }
+        if !self.lost.is_empty() {
+            let what = "no file defines";
+            clauses.push(format!(
+                "{what} {}; tranche cdi refresh --take-over does",
+                some(&self.lost)
+            ));
+        }
+        clauses.extend(self.not_read.iter().cloned());
+        let files: Vec<_> = self.specs.iter().map(SpecReport::version).collect();
+        clauses.extend(limit::consequences(self.limit.as_ref(), &files));
+        clauses
     }
 }
 
 impl SpecReport {
+    fn version(&self) -> (PathBuf, CdiVersion, bool) {
+        (self.file.clone(), self.cdi_version, self.left_out)
+    }
+
     fn shown(&self) -> String {
         let state = if self.changed { " (changed)" } else { "" };
         let devices = counted(self.devices, "device");
@@ -204,15 +251,10 @@ impl SpecReport {
     }
 }
 
-/// Whether a refresh wrote `file`.
-pub(super) fn is_own(file: &Loaded) -> bool {
-    file.comments.iter().any(|line| line == REFRESHED)
-}
-
 /// The specifications in `dir` that a refresh wrote.
 pub(super) fn own_files(dir: &Path) -> Vec<PathBuf> {
     let registry = Registry::read(&[dir.to_owned()]);
-    let own = registry.files().iter().filter(|file| is_own(file));
+    let own = registry.files().iter().filter(|file| file.is_refreshed());
     own.map(|file| file.path.clone()).collect()
 }
 

@@ -1,14 +1,17 @@
 //! What the host has and what its owner wants, as one moment had it.
 
 use super::super::generate::{self, Outcome};
-use super::Args;
+use super::arguments::{RefreshArgs, RefreshPlace};
+use super::signs::{self, Sign};
 use crate::cdi::header::SpecOrigin;
-use crate::cli::{look, out, sharing};
+use crate::cli::{engines, look, out, sharing};
 use crate::derive::{Options, Sharing};
 use crate::edits::Derived;
+use crate::engines::FoundEngine;
 use crate::error::Error;
+use crate::host::Roots;
 use crate::host_file::{HostSource, SourceKind};
-use crate::inventory::{FileKind, Inventory};
+use crate::inventory::{FileKind, Inventory, PlatformKind};
 use crate::policy::RuntimeSettings;
 use crate::policy::read::{self, DEFAULT_NVIDIA_CONFIG};
 use crate::types::HostPath;
@@ -18,11 +21,15 @@ use std::path::PathBuf;
 /// The host, and the settings of its owner.
 pub(super) struct Examined {
     pub(super) inventory: Inventory,
+    /// Whether the driver is installed at most: its kernel module is not loaded, so the host has no device.
+    pub(super) is_not_loaded: bool,
     settings: RuntimeSettings,
     options: Options,
     hook: HostPath,
     origin: SpecOrigin,
+    engines: Vec<FoundEngine>,
     sources: Vec<HostSource>,
+    pub(super) signs: Vec<Sign>,
 }
 
 /// What the files of a refresh are made from.
@@ -33,6 +40,8 @@ pub(super) struct FoundFiles {
     pub(super) hook: HostPath,
     pub(super) origin: SpecOrigin,
     pub(super) derived: Derived,
+    /// The engines that are installed, unless the CDI version was given.
+    pub(super) engines: Vec<FoundEngine>,
     /// All but the specifications.
     pub(super) sources: Vec<HostSource>,
 }
@@ -42,11 +51,11 @@ pub(super) struct FoundFiles {
 /// # Errors
 /// Returns an error if the policy is invalid or cannot be applied, if the host cannot be examined, or if one of them
 /// changes each time.
-pub(super) fn examine(args: &Args) -> Result<Examined> {
+pub(super) fn examine(args: &RefreshArgs, place: &RefreshPlace) -> Result<Examined> {
     /// NVML makes missing nodes of MIG instances when it is opened, so the second time may be the first that counts.
     const ATTEMPTS: usize = 3;
     for _ in 0..ATTEMPTS {
-        let examined = examine_once(args)?;
+        let examined = examine_once(args, place)?;
         if examined.sources.iter().all(HostSource::is_unchanged) {
             return Ok(examined);
         }
@@ -54,13 +63,14 @@ pub(super) fn examine(args: &Args) -> Result<Examined> {
     bail!(Error::failed("host", "changed each time while it was examined").hint("run tranche cdi refresh again"))
 }
 
-fn examine_once(args: &Args) -> Result<Examined> {
+fn examine_once(args: &RefreshArgs, place: &RefreshPlace) -> Result<Examined> {
     // Each source is recorded before it is read.
     let mut sources = vec![
         HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
         HostSource::now(SourceKind::Policy, std::path::absolute(args.policy_file())?),
     ];
     let settings = settings(args, &mut sources)?;
+    let mut signs = signs::now(args, place, &settings.spec_dirs)?;
     let mut at = args.at.clone();
     if at.host.is_here() && at.host.driver_root.is_none() {
         at.host.driver_root = settings.driver_root.as_ref().map(|root| PathBuf::from(root.as_str()));
@@ -77,6 +87,11 @@ fn examine_once(args: &Args) -> Result<Examined> {
     if let (Some(roots), Some(library)) = (&roots, library(&inventory)) {
         sources.push(HostSource::now(SourceKind::DriverLibrary, roots.open(library)));
     }
+    signs.extend(signs::of_files(args, &inventory)?);
+    let engines = match args.at.host.is_here() && args.cdi_version.is_none() {
+        true => engines::installed(&args.engines),
+        false => Vec::new(),
+    };
     let mut hook = args.hook()?;
     hook.disabled.extend(&settings.disabled_hooks);
     if at.host.is_here() {
@@ -89,18 +104,23 @@ fn examine_once(args: &Args) -> Result<Examined> {
         ..Options::default()
     };
     let origin = generate::add_plan(&mut options, &inventory, &at, "tranche cdi refresh")?;
+    let is_without = |roots: &Roots| inventory.platform.kind == PlatformKind::Linux && !roots.has_module();
+    let is_not_loaded = inventory.gpus.is_empty() && roots.as_ref().is_some_and(is_without);
     Ok(Examined {
         inventory,
+        is_not_loaded,
         settings,
         options,
         hook: path,
         origin,
+        engines,
         sources,
+        signs,
     })
 }
 
 /// The settings of the runtime: from the policy, else from NVIDIA's file, else the defaults.
-fn settings(args: &Args, sources: &mut Vec<HostSource>) -> Result<RuntimeSettings> {
+fn settings(args: &RefreshArgs, sources: &mut Vec<HostSource>) -> Result<RuntimeSettings> {
     if let Some(settings) = sharing::policy(&args.at.config)?.and_then(|read| read.runtime) {
         return Ok(settings);
     }
@@ -135,11 +155,14 @@ impl FoundFiles {
     pub(super) fn of(examined: Examined, outcome: &Outcome) -> Result<Self> {
         let Examined {
             inventory,
+            is_not_loaded: _,
             settings,
             options,
             hook,
             origin,
+            engines,
             sources,
+            signs: _,
         } = examined;
         Ok(Self {
             derived: generate::derived(&inventory, &options, outcome)?,
@@ -148,6 +171,7 @@ impl FoundFiles {
             sharing: options.sharing,
             hook,
             origin,
+            engines,
             sources,
         })
     }

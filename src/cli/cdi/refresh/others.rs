@@ -2,7 +2,7 @@
 //!
 //! Engines ignore a device that two files of one directory define, and NVIDIA's refresh service writes its own files.
 
-use super::changes::is_own;
+use super::PlainNames;
 use crate::call::{ClaimCall, Subject};
 use crate::cdi::header::is_by_tranche;
 use crate::cdi::registry::{Loaded, Registry};
@@ -11,26 +11,47 @@ use crate::error::Error;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, and returns
-/// that file.
+/// What the files of other programs mean for a refresh.
+#[derive(Debug, Default)]
+pub(super) struct OtherFiles {
+    /// Files that define devices of tranche's.
+    pub(super) files: Vec<PathBuf>,
+    /// The first of them, if the plain devices were left to it.
+    pub(super) plain: Option<PathBuf>,
+    /// Names of plain devices that were left out, and that no other file defines.
+    pub(super) lost: Vec<String>,
+    /// Files that cannot be read, with the reason. What they define is not known.
+    pub(super) not_read: Vec<String>,
+}
+
+/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, as `names` says.
 ///
 /// # Errors
 /// Returns an error if `tranche cdi generate` has written one of the devices to `output_dir`: then engines would ignore
 /// the devices of both files.
-pub(super) fn leave_out(derived: &mut Derived, dirs: &[PathBuf], output_dir: &Path) -> Result<Option<PathBuf>, Error> {
+pub(super) fn leave_out(
+    derived: &mut Derived,
+    dirs: &[PathBuf],
+    output_dir: &Path,
+    names: &PlainNames<'_>,
+) -> Result<OtherFiles, Error> {
     let mut dirs: Vec<PathBuf> = dirs.to_vec();
     if !dirs.iter().any(|dir| is_same(dir, output_dir)) {
         dirs.push(output_dir.to_owned());
     }
     let registry = Registry::read(&dirs);
-    let others = registry.files().iter().filter(|file| !is_own(file));
-    let mut leave_out = None;
+    let others = registry.files().iter().filter(|file| !file.is_refreshed());
+    let mut found = OtherFiles::default();
+    let mut defined: BTreeSet<&str> = BTreeSet::new();
     for file in others {
         if !defines_any(file, derived) {
             continue;
         }
         match is_by_tranche(&file.comments) {
-            false => leave_out = leave_out.or_else(|| Some(file.path.clone())),
+            false => {
+                found.files.push(file.path.clone());
+                defined.extend(file.spec.devices.iter().map(|device| device.name.as_str()));
+            }
             true if file.path.parent().is_some_and(|dir| is_same(dir, output_dir)) => {
                 let what = "tranche cdi generate wrote the same devices there, and engines ignore a device that two \
                             files of one directory define";
@@ -40,10 +61,27 @@ pub(super) fn leave_out(derived: &mut Derived, dirs: &[PathBuf], output_dir: &Pa
             true => {}
         }
     }
-    if leave_out.is_some() {
+    let is_left = match names {
+        PlainNames::UnlessDefined => !found.files.is_empty(),
+        PlainNames::TakeOver(_) => false,
+        PlainNames::HandBack => true,
+    };
+    if is_left {
+        found.plain = found.files.first().cloned();
+    }
+    if found.plain.is_some() {
+        let lost = derived.devices.iter().filter(|device| !is_share(device));
+        let lost = lost.filter(|device| !defined.contains(device.name.as_str()));
+        found.lost = lost.map(|device| device.name.to_string()).collect();
+    }
+    if is_left {
         derived.devices.retain(is_share);
     }
-    Ok(leave_out)
+    let not_read = registry.problems.iter().filter(|problem| problem.lost.is_none());
+    found.not_read = not_read
+        .map(|problem| format!("{} is not looked at: {}", problem.path.display(), problem.what))
+        .collect();
+    Ok(found)
 }
 
 /// Whether `file` defines one of the plain devices, or a device of any kind that tranche offers.

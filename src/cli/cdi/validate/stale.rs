@@ -2,7 +2,7 @@
 
 use super::super::leftover;
 use crate::cdi::Problem;
-use crate::cdi::header::{REFRESHED, SpecOrigin, made_by};
+use crate::cdi::header::{SpecOrigin, made_by};
 use crate::cdi::registry::Loaded;
 use crate::cli::look::{self, LookArgs};
 use crate::cli::place::{ConfigArgs, HostArgs};
@@ -10,26 +10,27 @@ use crate::cli::sharing;
 use anyhow::Result;
 
 use crate::error::line;
+use crate::inventory::Inventory;
 use crate::share::{self, Plan};
 
 /// What specifications are compared with: the same options as those of `cdi generate`.
 #[derive(Debug, clap::Args)]
-pub(super) struct CompareArgs {
+pub(in crate::cli) struct CompareArgs {
     #[command(flatten)]
-    pub(super) config: ConfigArgs,
+    pub(in crate::cli) config: ConfigArgs,
     #[command(flatten)]
-    pub(super) host: HostArgs,
+    pub(in crate::cli) host: HostArgs,
     #[command(flatten)]
-    pub(super) look: LookArgs,
+    pub(in crate::cli) look: LookArgs,
 }
 
 /// What the comparison found.
 #[derive(Default)]
-pub(super) struct Staleness {
+pub(in crate::cli) struct Staleness {
     /// Specifications that are stale.
-    pub(super) problems: Vec<Problem>,
+    pub(in crate::cli) problems: Vec<Problem>,
     /// Specifications that could not be compared, and why.
-    pub(super) notes: Vec<String>,
+    pub(in crate::cli) notes: Vec<String>,
 }
 
 /// Compares each of `files` that has a digest with the host and the policy of `args`. The host is examined only if
@@ -38,6 +39,33 @@ pub(super) struct Staleness {
 /// # Errors
 /// Returns an error if a host, an inventory or a policy was named and cannot be read. For what was not named there is only a note.
 pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareArgs) -> Result<Staleness> {
+    let files: Vec<&Loaded> = files.collect();
+    if !files
+        .iter()
+        .any(|file| SpecOrigin::from_comments(&file.comments).is_some())
+    {
+        return Ok(Staleness::default());
+    }
+    match look::quietly(&args.host, &args.look) {
+        Ok(inventory) => compare(files, &inventory, args),
+        Err(error) if args.host.is_here() => {
+            let mut found = Staleness::default();
+            found.note(line(error.as_ref()));
+            Ok(found)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// As [`find`], with the inventory of the host.
+///
+/// # Errors
+/// As [`find`].
+pub(in crate::cli) fn compare<'a>(
+    files: impl IntoIterator<Item = &'a Loaded>,
+    inventory: &Inventory,
+    args: &CompareArgs,
+) -> Result<Staleness> {
     let mut found = Staleness::default();
     let mut compared = Vec::new();
     for file in files {
@@ -53,21 +81,13 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
     if compared.is_empty() {
         return Ok(found);
     }
-    let inventory = match look::quietly(&args.host, &args.look) {
-        Ok(inventory) => inventory,
-        Err(error) if args.host.is_here() => {
-            found.note(line(error.as_ref()));
-            return Ok(found);
-        }
-        Err(error) => return Err(error),
-    };
-    if let Some(missing) = look::missing(&inventory) {
+    if let Some(missing) = look::missing(inventory) {
         found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
     let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look).join(" "));
     let plan = sharing::policy(&args.config).and_then(|read| match read {
-        Some(read) => share::plan(&read.policy, &inventory),
+        Some(read) => share::plan(&read.policy, inventory),
         None => Ok(Plan::default()),
     });
     let policy = match plan.and_then(|plan| plan.digest()) {
@@ -98,7 +118,7 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
 
 impl Staleness {
     fn stale(&mut self, file: &Loaded, what: &str, or: &str) {
-        let again = match file.comments.iter().any(|line| line == REFRESHED) {
+        let again = match file.is_refreshed() {
             true => "run tranche cdi refresh".to_owned(),
             false => format!(
                 "run tranche cdi generate again, with --output {} and the options of the first time",

@@ -1,0 +1,165 @@
+//! `tranche doctor`: what is wrong with this host, why it matters, and which command corrects it.
+
+mod daemons;
+mod gather;
+
+use super::engines::EngineArgs;
+use super::out;
+use super::place::SpecDirArgs;
+use super::sharing::SharingArgs;
+use crate::doctor::{CheckResult, Diagnosis, Trouble, examine};
+use crate::error::{Error, Kind};
+use crate::text::shown;
+use anyhow::Result;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Find what is wrong with this host: driver, device nodes, specifications, hooks, engines, shares
+///
+/// The exit code is 4 if something is wrong.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    // In this order, because options without a heading of their own would get that of the ones before them.
+    #[command(flatten)]
+    specs: SpecDirArgs,
+    #[command(flatten)]
+    engines: EngineArgs,
+    #[command(flatten)]
+    at: SharingArgs,
+    /// Correct what can be corrected without harm, and examine the host again
+    #[arg(long, help_heading = None)]
+    fix: bool,
+    /// Print checks that found nothing wrong as well
+    #[arg(long, help_heading = None)]
+    all: bool,
+    /// Print JSON
+    #[arg(long, help_heading = None)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct DoctorReport<'a> {
+    checks: &'a [CheckResult],
+    /// How many are wrong.
+    wrong: usize,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let mut results = examine(&gather::subject(&args.at, &args.specs, &args.engines)?);
+    if args.fix && fix(args, &results)? {
+        results = examine(&gather::subject(&args.at, &args.specs, &args.engines)?);
+    }
+    let wrong = results
+        .iter()
+        .filter(|one| matches!(one.diagnosis, Diagnosis::Wrong(_)));
+    let wrong = wrong.count();
+    match args.json {
+        true => out::json(&DoctorReport {
+            checks: &results,
+            wrong,
+        })?,
+        false => out::result(&page(&results, args.all))?,
+    }
+    Ok(match wrong {
+        0 => ExitCode::SUCCESS,
+        _ => out::code(Kind::Found),
+    })
+}
+
+/// The page for people.
+fn page(results: &[CheckResult], all: bool) -> String {
+    let mut page = String::new();
+    let mut add = |line: String| {
+        page.push_str(&shown(&line));
+        page.push('\n');
+    };
+    let (mut good, mut skipped) = (0, 0);
+    for CheckResult { check, diagnosis } in results {
+        let (mark, fault) = match diagnosis {
+            Diagnosis::Wrong(fault) => ("wrong", fault),
+            Diagnosis::Advice(fault) => ("advice", fault),
+            Diagnosis::Good { found } => {
+                good += 1;
+                if all {
+                    add(format!("good     {check}: {found}"));
+                }
+                continue;
+            }
+            Diagnosis::Skipped { why } => {
+                skipped += 1;
+                if all {
+                    add(format!("skipped  {check}: {why}"));
+                }
+                continue;
+            }
+        };
+        let Trouble { found, why, fix, .. } = fault;
+        add(format!("{mark:<8} {check}: {found}"));
+        add(format!("         why: {why}"));
+        add(format!("         fix: {fix}"));
+    }
+    let faults = results.iter().filter(|one| one.diagnosis.fault().is_some()).count();
+    let rest = if all || good + skipped == 0 {
+        ""
+    } else {
+        "; --all shows them"
+    };
+    add(format!(
+        "{} with something to do, {good} good, {skipped} skipped{rest}",
+        crate::text::counted(faults, "result")
+    ));
+    page
+}
+
+/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one.
+///
+/// # Errors
+/// Returns an error if this is not the machine that was examined, or if this program cannot be started.
+fn fix(args: &Args, results: &[CheckResult]) -> Result<bool> {
+    if !args.at.host.is_here() {
+        let error = Error::usage(
+            "--fix",
+            "corrects this machine, and --root or --inventory names another",
+        );
+        return Err(error.into());
+    }
+    let mut commands: Vec<&[&str]> = Vec::new();
+    for fault in results.iter().filter_map(|one| one.diagnosis.fault()) {
+        let command = fault.safe_fix.as_slice();
+        if !command.is_empty() && !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
+    let host = super::look::choices(&args.at.host, &args.at.look);
+    for command in &commands {
+        out::note(format_args!("running tranche {}", command.join(" ")));
+        let words = command
+            .iter()
+            .map(OsString::from)
+            .chain(host.iter().map(OsString::from));
+        let mut child = Command::new("/proc/self/exe");
+        child.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        if command.first() == Some(&"cdi") {
+            child.arg(format!("--state-dir={}", args.at.state.state_dir.display()));
+            child.args(
+                args.at
+                    .config
+                    .config
+                    .as_ref()
+                    .map(|file| format!("--config={}", file.display())),
+            );
+            // The last directory wins, so engines find there what is written.
+            child.args(
+                args.specs
+                    .spec_dirs
+                    .last()
+                    .map(|dir| format!("--output-dir={}", dir.display())),
+            );
+        }
+        if !child.status()?.success() {
+            out::note(format_args!("tranche {} failed", command.join(" ")));
+        }
+    }
+    Ok(!commands.is_empty())
+}

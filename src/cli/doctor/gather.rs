@@ -1,0 +1,112 @@
+//! Gathers what the checks look at.
+
+use super::daemons;
+use crate::cdi::registry::Registry;
+use crate::cli::cdi::{self, CompareArgs};
+use crate::cli::engines::{self, EngineArgs};
+use crate::cli::place::SpecDirArgs;
+use crate::cli::sharing::{self, SharingArgs};
+use crate::cli::{earlier, look, root_only, status};
+use crate::control::{DaemonState, PublicStatus};
+use crate::doctor::{DaemonCondition, DoctorSubject, LedgerFacts, MpsFacts};
+use crate::error::line;
+use crate::host_file::HostFile;
+use crate::inventory::Inventory;
+use crate::policy::MpsDaemonOwner;
+use crate::share::{self, Plan};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Looks at the host once.
+///
+/// # Errors
+/// Returns an error if an option names a place that cannot be read.
+pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArgs) -> Result<DoctorSubject> {
+    let inventory = look::quietly(&at.host, &at.look)?;
+    let spec_dirs = specs.dirs();
+    let mut registry = Registry::read(&spec_dirs);
+    if at.host.is_here() {
+        registry.check_references();
+    }
+    let compare = CompareArgs {
+        config: at.config.clone(),
+        host: at.host.clone(),
+        look: at.look.clone(),
+    };
+    let stale = cdi::compare(registry.files(), &inventory, &compare)?;
+    let engines = match at.host.is_here() {
+        true => engines::installed(engines),
+        false => Vec::new(),
+    };
+    let daemons = match at.host.inventory {
+        Some(_) => Vec::new(),
+        None => daemons::running(&look::roots(&at.host)?.processes()),
+    };
+    let public = PublicStatus::read(&at.state.state_dir)?;
+    Ok(DoctorSubject {
+        daemons,
+        mps: mps(public.as_ref(), at),
+        root: at.host.root.clone().unwrap_or_else(|| PathBuf::from("/")),
+        stale: stale.problems,
+        not_compared: stale.notes,
+        host_file: HostFile::read(&at.state.state_dir),
+        ledger: ledger(&inventory, at, public.as_ref())?,
+        engines,
+        inventory,
+        registry,
+        spec_dirs,
+    })
+}
+
+/// The devices for which a broker has a daemon: their keys, which are UUIDs for whole GPUs.
+fn managed(public: Option<&PublicStatus>) -> Vec<String> {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let managed = devices.filter(|device| device.daemon.is_some());
+    managed.map(|device| device.key.to_string()).collect()
+}
+
+/// The MPS daemons, as the broker tells everybody. A policy that cannot be read is reported by the check of the ledger.
+fn mps(public: Option<&PublicStatus>, at: &SharingArgs) -> MpsFacts {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let managed = devices.filter_map(|device| {
+        let condition = match device.daemon.as_ref()?.state {
+            DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => DaemonCondition::Working,
+            DaemonState::Failed => DaemonCondition::Failed,
+            DaemonState::Foreign => DaemonCondition::Foreign,
+        };
+        Some((device.device.clone(), condition))
+    });
+    let policy = sharing::policy(&at.config).ok().flatten();
+    MpsFacts {
+        managed: managed.collect(),
+        is_external: policy.is_some_and(|read| read.policy.mps.daemon == MpsDaemonOwner::External),
+    }
+}
+
+/// What the ledger has; `None` if this user cannot read it.
+fn ledger(inventory: &Inventory, at: &SharingArgs, public: Option<&PublicStatus>) -> Result<Option<LedgerFacts>> {
+    if root_only::check(&at.state.state_dir).is_err() {
+        return Ok(None);
+    }
+    let plan = match sharing::policy(&at.config) {
+        Ok(Some(read)) => share::plan(&read.policy, inventory),
+        Ok(None) => Ok(Plan::default()),
+        Err(error) => Err(error),
+    };
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => {
+            let wrong = vec![line(&error)];
+            return Ok(Some(LedgerFacts {
+                wrong,
+                ..LedgerFacts::default()
+            }));
+        }
+    };
+    let (books, _) = status::books(&at.state)?;
+    Ok(Some(LedgerFacts {
+        claims: books.claims().count(),
+        wrong: earlier::earlier(inventory, Some(&plan), &at.state)?.lines,
+        exclusive: managed(public),
+    }))
+}

@@ -1,0 +1,100 @@
+//! The metrics: name, type, unit, labels and meaning. docs/metrics.md has the same table, and a test compares the two.
+
+/// A metric family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Family {
+    /// Its name. It ends with its unit, if it has one.
+    pub(super) name: &'static str,
+    pub(super) kind: FamilyKind,
+    pub(super) labels: &'static [&'static str],
+    /// What it says, in one line.
+    pub(super) help: &'static str,
+}
+
+/// The type of a family. node_exporter reads the older text format of Prometheus, which has no `info` and no `stateset`
+/// and refuses a file with them, so there are only these two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FamilyKind {
+    /// A value that goes up and down.
+    Gauge,
+    /// A value that only goes up; the name of its sample ends with `_total`.
+    Counter,
+}
+
+/// Units that a name can end with (OpenMetrics 1.0, "Units and Base Units").
+const UNITS: [&str; 3] = ["bytes", "ratio", "seconds"];
+
+impl Family {
+    /// The unit at the end of the name; `None` for a number of things.
+    pub(super) fn unit(&self) -> Option<&'static str> {
+        let is_unit = |unit: &&str| self.name.strip_suffix(*unit).is_some_and(|rest| rest.ends_with('_'));
+        UNITS.into_iter().find(is_unit)
+    }
+}
+
+impl FamilyKind {
+    /// The word for it in the text.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+/// Defines a constant for each family, and the list of all.
+macro_rules! families {
+    ($($constant:ident: $name:literal $kind:ident [$($label:literal)*] $help:literal;)+) => {
+        $(pub(super) const $constant: Family = Family {
+            name: $name,
+            kind: FamilyKind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)+
+
+        /// All families, in the order in which they are written.
+        pub(super) const ALL: &[Family] = &[$($constant),+];
+    };
+}
+
+families! {
+    BUILD: "tranche_build_info" Gauge ["version"] "The program that wrote this: always 1.";
+    PROBLEMS: "tranche_problems" Gauge [] "Parts of the state that could not be read, and so are missing here.";
+    HOST_FILE: "tranche_host_file_current" Gauge [] "Whether host.json exists and describes the host: 1 or 0.";
+    DEVIATIONS: "tranche_deviations" Gauge ["device" "kind"] "What differs from the expected state, by kind.";
+    SHARES: "tranche_device_shares" Gauge ["device"] "Shares that the present policy makes of the device.";
+    HELD: "tranche_device_shares_held" Gauge ["device"] "Shares of the present policy that are held.";
+    FREE: "tranche_device_shares_free" Gauge ["device"] "Shares that a container can have now.";
+    EARLIER: "tranche_device_shares_of_earlier_policy" Gauge ["device"]
+        "Shares that are held and that the present policy does not have.";
+    WHOLE: "tranche_device_held_whole" Gauge ["device"] "Whether one claim holds all of the device: 1 or 0.";
+    READABLE: "tranche_device_readable" Gauge ["device"]
+        "Whether the device's part of the ledger could be read: 1 or 0. If not, its other values are not known.";
+    MEMORY: "tranche_device_memory_bytes" Gauge ["device"] "Memory of the device.";
+    MEMORY_USED: "tranche_device_memory_used_bytes" Gauge ["device"] "Memory of the device that is allocated.";
+    BUSY: "tranche_device_busy_ratio" Gauge ["device"]
+        "Part of the last sample period in which a kernel ran on the GPU. Unknown in MIG mode.";
+    MEMORY_BUSY: "tranche_device_memory_busy_ratio" Gauge ["device"]
+        "Part of the last sample period in which memory of the GPU was read or written. Unknown in MIG mode.";
+    PROCESSES: "tranche_device_processes" Gauge ["device"] "Processes that use the device.";
+    EXCLUSIVE: "tranche_device_exclusive" Gauge ["device"]
+        "Whether the compute mode of the GPU is another one than DEFAULT: 1 or 0.";
+    CLAIM: "tranche_claim_held" Gauge ["device" "shares" "strategy" "claim" "container" "container_name"]
+        "A claim: 1 if a container uses it, 0 if it is reserved.";
+    CLAIM_SINCE: "tranche_claim_start_time_seconds" Gauge ["device" "shares"]
+        "When the claim was made, in seconds since 1970.";
+    CLAIM_MEMORY: "tranche_claim_memory_limit_bytes" Gauge ["device" "shares"]
+        "Memory that was promised with the claim. Absent without a limit.";
+    CLAIM_COMPUTE: "tranche_claim_compute_limit_ratio" Gauge ["device" "shares"]
+        "Part of the device's compute that was promised with the claim. Absent without a limit.";
+    CLAIM_USED: "tranche_claim_memory_used_bytes" Gauge ["device" "shares"]
+        "Memory of the device that the processes of the claim have allocated.";
+    CLAIM_BUSY: "tranche_claim_busy_ratio" Gauge ["device" "shares"]
+        "Part of the last sample period in which a kernel of the claim's processes ran.";
+    CLAIM_PROCESSES: "tranche_claim_processes" Gauge ["device" "shares"] "Processes of the claim that use the device.";
+    WAITERS: "tranche_waiters" Gauge [] "Starts of containers, and commands, that wait for a share.";
+    LONGEST: "tranche_longest_wait_seconds" Gauge [] "How long the first of them has waited; 0 if nobody waits.";
+    DAEMON: "tranche_mps_daemon_running" Gauge ["device"] "Whether the MPS daemon of the device serves clients: 1 or 0.";
+    RESTARTS: "tranche_mps_daemon_restarts" Counter ["device"]
+        "How often the MPS daemon of the device was started again after it had died.";
+}

@@ -1,0 +1,115 @@
+//! The text format of metrics: OpenMetrics 1.0 (github.com/prometheus/OpenMetrics, specification/OpenMetrics.md), written
+//! so that readers of Prometheus' older text format (0.0.4) accept it too.
+
+use super::catalogue::{ALL, Family, FamilyKind};
+use std::collections::BTreeMap;
+
+/// The media type of the text.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Samples, by family.
+#[derive(Debug, Default)]
+pub(super) struct Exposition {
+    samples: BTreeMap<&'static str, Vec<Sample>>,
+}
+
+#[derive(Debug)]
+struct Sample {
+    /// The values of the family's labels, in their order.
+    labels: Vec<String>,
+    value: f64,
+}
+
+impl Exposition {
+    /// Adds a sample. `labels` are the values of the family's labels, in their order. Of two samples with the same labels,
+    /// the first stays: a series has one value.
+    pub(super) fn add(&mut self, family: Family, labels: &[&str], value: f64) {
+        debug_assert_eq!(family.labels.len(), labels.len(), "{}", family.name);
+        let samples = self.samples.entry(family.name).or_default();
+        if samples.iter().all(|sample| sample.labels != labels) {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            samples.push(Sample { labels, value });
+        }
+    }
+
+    /// As [`Exposition::add`], if there is a value.
+    pub(super) fn add_some(&mut self, family: Family, labels: &[&str], value: Option<f64>) {
+        if let Some(value) = value {
+            self.add(family, labels, value);
+        }
+    }
+
+    /// The whole text. A family without samples is left out.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for family in ALL {
+            let Some(samples) = self.samples.get(family.name) else {
+                continue;
+            };
+            let name = family.name;
+            text.push_str(&format!("# TYPE {name} {}\n", family.kind.as_str()));
+            if let Some(unit) = family.unit() {
+                text.push_str(&format!("# UNIT {name} {unit}\n"));
+            }
+            text.push_str(&format!("# HELP {name} {}\n", escaped(family.help)));
+            let suffix = match family.kind {
+                FamilyKind::Gauge => "",
+                FamilyKind::Counter => "_total",
+            };
+            for sample in samples {
+                let pair = |(label, value): (&&str, &String)| format!("{label}=\"{}\"", escaped(value));
+                let pairs: Vec<String> = family.labels.iter().zip(&sample.labels).map(pair).collect();
+                let labels = match pairs.is_empty() {
+                    true => String::new(),
+                    false => format!("{{{}}}", pairs.join(",")),
+                };
+                text.push_str(&format!("{name}{suffix}{labels} {}\n", sample.value));
+            }
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+}
+
+/// Escapes the three characters that have a meaning in a label's value and in a help text.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' => escaped.push_str("\\\\"),
+            '"' => escaped.push_str("\\\""),
+            '\n' => escaped.push_str("\\n"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::catalogue::{BUILD, MEMORY, RESTARTS, WAITERS};
+    use super::*;
+
+    #[test]
+    fn a_family_has_its_type_its_unit_and_its_samples() {
+        let mut exposition = Exposition::default();
+        exposition.add(MEMORY, &["a\"b\\c\nd"], 17_179_869_184.0);
+        exposition.add(MEMORY, &["a\"b\\c\nd"], 1.0);
+        exposition.add(RESTARTS, &["x"], 2.0);
+        exposition.add_some(BUILD, &["1"], None);
+        exposition.add(WAITERS, &[], 0.0);
+        assert_eq!(
+            exposition.text(),
+            format!(
+                "# TYPE tranche_device_memory_bytes gauge\n# UNIT tranche_device_memory_bytes bytes\n\
+                 # HELP tranche_device_memory_bytes {}\n\
+                 tranche_device_memory_bytes{{device=\"a\\\"b\\\\c\\nd\"}} 17179869184\n\
+                 # TYPE tranche_waiters gauge\n# HELP tranche_waiters {}\ntranche_waiters 0\n\
+                 # TYPE tranche_mps_daemon_restarts counter\n# HELP tranche_mps_daemon_restarts {}\n\
+                 tranche_mps_daemon_restarts_total{{device=\"x\"}} 2\n# EOF\n",
+                MEMORY.help, WAITERS.help, RESTARTS.help
+            )
+        );
+        assert_eq!(Exposition::default().text(), "# EOF\n");
+    }
+}

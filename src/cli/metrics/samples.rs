@@ -1,0 +1,116 @@
+//! The state of the shares as samples.
+
+use super::catalogue as family;
+use super::exposition::Exposition;
+use crate::cli::held::Held;
+use crate::cli::observed::Observed;
+use crate::control::DaemonState;
+use crate::inventory::ComputeMode;
+use crate::types::MemorySize;
+use std::collections::BTreeMap;
+
+/// The samples of `observed`. Without `with_containers`, the labels with names and ids of containers and of claims are
+/// empty, because the reader of metrics need not be root.
+pub(super) fn of(observed: &Observed, with_containers: bool) -> Exposition {
+    let mut out = Exposition::default();
+    out.add(family::BUILD, &[crate::types::PROGRAM_VERSION], 1.0);
+    out.add(family::PROBLEMS, &[], count(observed.problems().count()));
+    out.add(family::HOST_FILE, &[], truth(observed.host_file.current));
+    let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for one in &observed.deviations {
+        let device = one.device.as_deref().unwrap_or_default();
+        *kinds.entry((device, one.kind.as_str())).or_default() += 1;
+    }
+    for ((device, kind), number) in kinds {
+        out.add(family::DEVIATIONS, &[device, kind], count(number));
+    }
+    devices(&mut out, observed);
+    for held in &observed.claims {
+        claim(&mut out, held, with_containers);
+    }
+    if observed.sees_ledger {
+        let waited = observed
+            .waiters
+            .iter()
+            .map(|waiter| observed.now.saturating_sub(waiter.since));
+        out.add(family::WAITERS, &[], count(observed.waiters.len()));
+        out.add(family::LONGEST, &[], waited.max().unwrap_or(0) as f64);
+    }
+    for daemon in &observed.daemons {
+        let device = [daemon.device.as_str()];
+        out.add(family::DAEMON, &device, truth(daemon.state == DaemonState::Running));
+        out.add(family::RESTARTS, &device, f64::from(daemon.restarts));
+    }
+    out
+}
+
+fn devices(out: &mut Exposition, observed: &Observed) {
+    for device in &observed.devices {
+        let label = [device.device.as_str()];
+        out.add(family::READABLE, &label, truth(device.readable));
+        out.add(family::SHARES, &label, count(device.shares.len()));
+        if device.readable {
+            out.add(family::HELD, &label, count(device.held.len()));
+            out.add(family::FREE, &label, count(device.free.len()));
+            out.add(family::EARLIER, &label, count(device.held_of_earlier_policy.len()));
+            out.add(family::WHOLE, &label, truth(device.held_whole));
+        }
+    }
+    for gpu in observed.gpus.iter().flatten() {
+        let label = [gpu.device.as_str()];
+        out.add_some(family::MEMORY, &label, gpu.memory_mib.map(bytes));
+        out.add_some(family::MEMORY_USED, &label, gpu.memory_used_mib.map(bytes));
+        out.add_some(family::BUSY, &label, gpu.busy_percent.map(ratio));
+        out.add_some(family::MEMORY_BUSY, &label, gpu.memory_busy_percent.map(ratio));
+        out.add_some(family::PROCESSES, &label, gpu.processes.map(count));
+        let exclusive = gpu.compute_mode.map(|mode| truth(mode != ComputeMode::Default));
+        out.add_some(family::EXCLUSIVE, &label, exclusive);
+    }
+}
+
+fn claim(out: &mut Exposition, held: &Held, with_containers: bool) {
+    // No two claims hold the same part of one device. The names under which engines asked for it can be the same.
+    let shares = match held.whole {
+        true => "whole".to_owned(),
+        false => held.shares.join(","),
+    };
+    let label = [held.device.as_str(), shares.as_str()];
+    let container = held.container.as_ref().filter(|_| with_containers);
+    let name = held.name.as_deref().filter(|_| with_containers);
+    let (device, strategy) = (held.device.as_str(), held.strategy.to_string());
+    let labels = [
+        device,
+        &shares,
+        &strategy,
+        name.unwrap_or_default(),
+        container.map_or("", |container| &container.id),
+        container
+            .and_then(|container| container.name.as_deref())
+            .unwrap_or_default(),
+    ];
+    out.add(family::CLAIM, &labels, truth(held.is_in_use()));
+    out.add(family::CLAIM_SINCE, &label, held.since as f64);
+    out.add_some(family::CLAIM_MEMORY, &label, held.memory_mib.map(bytes));
+    out.add_some(family::CLAIM_COMPUTE, &label, held.compute_percent.map(ratio));
+    if let Some(usage) = &held.usage {
+        out.add_some(family::CLAIM_USED, &label, usage.memory_mib.map(bytes));
+        out.add_some(family::CLAIM_BUSY, &label, usage.busy_percent.map(ratio));
+        out.add(family::CLAIM_PROCESSES, &label, count(usage.processes));
+    }
+}
+
+fn truth(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+fn bytes(mib: u64) -> f64 {
+    MemorySize::from_mib(mib).bytes() as f64
+}
+
+fn ratio(percent: u32) -> f64 {
+    f64::from(percent) / 100.0
+}

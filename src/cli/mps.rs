@@ -1,0 +1,186 @@
+//! `tranche mps`: the MPS daemons that tranche manages. The broker starts and stops them; these verbs ask it.
+
+use super::sharing::SharingArgs;
+use super::table::Table;
+use super::{look, out, root_only};
+use crate::broker::{self, BrokerError};
+use crate::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
+use crate::error::{Error, Kind};
+use crate::host_file::HostFile;
+use crate::ledger::utc;
+use crate::types::{DeviceKey, DeviceSelector};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the broker may take: a daemon that does not start is waited for, and ended.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The verbs of `tranche mps`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    /// Start the MPS daemon of a device, and keep it although no container uses it
+    Start(DeviceArgs),
+    /// Stop the MPS daemon of a device, and put the device back as it was
+    Stop(StopArgs),
+    /// Stop the MPS daemon of a device, and start it with the same limits. Processes that use it lose the device
+    Restart(DeviceArgs),
+    /// Show the devices that are changed for shares, and their MPS daemons
+    Status(StatusArgs),
+    /// Become the daemon of a device that the broker is preparing: for the unit tranche-mps@.service and the broker itself
+    #[command(hide = true)]
+    Run(RunArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DeviceArgs {
+    /// The device: 0, 0:1, its UUID or its PCI address
+    #[arg(value_name = "DEVICE")]
+    device: DeviceSelector,
+    #[command(flatten)]
+    at: SharingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArgs {
+    /// Stop it although containers hold shares of the device: their processes lose the device
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// Print JSON; docs/sharing.md describes the fields
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: super::place::StateArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArgs {
+    /// The name of the device in the state directory: 0, 0-1
+    #[arg(value_name = "NAME")]
+    instance: String,
+    #[command(flatten)]
+    state: super::place::StateArgs,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Returns the error of the verb, or the broker's.
+pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Start(args) => change(args, "start", false),
+        Verb::Stop(args) => change(&args.device, "stop", args.force),
+        Verb::Restart(args) => change(args, "restart", false),
+        Verb::Status(args) => status(args),
+        Verb::Run(args) => match run_daemon(args.state.dir()?.as_path(), &args.instance)? {},
+    }
+}
+
+fn change(args: &DeviceArgs, action: &str, force: bool) -> Result<ExitCode> {
+    let device = key(args)?;
+    ask(
+        &args.at.state,
+        json!({"action": action, "device": device, "force": force}),
+    )?;
+    let done = match action {
+        "stop" => "stopped; the device is as it was before",
+        _ => "its MPS daemon is running",
+    };
+    out::note(format_args!("{}: {done}", args.device));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The device in the ledger. A GPU may be named by its UUID although the host does not have it any more.
+fn key(args: &DeviceArgs) -> Result<DeviceKey> {
+    if let DeviceSelector::GpuUuid(uuid) = &args.device {
+        return Ok(DeviceKey::whole(uuid.clone()));
+    }
+    let file = HostFile::read(&args.at.state.state_dir)
+        .ok()
+        .filter(|_| args.at.host.is_here());
+    let inventory = match file {
+        Some(file) => file.inventory,
+        None => look::quietly(&args.at.host, &args.at.look)?,
+    };
+    Ok(inventory.catalogue().get(&args.device)?.key())
+}
+
+/// Asks the broker of this state directory.
+fn ask(state: &super::place::StateArgs, mut request: Value) -> Result<Value> {
+    root_only::check(&state.state_dir)?;
+    request["version"] = broker::VERSION.into();
+    request["command"] = "mps".into();
+    match broker::ask(&state.state_dir.join(broker::SOCKET), &request, PATIENCE) {
+        Ok(answer) => Ok(answer),
+        Err(BrokerError::Refused(error)) => Err(error.into()),
+        Err(BrokerError::Unreachable(error)) => {
+            let what = "the broker, which manages MPS daemons, cannot be reached";
+            let error = Error::failed(state.state_dir.display(), what).from_source(error);
+            Err(error
+                .hint("start it: systemctl start tranche-broker.socket, or tranche broker &")
+                .into())
+        }
+    }
+}
+
+fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let answer = ask(&args.state, json!({"action": "status"}))?;
+    let devices: Vec<ControlledDevice> = serde_json::from_value(answer["devices"].clone())?;
+    out::either(args.json, &json!({"devices": devices}), || text(&devices))?;
+    if devices.is_empty() && !args.json {
+        out::note("no device is changed for shares");
+    }
+    let is_wrong = |daemon: &DaemonStatus| matches!(daemon.state, DaemonState::Failed | DaemonState::Foreign);
+    match devices.iter().filter_map(|device| device.daemon.as_ref()).any(is_wrong) {
+        true => Ok(out::code(Kind::Found)),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn text(devices: &[ControlledDevice]) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::with_header(&["DEVICE", "DAEMON", "PID", "SINCE", "RESTARTS", "MEMORY", "COMPUTE"]);
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let mut lines = String::new();
+    for device in devices {
+        let daemon = device.daemon.as_ref();
+        table.row([
+            device.device.clone(),
+            or_dash(daemon.and_then(|daemon| Some(serde_json::to_value(daemon.state).ok()?.as_str()?.to_owned()))),
+            or_dash(daemon.and_then(|daemon| daemon.pid).map(|pid| pid.to_string())),
+            or_dash(daemon.and_then(|daemon| daemon.since).map(utc)),
+            or_dash(daemon.map(|daemon| daemon.restarts.to_string())),
+            or_dash(
+                daemon
+                    .and_then(|daemon| daemon.memory_mib)
+                    .map(|mib| format!("{mib} MiB")),
+            ),
+            or_dash(
+                daemon
+                    .and_then(|daemon| daemon.compute_percent)
+                    .map(|percent| format!("{percent}%")),
+            ),
+        ]);
+        for problem in &device.problems {
+            lines.push_str(&format!("{}: {}\n", device.device, crate::text::shown(problem)));
+        }
+        for lost in daemon.iter().flat_map(|daemon| &daemon.lost) {
+            let container = crate::text::shown(&lost.container);
+            lines.push_str(&format!(
+                "{}: container {container} lost the daemon at {}\n",
+                device.device,
+                utc(lost.at)
+            ));
+        }
+    }
+    format!("{}{lines}", table.text())
+}

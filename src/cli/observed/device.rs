@@ -1,0 +1,168 @@
+//! A device that is handed out with a claim: what is held of it, and what is free.
+
+use crate::cli::held::or_dash;
+use crate::cli::specs::{Offered, Specs};
+use crate::control::PublicDevice;
+use crate::ledger::{Books, HeldPart, HeldShare};
+use crate::text::some;
+use crate::types::DeviceKey;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A device that is handed out with a claim.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct DeviceStatus {
+    /// `nvidia.com/gpu=0`.
+    pub(in crate::cli) device: String,
+    pub(in crate::cli) key: DeviceKey,
+    /// The shares that it has under the policy of now.
+    pub(in crate::cli) shares: Vec<String>,
+    /// Those of them that are held.
+    pub(in crate::cli) held: Vec<String>,
+    /// Shares that are held and that the policy of now does not have.
+    pub(in crate::cli) held_of_earlier_policy: Vec<String>,
+    /// Whether one claim holds all of it.
+    pub(in crate::cli) held_whole: bool,
+    /// Whether the device's book in the ledger could be read. If not, it is unknown what is held or free.
+    pub(in crate::cli) readable: bool,
+    /// The shares that a container can have now; empty while the whole device is held.
+    pub(in crate::cli) free: Vec<String>,
+}
+
+/// The devices that specifications offer or of which something is held, in the order of their names.
+pub(super) fn devices(specs: &Specs, books: &Books) -> Vec<DeviceStatus> {
+    let unknown = Offered::default();
+    let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
+    for claim in books.claims() {
+        keys.entry(&claim.device).or_insert(&unknown);
+    }
+    let devices = keys.into_iter();
+    let devices = devices.map(|(key, offered)| DeviceStatus::new(specs.device(key), key, offered, books));
+    let mut devices: Vec<DeviceStatus> = devices.collect();
+    devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
+    devices
+}
+
+impl DeviceStatus {
+    /// The device `key`, which specifications call `device` and of which they offer `offered`.
+    fn new(device: String, key: &DeviceKey, offered: &Offered, books: &Books) -> Self {
+        let book = books.books.iter().find(|book| book.gpu == *key.gpu());
+        let claims = book.into_iter().flat_map(|book| &book.claims);
+        let on_it = || claims.clone().filter(|claim| claim.device.overlaps(key));
+        let readable = !books.damaged.iter().any(|book| book.may_be_of(key.gpu()));
+        // A share of an earlier policy may have the name of one of now, and another size.
+        let is_of_now = |share: &&HeldShare| {
+            let size = offered.size(share.name.as_str());
+            offered.siblings.contains(&share.name.to_string()) && size.is_none_or(|size| size == share.promise)
+        };
+        let shares = on_it().flat_map(|claim| claim.part.shares());
+        let (now, earlier): (Vec<&HeldShare>, Vec<&HeldShare>) = shares.partition(is_of_now);
+        let earlier: BTreeSet<String> = earlier.into_iter().map(|share| share.name.to_string()).collect();
+        let is_free = |name: &str| {
+            let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
+            let part = offered.size(name).and_then(part);
+            part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
+        };
+        let siblings = |is_meant: &dyn Fn(&str) -> bool| -> Vec<String> {
+            offered.siblings.iter().filter(|name| is_meant(name)).cloned().collect()
+        };
+        Self {
+            device,
+            key: key.clone(),
+            shares: offered.siblings.clone(),
+            held: siblings(&|name| now.iter().any(|share| share.name.as_str() == name)),
+            held_of_earlier_policy: earlier.into_iter().collect(),
+            // Instances of a GPU exclude it as a whole, and the reverse.
+            held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
+            readable,
+            free: siblings(&|name| readable && is_free(name)),
+        }
+    }
+
+    /// The device as the broker wrote it down for everybody.
+    pub(super) fn of_public(device: &PublicDevice) -> Self {
+        let held = || device.claims.iter().flat_map(|claim| &claim.shares);
+        let (now, earlier): (BTreeSet<&String>, BTreeSet<&String>) =
+            held().partition(|name| device.shares.contains(name));
+        Self {
+            device: device.device.clone(),
+            key: device.key.clone(),
+            shares: device.shares.clone(),
+            held: now.into_iter().cloned().collect(),
+            held_of_earlier_policy: earlier.into_iter().cloned().collect(),
+            held_whole: device.claims.iter().any(|claim| claim.shares.is_empty()),
+            readable: device.readable,
+            free: device.free.clone(),
+        }
+    }
+
+    /// Whether something of it is held.
+    pub(in crate::cli) fn is_held(&self) -> bool {
+        self.held_whole || !self.held.is_empty() || !self.held_of_earlier_policy.is_empty()
+    }
+
+    /// What is held of it, in a table.
+    pub(in crate::cli) fn held_text(&self) -> String {
+        if !self.readable {
+            return "unknown".to_owned();
+        }
+        if self.held_whole {
+            return "whole".to_owned();
+        }
+        let mut parts = Vec::new();
+        if !self.shares.is_empty() {
+            parts.push(format!("{} of {}", self.held.len(), self.shares.len()));
+        }
+        if !self.held_of_earlier_policy.is_empty() {
+            parts.push(format!("{} of an earlier policy", self.held_of_earlier_policy.len()));
+        }
+        or_dash(Some(parts.join(", ")).filter(|parts| !parts.is_empty()))
+    }
+
+    /// What of it is free, in a table.
+    pub(in crate::cli) fn free_text(&self) -> String {
+        match &self.free[..] {
+            _ if !self.readable => "unknown".to_owned(),
+            [] if self.shares.is_empty() && !self.held_whole && self.held_of_earlier_policy.is_empty() => {
+                "whole".to_owned()
+            }
+            [] => "-".to_owned(),
+            free => ranges(free),
+        }
+    }
+}
+
+/// Names as a list, where numbers that follow one another are a range: `0, 3–9`.
+fn ranges(names: &[String]) -> String {
+    let mut parts: Vec<(String, Option<u64>, Option<u64>)> = Vec::new();
+    for name in names {
+        // A name like `007` is not the number 7.
+        let number = name.parse::<u64>().ok().filter(|n| n.to_string() == *name);
+        match parts.last_mut() {
+            Some((_, Some(_), last)) if number.is_some() && number == last.and_then(|l| l.checked_add(1)) => {
+                *last = number;
+            }
+            _ => parts.push((name.clone(), number, number)),
+        }
+    }
+    let part = |(name, first, last): (String, Option<u64>, Option<u64>)| match (first, last) {
+        (Some(first), Some(last)) if first.checked_add(1) == Some(last) => format!("{first}, {last}"),
+        (Some(first), Some(last)) if last > first => format!("{first}–{last}"),
+        _ => name,
+    };
+    some(&parts.into_iter().map(part).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_follow_are_a_range() {
+        let of = |names: &[&str]| ranges(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["3", "4", "5", "9"]), "3–5, 9");
+        assert_eq!(of(&["0", "1", "3"]), "0, 1, 3");
+        assert_eq!(of(&["a", "0", "007", "8"]), "a, 0, 007, 8");
+        assert_eq!(of(&["18446744073709551615", "0"]), "18446744073709551615, 0");
+    }
+}

@@ -1,0 +1,54 @@
+//! `tranche system`: the driver's device nodes, the links in `/dev/char` that lead to them, and the removal of tranche.
+
+mod create_dev_char_symlinks;
+mod create_device_nodes;
+mod modules;
+mod prepare_removal;
+
+use super::look::{self, LookArgs};
+use super::place::HostArgs;
+use crate::error::Error;
+use crate::inventory::Inventory;
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::ExitCode;
+
+#[derive(clap::Subcommand)]
+pub(super) enum Verb {
+    CreateDeviceNodes(create_device_nodes::Args),
+    CreateDevCharSymlinks(create_dev_char_symlinks::Args),
+    PrepareRemoval(Box<prepare_removal::Args>),
+}
+
+pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::CreateDeviceNodes(args) => create_device_nodes::run(args),
+        Verb::CreateDevCharSymlinks(args) => create_dev_char_symlinks::run(args),
+        Verb::PrepareRemoval(args) => prepare_removal::run(args),
+    }
+}
+
+/// The host's inventory. What is in `/dev` and is not the driver's node is an error here, and not a warning.
+///
+/// # Errors
+/// Returns an error for a host that is not this machine, and those of the discovery.
+fn examine(at: &HostArgs, how: &LookArgs) -> Result<(Inventory, Vec<Error>)> {
+    if !at.is_here() {
+        bail!(
+            Error::usage("--root and --inventory", "describe another machine")
+                .hint("device files are made on this machine; give --driver-root or --dev-root")
+        );
+    }
+    let inventory = look::quietly(at, how)?;
+    // A warning about a node that exists says that it is not the driver's.
+    let exists = |path: &str| path.contains("/dev/nvidia") && Path::new(path).symlink_metadata().is_ok();
+    let (wrong, others): (Vec<_>, Vec<_>) = inventory.warnings.iter().partition(|warning| exists(&warning.object));
+    for warning in others {
+        tracing::warn!("{}: {}", warning.object, warning.text);
+    }
+    let wrong = wrong
+        .into_iter()
+        .map(|warning| Error::failed(&warning.object, &warning.text))
+        .collect();
+    Ok((inventory, wrong))
+}

@@ -1,0 +1,84 @@
+//! `tranche system create-dev-char-symlinks`.
+
+use super::{examine, modules};
+use crate::cli::look::{self, LookArgs};
+use crate::cli::out;
+use crate::cli::place::HostArgs;
+use crate::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
+use crate::error::{Context, Error};
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make the links in /dev/char that lead from the numbers of the driver's devices to their nodes
+///
+/// Without them, systemd takes the devices away from running containers at its next daemon-reload.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// The directory of the links
+    #[arg(long, value_name = "DIR", env = "DEV_CHAR_PATH", default_value = "/dev/char")]
+    dev_char_path: PathBuf,
+    /// Make links for nodes that do not exist yet as well
+    #[arg(long, env = "CREATE_ALL")]
+    create_all: bool,
+    /// Load the modules nvidia, nvidia-uvm and nvidia-modeset first
+    #[arg(long, requires = "create_all")]
+    load_kernel_modules: bool,
+    /// Make the nodes that do not exist first
+    #[arg(long, requires = "create_all")]
+    create_device_nodes: bool,
+    /// Print what would be made, and make nothing
+    #[arg(long, env = "DRY_RUN")]
+    dry_run: bool,
+    #[command(flatten)]
+    at: HostArgs,
+    #[command(flatten)]
+    how: LookArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    if args.load_kernel_modules {
+        for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
+            out::note(command);
+        }
+    }
+    let (inventory, mut wrong) = examine(&args.at, &args.how)?;
+    if args.create_device_nodes && !args.dry_run {
+        let owner = FileOwner::parse(&look::driver_params(&args.at)?);
+        let missing = nodes(&inventory, NodeSet::All)
+            .into_iter()
+            .filter(|file| !file.node.present);
+        wrong.extend(missing.filter_map(|file| file.make(owner).err()));
+    }
+    let directory = std::path::absolute(&args.dev_char_path)?;
+    if !args.dry_run {
+        std::fs::create_dir_all(&directory).about(directory.display(), "cannot be created")?;
+    }
+    let wanted = links(&inventory, args.create_all);
+    for link in &wanted {
+        let change = match args.dry_run {
+            true => link.look(&directory),
+            false => link.make(&directory),
+        };
+        let (path, target) = (directory.join(&link.name), link.target.display());
+        let (path, would) = (path.display(), if args.dry_run { "would be " } else { "" });
+        match change {
+            Ok(LinkChange::Kept) => {}
+            Ok(LinkChange::Made) => out::note(format_args!("{path}: {would}linked to {target}")),
+            Ok(LinkChange::Replaced(old)) => {
+                let old = old.display();
+                out::note(format_args!("{path}: {would}linked to {target}; it led to {old}"));
+            }
+            Err(error) => wrong.push(error),
+        }
+    }
+    if wanted.is_empty() && wrong.is_empty() {
+        let error = Error::new(
+            crate::error::Kind::Nothing,
+            args.at.dev_root.clone().unwrap_or_else(|| "/dev".into()).display(),
+            "has no device node of the driver",
+        );
+        bail!(error.hint("load the driver's modules, and run tranche system create-device-nodes"));
+    }
+    Ok(out::complain_all(&wrong))
+}

@@ -1,0 +1,93 @@
+//! `tranche system create-device-nodes`.
+
+use super::{examine, modules};
+use crate::cli::look::{self, LookArgs};
+use crate::cli::out;
+use crate::cli::place::HostArgs;
+use crate::device_files::{DeviceFile, FileOwner, NodeSet, nodes};
+use crate::error::Result as Checked;
+use anyhow::Result;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Make the driver's device nodes in /dev that do not exist
+///
+/// The driver makes nodes only when a program asks for them (nvidia-modprobe). Nodes that exist are checked: one with
+/// the numbers of another device is reported, and the command fails.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Make only the nodes of the driver as a whole: nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-uvm-tools
+    #[arg(long)]
+    control_devices: bool,
+    /// Load the modules nvidia, nvidia-uvm and nvidia-modeset first
+    #[arg(long)]
+    load_kernel_modules: bool,
+    /// Print what would be made, and make nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: HostArgs,
+    #[command(flatten)]
+    how: LookArgs,
+}
+
+/// A node, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct MadeNode<'a> {
+    path: &'a str,
+    major: u32,
+    minor: u32,
+    /// Whether it was made, or would be.
+    made: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    if args.load_kernel_modules {
+        for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
+            out::note(command);
+        }
+    }
+    let (inventory, mut wrong) = examine(&args.at, &args.how)?;
+    let set = match args.control_devices {
+        true => NodeSet::Control,
+        false => NodeSet::All,
+    };
+    let files = nodes(&inventory, set);
+    let owner = FileOwner::parse(&look::driver_params(&args.at)?);
+    let mut report = Vec::new();
+    for file in &files {
+        match make(file, owner, args.dry_run) {
+            Ok(node) => report.push(node),
+            Err(error) => wrong.push(error),
+        }
+    }
+    match args.json {
+        true => out::json(&report)?,
+        false => report.iter().filter(|node| node.made).for_each(|node| {
+            let MadeNode { path, major, minor, .. } = node;
+            let verb = if args.dry_run { "would make" } else { "made" };
+            out::note(format_args!("{verb} {path} ({major}:{minor})"));
+        }),
+    }
+    if files.is_empty() && wrong.is_empty() {
+        out::note("there are no device nodes to make: the driver's modules are not loaded");
+    }
+    Ok(out::complain_all(&wrong))
+}
+
+/// Makes one node, if it does not exist.
+fn make<'a>(file: &DeviceFile<'a>, owner: FileOwner, dry_run: bool) -> Checked<MadeNode<'a>> {
+    let node = file.node;
+    if !node.present && !dry_run {
+        file.make(owner)?;
+    }
+    Ok(MadeNode {
+        path: node.host.as_str(),
+        major: node.major,
+        minor: node.minor,
+        made: !node.present,
+    })
+}

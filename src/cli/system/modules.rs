@@ -1,0 +1,41 @@
+//! Loading the driver's kernel modules.
+
+use crate::error::{Context, Error, Result};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The modules whose devices containers use, the one that the others need first.
+const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];
+
+/// Loads the driver's modules, which lie below `driver_root` if it is not `/`. With `dry_run`, only returns the commands.
+///
+/// # Errors
+/// Returns an error if modprobe is not found, or if it fails.
+pub(super) fn load(driver_root: Option<&Path>, dry_run: bool) -> Result<Vec<String>> {
+    let program = ["/sbin/modprobe", "/usr/sbin/modprobe", "/bin/modprobe"].map(Path::new);
+    let program = program.into_iter().find(|path| path.exists());
+    let program = program.ok_or_else(|| {
+        Error::failed("modprobe", "not found in /sbin, /usr/sbin or /bin").hint("load the driver's modules another way")
+    })?;
+    let root = driver_root.filter(|root| *root != Path::new("/"));
+    let mut commands = Vec::new();
+    for module in MODULES {
+        let mut command = Command::new(program);
+        if let Some(root) = root {
+            command.arg("-d").arg(root);
+        }
+        command.arg(module).env_clear().stdin(Stdio::null()).current_dir("/");
+        let root = root.map(|root| format!("-d {} ", root.display())).unwrap_or_default();
+        let line = format!("{} {root}{module}", program.display());
+        if !dry_run {
+            let output = command.output().about(&line, "cannot be started")?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let why = said.lines().next().unwrap_or("it printed nothing");
+                return Err(Error::failed(line, format!("{}: {why}", output.status)));
+            }
+        }
+        commands.push(line);
+    }
+    Ok(commands)
+}

@@ -1,0 +1,107 @@
+//! `tranche system prepare-removal`: what a package manager runs before it removes the programs.
+//!
+//! A specification whose hook is gone makes every start fail, and a daemon or a mode that tranche set would stay for ever.
+
+mod devices;
+mod specifications;
+
+use crate::cli::held::View;
+use crate::cli::pipe_directories::{self, TmpfilesArgs};
+use crate::cli::place::SpecDirArgs;
+use crate::cli::sharing::SharingArgs;
+use crate::cli::specs::Specs;
+use crate::cli::{out, root_only, runtime, status};
+use crate::engine_config::Engine;
+use crate::error::{Context, Error, Kind};
+use crate::host_file;
+use crate::ledger::ClaimState;
+use crate::text::some;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Prepare this machine for the removal of tranche: remove its specifications, stop what no container uses
+///
+/// Removes the specifications that tranche wrote, stops the MPS daemons that no container uses, and puts their devices
+/// back as they were. Says on standard error what still runs, and which other files name a program of tranche; the exit
+/// code is 4 then. The packages of tranche run this before they are removed.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    specs: SpecDirArgs,
+    #[command(flatten)]
+    tmpfiles: TmpfilesArgs,
+    #[command(flatten)]
+    at: SharingArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    root_only::check(&args.at.state.state_dir)?;
+    let mut failed: Vec<Error> = Vec::new();
+    // While the specifications still give devices and shares their names.
+    let names = Specs::read(&args.specs, &args.at.state.state_dir);
+    // First of all, so that nothing starts any more that needs a daemon.
+    let found = specifications::find(&args.specs.dirs());
+    let mut files = found.own;
+    // The runtime gives devices by it.
+    files.push(args.at.state.state_dir.join(host_file::NAME));
+    files.extend(pipe_directories::own_file(&args.tmpfiles));
+    for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
+        failed.extend(remove(file, args.dry_run).err());
+    }
+    let mut remaining = devices::put_back(&args.at, args.dry_run)?;
+    remaining.extend(held(args, names)?);
+    remaining.extend(found.foreign.iter().map(|file| {
+        let what = "names a hook of tranche, and tranche did not write it: after the removal, no container with its \
+                    devices starts";
+        Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
+    }));
+    if args.at.host.is_here() {
+        remaining.extend(Engine::ALL.into_iter().filter_map(runtime_of));
+    }
+    // The exit code is that of the last line, and a failure counts for more.
+    Ok(out::complain_all(remaining.iter().chain(&failed)))
+}
+
+fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
+    if dry_run {
+        out::note(format_args!("{}: would be removed", file.display()));
+        return Ok(());
+    }
+    std::fs::remove_file(file).about(file.display(), "cannot be removed")?;
+    out::note(format_args!("{}: removed", file.display()));
+    Ok(())
+}
+
+/// What containers still hold.
+fn held(args: &Args, names: Specs) -> Result<Option<Error>> {
+    let (books, uptime) = status::books(&args.at.state)?;
+    let in_use: Vec<_> = books.claims().filter(|claim| claim.state == ClaimState::Held).collect();
+    if in_use.is_empty() {
+        return Ok(None);
+    }
+    let list = View::new(names, uptime).list(in_use);
+    let hint = "they keep their devices until they end; remove them before the package, because their engine then runs a \
+                hook that is gone";
+    Ok(Some(
+        Error::new(Kind::Found, "containers", format!("still run: {list}")).hint(hint),
+    ))
+}
+
+/// The engine, if its configuration has a runtime or a hook of tranche.
+fn runtime_of(engine: Engine) -> Option<Error> {
+    let files: Vec<PathBuf> = match runtime::changed_files(engine) {
+        Ok(files) => files,
+        Err(error) => return Some(Error::new(Kind::Found, engine, "cannot be checked").from_source(error)),
+    };
+    if files.is_empty() {
+        return None;
+    }
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let what = format!("{} names programs of tranche", some(&files));
+    let hint = format!("tranche runtime unconfigure --runtime {engine}");
+    Some(Error::new(Kind::Found, engine, what).hint(hint))
+}

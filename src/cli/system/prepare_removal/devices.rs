@@ -1,0 +1,85 @@
+//! Devices that tranche changed for shares: MPS daemons, compute modes, lengths of turns.
+
+use crate::broker::{self, BrokerError};
+use crate::cli::sharing::SharingArgs;
+use crate::cli::{broker as broker_verb, out};
+use crate::control::{ControlledDevice, MachineControl};
+use crate::error::{Error, Kind, Result as Checked};
+use crate::serve::Socket;
+use crate::types::DeviceKey;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the broker may take for one device: a daemon gets a minute to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Puts the devices back as they were, and returns a line for each that cannot be, such as one whose shares containers
+/// hold.
+///
+/// # Errors
+/// Returns an error if it is unknown which devices are changed.
+pub(super) fn put_back(at: &SharingArgs, dry_run: bool) -> Result<Vec<Error>> {
+    let state_dir = at.state.state_dir.as_path();
+    let socket = state_dir.join(broker::SOCKET);
+    match ask(&socket, json!({"action": "status"})) {
+        Ok(answer) => {
+            let devices: Vec<ControlledDevice> = serde_json::from_value(answer["devices"].clone())?;
+            Ok(each(&devices, dry_run, |key| {
+                match ask(&socket, json!({"action": "stop", "device": key, "force": false})) {
+                    Ok(_) => Ok(()),
+                    Err(BrokerError::Refused(error)) => Err(error),
+                    Err(BrokerError::Unreachable(error)) => {
+                        Err(Error::failed(socket.display(), "the broker does not answer").from_source(error))
+                    }
+                }
+            }))
+        }
+        Err(BrokerError::Refused(error)) => Err(error.into()),
+        // Only the broker changes devices, and it leaves a journal of each.
+        Err(BrokerError::Unreachable(_)) if !has_journal(state_dir) => Ok(Vec::new()),
+        Err(BrokerError::Unreachable(_)) => {
+            // In the place of the broker, so that no other one starts meanwhile.
+            let _place = Socket::open(state_dir)?;
+            let control = broker_verb::control(at)?;
+            Ok(each(&control.devices(), dry_run, |key| control.stop(key, false)))
+        }
+    }
+}
+
+fn ask(socket: &Path, mut request: Value) -> Result<Value, BrokerError> {
+    request["version"] = broker::VERSION.into();
+    request["command"] = "mps".into();
+    broker::ask(socket, &request, PATIENCE)
+}
+
+/// Whether a device is changed: `control/NAME.json` in the state directory.
+fn has_journal(state_dir: &Path) -> bool {
+    let journals = std::fs::read_dir(state_dir.join("control")).into_iter().flatten();
+    journals
+        .flatten()
+        .any(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+}
+
+/// Stops each device by `stop`; returns what remains.
+fn each(devices: &[ControlledDevice], dry_run: bool, stop: impl Fn(&DeviceKey) -> Checked<()>) -> Vec<Error> {
+    let mut remaining = Vec::new();
+    for device in devices {
+        if dry_run {
+            out::note(format_args!(
+                "{}: would be put back as it was, unless it is in use",
+                device.device
+            ));
+            continue;
+        }
+        match stop(&device.key) {
+            Ok(()) => out::note(format_args!("{}: put back as it was", device.device)),
+            Err(error) => {
+                let what = "is still changed for shares";
+                remaining.push(Error::new(Kind::Found, &device.device, what).from_source(error));
+            }
+        }
+    }
+    remaining
+}

@@ -1,0 +1,185 @@
+//! What the claim hooks ask the broker: to make a device ready for a claim, and to enter the ledger of root for a container
+//! of a rootless engine.
+
+use crate::broker::{BrokerError, SOCKET, VERSION, tell};
+use crate::call::{ClaimCall, ReleaseCall, Subject};
+use crate::error::{Error, Result};
+use crate::ledger::{ContainerName, STATE_DIR};
+use crate::types::{DeviceKey, ShareName};
+use serde::Serialize;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the broker may take to enter a container or to let it leave: less than the ten seconds that an engine gives the
+/// hook, so that the hook can report it.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// A request; what is `None` has no field.
+#[derive(Serialize)]
+struct HookRequest<'a> {
+    version: u64,
+    command: &'a str,
+    container: SentContainer<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a DeviceKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<String>,
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    asked_as: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct SentContainer<'a> {
+    id: &'a str,
+    bundle: &'a str,
+}
+
+impl<'a> HookRequest<'a> {
+    fn of(command: &'a str, container: &'a ContainerName) -> Self {
+        Self {
+            version: VERSION,
+            command,
+            container: SentContainer {
+                id: &container.id,
+                bundle: &container.bundle,
+            },
+            device: None,
+            share: None,
+            whole: None,
+            claim: None,
+            size: None,
+            asked_as: None,
+            pid: None,
+        }
+    }
+}
+
+/// Waits until the broker has made the device of `call` ready for the claims on it.
+pub(super) fn prepare(call: &ClaimCall, container: &ContainerName) -> Result<()> {
+    let request = HookRequest {
+        device: Some(&call.device),
+        ..HookRequest::of("prepare", container)
+    };
+    let what = match call.daemon {
+        Some(_) => "its MPS daemon is started by the broker",
+        None => "the broker sets what its shares need",
+    };
+    let patience = Duration::from_secs(u64::from(ClaimCall::PREPARING));
+    refused(
+        send(&request, call.state_dir.as_path(), patience),
+        call.state_dir.as_path(),
+        &call.label,
+        what,
+    )
+}
+
+/// Lets the broker enter a container of this user's engine, whose init is `pid`.
+pub(super) fn enter(call: &ClaimCall, container: &ContainerName, pid: u32) -> Result<()> {
+    let mut request = HookRequest {
+        device: Some(&call.device),
+        asked_as: call.asked_as.as_deref(),
+        pid: Some(pid),
+        ..HookRequest::of("enter", container)
+    };
+    let size = match &call.subject {
+        Subject::Share(name, size) => {
+            request.share = Some(name.as_str());
+            Some(size)
+        }
+        Subject::Any(size) => {
+            request.share = Some(ShareName::ANY);
+            Some(size)
+        }
+        Subject::Whole => {
+            request.whole = Some(true);
+            None
+        }
+        Subject::Claim(name, size) => {
+            request.claim = Some(name);
+            size.as_ref()
+        }
+    };
+    request.size = size.map(ToString::to_string);
+    let what = "containers of a user's own engine get shares from the broker";
+    refused(
+        send(&request, call.state_dir.as_path(), PATIENCE),
+        call.state_dir.as_path(),
+        &call.label,
+        what,
+    )
+}
+
+/// Lets the broker release what a container of this user's engine holds. Without a broker's socket it holds nothing.
+pub(super) fn leave(call: &ReleaseCall, container: &ContainerName) -> Result<()> {
+    let state_dir = call.state_dir.as_path();
+    match send(&HookRequest::of("leave", container), state_dir, PATIENCE) {
+        Err(BrokerError::Unreachable(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
+        asked => refused(
+            asked,
+            state_dir,
+            "shares",
+            "containers of a user's own engine return them to the broker",
+        ),
+    }
+}
+
+fn send(request: &HookRequest<'_>, state_dir: &Path, patience: Duration) -> Result<(), BrokerError> {
+    tell(&state_dir.join(SOCKET), request, patience).map(drop)
+}
+
+/// The error of a request. `what` says what the broker is needed for.
+fn refused(asked: Result<(), BrokerError>, state_dir: &Path, object: &str, what: &str) -> Result<()> {
+    match asked {
+        Ok(()) => Ok(()),
+        Err(BrokerError::Refused(error)) => Err(error),
+        Err(BrokerError::Unreachable(error)) => {
+            let start = match state_dir == Path::new(STATE_DIR) {
+                true => "start it: systemctl start tranche-broker.socket, or tranche broker &".to_owned(),
+                false => format!("start it: tranche broker --state-dir {} &", state_dir.display()),
+            };
+            Err(Error::failed(object, format!("{what}, which {}", why(&error))).hint(start))
+        }
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => "does not run".to_owned(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "did not answer in time".to_owned(),
+        _ => format!("cannot be reached ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_broker_the_line_says_how_to_start_it() {
+        let unreachable = |kind: ErrorKind| Err(BrokerError::Unreachable(kind.into()));
+        let line = |kind, state_dir: &str| {
+            let what = "its MPS daemon is started by the broker";
+            refused(unreachable(kind), Path::new(state_dir), "gpu 0", what)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            line(ErrorKind::NotFound, STATE_DIR),
+            "gpu 0: its MPS daemon is started by the broker, which does not run; start it: systemctl start \
+             tranche-broker.socket, or tranche broker &"
+        );
+        let elsewhere = line(ErrorKind::ConnectionRefused, "/srv/state");
+        assert!(elsewhere.ends_with("which does not run; start it: tranche broker --state-dir /srv/state &"));
+        assert!(line(ErrorKind::WouldBlock, STATE_DIR).contains("which did not answer in time;"));
+        assert!(line(ErrorKind::PermissionDenied, STATE_DIR).contains("cannot be reached (permission denied);"));
+    }
+}
