@@ -12,11 +12,10 @@
 //! For a field that is missing in a GPU's entry, the library returns `NVML_ERROR_NOT_SUPPORTED`, as for a card that lacks
 //! the feature.
 
+use crate::config_file;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) cuda: i32,
     #[serde(default)]
     pub(crate) faults: Faults,
+    /// Where each change of a GPU is appended, one JSON object a line, as `fake-mps` appends what it does.
+    pub(crate) record: Option<PathBuf>,
     #[serde(default)]
     pub(crate) gpus: Vec<Gpu>,
     /// Used where the library is copied into a test host, which renames these symbols. It has no effect here.
@@ -57,6 +58,20 @@ pub(crate) struct Faults {
     /// The errors of functions on every device.
     #[serde(default)]
     pub(crate) errors: BTreeMap<String, String>,
+    /// What becomes of the limit of a cgroup that is set without an error.
+    #[serde(default)]
+    pub(crate) cgroup_limits: CgroupLimits,
+}
+
+#[derive(Debug, Default, Deserialize, PartialEq, Eq, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CgroupLimits {
+    #[default]
+    Kept,
+    /// It is not in effect.
+    Forgotten,
+    /// It is rounded up to whole GiB.
+    Rounded,
 }
 
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Clone, Copy)]
@@ -88,6 +103,8 @@ pub(crate) struct Gpu {
     pub(crate) architecture: String,
     /// CUDA compute capability, `8.9`.
     pub(crate) compute: String,
+    /// CUDA cores.
+    pub(crate) cores: Option<u32>,
     /// NVML's number of the brand.
     pub(crate) brand: Option<u32>,
     /// 0 default, 2 prohibited, 3 exclusive process.
@@ -102,6 +119,13 @@ pub(crate) struct Gpu {
     #[serde(default)]
     pub(crate) virtualization: Option<String>,
     pub(crate) mig: Option<Mig>,
+    /// Allocated memory.
+    #[serde(default)]
+    pub(crate) used_mib: u64,
+    pub(crate) utilization: Option<Utilization>,
+    /// Those on MIG devices too. A process that does not exist in the caller's pid namespace is left out.
+    #[serde(default)]
+    pub(crate) processes: Vec<Process>,
     /// After this number of calls on this GPU, each call returns `NVML_ERROR_GPU_IS_LOST`.
     pub(crate) lost_after: Option<u32>,
     /// The errors of functions on this device only.
@@ -111,6 +135,36 @@ pub(crate) struct Gpu {
 
 fn vendor() -> u32 {
     0x10de
+}
+
+/// Percent of the last sample period.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Utilization {
+    pub(crate) gpu: u32,
+    pub(crate) memory: u32,
+}
+
+/// A process that uses the GPU. One that uses it in two ways has two entries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) kind: ProcessKind,
+    /// If it is missing, the driver does not know it, as for clients of MPS on older drivers.
+    pub(crate) memory_mib: Option<u64>,
+    /// Percent of the last sample period in which a kernel of it ran; missing if none did.
+    pub(crate) sm: Option<u32>,
+    pub(crate) gpu_instance: Option<u32>,
+    pub(crate) compute_instance: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ProcessKind {
+    Compute,
+    Graphics,
+    Mps,
 }
 
 #[derive(Debug, Deserialize)]
@@ -129,6 +183,9 @@ pub(crate) struct Mig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GpuInstance {
     pub(crate) id: u32,
+    /// Allocated memory.
+    #[serde(default)]
+    pub(crate) used_mib: u64,
     /// `3g.20gb`, `1g.5gb+me`.
     pub(crate) profile: String,
     /// First memory slice.
@@ -157,38 +214,17 @@ pub(crate) struct ComputeInstance {
 /// The file in `TRANCHE_FAKE_NVML`, else `nvml.json` in the directory of the library, else `fake-nvml.json` in the nearest
 /// directory above (a test host has it in its root). `None` if no such file exists.
 pub(crate) fn find() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("TRANCHE_FAKE_NVML") {
-        return Some(path.into());
-    }
-    let library = own_path()?;
-    let directory = library.parent()?;
-    let beside = directory.join("nvml.json");
-    if beside.is_file() {
-        return Some(beside);
-    }
-    directory
-        .ancestors()
-        .map(|d| d.join("fake-nvml.json"))
-        .find(|f| f.is_file())
+    config_file::find("TRANCHE_FAKE_NVML", "nvml.json", "fake-nvml.json")
 }
 
-/// The file that this library was loaded from.
-fn own_path() -> Option<PathBuf> {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let here: fn() -> Option<PathBuf> = own_path;
-    // SAFETY: dladdr takes any address and fills the structure, which is read only if dladdr succeeded.
-    let info = unsafe {
-        if libc::dladdr(here as *const c_void, info.as_mut_ptr()) == 0 {
-            return None;
-        }
-        info.assume_init()
-    };
-    if info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: dladdr succeeded, so the name is a C string that lives as long as the library is loaded.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    std::path::absolute(Path::new(OsStr::from_bytes(name.to_bytes()))).ok()
+/// The file with what was changed by calls: beside the configuration. The next process that opens the library finds it.
+pub(crate) fn state() -> Option<PathBuf> {
+    Some(find()?.with_extension("state.json"))
+}
+
+/// The file with the limits of cgroups that were set.
+pub(crate) fn cgroup_limits() -> Option<PathBuf> {
+    Some(find()?.with_extension("cgroups.json"))
 }
 
 /// The configuration, or one line with the reason why it cannot be read.

@@ -3,6 +3,7 @@
 use crate::answer::{fixed, nvml, put, put_string, version};
 use crate::config::Strings;
 use crate::instance::title;
+use crate::mode;
 use crate::state::{Answer, Call, Handle, UNSUPPORTED};
 use nvml_wrapper_sys::bindings::*;
 use std::ffi::{c_char, c_int, c_uint};
@@ -39,13 +40,19 @@ fn pci(call: Call, device: nvmlDevice_t, to: *mut nvmlPciInfo_t) -> Answer {
     )
 }
 
-/// Memory of a GPU, or of the GPU instance that a MIG device is in.
-fn memory(call: Call, device: nvmlDevice_t) -> Answer<u64> {
-    Ok(MIB
-        * match call.handle(device)? {
-            Handle::Gpu(_) => call.parent(device)?.1.memory_mib,
-            Handle::Mig(..) => call.device(device)?.1.memory_mib,
-        })
+/// Memory of a GPU, or of the GPU instance that a MIG device is in: all of it, and what is allocated.
+fn memory(call: Call, device: nvmlDevice_t) -> Answer<(u64, u64)> {
+    let (total, used) = match call.handle(device)? {
+        Handle::Gpu(_) => {
+            let (_, gpu) = call.parent(device)?;
+            (gpu.memory_mib, gpu.used_mib)
+        }
+        Handle::Mig(..) => {
+            let (_, instance, _) = call.device(device)?;
+            (instance.memory_mib, instance.used_mib)
+        }
+    };
+    Ok((total * MIB, used * MIB))
 }
 
 nvml! {
@@ -75,21 +82,24 @@ nvml! {
     fn nvmlDeviceGetPciInfo_v2(device: nvmlDevice_t, to: *mut nvmlPciInfo_t) |call| { pci(call, device, to) }
     fn nvmlDeviceGetPciInfo_v3(device: nvmlDevice_t, to: *mut nvmlPciInfo_t) |call| { pci(call, device, to) }
     fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, to: *mut nvmlMemory_t) |call| {
-        let total = memory(call, device)?;
-        put(to, nvmlMemory_t { total, free: total, used: 0 })
+        let (total, used) = memory(call, device)?;
+        put(to, nvmlMemory_t { total, free: total - used, used })
     }
     fn nvmlDeviceGetMemoryInfo_v2(device: nvmlDevice_t, to: *mut nvmlMemory_v2_t) |call| {
         // SAFETY: NVML's contract: the caller has set the version of the structure.
         unsafe { version(to, 2)? };
-        let total = memory(call, device)?;
+        let (total, used) = memory(call, device)?;
         let version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
-        put(to, nvmlMemory_v2_t { version, total, reserved: 0, free: total, used: 0 })
+        put(to, nvmlMemory_v2_t { version, total, reserved: 0, free: total - used, used })
     }
     fn nvmlDeviceGetCudaComputeCapability(device: nvmlDevice_t, major: *mut c_int, minor: *mut c_int) |call| {
         let (_, gpu) = call.parent(device)?;
         let (first, second) = gpu.compute.split_once('.').ok_or(UNSUPPORTED)?;
         put(major, first.parse().map_err(|_| UNSUPPORTED)?)?;
         put(minor, second.parse().map_err(|_| UNSUPPORTED)?)
+    }
+    fn nvmlDeviceGetNumGpuCores(device: nvmlDevice_t, to: *mut c_uint) |call| {
+        put(to, call.parent(device)?.1.cores.ok_or(UNSUPPORTED)?)
     }
     fn nvmlDeviceGetArchitecture(device: nvmlDevice_t, to: *mut nvmlDeviceArchitecture_t) |call| {
         put(to, match call.parent(device)?.1.architecture.as_str() {
@@ -109,7 +119,17 @@ nvml! {
         put(to, call.parent(device)?.1.brand.ok_or(UNSUPPORTED)?)
     }
     fn nvmlDeviceGetComputeMode(device: nvmlDevice_t, to: *mut nvmlComputeMode_t) |call| {
-        put(to, call.whole(device)?.1.compute_mode)
+        let (_, gpu) = call.whole(device)?;
+        put(to, mode::changed(gpu).unwrap_or(gpu.compute_mode))
+    }
+    fn nvmlDeviceSetComputeMode(device: nvmlDevice_t, to: nvmlComputeMode_t) |call| {
+        let (_, gpu) = call.whole(device)?;
+        // MIG user guide, "CUDA MPS": no EXCLUSIVE_PROCESS on MIG. A guest cannot change what the hypervisor shares.
+        let is_mig = gpu.mig.as_ref().is_some_and(|mig| mig.current);
+        if is_mig || gpu.virtualization.as_deref() == Some("vgpu") {
+            return Err(UNSUPPORTED);
+        }
+        mode::change(call.world, gpu, to)
     }
     fn nvmlDeviceGetPersistenceMode(device: nvmlDevice_t, to: *mut nvmlEnableState_t) |call| {
         put(to, call.whole(device)?.1.persistence.into())

@@ -14,11 +14,16 @@
 #![allow(clippy::missing_safety_doc, reason = "the contract of each function is NVML's")]
 
 mod answer;
+mod cgroup;
 mod config;
+#[path = "../fake-library/config_file.rs"]
+mod config_file;
 mod device;
 mod instance;
+mod mode;
 mod state;
 mod system;
+mod usage;
 
 /// Puts the name into the library's string table. The DT_SONAME of the copy in a test host points there, because Cargo
 /// has no linker arguments for a library among the examples.

@@ -2,7 +2,10 @@
 
 use crate::config::{self, ComputeInstance, Config, Gpu, GpuInstance, Mig};
 use nvml_wrapper_sys::bindings::*;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +14,7 @@ pub(crate) type Answer<T = ()> = Result<T, nvmlReturn_t>;
 
 pub(crate) const INVALID: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT;
 pub(crate) const UNSUPPORTED: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED;
+pub(crate) const UNKNOWN: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_UNKNOWN;
 pub(crate) const NOT_FOUND: nvmlReturn_t = nvmlReturn_enum_NVML_ERROR_NOT_FOUND;
 
 /// How many calls of nvmlInit are not yet followed by nvmlShutdown.
@@ -21,6 +25,19 @@ pub(crate) struct World {
     pub(crate) config: Config,
     /// The number of calls on each GPU.
     asked: Vec<AtomicU32>,
+}
+
+impl World {
+    /// Appends a change to the record, if there is one.
+    pub(crate) fn record(&self, event: &Value) -> Answer {
+        let Some(record) = &self.config.record else {
+            return Ok(());
+        };
+        let record = OpenOptions::new().append(true).create(true).open(record);
+        record
+            .and_then(|mut record| record.write_all(format!("{event}\n").as_bytes()))
+            .map_err(|_| UNKNOWN)
+    }
 }
 
 /// What a handle names. NVML's handles are opaque pointers. The handles of this library contain these numbers, so an
@@ -115,7 +132,11 @@ impl Call {
     }
 
     fn told(self, errors: &BTreeMap<String, String>) -> Answer {
-        errors.get(self.name).map_or(Ok(()), |error| Err(number(error)))
+        match errors.get(self.name).map(String::as_str) {
+            None => Ok(()),
+            Some("HANG") => hang(),
+            Some(error) => Err(number(error)),
+        }
     }
 }
 
@@ -161,11 +182,15 @@ pub(crate) fn init() -> nvmlReturn_t {
             OPEN.fetch_add(1, Ordering::SeqCst);
             nvmlReturn_enum_NVML_SUCCESS
         }
-        Some("hang") => loop {
-            std::thread::sleep(std::time::Duration::from_secs(3600));
-        },
+        Some("hang") => hang(),
         Some("crash") => crash(),
         Some(error) => number(error),
+    }
+}
+
+fn hang() -> ! {
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(3600));
     }
 }
 

@@ -1,0 +1,144 @@
+//! What a process gets: the devices that it sees, and the limits of MPS.
+//!
+//! The rules are those of the real library, as far as they are documented or were measured (CUDA MPS documentation,
+//! "Environment Variables" and "Client Attach"):
+//! - A process that cannot connect to a daemon runs without MPS and without limits, and prints nothing.
+//! - A client can only lower the defaults of the daemon.
+//! - The number of SMs is the percentage of the device's, rounded down to a step of the hardware.
+//! - A limit of memory lowers what is free and not what the device has in all.
+//! - If an entry of the limits of memory names a device that the process does not see, there is no limit of memory at
+//!   all, and the daemon's does not apply either.
+
+use crate::config::{Config, Gpu};
+use std::env;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// SMs that the hardware cannot divide: two share a TPC.
+const STEP: u32 = 2;
+
+/// What this process sees and may use.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) config: Config,
+    /// The positions of the devices that this process sees, by its own numbers.
+    pub(crate) visible: Vec<usize>,
+    /// The connection to the daemon, which a client keeps until it ends.
+    daemon: Option<OwnedFd>,
+}
+
+impl World {
+    /// Connects to the daemon, as cuInit does.
+    pub(crate) fn new(config: Config) -> Self {
+        let visible = match env::var("CUDA_VISIBLE_DEVICES") {
+            Ok(list) => visible(&config.gpus, &list),
+            Err(_) => (0..config.gpus.len()).collect(),
+        };
+        let daemon = daemon();
+        Self {
+            config,
+            visible,
+            daemon,
+        }
+    }
+
+    /// The device with this number.
+    pub(crate) fn gpu(&self, ordinal: i32) -> Option<&Gpu> {
+        let position = self.visible.get(usize::try_from(ordinal).ok()?)?;
+        self.config.gpus.get(*position)
+    }
+
+    /// Whether this process is a client of a daemon.
+    pub(crate) fn is_client(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// The SMs that this process can use.
+    pub(crate) fn sms(&self, gpu: &Gpu) -> u32 {
+        if !self.is_client() {
+            return gpu.sms;
+        }
+        let own = env::var("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+        let own = own.ok().and_then(|percent| percent.parse::<f64>().ok());
+        let percent = own
+            .unwrap_or(100.0)
+            .min(f64::from(self.config.daemon.percent.unwrap_or(100)));
+        let sms = (f64::from(gpu.sms) * percent / 100.0) as u32;
+        match percent < 100.0 {
+            true => (sms / STEP * STEP).max(STEP),
+            false => gpu.sms,
+        }
+    }
+
+    /// Bytes that are free for a process that uses `used` bytes, and bytes of the device.
+    pub(crate) fn memory(&self, ordinal: i32, gpu: &Gpu, used: u64) -> (u64, u64) {
+        let total = gpu.memory_mib << 20;
+        let free = total.saturating_sub(gpu.used_mib << 20).saturating_sub(used);
+        let limited = self
+            .limit(ordinal)
+            .map_or(free, |limit| free.min(limit.saturating_sub(used)));
+        (limited, total)
+    }
+
+    /// The limit of memory in bytes, if there is one.
+    fn limit(&self, ordinal: i32) -> Option<u64> {
+        if !self.is_client() {
+            return None;
+        }
+        let of_daemon = self.config.daemon.memory_mib.map(|mib| mib << 20);
+        let Ok(entries) = env::var("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") else {
+            return of_daemon;
+        };
+        let mut own = None;
+        for entry in entries.split(',') {
+            let (device, size) = entry.split_once('=')?;
+            let named = match device.trim().parse::<i32>() {
+                Ok(number) => self.gpu(number).map(|_| number),
+                Err(_) => (0..).zip(&self.visible).find_map(|(number, position)| {
+                    (self.config.gpus.get(*position)?.uuid == device.trim()).then_some(number)
+                }),
+            };
+            // An entry for a device that is not visible voids all limits.
+            if named? == ordinal {
+                own = bytes(size.trim());
+            }
+        }
+        match (own, of_daemon) {
+            (Some(own), Some(of_daemon)) => Some(own.min(of_daemon)),
+            (own, of_daemon) => own.or(of_daemon),
+        }
+    }
+}
+
+/// `8192M`, `8G`, `8192MB`.
+fn bytes(size: &str) -> Option<u64> {
+    let size = size.trim_end_matches('B');
+    let (number, shift) = match (size.strip_suffix('M'), size.strip_suffix('G')) {
+        (Some(number), _) => (number, 20),
+        (_, Some(number)) => (number, 30),
+        _ => (size, 0),
+    };
+    Some(number.parse::<u64>().ok()? << shift)
+}
+
+/// The positions of the devices in a list of numbers and UUIDs. An entry that is not a device ends the list (CUDA
+/// programming guide, "CUDA_VISIBLE_DEVICES").
+fn visible(gpus: &[Gpu], list: &str) -> Vec<usize> {
+    let position = |entry: &str| match entry.trim().parse::<usize>() {
+        Ok(number) => Some(number).filter(|number| *number < gpus.len()),
+        Err(_) => gpus
+            .iter()
+            .position(|gpu| !entry.trim().is_empty() && gpu.uuid.starts_with(entry.trim())),
+    };
+    list.split(',').map_while(position).collect()
+}
+
+/// A connection to the daemon, where one accepts it.
+fn daemon() -> Option<OwnedFd> {
+    let pipe = env::var_os("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| "/tmp/nvidia-mps".into());
+    let address = SocketAddrUnix::new(PathBuf::from(pipe).join("control")).ok()?;
+    let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
+    connect(&client, &address).ok().map(|()| client)
+}
