@@ -1,0 +1,31 @@
+#!/bin/sh
+# Adds to a directory of packages what only packages have: maintainer scripts and Debian's changelog.
+# Arguments: the directory, the version, the time in seconds since 1970, the maintainer.
+set -eu
+package=$1 version=$2 epoch=$3 maintainer=$4
+here=$(dirname "$0")
+
+units=$("$here/units.sh" | tr '\n' ' ')
+for script in "$here"/deb/post* "$here"/deb/pre* "$here"/rpm/*.sh; do
+    kind=$(basename "$(dirname "$script")")
+    mkdir -p "$package/scripts/$kind"
+    sed "s|@UNITS@|${units% }|" "$script" > "$package/scripts/$kind/${script##*/}"
+    chmod 755 "$package/scripts/$kind/${script##*/}"
+done
+
+# The other package has no scripts.
+mkdir -p "$package/scripts/none"
+
+for name in tranche tranche-nvidia-compat; do
+    share=$package/deb/$name/share
+    mkdir -p "$share/doc/$name" "$share/lintian/overrides"
+    # Where the changes are: CHANGELOG.md, in the form of the project.
+    {
+        printf '%s (%s-1) unstable; urgency=medium\n\n' "$name" "$version"
+        printf '  * See /usr/share/doc/tranche/CHANGELOG.md.gz.\n\n'
+        printf ' -- %s  %s\n' "$maintainer" "$(LC_ALL=C date -u -R -d "@$epoch")"
+    } | gzip -9n > "$share/doc/$name/changelog.Debian.gz"
+    if [ -e "$here/deb/$name.lintian-overrides" ]; then
+        cp "$here/deb/$name.lintian-overrides" "$share/lintian/overrides/$name"
+    fi
+done
