@@ -15,12 +15,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
+#[path = "fake_library.rs"]
+pub(crate) mod fake_library;
 #[path = "ld_so_cache.rs"]
 pub(crate) mod ld_so_cache;
 #[path = "manifest.rs"]
 pub(crate) mod manifest;
-#[path = "nvml_library.rs"]
-pub(crate) mod nvml_library;
 #[path = "stub_elf.rs"]
 pub(crate) mod stub_elf;
 
@@ -81,7 +81,33 @@ pub(crate) fn about(name: &str) -> Result<String> {
 
 /// Builds the host `name` into the directory `into`, which is made, or must be empty.
 pub(crate) fn build(name: &str, into: &Path) -> Result<Host> {
+    build_from(&hosts().join(name), name, into)
+}
+
+/// Builds the host `name` with another version of the driver, as an upgrade would leave it.
+pub(crate) fn build_with_driver(name: &str, version: &str, into: &Path) -> Result<Host> {
     let source = hosts().join(name);
+    let config: serde_json::Value =
+        serde_json::from_str(&read(&source.join("nvml.json"))?).map_err(|e| format!("{name}/nvml.json: {e}"))?;
+    let old = config["driver"]
+        .as_str()
+        .ok_or_else(|| format!("{name}/nvml.json: no driver"))?;
+    let upgraded = tempfile::tempdir().map_err(|e| e.to_string())?;
+    for entry in WalkDir::new(&source) {
+        let entry = entry.map_err(|e| e.to_string())?;
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let inside = entry.path().strip_prefix(&source).map_err(|e| e.to_string())?;
+        let place = upgraded.path().join(inside.to_string_lossy().replace(old, version));
+        let about = |e: io::Error| format!("{}: {e}", place.display());
+        fs::create_dir_all(place.parent().unwrap_or(&place)).map_err(about)?;
+        fs::write(&place, read(entry.path())?.replace(old, version)).map_err(about)?;
+    }
+    build_from(upgraded.path(), name, into)
+}
+
+fn build_from(source: &Path, name: &str, into: &Path) -> Result<Host> {
     let text = fs::read_to_string(source.join("host.txt")).map_err(|e| {
         format!(
             "{name}: no such test host ({e}); there are: {}",
@@ -137,20 +163,26 @@ pub(crate) fn build(name: &str, into: &Path) -> Result<Host> {
 
 impl Host {
     /// Changes what this host's NVML answers, and puts the library in place again, without the symbols that
-    /// `missing_symbols` names.
+    /// `missing_symbols` names, and without those that its driver is too old for.
     pub(crate) fn nvml(&self, change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
         let path = self.root.join("fake-nvml.json");
         let mut config = serde_json::from_str(&read(&path)?).map_err(|e| format!("{}: {e}", path.display()))?;
         change(&mut config);
         fs::write(&path, config.to_string()).map_err(|e| format!("{}: {e}", path.display()))?;
         let Some(library) = &self.nvml else { return Ok(()) };
-        let missing: Vec<&str> = config["missing_symbols"]
+        let mut missing: Vec<&str> = config["missing_symbols"]
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(|s| s.as_str())
             .collect();
-        nvml_library::install(&under(&self.root, library), &missing)
+        let branch = config["driver"].as_str().and_then(|driver| driver.split('.').next());
+        if branch.and_then(|branch| branch.parse::<u32>().ok()) < Some(615) {
+            missing.extend(["nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"]);
+            missing.sort_unstable();
+            missing.dedup();
+        }
+        fake_library::NVML.install(&under(&self.root, library), &missing)
     }
 
     /// A path of the host as a path of this machine.
@@ -192,7 +224,7 @@ impl Builder<'_> {
             Entry::Nvml(path) => {
                 self.nvml = Some(path.clone());
                 // The library itself comes last, when its configuration is there.
-                self.soname_link(path, nvml_library::SONAME)
+                self.soname_link(path, fake_library::NVML.soname)
             }
             Entry::Link { path, target } => {
                 let place = self.place(path)?;
@@ -239,7 +271,7 @@ impl Builder<'_> {
                 .map(|l| l.machine)
                 .find(|m| m.is_64())
                 .unwrap_or_default();
-            entries.push(ld_so_cache::Entry::new(&path, nvml_library::SONAME, machine));
+            entries.push(ld_so_cache::Entry::new(&path, fake_library::NVML.soname, machine));
         }
         entries.retain(|e| {
             cache

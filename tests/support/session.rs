@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::engines::{Bed, Engine, entered, limits};
@@ -59,7 +60,7 @@ impl Session {
     }
 }
 
-/// Runs a script of steps under `engine`. In it `podman` is the bed's, `start NAME DEVICE…` a container that sleeps,
+/// Runs a script of steps under `engine`. In it `podman` is the bed's, as `$bed/podman` is for other programs, `start NAME DEVICE…` a container that sleeps,
 /// `tranche` this build's program, `$oci` the hook, `$images` a list of fresh images and `$bed` the bed's directory.
 /// Every container is removed at its end.
 pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) -> Session {
@@ -77,13 +78,16 @@ pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) ->
         user = user.display(),
         images = images.join(" "),
     );
-    let _ = writeln!(
-        text,
-        "podman() {{ command podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none --root {user}/store \
-         --runroot {user}/runroot --runtime {runtime} \"$@\"; }}",
+    let podman = format!(
+        "podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none --root {user}/store \
+         --runroot {user}/runroot --runtime {runtime} \"$@\"",
         user = user.display(),
         runtime = bed.runtime(engine).display(),
     );
+    let _ = writeln!(text, "podman() {{ command {podman}; }}");
+    let wrapper = bed.at("podman");
+    std::fs::write(&wrapper, format!("#!/bin/sh\nexec {podman}\n")).unwrap();
+    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
     let _ = writeln!(
         text,
         "tranche() {{ {program} \"$@\"; }}\nlimits='{limits}'",

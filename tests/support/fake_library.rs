@@ -1,5 +1,6 @@
-//! Puts the fake libnvidia-ml (`examples/fake-nvml`) into a test host: with the SONAME of the real one, and without
-//! symbols that a test wants missing.
+//! Puts a fake library of the driver (`examples/fake-nvml`, `examples/fake-cuda`) into a test host: with the SONAME of
+//! the real one, and without symbols that a test wants missing.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader, SectionHeader};
 use object::{Endianness, elf};
@@ -8,30 +9,56 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What the driver's library calls itself.
-pub(crate) const SONAME: &str = "libnvidia-ml.so.1";
+/// A library among the examples.
+pub(crate) struct FakeLibrary {
+    example: &'static str,
+    /// What the driver's library calls itself.
+    pub(crate) soname: &'static str,
+    built: OnceLock<Result<Vec<u8>, String>>,
+}
 
-/// Writes the library to `place`, with each symbol in `missing` renamed to something nobody asks for.
-pub(crate) fn install(place: &Path, missing: &[&str]) -> Result<(), String> {
-    static BUILT: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
-    let mut bytes = BUILT.get_or_init(|| named(built()?)).clone()?;
-    for symbol in missing {
-        hide(&mut bytes, symbol)?;
+/// NVML.
+pub(crate) static NVML: FakeLibrary = FakeLibrary {
+    example: "fake-nvml",
+    soname: "libnvidia-ml.so.1",
+    built: OnceLock::new(),
+};
+
+/// CUDA's driver API.
+pub(crate) static CUDA: FakeLibrary = FakeLibrary {
+    example: "fake-cuda",
+    soname: "libcuda.so.1",
+    built: OnceLock::new(),
+};
+
+impl FakeLibrary {
+    /// Writes the library to `place`, with each symbol in `missing` renamed to something nobody asks for.
+    pub(crate) fn install(&self, place: &Path, missing: &[&str]) -> Result<(), String> {
+        let built = || named(built(self.example)?, self.soname);
+        let mut bytes = self.built.get_or_init(built).clone()?;
+        for symbol in missing {
+            hide(&mut bytes, symbol)?;
+        }
+        // A process may still have the old one open: never write into it.
+        let _ = fs::remove_file(place);
+        fs::write(place, bytes).map_err(|e| format!("{}: {e}", place.display()))
     }
-    // A process may still have the old one open: never write into it.
-    let _ = fs::remove_file(place);
-    fs::write(place, bytes).map_err(|e| format!("{}: {e}", place.display()))
 }
 
 /// The library as Cargo built it, up to date.
-fn built() -> Result<Vec<u8>, String> {
+fn built(example: &str) -> Result<Vec<u8>, String> {
+    let library = build(example)?.join(format!("lib{}.so", example.replace('-', "_")));
+    fs::read(&library).map_err(|e| format!("{}: {e}; run `cargo build --example {example}`", library.display()))
+}
+
+/// The directory of the examples, with this one up to date.
+pub(crate) fn build(example: &str) -> Result<PathBuf, String> {
     let (directory, release) = target_directory()?;
-    let library = directory.join("examples/libfake_nvml.so");
     // `cargo test` builds examples, `cargo test --test NAME` and `cargo run --example` do not.
     if let Some(cargo) = std::env::var_os("CARGO") {
         let mut command = Command::new(cargo);
         command
-            .args(["build", "--quiet", "--example", "fake-nvml"])
+            .args(["build", "--quiet", "--example", example])
             .current_dir(env!("CARGO_MANIFEST_DIR"));
         command.args(release.then_some("--release"));
         if let Some(target) = directory.parent() {
@@ -39,15 +66,15 @@ fn built() -> Result<Vec<u8>, String> {
         }
         let output = command
             .output()
-            .map_err(|e| format!("cargo build --example fake-nvml: {e}"))?;
+            .map_err(|e| format!("cargo build --example {example}: {e}"))?;
         if !output.status.success() {
             return Err(format!(
-                "cargo build --example fake-nvml: {}",
+                "cargo build --example {example}: {}",
                 String::from_utf8_lossy(&output.stderr).trim()
             ));
         }
     }
-    fs::read(&library).map_err(|e| format!("{}: {e}; run `cargo build --example fake-nvml`", library.display()))
+    Ok(directory.join("examples"))
 }
 
 /// Where Cargo puts what it builds in the profile of this program, and whether that is `release`.
@@ -63,10 +90,10 @@ fn target_directory() -> Result<(PathBuf, bool), String> {
 
 /// The library with a DT_SONAME. Cargo takes no linker argument for it; but its string table has the name (an exported
 /// symbol is called so), and DT_RELACOUNT, a hint that a loader can do without, gives up its place.
-fn named(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+fn named(mut bytes: Vec<u8>, soname: &str) -> Result<Vec<u8>, String> {
     let (name, entry) = {
         let (file, strings) = strings(&bytes)?;
-        let name = find(&bytes[strings.0..strings.0 + strings.1], SONAME)?;
+        let name = find(&bytes[strings.0..strings.0 + strings.1], soname)?;
         let header = file.elf_header();
         let sections = header
             .sections(Endianness::Little, &*bytes)
@@ -74,14 +101,14 @@ fn named(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
         let dynamic = sections
             .iter()
             .find(|s| s.sh_type(Endianness::Little) == elf::SHT_DYNAMIC)
-            .ok_or("the fake NVML has no dynamic section")?;
+            .ok_or("the fake library has no dynamic section")?;
         let entries: &[elf::Dyn64<Endianness>] = dynamic
             .data_as_array(Endianness::Little, &*bytes)
             .map_err(|e| e.to_string())?;
         let position = entries
             .iter()
             .position(|e| e.tag(Endianness::Little) == elf::DT_RELACOUNT)
-            .ok_or("the fake NVML has no DT_RELACOUNT to give up")?;
+            .ok_or("the fake library has no DT_RELACOUNT to give up")?;
         (
             name,
             dynamic.sh_offset(Endianness::Little) as usize + position * size_of::<elf::Dyn64<Endianness>>(),
@@ -104,10 +131,10 @@ type File<'a> = ElfFile64<'a, Endianness>;
 
 /// The file, and where its dynamic string table is: offset and size.
 fn strings(bytes: &[u8]) -> Result<(File<'_>, (usize, usize)), String> {
-    let file = File::parse(bytes).map_err(|e| format!("the fake NVML: {e}"))?;
+    let file = File::parse(bytes).map_err(|e| format!("the fake library: {e}"))?;
     let range = object::Object::section_by_name(&file, ".dynstr")
         .and_then(|s| object::ObjectSection::file_range(&s))
-        .ok_or("the fake NVML has no .dynstr")?;
+        .ok_or("the fake library has no .dynstr")?;
     Ok((file, (range.0 as usize, range.1 as usize)))
 }
 
@@ -117,5 +144,5 @@ fn find(strings: &[u8], name: &str) -> Result<usize, String> {
     wanted.extend_from_slice(name.as_bytes());
     wanted.push(0);
     let at = strings.windows(wanted.len()).position(|w| w == wanted);
-    Ok(at.ok_or_else(|| format!("the fake NVML has no symbol {name}"))? + 1)
+    Ok(at.ok_or_else(|| format!("the fake library has no symbol {name}"))? + 1)
 }

@@ -1,0 +1,242 @@
+//! Containers of users' engines: what they may take, and whose process they may name.
+
+use crate::scene::{ANN, BOB, GPU_0, GPU_1, Scene, Sleeper, container};
+use serde_json::{Value, json};
+use std::process::Command;
+use tranche::ledger::Holder;
+
+/// A request of a container `c` with `init`.
+fn request(init: &Sleeper, fields: Value) -> Value {
+    let mut request = json!({"device": GPU_0, "container": container("c"), "pid": init.pid()});
+    request
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    request
+}
+
+#[test]
+fn a_share_is_held_until_its_container_has_ended() {
+    let Some(scene) = Scene::new("a_share_is_held_until_its_container_has_ended") else {
+        return;
+    };
+    let init = Sleeper::new(ANN);
+    scene
+        .ask(ANN, "enter", request(&init, json!({"share": "3", "size": "1/10"})))
+        .unwrap();
+    let claims = scene.claims();
+    let [claim] = &claims[..] else { panic!("{claims:?}") };
+    let Holder::Rootless { user, name } = &claim.holder else {
+        panic!("{claim:?}")
+    };
+    assert_eq!(
+        (*user, name.id.as_str(), name.bundle.as_str()),
+        (ANN, "c", "/home/user/bundle")
+    );
+    assert_eq!((claim.uid, claim.part.to_string().as_str()), (ANN, "share 3"));
+    let other = Sleeper::new(BOB);
+    let line = scene
+        .ask(BOB, "enter", request(&other, json!({"share": "3"})))
+        .unwrap_err();
+    assert!(line.contains("gpu 0 share 3: is held since"), "{line}");
+    // A late release of a container that runs gives nothing back.
+    scene.ask(ANN, "leave", json!({"container": container("c")})).unwrap();
+    assert_eq!(scene.claims().len(), 1);
+    drop(init);
+    scene.ask(BOB, "enter", request(&other, json!({"share": "3"}))).unwrap();
+    assert_eq!(scene.claims()[0].uid, BOB, "a container that has ended holds nothing");
+}
+
+#[test]
+fn what_a_share_is_says_the_plan_and_not_the_user() {
+    let Some(scene) = Scene::new("what_a_share_is_says_the_plan_and_not_the_user") else {
+        return;
+    };
+    let init = Sleeper::new(BOB);
+    for (fields, says) in [
+        (
+            json!({"share": "3", "size": "10/10"}),
+            "its size is 1/10, and not 10/10; the specification is not of the present",
+        ),
+        (json!({"share": "99"}), "gpu 0 share 99: not found"),
+        (
+            json!({"share": "0", "device": GPU_1}),
+            "shares under MPS are for containers of engines that run as root",
+        ),
+        (
+            json!({"share": "any", "device": GPU_1}),
+            "shares under MPS are for containers of engines that run as root",
+        ),
+        (
+            json!({"whole": true, "device": "GPU-99999999"}),
+            "is not shared by the policy of this host",
+        ),
+        (json!({"claim": "nothing"}), "claim 65533.nothing: not found"),
+    ] {
+        let line = scene.ask(BOB, "enter", request(&init, fields)).unwrap_err();
+        assert!(line.contains(says), "{line}");
+    }
+    let line = scene
+        .ask(BOB, "claim", json!({"name": "a", "device": "1", "shares": 1}))
+        .unwrap_err();
+    assert!(line.contains("gpu 1: its shares are under MPS"), "{line}");
+    assert!(scene.claims().is_empty());
+}
+
+#[test]
+fn the_process_of_another_user_is_not_the_init_of_a_container() {
+    let Some(scene) = Scene::new("the_process_of_another_user_is_not_the_init_of_a_container") else {
+        return;
+    };
+    let theirs = Sleeper::new(ANN);
+    for pid in [theirs.pid(), 1, std::process::id()] {
+        let mut request = request(&theirs, json!({"share": "3"}));
+        request["pid"] = json!(pid);
+        let line = scene.ask(BOB, "enter", request).unwrap_err();
+        assert!(
+            line.contains(&format!("process {pid}: does not belong to user 65533")),
+            "{line}"
+        );
+    }
+    assert!(scene.claims().is_empty());
+}
+
+/// The number of a process means something else in the namespace of a nested engine.
+#[test]
+fn the_claim_of_a_nested_engine_is_not_reclaimed_by_the_number_of_its_process() {
+    let Some(scene) = Scene::new("the_claim_of_a_nested_engine_is_not_reclaimed_by_the_number_of_its_process") else {
+        return;
+    };
+    let state = json!({"ociVersion": "1.0.2", "id": "nested", "status": "creating", "bundle": "/b", "pid": 4_000_000});
+    std::fs::write(scene.at("hook.state"), state.to_string()).unwrap();
+    // A user's engine in a pid namespace of its own: the namespace, and process 2 in it, end with the hook.
+    let hook = |verb: &str, more: &str| {
+        let script = format!(
+            "{} hook {verb} {more} --state-dir={} < {}",
+            scene.at("tranche-oci").display(),
+            scene.at("state").display(),
+            scene.at("hook.state").display()
+        );
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args([
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--pid",
+                "--fork",
+                "sh",
+                "-c",
+                &script,
+            ])
+            .output()
+            .unwrap()
+    };
+    let claimed = hook(
+        "claim",
+        &format!("--device={GPU_0} '--label=gpu 0' --share=3 --size=1/10 --of=10"),
+    );
+    let said = String::from_utf8_lossy(&claimed.stderr).into_owned();
+    if said.contains("unshare") {
+        return crate::support::skip::not_run(
+            "broker::entries::the_claim_of_a_nested_engine",
+            "may not make namespaces",
+        );
+    }
+    assert!(claimed.status.success(), "{said}");
+    let claims = scene.claims();
+    assert_eq!(claims.len(), 1);
+    let process = claims[0].process.as_ref().unwrap();
+    let own = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
+    assert_eq!((process.pid, process.start), (4_000_000, 0));
+    assert_ne!(process.namespace, own);
+    // Process 4,000,000 does not exist here, and the claim stays for everybody.
+    let other = Sleeper::new(BOB);
+    let line = scene
+        .ask(BOB, "enter", request(&other, json!({"share": "3"})))
+        .unwrap_err();
+    assert!(line.contains("is held since"), "{line}");
+    assert_eq!(scene.seen(ANN), [""]);
+    let left = hook("release", "");
+    assert!(
+        left.status.success() && left.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&left.stderr)
+    );
+    assert!(scene.claims().is_empty());
+}
+
+/// The hook of a user's engine, whose containers hold shares as root's do.
+#[test]
+fn the_hook_of_a_users_engine_enters_and_leaves() {
+    let Some(mut scene) = Scene::new("the_hook_of_a_users_engine_enters_and_leaves") else {
+        return;
+    };
+    let init = Sleeper::new(ANN);
+    let state = json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": "/b", "pid": init.pid()});
+    std::fs::write(scene.at("hook.state"), state.to_string()).unwrap();
+    let hook = |scene: &Scene, verb: &str, more: &[&str]| {
+        let output = Command::new("setpriv")
+            .args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "unshare",
+                "--user",
+                "--map-root-user",
+            ])
+            .arg(scene.at("tranche-oci"))
+            .args(["hook", verb])
+            .args(more)
+            .arg(scene.option("state-dir", "state"))
+            .stdin(std::fs::File::open(scene.at("hook.state")).unwrap())
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let device = format!("--device={GPU_0}");
+    let claim = |scene: &Scene| {
+        hook(
+            scene,
+            "claim",
+            &[
+                &device,
+                "--label=gpu 0",
+                "--share=any",
+                "--size=1/10",
+                "--of=10",
+                "--as=nvidia.com/gpu=0.any",
+            ],
+        )
+    };
+    let (code, said) = claim(&scene);
+    if said.contains("unshare") {
+        return crate::support::skip::not_run(
+            "broker::entries::the_hook_of_a_users_engine",
+            "may not make a user namespace",
+        );
+    }
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let claims = scene.claims();
+    assert_eq!((claims.len(), claims[0].uid), (1, ANN));
+    assert_eq!(claims[0].process.as_ref().unwrap().pid, init.pid());
+    assert_eq!(claims[0].asked_as.as_deref(), Some("nvidia.com/gpu=0.any"));
+    drop(init);
+    assert_eq!(hook(&scene, "release", &[]), (Some(0), String::new()));
+    assert!(scene.claims().is_empty());
+    scene.stop(nix::sys::signal::Signal::SIGTERM);
+    let (code, said) = claim(&scene);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("containers of a user's own engine get shares from the broker, which does not run; start it"),
+        "{said}"
+    );
+    assert_eq!(
+        hook(&scene, "release", &[]),
+        (Some(0), String::new()),
+        "nothing is held"
+    );
+}

@@ -1,0 +1,20 @@
+//! `tranche broker` as hooks and users meet it: a process of root, and two users without any right.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod commands;
+mod entries;
+mod killed;
+mod process;
+mod scene;
+mod users;

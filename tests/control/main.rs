@@ -1,0 +1,25 @@
+//! What changes a GPU or an MPS daemon, with fake programs and a fake library of the driver.
+#![cfg(feature = "cli")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bed;
+mod cgroups;
+mod cgroups_killed;
+mod faults;
+mod inputs;
+mod pipes;
+mod recovery;
+mod removal;
+mod slices;
+mod starts;
+mod verbs;

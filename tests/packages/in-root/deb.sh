@@ -1,0 +1,55 @@
+#!/bin/sh
+# Installs, removes and purges the deb packages in the root $ROOT. Called by root.sh.
+set -eu
+here=$(dirname "$0")
+. "$here/files.sh"
+. "$here/installed.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tranche=$(cd "$ROOT" && ls run/packages/tranche_*.deb)
+compat=$(cd "$ROOT" && ls run/packages/tranche-nvidia-compat_*.deb)
+wanted=/etc/systemd/system/sockets.target.wants/tranche-broker.socket
+
+files > "$work/before"
+inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+check_installed
+[ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
+[ -d "$ROOT/run/tranche" ] || fail "systemd-tmpfiles did not make /run/tranche"
+
+# The links of NVIDIA's names.
+files > "$work/without-names"
+inside dpkg -i "/$compat" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+echo "{}" | inside nvidia-cdi-hook noop || fail "nvidia-cdi-hook noop"
+inside dpkg -P tranche-nvidia-compat > /dev/null
+files > "$work/names-removed"
+same "$work/without-names" "$work/names-removed" "tranche-nvidia-compat"
+
+# It takes the place of NVIDIA's toolkit, of which this package has the name and one file, and is not replaced by it.
+nvidia=$ROOT/tmp/nvidia
+mkdir -p "$nvidia/DEBIAN" "$nvidia/usr/bin"
+printf '#!/bin/sh\n' > "$nvidia/usr/bin/nvidia-ctk"
+printf 'Package: nvidia-container-toolkit-base\nVersion: 1.20.0-1\nArchitecture: all\nMaintainer: test <test@localhost>\n%s\n' \
+    'Description: a package of this name' > "$nvidia/DEBIAN/control"
+inside dpkg-deb --root-owner-group -b /tmp/nvidia /tmp/nvidia.deb > /dev/null
+inside dpkg -i /tmp/nvidia.deb > /dev/null
+inside dpkg -i "/$compat" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+! inside dpkg -s nvidia-container-toolkit-base > /dev/null 2>&1 || fail "NVIDIA's package is still installed"
+[ "$(inside readlink /usr/bin/nvidia-ctk)" = tranche-oci ] || fail "nvidia-ctk is not tranche-oci"
+! inside dpkg -i /tmp/nvidia.deb > "$work/log" 2>&1 || fail "NVIDIA's package was installed beside tranche-nvidia-compat"
+grep -q 'conflicting packages' "$work/log" || fail "no conflict: $(cat "$work/log")"
+inside dpkg -P tranche-nvidia-compat > /dev/null 2>&1
+
+# What an administrator has disabled stays so after an upgrade.
+inside systemctl --quiet disable tranche-broker.socket > /dev/null 2>&1
+inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
+[ ! -e "$ROOT$wanted" ] || fail "an upgrade enabled a unit that was disabled"
+
+make_specifications > /dev/null 2>&1
+mkdir -p "$ROOT/etc/tranche" && echo 'version: v1' > "$ROOT/etc/tranche/config.yaml"
+inside dpkg -r tranche > "$work/log" 2>&1 || fail "dpkg -r: $(cat "$work/log")"
+check_removal "$work/log"
+[ -e "$ROOT/etc/tranche/config.yaml" ] || fail "a removal without a purge took the policy"
+inside dpkg -P tranche > "$work/log" 2>&1 || fail "dpkg -P: $(cat "$work/log")"
+files > "$work/after"
+same "$work/before" "$work/after" "the deb"
+echo "deb: installed, upgraded, removed and purged; nothing is left"

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Installs and removes the rpm packages in the root $ROOT, with rpm of this machine. Called by root.sh. The root is Debian's,
+# so nothing can be said about what the packages require.
+set -eu
+here=$(dirname "$0")
+. "$here/files.sh"
+. "$here/installed.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+package=$(ls "$ROOT"/run/packages/tranche-[0-9]*.rpm)
+compat=$(ls "$ROOT"/run/packages/tranche-nvidia-compat-[0-9]*.rpm)
+wanted=/etc/systemd/system/sockets.target.wants/tranche-broker.socket
+rpm() {
+    command rpm --root "$ROOT" --nodeps --nosignature "$@"
+}
+
+# Directories that the package filesystem has on Fedora.
+for directory in bash-completion/completions zsh/site-functions fish/vendor_completions.d licenses man/man1 man/man8; do
+    mkdir -p "$ROOT/usr/share/$directory"
+done
+mkdir -p "$ROOT/usr/libexec"
+
+command rpm --root "$ROOT" --initdb
+files > "$work/before"
+rpm -i "$package" > "$work/log" 2>&1 || fail "rpm -i: $(cat "$work/log")"
+check_installed
+[ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
+rpm -V tranche > "$work/log" || fail "rpm -V: $(cat "$work/log")"
+
+rpm -i "$compat" > "$work/log" 2>&1 || fail "rpm -i: $(cat "$work/log")"
+echo "{}" | inside nvidia-cdi-hook noop || fail "nvidia-cdi-hook noop"
+rpm -e tranche-nvidia-compat
+
+make_specifications > /dev/null 2>&1
+# An upgrade removes nothing.
+rpm -U --force "$package" > "$work/log" 2>&1 || fail "rpm -U: $(cat "$work/log")"
+[ -e "$ROOT/etc/cdi/tranche.yaml" ] || fail "an upgrade removed a specification"
+rpm -e tranche > "$work/log" 2>&1 || fail "rpm -e: $(cat "$work/log")"
+check_removal "$work/log"
+files > "$work/after"
+same "$work/before" "$work/after" "the rpm"
+echo "rpm: installed, upgraded and removed; nothing is left"

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The scripts and the packages as checkers see them. Called by run.sh.
+set -eu
+: "${here:?}" "${packages:?}" "${not_run:?}"
+top=$(cd "$here/../.." && pwd)
+cd "$top"
+status=0
+
+if command -v shellcheck > /dev/null; then
+    shellcheck -x -P tests/packages/in-root packaging/*.sh packaging/deb/p[or]* tests/packages/*.sh tests/packages/in-root/*.sh ||
+        status=1
+    shellcheck -s sh packaging/rpm/*.sh || status=1
+else
+    echo "shellcheck: not installed" >> "$not_run"
+fi
+
+if command -v lintian > /dev/null; then
+    lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$packages"/*.deb || status=1
+else
+    echo "lintian: not installed" >> "$not_run"
+fi
+
+if command -v rpmlint > /dev/null; then
+    rpmlint --rpmlintrc packaging/rpm/rpmlintrc "$packages"/*.rpm || status=1
+else
+    echo "rpmlint: not installed" >> "$not_run"
+fi
+
+for page in packaging/man/*; do
+    if command -v groff > /dev/null; then
+        groff -man -Tutf8 -ww -z "$page" 2>&1 | grep . && status=1
+    fi
+done
+exit $status

@@ -1,0 +1,29 @@
+//! `tranche-verify`, built as `make` builds it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The program. It is built if `TRANCHE_VERIFY` does not name it.
+pub(crate) fn path() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| match std::env::var_os("TRANCHE_VERIFY") {
+        Some(path) => path.into(),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = top.join("target/verify");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--manifest-path"])
+        .arg(top.join("verify/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    target.join("release/tranche-verify")
+}
