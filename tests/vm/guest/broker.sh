@@ -1,0 +1,30 @@
+# The broker as a service that its socket starts, for claims of an ordinary user.
+. ./check.sh
+
+mkdir -p /etc/tranche
+# Two whole GPUs: one for shares under MPS, one for shares by turns, which an engine of a user may have as well.
+cat > /etc/tranche/config.yaml << 'EOF'
+version: v1
+sharing:
+  mps:
+    grace: 5
+    resources:
+    - name: nvidia.com/gpu
+      devices: [7]
+      shares:
+      - {name: big, compute: 60%, memory: 8Gi}
+      - {name: small, compute: 20%, memory: 2Gi}
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, devices: [5], replicas: 4}
+EOF
+check "the specification follows the policy" "" await grep -q 7.big /run/cdi/tranche.yaml
+
+systemctl --quiet enable --now tranche-broker.socket
+check "the socket listens and no broker runs" "active
+inactive" state tranche-broker.socket tranche-broker.service
+check "a user claims a share, for which the socket starts the broker" "nvidia.com/claim=1000.first" \
+    as_user tranche claim create --name first --shares 1 --device 5
+check "the broker runs" "active" state tranche-broker.service
+check "the claim is the user's" "nvidia.com/claim=1000.first 1000" held
+check "the user releases the claim" "" as_user sh -c "tranche claim release first > /dev/null"

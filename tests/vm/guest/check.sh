@@ -1,0 +1,50 @@
+# What every topic of the checks uses.
+
+topic=$(basename "$0" .sh)
+
+# check NAME EXPECTED COMMAND…: the command succeeds and prints what is expected.
+check() {
+    name=$1
+    expected=$2
+    shift 2
+    # Warnings of an engine about its machine are not what is checked; they are shown if the check fails.
+    if actual=$("$@" 2> /tmp/stderr) && [ "$actual" = "$expected" ]; then
+        echo "result: ok: $topic: $name"
+    else
+        echo "result: failed: $topic: $name: $actual"
+        sed 's/^/  /' /tmp/stderr
+        touch /run/tranche-test.failed
+    fi
+}
+
+# await COMMAND…: until it succeeds, at most for five minutes: an emulated machine takes its time.
+await() {
+    until=$(($(date +%s) + 300))
+    until "$@" > /dev/null 2>&1; do
+        [ "$(date +%s)" -lt $until ] || return 1
+        sleep 1
+    done
+}
+
+# What systemd says of units, one word each.
+state() {
+    systemctl is-active "$@" || true
+}
+
+# as_user COMMAND…: as the ordinary user tester, with what a session of systemd sets.
+as_user() {
+    uid=$(id -u tester)
+    runuser -u tester -- env -C /home/tester HOME=/home/tester "XDG_RUNTIME_DIR=/run/user/$uid" \
+        "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/$uid/bus" "$@"
+}
+
+# The shares and claims that are held, as root sees them, each with the number of its user.
+held() {
+    tranche status --no-gpu --json | tr -d ' \n' | grep -o '"cdi":"[^"]*"\|"uid":[0-9]*' | cut -d : -f 2- | tr -d '"' |
+        paste -d ' ' - - | sort
+}
+
+libdir=/usr/lib/x86_64-linux-gnu
+# The root directory of containers, and of those of the user.
+image=/srv/image
+user_image=/home/tester/image

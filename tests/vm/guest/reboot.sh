@@ -1,0 +1,17 @@
+# The machine after a reboot: shares were held and a GPU was in exclusive mode when it went down.
+. ./check.sh
+
+is_held() { held | grep -q nvidia.com/gpu=7.big; }
+check "the socket listens after the boot" "active" state tranche-broker.socket
+check "the specification is there again" "" await grep -q 7.big /run/cdi/tranche.yaml
+check "the directory of MPS is there again" "755" stat -c %a /run/tranche/mps/7
+check "the service with a share is started" "" await is_held
+check "nothing else is held" "nvidia.com/gpu=7.big 0" held
+check "its MPS service runs" "active" state tranche-mps@7.service
+systemctl stop tenant.service
+is_over() { [ "$(systemctl is-active tranche-mps@7.service)" = inactive ] && [ ! -e /run/tranche/control/7.json ]; }
+check "the MPS service ends with it" "" await is_over
+check "no device is left in a changed mode" "0" \
+    sh -c "sed 's/.*\"GPU-59feabff[^\"]*\"://; s/[^0-9].*//' /dev/tranche-test/modes"
+check "tranche mps status has no device" "no device is changed for shares" sh -c "tranche mps status 2>&1"
+check "no unit has failed" "" systemctl list-units --failed --no-legend --plain

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Packs what the machine unpacks at its first boot: the installed programs and units, a driver's files, its stand-in for a
+# kernel module, and the checks.
+#
+#   tests/vm/payload.sh CACHE        makes CACHE/payload.tar
+set -eu
+cache=$1
+here=$(dirname "$0")
+cargo=${CARGO:-cargo}
+files=$cache/payload
+host=$cache/host
+rm -rf "$files" "$host"
+mkdir -p "$files/usr/bin" "$files/opt/test"
+
+make --no-print-directory install DESTDIR="$(realpath "$files")" PREFIX=/usr > "$cache/install.log" 2>&1 || {
+    cat "$cache/install.log" >&2
+    exit 1
+}
+
+# A driver whose library answers from a file and whose programs are fakes: eight A100, two of them without MIG.
+"$cargo" build --quiet --example fake-mps
+"$cargo" run --quiet --example fake-host -- dgx-a100-mig "$host" > /dev/null
+# The host's stub of it would replace the machine's own.
+rm "$host/usr/lib/x86_64-linux-gnu/libc.so.6"
+cp -a "$host/usr" "$files"
+for program in nvidia-cuda-mps-control nvidia-cuda-mps-server nvidia-smi; do
+    install -m 755 target/debug/examples/fake-mps "$files/usr/bin/$program"
+done
+# What the driver keeps in the kernel is lost at a boot, and a service may change it that may not write to the disk. Both
+# are true of /dev.
+ln -s /dev/tranche-test/nvml.json "$files/fake-nvml.json"
+ln -s /dev/tranche-test/modes "$files/fake-nvml.state.json"
+echo '{"record": "/dev/tranche-test/record"}' > "$files/fake-mps.json"
+cp "$host/fake-nvml.json" "$files/opt/test/loaded.json"
+sed '1s/^{/{"faults":{"init":"DRIVER_NOT_LOADED"},/' "$host/fake-nvml.json" > "$files/opt/test/not-loaded.json"
+install -D -m 644 "$here/driver/tmpfiles.conf" "$files/etc/tmpfiles.d/tranche-test.conf"
+install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-test.rules"
+"$here/driver/build.sh" "$cache" "$host"
+install -D -m 644 "$cache/build/driver/nvidia.ko" "$files/usr/lib/modules/$(cat "$cache/boot/version")/extra/nvidia.ko"
+
+cp -a "$here/guest" "$here/spec.json" "$files/opt/test"
+"$files/usr/bin/tranche" --version > "$files/opt/test/version"
+tar -C "$files" --owner=0 --group=0 -cf "$cache/payload.tar" .
