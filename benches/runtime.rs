@@ -122,7 +122,7 @@ fn refresh(scene: &Path, low_level: &Path) {
     absent(&mut host);
     fs::write(scene.join("host"), host.to_string()).unwrap();
     let policy = format!(
-        "version: v1\nsharing: {{mps: {{computeMode: keep, resources: [{{name: nvidia.com/gpu, devices: [0], replicas: 10}}]}}}}\n\
+        "version: v1\nsharing: {{mps: {{daemon: external, computeMode: keep, resources: [{{name: nvidia.com/gpu, devices: [0], replicas: 10}}]}}}}\n\
          runtime: {{runtimes: [{low_level:?}]}}\n"
     );
     fs::write(scene.join("policy.yaml"), policy).unwrap();

@@ -1,0 +1,268 @@
+//! What the broker adds to a claim: the hook of a share alone, and the same hook when it waits for the broker.
+//!
+//! The broker is the real server with a machine of which nothing must be changed, so that the difference is what asking and
+//! answering cost. Each round runs each program once; medians of one run are set beside each other.
+//!
+//! The cold claim is the same hook while no broker runs: the program `tranche broker` is started with its socket, as
+//! systemd does when the hook connects, examines a built-in host and then answers.
+//!
+//! ```text
+//! make bench                    # builds tranche-oci as it is shipped
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+#[path = "support/crun.rs"]
+mod crun;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crun::median;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use support::init::Init;
+use tranche::control::{ControlledDevice, MachineControl};
+use tranche::error::{Error, Result};
+use tranche::facts::{Facts, HostFacts};
+use tranche::ledger::ContainerName;
+use tranche::serve::{ServeOptions, Socket, serve};
+use tranche::types::DeviceKey;
+
+/// A machine that is always ready.
+struct Ready;
+
+impl MachineControl for Ready {
+    fn prepare(&self, _: &DeviceKey) -> Result<()> {
+        Ok(())
+    }
+
+    fn drain(&self, _: &ContainerName) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn tick(&self) -> Option<Duration> {
+        None
+    }
+
+    fn start(&self, _: &DeviceKey) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&self, _: &DeviceKey, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn restart(&self, _: &DeviceKey) -> Result<()> {
+        Ok(())
+    }
+
+    fn devices(&self) -> Vec<ControlledDevice> {
+        Vec::new()
+    }
+}
+
+/// A host of which nothing is known.
+struct Unknown;
+
+impl HostFacts for Unknown {
+    fn now(&self) -> Result<Arc<Facts>> {
+        Err(Error::failed("host", "is not examined here"))
+    }
+}
+
+fn main() {
+    // `cargo test --all-targets` runs this too, and wants no benchmark.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let rounds: usize = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
+    let Some(oci) = std::env::var_os("TRANCHE_OCI_STATIC").map(PathBuf::from) else {
+        println!("not run: benches/broker: TRANCHE_OCI_STATIC is not set: run `make bench`");
+        return;
+    };
+    if !nix::unistd::geteuid().is_root() {
+        println!("not run: benches/broker: not root");
+        return;
+    }
+    let memory = Path::new("/dev/shm");
+    let top = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
+    };
+    let top = top.unwrap();
+    let state_dir = top.path().join("state");
+    let options = ServeOptions {
+        state_dir: state_dir.clone(),
+        spec_dir: top.path().join("cdi"),
+        idle: None,
+    };
+    let socket = Socket::open(&state_dir).unwrap();
+    let (stop, end) = UnixStream::pair().unwrap();
+    thread::scope(|threads| {
+        let broker = threads.spawn(|| serve(&socket, &options, &Ready, &Unknown, stop.as_fd()));
+        one(&oci, top.path(), &state_dir, rounds * 20);
+        many(&oci, top.path(), &state_dir, rounds);
+        drop(end);
+        broker.join().unwrap().unwrap();
+    });
+    drop(socket);
+    cold(&oci, top.path(), rounds);
+}
+
+/// The hook `verb` of a container with one of a hundred shares.
+fn hook(oci: &Path, top: &Path, state_dir: &Path, words: &[&str], id: &str, pid: u32) -> Command {
+    let state = top.join(format!("{id}.state"));
+    let text = json!({"ociVersion": "1.0.2", "id": id, "status": "creating", "bundle": "/b", "pid": pid});
+    fs::write(&state, text.to_string()).unwrap();
+    let mut command = Command::new(oci);
+    command
+        .arg("hook")
+        .args(words)
+        .arg(format!("--state-dir={}", state_dir.display()));
+    command.env_clear().stdin(File::open(&state).unwrap());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+const CLAIM: [&str; 5] = [
+    "claim",
+    "--device=GPU-11111111",
+    "--share=any",
+    "--size=1/100",
+    "--of=100",
+];
+const PREPARED: [&str; 6] = [
+    "claim",
+    "--device=GPU-11111111",
+    "--share=any",
+    "--size=1/100",
+    "--of=100",
+    "--prepare",
+];
+
+fn time(mut command: Command) -> Duration {
+    let start = Instant::now();
+    assert!(command.status().unwrap().success(), "{command:?}");
+    start.elapsed()
+}
+
+fn line(what: &str, alone: Duration, prepared: Duration) {
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let ratio = prepared.as_secs_f64() / alone.as_secs_f64();
+    println!(
+        "{what:34} {:>8.0} us, through the broker {:>8.0} us: {:>6.0} us more, {ratio:.2} times",
+        micros(alone),
+        micros(prepared),
+        micros(prepared) - micros(alone),
+    );
+}
+
+fn one(oci: &Path, top: &Path, state_dir: &Path, rounds: usize) {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (words, times) in [&CLAIM[..], &PREPARED].into_iter().zip(&mut times) {
+            let init = Init::new();
+            times.push(time(hook(oci, top, state_dir, words, "c", init.pid())));
+            drop(init);
+            time(hook(oci, top, state_dir, &["release"], "c", 0));
+        }
+    }
+    let [alone, prepared] = times.map(median);
+    line("hook claim", alone, prepared);
+}
+
+fn many(oci: &Path, top: &Path, state_dir: &Path, rounds: usize) {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (words, times) in [&CLAIM[..], &PREPARED].into_iter().zip(&mut times) {
+            let init = Init::new();
+            let hooks = (0..100).map(|n| hook(oci, top, state_dir, words, &format!("c{n}"), init.pid()));
+            let mut hooks: Vec<Command> = hooks.collect();
+            let start = Instant::now();
+            let children: Vec<Child> = hooks.iter_mut().map(|hook| hook.spawn().unwrap()).collect();
+            for mut child in children {
+                assert!(child.wait().unwrap().success());
+            }
+            times.push(start.elapsed() / 100);
+            drop(init);
+            for n in 0..100 {
+                time(hook(oci, top, state_dir, &["release"], &format!("c{n}"), 0));
+            }
+        }
+    }
+    let [alone, prepared] = times.map(median);
+    line("hook claim, 100 at once, each", alone, prepared);
+}
+
+/// GPU 0 of the built-in host.
+const GPU_0: &str = "--device=GPU-da1435d3-36d6-f363-f134-290ab6a9a640";
+
+const POLICY: &str = "\
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, devices: [0], replicas: 100}
+";
+
+fn cold(oci: &Path, top: &Path, rounds: usize) {
+    let state_dir = top.join("cold");
+    fs::create_dir(&state_dir).unwrap();
+    let policy = top.join("policy.yaml");
+    fs::write(&policy, POLICY).unwrap();
+    let listener = UnixListener::bind(state_dir.join("broker.sock")).unwrap();
+    let claim: Vec<&str> = [&["claim", GPU_0], &CLAIM[2..]].concat();
+    let prepared: Vec<&str> = [&["claim", GPU_0], &PREPARED[2..]].concat();
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (words, times) in [&claim, &prepared].into_iter().zip(&mut times) {
+            let init = Init::new();
+            let hook = hook(oci, top, &state_dir, words, "c", init.pid());
+            let start = Instant::now();
+            // A claim that asks nobody starts no broker.
+            let broker = std::ptr::eq(words, &prepared).then(|| activated(&listener, &state_dir, &policy));
+            time(hook);
+            times.push(start.elapsed());
+            drop(init);
+            if let Some(mut broker) = broker {
+                kill(Pid::from_raw(broker.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+                assert!(broker.wait().unwrap().success());
+            }
+            time(self::hook(oci, top, &state_dir, &["release"], "c", 0));
+        }
+    }
+    let [alone, prepared] = times.map(median);
+    line("hook claim, the broker is started", alone, prepared);
+}
+
+/// The broker, started with a socket that listens already.
+fn activated(listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child {
+    // The shell gives the broker its own number, and the socket under the number 3.
+    let script = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
+    let mut command = Command::new("/bin/sh");
+    command
+        .args([
+            "-c",
+            script,
+            "sh",
+            env!("CARGO_BIN_EXE_tranche"),
+            "broker",
+            "--inventory=sim:t4x2",
+        ])
+        .arg(format!("--state-dir={}", state_dir.display()))
+        .arg(format!("--spec-dir={}", state_dir.join("cdi").display()))
+        .arg(format!("--config={}", policy.display()));
+    let socket = OwnedFd::from(listener.try_clone().unwrap());
+    command.env_clear().stdin(Stdio::from(socket)).stdout(Stdio::null());
+    command.spawn().unwrap()
+}
