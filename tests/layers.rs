@@ -23,6 +23,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("types", "error text"),
     ("yaml", "types"),
     ("personality", ""),
+    ("program", ""),
+    ("mps", ""),
     ("sys", ""),
     // File formats, without paths.
     ("ldcache", "error"),
@@ -37,10 +39,13 @@ const LAYERS: &[(&str, &str)] = &[
     ("root", "error"),
     ("ledger", "error root text types"),
     ("messages", "error root text"),
+    ("broker", "bounded error"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),
+    ("export", "edits types"),
     ("call", "error types"),
     // From data to data.
+    ("device_files", "error inventory types"),
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
     (
@@ -50,7 +55,28 @@ const LAYERS: &[(&str, &str)] = &[
     ("claims", "error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
-    ("engine_config", "cdi digest error types"),
+    (
+        "claim_spec",
+        "call cdi claims derive error inventory ledger share text types",
+    ),
+    ("engine_config", "cdi digest error program types"),
+    ("engines", "types"),
+    (
+        "doctor",
+        "cdi device_files elf engines error host_file inventory text types",
+    ),
+    // What looks at the machine, and what changes it.
+    ("peer", ""),
+    ("facts", "error inventory share types"),
+    ("observe", "host ledger types"),
+    (
+        "control",
+        "bounded claims error facts host inventory ledger mps peer policy program root share sys text types",
+    ),
+    (
+        "serve",
+        "bounded broker cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
+    ),
     // From requests to the configuration of a container.
     (
         "inject",
@@ -59,18 +85,18 @@ const LAYERS: &[(&str, &str)] = &[
     // What a program calls.
     (
         "hook",
-        "call claims elf error ldcache ledger messages oci root text types",
+        "broker call claims elf error ldcache ledger messages mps oci root text types",
     ),
     (
         "runtime",
-        "bounded claims error host_file inject ledger messages oci personality policy root sys text types",
+        "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
         "cli",
-        "bounded call cdi claims derive edits engine_config error host host_file inventory ledger messages policy root share sim sources text types",
+        "bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inventory ledger messages observe policy program root serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "error hook host inject ledger policy types"),
+    ("fuzzing", "error hook host inject ledger policy serve types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

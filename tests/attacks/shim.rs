@@ -32,6 +32,7 @@ const POLICY: &str = "
 version: v1
 sharing:
   mps:
+    daemon: external
     computeMode: keep
     resources:
     - {name: nvidia.com/gpu, devices: [0], replicas: 4}

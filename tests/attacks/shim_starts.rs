@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::shim::{EXECUTED, Shim, asking, json_of, judged, marked};
 use crate::shim_ended::twin;
+use crate::support::until;
 use crate::trial::Attack;
 
 /// Ends a process, also where a test ends with a panic.
@@ -118,12 +118,4 @@ fn a_configuration_with_the_claim_of_another_container() {
 fn is_made_for(shim: &Shim, id: &str) -> bool {
     let is_edited = fs::read_to_string(shim.config()).unwrap().contains("start-");
     is_edited && shim.held().iter().any(|held| held.contains(id))
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Installs missing packages that the tests and the demonstration need: on Debian and its derivatives, as root. Elsewhere
 # it prints what is missing, and the tests that need it are skipped by name. It never removes a package.
+#
+#   tests/bed/packages.sh [vm]       with `vm`, those for the machine of `make test-vm` as well
 set -eu
 
 install() {
@@ -21,7 +23,11 @@ install() {
 export DEBIAN_FRONTEND=noninteractive
 # program:package
 needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux
-    musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io"
+    bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc
+    musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io systemd-analyze:systemd"
+case ${1:-} in
+    vm) needed="$needed qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap mkfs.ext4:e2fsprogs" ;;
+esac
 set --
 for pair in $needed; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" > /dev/null 2>&1 || set -- "$@" "${pair#*:}"

@@ -11,13 +11,15 @@ fn cargo(at: &Path) {
     let text = format!(
         "#!/bin/sh\n\
          case \"$*\" in\n\
-         *'--release --bin tranche'*) mkdir -p target/release && cp {} target/release/tranche ;;\n\
+         *'--release --features pages --bin tranche '*) mkdir -p target/release && cp {} target/release/tranche ;;\n\
          *'--profile oci'*)\n\
          \x20   while test $# -gt 0; do\n\
          \x20       case $1 in --target) target=$2 ;; --bin) program=$2 ;; esac\n\
          \x20       shift\n\
          \x20   done\n\
          \x20   mkdir -p \"target/$target/oci\" && cp /bin/true \"target/$target/oci/$program\" ;;\n\
+         *'--manifest-path verify/Cargo.toml'*)\n\
+         \x20   mkdir -p target/verify/release && cp /bin/true target/verify/release/tranche-verify ;;\n\
          *) exit 1 ;;\n\
          esac\n",
         env!("CARGO_BIN_EXE_tranche")
@@ -33,16 +35,26 @@ fn a_specification_of_a_build_names_the_hook_of_that_build() {
     }
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    for file in ["Makefile", "Cargo.toml"] {
+    fs::create_dir(at.join("packaging")).unwrap();
+    let parts = ["install.mk", "package.mk", "dist.mk", "remap.sh"].map(|part| format!("packaging/{part}"));
+    for file in ["Makefile", "Cargo.toml"]
+        .into_iter()
+        .chain(parts.iter().map(String::as_str))
+    {
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), at.join(file)).unwrap();
     }
     cargo(&at.join("cargo"));
-    let built = Command::new("make")
-        .args(["build", "CARGO=./cargo"])
-        .current_dir(at)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let make = |arguments: &[&str]| {
+        let made = Command::new("make").args(arguments).current_dir(at).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        String::from_utf8(made.stdout).unwrap()
+    };
+    let verify = at.join("target/tranche/tranche-verify");
+    let without = make(&["build", "CARGO=./cargo", "CC=no-such-compiler"]);
+    assert!(without.contains("tranche-verify: not built"), "{without}");
+    assert!(!verify.exists());
+    make(&["build", "CARGO=./cargo"]);
+    assert!(verify.exists());
     let output = Command::new(at.join("target/tranche/tranche"))
         .args(["cdi", "generate", "--inventory=sim:t4x2"])
         .env_clear()

@@ -183,7 +183,7 @@ fn a_closed_stdout_is_no_failure() {
 fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
     const OF_HOST: [&str; 4] = ["daemon", "state-dir", "spec-file", "ldconfig-path"];
     const OF_CONTAINER: [&str; 7] = ["link", "by-path", "ldcache-dir", "library", "folder", "path", "node"];
-    const NO_PATH: [&str; 14] = [
+    const NO_PATH: [&str; 16] = [
         "as",
         "size",
         "capacity",
@@ -193,6 +193,8 @@ fn every_path_in_the_arguments_of_our_hooks_has_a_side() {
         "of",
         "whole",
         "alone",
+        "prepare",
+        "wait",
         "skip",
         "driver-version",
         "host-driver-version",

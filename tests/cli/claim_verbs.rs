@@ -3,11 +3,14 @@
 mod collected;
 mod created;
 mod killed;
+mod metrics;
+mod observed;
 mod policy_changed;
 mod released;
 mod shown;
 mod starts;
 mod stopped;
+mod waiting_hooks;
 
 use crate::support::{init, rights, skip};
 use crate::{Said, said};
@@ -26,6 +29,7 @@ sharing:
     resources:
     - {name: nvidia.com/gpu, devices: [0], replicas: 4}
   mps:
+    daemon: external
     resources:
     - name: nvidia.com/gpu
       devices: [1]

@@ -9,7 +9,12 @@ use walkdir::WalkDir;
 /// Every Markdown file of the repository with its text.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let is_ours = |path: &Path| !path.starts_with(root.join("target")) && !path.starts_with(root.join(".git"));
+    // `make dist` adds vendor, which has the crates.
+    let is_ours = |path: &Path| {
+        !["target", ".git", "vendor"]
+            .iter()
+            .any(|other| path.starts_with(root.join(other)))
+    };
     let files = WalkDir::new(root)
         .into_iter()
         .filter_entry(|entry| is_ours(entry.path()))
@@ -54,7 +59,9 @@ fn commands_after_a_prompt_are_accepted() {
 /// What is unknown in a command that a sentence names, which may lack what is required: a verb or an option.
 fn unknown(command: &str, tranche: &Command) -> Option<String> {
     let mut at = tranche;
-    for word in command.split_whitespace().skip(1) {
+    // Behind two hyphens is the command line of another program.
+    let words = command.split_whitespace().skip(1).take_while(|word| *word != "--");
+    for word in words {
         if let Some(option) = word.strip_prefix("--") {
             let option = option.split_once('=').map_or(option, |(name, _)| name);
             let names = |arg: &clap::Arg| {

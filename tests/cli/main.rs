@@ -20,15 +20,20 @@ mod cdi_options;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
+mod doctor;
 mod documents;
 mod drop_in;
+mod export;
 mod list;
 mod messages;
 mod names;
+mod pipe_directories;
 mod policies;
 mod refresh;
 mod runtime_configure;
+mod system;
 mod terminal;
+mod units;
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
 //! Policies: files that others have written, mistakes, and what `tranche plan` and `tranche policy check` make of them.
 
+use crate::support::fake_host;
 use crate::{Said, tranche};
 use std::path::Path;
 use tranche::error::Error;
@@ -214,6 +215,7 @@ fn a_plan_fits_80_columns_and_shows_first_what_a_root_tenant_gets() {
     let text = "\
 sharing:
   mps:
+    daemon: external
     resources:
     - {name: nvidia.com/gpu, devices: [0, 1], replicas: 10}
     - {name: nvidia.com/gpu, devices: [2], shares: [{name: big, memory: 80%, compute: 80%}, {name: small, memory: 70%, compute: 20%}]}
@@ -268,7 +270,9 @@ sharing:
     );
     let turns = of("gpu 3: ");
     assert!(
-        turns.contains("0 equal shares") && !turns.contains("3.0") && turns.contains("--set-timeslice=3"),
+        turns.contains("0 equal shares")
+            && !turns.contains("3.0")
+            && turns.contains("the broker sets the length of a turn"),
         "{turns}"
     );
     assert_eq!(row(turns, "faults"), ["faults", "soft", "soft"]);
@@ -279,10 +283,10 @@ sharing:
     );
     assert_eq!(row(dedicated, "memory"), ["memory", "hard", "hard"]);
     let rest = paragraphs.last().unwrap().replace("\n  ", " ");
-    let not_built = out.matches("Not available yet: ").count();
-    assert_eq!(not_built, 2, "{out}");
+    let not_used = out.matches("Not in use: ").count();
+    assert_eq!(not_used, 2, "{out}");
     assert!(
-        rest.contains(&format!("Not offered: {}:9:43: device 42", file.display())),
+        rest.contains(&format!("Not offered: {}:10:43: device 42", file.display())),
         "{rest}"
     );
     assert!(
@@ -435,4 +439,82 @@ fn a_check_that_finds_something_says_where_and_exits_with_four() {
         code == Some(4) && said.contains("the UUID of a MIG device changes with every MIG layout"),
         "{said}"
     );
+}
+
+/// The plan of one device of a workstation with driver 615 and, if `has_cgroup_v2`, cgroups of version 2.
+fn plan_of_615(has_cgroup_v2: bool, key: &str) -> String {
+    let top = tempfile::tempdir().unwrap();
+    let at = top.path().join("host");
+    let host = fake_host::build_with_driver("workstation-rtx4090", "615.71.09", &at).unwrap();
+    if has_cgroup_v2 {
+        std::fs::create_dir_all(host.path("/sys/fs/cgroup")).unwrap();
+        std::fs::write(host.path("/sys/fs/cgroup/cgroup.controllers"), "memory pids\n").unwrap();
+    }
+    let file = top.path().join("config.yaml");
+    let text = format!(
+        "version: v1\nsharing:\n  mps:\n{key}    resources:\n    - name: nvidia.com/gpu\n      shares:\n      \
+         - {{name: big, compute: 80%, memory: 60%}}\n      - {{name: small, compute: 20%, memory: 30%}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let (root, config) = (
+        format!("--root={}", host.root.display()),
+        format!("--config={}", file.display()),
+    );
+    let Said { code, out, err } = tranche(&["plan", &root, &config]);
+    assert_eq!(code, Some(0), "{err}");
+    out
+}
+
+const WITH_CGROUP_LIMITS: &str = "\
+gpu 0: NVIDIA GeForce RTX 4090, 23.9 GiB, mps, 2 shares
+  nvidia.com/gpu=0.big    14.3 GiB, up to 80% of compute
+  nvidia.com/gpu=0.small  7.1 GiB, up to 20% of compute
+  nvidia.com/gpu=0        the whole device, while no share is held
+  left over: 2457 MiB of memory, 0% of compute
+             ROOT      OTHERS    BECAUSE
+  memory     soft      hard      the driver's limit of the container's cgroup
+                                 (not measured here); managed memory is not
+                                 counted
+  compute    advisory  soft      MPS active thread percentage, device in
+                                 EXCLUSIVE_PROCESS; a ceiling, not a reservation
+  bandwidth  none      none      only MIG divides bandwidth
+  faults     none      none      one fault ends every client of the device; its
+                                 own daemon keeps it on this device
+  gpu 0: while a share is held, the broker sets the compute mode
+    EXCLUSIVE_PROCESS, runs an MPS daemon in /run/tranche/mps/0 and limits the
+    memory of the cgroup of each container
+  a process that is started by exec has the limits of the largest claim that is
+    held on the device, and not those of its share: at most 100% of compute
+
+Not in use: compute: ceilings of MPS v3 namespaces (driver 615): a process
+  leaves one by naming an SM partition, and none can be changed while it has
+  clients
+Not in use: compute: static SM partition (CUDA 13.1, Ampere)
+ROOT: what holds against a container whose user is root on the host, in no user
+  namespace, which is the default of engines that run as root. OTHERS: what
+  holds against any other container.
+";
+
+const WITHOUT_CGROUP_LIMITS: &str = "\
+  memory     advisory  soft      MPS limit of each process, device in
+                                 EXCLUSIVE_PROCESS; a process can raise it to
+                                 the largest claim's
+";
+
+#[test]
+fn a_plan_says_what_keeps_the_memory_of_a_share() {
+    assert_eq!(plan_of_615(true, ""), WITH_CGROUP_LIMITS);
+    let cgroup = "Not in use: memory: hard limit of the container's cgroup: ";
+    for (has_cgroup_v2, key, why) in [
+        (true, "    enforcement: v2\n", "the policy says\n  enforcement: v2\n"),
+        (false, "", "it needs cgroup v2 in\n  /sys/fs/cgroup\n"),
+    ] {
+        let plan = plan_of_615(has_cgroup_v2, key);
+        assert!(plan.contains(WITHOUT_CGROUP_LIMITS), "{plan}");
+        assert!(plan.contains(&format!("{cgroup}{why}")), "{plan}");
+        assert!(
+            !plan.contains("not measured") && !plan.contains("limits the memory"),
+            "{plan}"
+        );
+    }
 }

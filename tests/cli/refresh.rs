@@ -10,11 +10,15 @@ use std::process::{Command, Output};
 use tranche::host_file::{HostFile, HostFileError, SourceKind};
 use tranche::policy::{AcceptEnvironment, RuntimeSettings};
 
+mod bad_places;
+mod changed;
 mod degraded;
 mod killed;
 mod others;
 mod sources;
+mod take_over;
 mod together;
+mod watched;
 
 /// A state directory, a directory of specifications and a policy.
 struct Bed {
@@ -107,7 +111,7 @@ impl Bed {
         HostFile::read(&self.state()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Every file of the two directories with its text, but for the lock.
+    /// Every file of the two directories with its text, but for the lock and what the refresh saw.
     fn files(&self) -> BTreeMap<String, String> {
         let dirs = ["cdi", "state"].map(|dir| fs::read_dir(self.at(dir)).into_iter().flatten());
         let paths = dirs.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -115,7 +119,9 @@ impl Bed {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (name, fs::read_to_string(path).unwrap())
         });
-        files.filter(|(name, _)| name != "refresh.lock").collect()
+        files
+            .filter(|(name, _)| name != "refresh.lock" && name != "refresh.json")
+            .collect()
     }
 
     fn names(&self) -> String {

@@ -318,11 +318,16 @@ fn a_verb_s_own_options_come_before_those_of_the_program() {
     assert!(helps.len() >= 19, "{}", helps.len());
     for (verb, help) in helps {
         let options = help.split("\nOptions:\n").nth(1).unwrap();
-        let options = options.split("\n\n").next().unwrap();
-        let names: Vec<&str> = options
-            .split_whitespace()
-            .filter(|word| word.starts_with("--"))
+        // A help of several paragraphs has empty lines between the options.
+        let options = options
+            .lines()
+            .take_while(|line| line.is_empty() || line.starts_with(' '));
+        let lines = options.filter(|line| line.trim_start().starts_with('-'));
+        let names: Vec<&str> = lines
+            .clone()
+            .filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")))
             .collect();
+        let options = lines.collect::<Vec<_>>().join("\n");
         let at = |name: &str| names.iter().position(|n| n.trim_end_matches("...") == name).unwrap();
         let (verbose, quiet, debug, help) = (at("--verbose"), at("--quiet"), at("--debug"), at("--help"));
         assert_eq!(

@@ -33,6 +33,7 @@ mod silence;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_hosts;
+mod usage;
 mod without_nvml;
 
 /// A test host in a directory of its own.

@@ -1,6 +1,7 @@
 //! NVML that is slow, silent or leaves processes behind.
 
 use super::*;
+use crate::support::until;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -112,10 +113,10 @@ fn what_the_library_forks_ends_when_tranche_is_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !lock.exists() || is_gone(&lock) {
-        std::thread::sleep(Duration::from_millis(10));
+    until("the library hangs", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
-    }
+        lock.exists() && !is_gone(&lock)
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     // The kernel ends the processes on its own time.

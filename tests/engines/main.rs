@@ -16,6 +16,8 @@ mod equal_shares;
 mod generated;
 mod handwritten;
 mod loader_engines;
+mod mps;
 mod requests;
+mod rootless_shares;
 mod runtime;
 mod shares;

@@ -16,6 +16,7 @@ version: v1
 runtime: {{runtimes: [{low_level}]}}
 sharing:
   mps:
+    daemon: external
     resources:
     - name: nvidia.com/gpu
       devices: [7]

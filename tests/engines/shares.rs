@@ -21,6 +21,7 @@ sharing:
       devices: [0]
       shares: [{name: a}, {name: b}]
   mps:
+    daemon: external
     resources:
     - name: nvidia.com/gpu
       devices: [1]

@@ -1,5 +1,6 @@
 //! The claim hooks as an engine runs them, in numbers and under every misfortune: real processes on a real disk.
 
+mod prepared;
 mod promises;
 mod refusals;
 mod surroundings;
@@ -343,7 +344,7 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
     let before = was(scene.file());
     said(release_all(&scene, "none")).unwrap();
     assert_eq!(was(scene.file()), before, "a book that nothing changes is not written");
-    // A rootless engine's hook is root of its own user namespace. It holds nothing, since its claims are refused.
+    // A rootless engine's hook is root of its own user namespace. It has what the broker gives it, which does not run.
     let rootless = |verb: &str, arguments: &[&str]| {
         let hook = scene.with(verb, arguments, "/b", "one", init.pid());
         let state = scene.top.path().join(format!("one-{verb}-{}.state", init.pid()));
@@ -365,7 +366,10 @@ fn a_release_with_nothing_to_give_back_is_silent_and_leaves_no_trace() {
         &["--device=GPU-11111111", "--share=1", "--size=1/10"],
     ))
     .unwrap_err();
-    assert!(line.contains("engines that run as root"), "{line}");
+    assert!(
+        line.contains("get shares from the broker, which does not run; start it"),
+        "{line}"
+    );
     assert_eq!(was(scene.file()), before);
 }
 

@@ -157,7 +157,7 @@ fn the_broker_is_asked_before_an_end_without_notice_only() {
         &["--root", "/r", "kill", "ID", "SIGKILL"],
         &["delete", "--force", "ID"],
     ];
-    let lines = asked(&place, &ends, "{\"version\":1}\n");
+    let lines = asked(&place, &ends, "{\"version\":1,\"ok\":{}}\n");
     assert_eq!(lines.len(), 4);
     let line: Value = serde_json::from_str(&lines[0]).unwrap();
     let bundle = place.at("bundle");

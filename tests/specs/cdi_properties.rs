@@ -54,6 +54,7 @@ prop_compose! {
             compute_instance: ComputeInstanceId(0),
             profile: Some(profile.parse().unwrap()),
             memory: None,
+            sms: None,
             gpu_slices: None,
             compute_slices: None,
             gpu_instance_cap: Some(gi),
@@ -81,6 +82,7 @@ prop_compose! {
             name: "NVIDIA Test".into(),
             architecture: None,
             compute_capability: None,
+            sms: None,
             memory: None,
             mig: Some(MigState { current: mode, pending: mode }),
             compute_mode: None,
@@ -121,6 +123,7 @@ prop_compose! {
             arch: Arch::X86_64,
             kind: PlatformKind::Linux,
             kernel: "6.1".into(),
+            cgroup_v2: false,
         });
         inventory.gpus = gpus;
         inventory.nodes.control = vec![
@@ -134,6 +137,7 @@ prop_compose! {
         inventory.driver = Some(Driver {
             version: "1.2".parse().unwrap(),
             cuda: None,
+            limits_cgroups: false,
             library_dirs: vec![HostMount {
                 host: HostPath::new("/run/driver/usr/lib64").unwrap(),
                 container: ContainerPath::new("/usr/lib64").unwrap(),

@@ -1,6 +1,7 @@
 //! What `claim create` grants and refuses.
 
 use super::*;
+use crate::support::until;
 
 fn scene(test: &str) -> Option<Scene> {
     Scene::new(&format!("created::{test}"))
@@ -212,9 +213,7 @@ fn the_time_to_live_begins_with_gc_where_an_engine_crashed_with_its_container() 
     assert!(book().contains("held"), "nobody wrote that its container is gone");
     scene.at_specs(&["claim", "gc"]).run().ok();
     assert!(!book().contains("held"), "{}", book());
-    while !scene.claims().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until("the claim is over", || scene.claims().is_empty());
     scene.at_specs(&["claim", "gc"]).run().ok();
     assert_eq!(names_in(&scene.at("cdi")), ["nvidia.yaml"]);
 }

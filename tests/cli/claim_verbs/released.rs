@@ -1,6 +1,7 @@
 //! `claim release` by every name that a person knows.
 
 use super::*;
+use crate::support::until;
 
 fn scene(test: &str) -> Option<Scene> {
     Scene::new(&format!("released::{test}"))
@@ -174,9 +175,9 @@ fn what_a_container_of_a_pid_namespace_that_is_gone_held() {
                 &hook,
             )
         });
-        while !ready.exists() && !holder.is_finished() {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        until("the namespace has its process", || {
+            ready.exists() || holder.is_finished()
+        });
         let line = release.run();
         let _ = fs::remove_file(&ready);
         holder.join().unwrap().ok();

@@ -3,10 +3,11 @@
 
 use super::killed::at_each_step_of;
 use super::*;
+use crate::support::until;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tranche::claims::{Claims, Offer, Reservation, ReserveError, Unoffered};
 use tranche::ledger::{ContainerName, Holder};
 use tranche::share::{Fit, Plan, Wish};
@@ -124,14 +125,6 @@ fn spawn(state_dir: &Path, number: usize, what: &str) -> Child {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdout(Stdio::null());
     command.spawn().unwrap()
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(100), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn count(directory: &Path) -> usize {

@@ -118,6 +118,6 @@ fn nvidia_ctk_is_a_link_and_takes_commands_for_both_programs() {
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{options:?}");
     }
     assert!(ctk(&["--version"]).out.starts_with("tranche-oci "));
-    let said = ctk(&["system", "create-device-nodes"]);
+    let said = ctk(&["config", "default"]);
     assert_eq!((said.code, said.err.lines().count()), (Some(2), 1), "{}", said.err);
 }

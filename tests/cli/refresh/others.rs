@@ -3,7 +3,7 @@
 use super::*;
 
 /// A specification as NVIDIA's refresh service writes it.
-fn nvidia(names: &[&str]) -> String {
+pub(super) fn nvidia(names: &[&str]) -> String {
     let devices = names
         .iter()
         .map(|name| format!("    - name: \"{name}\"\n      containerEdits:\n        env: [A=b]\n"));

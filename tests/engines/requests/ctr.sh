@@ -47,7 +47,14 @@ start_() {
 inside() {
     container=$1
     shift
-    ctr task exec --exec-id "exec-$step" "$container" "$@"
+    # ctr may end before it has read what a short process wrote. Every command here writes something.
+    for try in 1 2 3 4 5; do
+        ctr task exec --exec-id "exec-$step-$try" "$container" "$@" > "$bed/inside"
+        code=$?
+        [ $code = 0 ] && [ ! -s "$bed/inside" ] || break
+    done
+    cat "$bed/inside"
+    return $code
 }
 
 is_stopped() {

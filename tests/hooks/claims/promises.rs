@@ -1,6 +1,7 @@
 //! That nothing is promised twice, whatever happens between two starts.
 
 use super::*;
+use crate::support::until;
 
 #[test]
 fn who_looks_from_another_time_namespace_evicts_nobody() {
@@ -89,9 +90,7 @@ fn a_lock_that_is_held_long_names_who_holds_it() {
         .args(["sh", "-c", &script])
         .spawn()
         .unwrap();
-    while !ready.exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the other process holds the lock", || ready.exists());
     // Whoever only looks waits for nobody.
     assert_eq!(scene.held(), [("0".to_owned(), "one".to_owned())]);
     let line = scene.claim("1", "two", &init).unwrap_err();
