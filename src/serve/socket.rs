@@ -19,6 +19,9 @@ use std::time::Duration;
 /// The lock that one broker of a state directory has.
 const LOCK: &str = "broker.lock";
 
+/// The name of a socket whose mode is not set yet; not longer than [`SOCKET`], so that its path fits where that one does.
+const NEW: &str = "broker.new";
+
 /// The most bytes of a socket's path (unix(7), `sun_path` with its end).
 const LONGEST_PATH: usize = 107;
 
@@ -128,11 +131,19 @@ fn listen(path: &Path) -> Result<UnixListener> {
             return Err(Error::failed(about, "is not a socket").hint("remove it if it is not needed"));
         }
         // Nobody accepted a connection before, and this process has the lock: it was left by a broker that was killed.
-        Ok(_) => fs::remove_file(path).about(&about, "cannot be removed")?,
+        Ok(_) => {}
     }
-    let listener = UnixListener::bind(path).about(&about, "cannot be created")?;
+    // Between bind and chmod, only root may connect. So the socket gets its name when its mode is right, and a user who
+    // comes at that moment is not refused.
+    let new = path.with_file_name(NEW);
+    match fs::remove_file(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).about(new.display(), "cannot be removed"),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&new).about(&about, "cannot be created")?;
     // Everybody may ask; the kernel says who asks.
-    fs::set_permissions(path, Permissions::from_mode(0o666)).about(&about, "its mode cannot be set")?;
+    fs::set_permissions(&new, Permissions::from_mode(0o666)).about(&about, "its mode cannot be set")?;
+    fs::rename(&new, path).about(&about, "cannot be created")?;
     Ok(listener)
 }
 
@@ -179,8 +190,10 @@ mod tests {
             "{line}"
         );
         drop(socket);
+        // A broker that was killed before its socket had its name.
+        drop(UnixListener::bind(top.path().join(NEW)).unwrap());
         Socket::with(top.path(), None).unwrap();
-        assert!(!path.exists());
+        assert!(!path.exists() && !top.path().join(NEW).exists());
     }
 
     #[test]

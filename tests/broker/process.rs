@@ -1,11 +1,14 @@
 //! The broker as a process: one for each state directory, started by systemd or by hand, ended by a signal.
 
-use crate::scene::{ANN, Scene};
+use crate::scene::{ANN, Scene, as_user};
+use crate::support::until;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
+use std::thread;
 
 #[test]
 fn a_second_broker_is_refused_and_a_killed_one_is_replaced() {
@@ -31,6 +34,33 @@ fn a_second_broker_is_refused_and_a_killed_one_is_replaced() {
     }
 }
 
+/// A user who connects at any moment of a start waits for the broker or reaches it.
+#[test]
+fn a_user_who_comes_while_it_starts_is_not_refused() {
+    let Some(mut scene) = Scene::without_broker("a_user_who_comes_while_it_starts_is_not_refused") else {
+        return;
+    };
+    for start in 0..30 {
+        let socket = scene.at("state/broker.sock");
+        thread::scope(|threads| {
+            let user = threads.spawn(|| {
+                let reached = |_| match UnixStream::connect(&socket) {
+                    Ok(_) => true,
+                    Err(error) => {
+                        assert_ne!(error.kind(), ErrorKind::PermissionDenied, "start {start}");
+                        false
+                    }
+                };
+                // Again and again without a pause, because the wrong moment is short.
+                as_user(ANN, || until("the broker is reached", || (0..10_000).any(reached)));
+            });
+            scene.start();
+            user.join().unwrap();
+        });
+        scene.stop(Signal::SIGTERM);
+    }
+}
+
 #[test]
 fn a_request_that_has_begun_is_answered_before_the_broker_ends() {
     use std::io::Write;
@@ -41,7 +71,7 @@ fn a_request_that_has_begun_is_answered_before_the_broker_ends() {
     begun.write_all(b"{\"version\":1,").unwrap();
     // The broker accepts connections in their order: this one was accepted when the next one is answered.
     scene.ask(ANN, "list", json!({})).unwrap();
-    let ending = std::thread::scope(|threads| {
+    let ending = thread::scope(|threads| {
         let ending = threads.spawn(|| scene.stop(Signal::SIGTERM));
         begun.write_all(b"\"command\":\"list\"}\n").unwrap();
         let answered = crate::scene::answer(&mut begun);
