@@ -25,6 +25,9 @@ export DEBIAN_FRONTEND=noninteractive
 needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux
     bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc
     musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io systemd-analyze:systemd"
+# Programs of another architecture, and what runs them.
+[ "$(uname -m)" != x86_64 ] ||
+    needed="$needed aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
 case ${1:-} in
     vm) needed="$needed qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap mkfs.ext4:e2fsprogs" ;;
 esac
@@ -34,6 +37,7 @@ for pair in $needed; do
 done
 # A compiler without the C library's headers and start files links nothing.
 [ -e /usr/include/stdio.h ] || set -- "$@" libc6-dev
+[ "$(uname -m)" != x86_64 ] || [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || set -- "$@" libc6-dev-arm64-cross
 [ $# = 0 ] || install "$@"
 
 # For a 32-bit loader in addition to the 64-bit one. gcc-multilib would remove cross compilers.
