@@ -22,11 +22,12 @@ mod persistence;
 mod refresh_units;
 mod rootless;
 mod selinux;
+mod shared_use;
 mod specifications;
 mod staleness;
 mod subject;
 
-pub use subject::{DaemonCondition, DoctorSubject, FoundDaemon, LedgerFacts, MpsFacts};
+pub use subject::{DaemonCondition, DoctorSubject, FoundDaemon, LedgerFacts, MpsFacts, SharedUse};
 
 /// The programs of daemons that the checks ask for.
 pub const DAEMONS: [&str; 2] = [mps::DAEMON, imex::DAEMON];
@@ -145,6 +146,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("AppArmor", apparmor::check),
     ("rootless engines", rootless::check),
     ("ledger", ledger::check),
+    ("use of shared devices", shared_use::check),
     ("compute mode", compute_mode::check),
     ("MPS daemons", mps::check),
 ];

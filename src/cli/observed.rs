@@ -5,7 +5,7 @@ mod device;
 mod gpu;
 mod process;
 
-pub(super) use deviations::Deviation;
+pub(super) use deviations::{Deviation, DeviationKind};
 pub(super) use device::DeviceStatus;
 pub(super) use gpu::DeviceUsage;
 pub(super) use process::ProcessRow;
@@ -13,6 +13,7 @@ pub(super) use process::ProcessRow;
 use super::held::{Held, HeldUsage, View};
 use super::look;
 use super::place::{HostArgs, SpecDirArgs, StateArgs};
+use super::sharing::SharingArgs;
 use super::specs::Specs;
 use super::{by_broker, root_only};
 use crate::claims;
@@ -127,6 +128,18 @@ pub(super) struct HostFileRow {
     pub(super) current: bool,
     /// What is wrong, and what to do; `null` if it is current, or missing.
     pub(super) problem: Option<String>,
+}
+
+impl ObserveArgs {
+    /// What another verb looks at, which waits for NVML as long as `gpu_timeout`.
+    pub(super) fn of(sharing: &SharingArgs, specs: &SpecDirArgs, gpu_timeout: Duration) -> Self {
+        Self {
+            state: sharing.state.clone(),
+            specs: specs.clone(),
+            gpu_timeout,
+            host: sharing.host.clone(),
+        }
+    }
 }
 
 impl Observed {

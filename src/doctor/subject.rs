@@ -26,6 +26,8 @@ pub struct DoctorSubject {
     pub host_file: Result<HostFile, HostFileError>,
     /// The ledger; `None` if this user cannot read it.
     pub ledger: Option<LedgerFacts>,
+    /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
+    pub shared_use: Option<SharedUse>,
     /// The engines and low-level runtimes that are installed.
     pub engines: Vec<FoundEngine>,
     /// The processes that are daemons of NVIDIA's ([`super::DAEMONS`]).
@@ -61,6 +63,17 @@ pub enum DaemonCondition {
     Failed,
     /// Another program runs one for the device.
     Foreign,
+}
+
+/// The processes on devices that are handed out with a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedUse {
+    /// How many there are, as NVML reports them; `None` if it does not for one of the devices.
+    pub processes: Option<usize>,
+    /// A line for each process without a claim on its device.
+    pub without_claim: Vec<String>,
+    /// A line for each claim whose processes use more memory than it was promised.
+    pub beyond_promise: Vec<String>,
 }
 
 /// What the ledger has.

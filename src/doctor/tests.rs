@@ -40,6 +40,7 @@ fn healthy(top: &Path) -> DoctorSubject {
             path: PathBuf::from("/run/tranche/host.json"),
         }),
         ledger: Some(LedgerFacts::default()),
+        shared_use: None,
         engines: vec![engine("podman", &[4, 3, 1])],
         daemons: Vec::new(),
         mps: MpsFacts::default(),
@@ -98,7 +99,8 @@ fn every_check_is_made_once_and_a_healthy_host_has_no_fault() {
             "messages of hooks",
             "SELinux",
             "AppArmor",
-            "rootless engines"
+            "rootless engines",
+            "use of shared devices"
         ]
     );
 }
@@ -284,6 +286,31 @@ fn selinux_and_the_ledger() {
     fires("ledger", "cannot be read", |subject, _| {
         subject.ledger.as_mut().unwrap().wrong = vec!["GPU-1.claims: cannot be read".to_owned()];
     });
+}
+
+#[test]
+fn processes_on_shared_devices() {
+    let line = || vec!["nvidia.com/gpu=0: process 7 (python) uses it without a claim".to_owned()];
+    fires("use of shared devices", "process 7 (python)", |subject, _| {
+        subject.shared_use = Some(SharedUse {
+            without_claim: line(),
+            ..SharedUse::default()
+        });
+    });
+    fires("use of shared devices", "process 7 (python)", |subject, _| {
+        subject.shared_use = Some(SharedUse {
+            beyond_promise: line(),
+            ..SharedUse::default()
+        });
+    });
+    for (processes, says) in [(0, "no process uses"), (3, "there are 3")] {
+        is_good("use of shared devices", says, |subject, _| {
+            subject.shared_use = Some(SharedUse {
+                processes: Some(processes),
+                ..SharedUse::default()
+            });
+        });
+    }
 }
 
 #[test]

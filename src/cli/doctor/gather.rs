@@ -4,11 +4,12 @@ use super::daemons;
 use crate::cdi::registry::Registry;
 use crate::cli::cdi::{self, CompareArgs};
 use crate::cli::engines::{self, EngineArgs};
+use crate::cli::observed::{Deviation, DeviationKind, ObserveArgs, Observed};
 use crate::cli::place::SpecDirArgs;
 use crate::cli::sharing::{self, SharingArgs};
 use crate::cli::{earlier, look, root_only, status};
 use crate::control::{DaemonState, PublicStatus};
-use crate::doctor::{DaemonCondition, DoctorSubject, LedgerFacts, MpsFacts};
+use crate::doctor::{DaemonCondition, DoctorSubject, LedgerFacts, MpsFacts, SharedUse};
 use crate::error::line;
 use crate::host_file::HostFile;
 use crate::inventory::Inventory;
@@ -51,6 +52,7 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
         not_compared: stale.notes,
         host_file: HostFile::read(&at.state.state_dir),
         ledger: ledger(&inventory, at, public.as_ref())?,
+        shared_use: shared_use(at, specs)?,
         engines,
         inventory,
         registry,
@@ -81,6 +83,36 @@ fn mps(public: Option<&PublicStatus>, at: &SharingArgs) -> MpsFacts {
         managed: managed.collect(),
         is_external: policy.is_some_and(|read| read.policy.mps.daemon == MpsDaemonOwner::External),
     }
+}
+
+/// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is not to
+/// be asked.
+fn shared_use(at: &SharingArgs, specs: &SpecDirArgs) -> Result<Option<SharedUse>> {
+    if at.host.inventory.is_some() || at.look.no_nvml || root_only::check(&at.state.state_dir).is_err() {
+        return Ok(None);
+    }
+    let args = ObserveArgs::of(at, specs, at.look.nvml_deadline);
+    if Observed::look(&args, false)?.devices.is_empty() {
+        return Ok(None);
+    }
+    let observed = Observed::look(&args, true)?;
+    let processes = observed.devices.iter().map(|device| {
+        let gpus = observed.gpus.as_ref()?;
+        let gpu = gpus.iter().find(|gpu| gpu.key.as_ref() == Some(&device.key))?;
+        gpu.processes
+    });
+    let lines = |kind: DeviationKind| {
+        let of_kind = observed
+            .deviations
+            .iter()
+            .filter(move |deviation| deviation.kind == kind);
+        of_kind.map(Deviation::line).collect()
+    };
+    Ok(Some(SharedUse {
+        processes: processes.sum(),
+        without_claim: lines(DeviationKind::ProcessWithoutClaim),
+        beyond_promise: lines(DeviationKind::MoreMemoryThanPromised),
+    }))
 }
 
 /// What the ledger has; `None` if this user cannot read it.

@@ -103,6 +103,14 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
 }
 
 impl Deviation {
+    /// The device and the text, in a line.
+    pub(in crate::cli) fn line(&self) -> String {
+        match &self.device {
+            Some(device) => format!("{device}: {}", self.text),
+            None => self.text.clone(),
+        }
+    }
+
     fn of(device: &str, kind: DeviationKind, text: String) -> Self {
         Self {
             device: Some(device.to_owned()),

@@ -34,12 +34,7 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
         text.push_str("\nnot as expected:\n");
     }
     for one in status.deviations {
-        let device = one
-            .device
-            .as_ref()
-            .map(|device| format!("{device}: "))
-            .unwrap_or_default();
-        text.push_str(&format!("  {}\n", shown(&format!("{device}{}", one.text))));
+        text.push_str(&format!("  {}\n", shown(&one.line())));
     }
     text.push_str(&super::messages::text(&status.messages));
     text

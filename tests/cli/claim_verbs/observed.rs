@@ -128,6 +128,30 @@ fn each_holder_has_the_memory_and_the_utilisation_of_its_processes() {
     );
     drop(idle);
 
+    // The same by doctor, which a person asks who sees only that something is wrong.
+    let doctor = |said: &str| {
+        let out = machine.call(&["doctor", "--json"]).run().out;
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let checks = report["checks"].as_array().unwrap().iter();
+        let of_use: Vec<&Value> = checks
+            .filter(|check| check["check"] == "use of shared devices")
+            .collect();
+        assert_eq!(of_use.len(), 1, "{of_use:?}");
+        assert!(of_use[0]["found"].as_str().unwrap().contains(said), "{of_use:?}");
+        of_use[0]["result"].as_str().unwrap().to_owned()
+    };
+    let found = format!(
+        "nvidia.com/gpu=0: process {} (sleep) uses it without a claim",
+        stranger.pid()
+    );
+    assert_eq!(doctor(&found), "wrong");
+    machine.does(
+        0,
+        json!([{"pid": train.pid(), "kind": "compute", "memory_mib": 512, "sm": 37}]),
+        json!({}),
+    );
+    assert_eq!(doctor("there are 1"), "good");
+
     // NVML is not asked.
     let status = machine.json(&["status", "--no-gpu"]);
     assert_eq!(
