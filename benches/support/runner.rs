@@ -14,6 +14,7 @@ pub(crate) struct Runner {
     program: PathBuf,
     arguments: Vec<String>,
     input: String,
+    code: i32,
     times: Vec<Duration>,
 }
 
@@ -24,11 +25,17 @@ impl Runner {
             program: program.into(),
             arguments,
             input: input.into(),
+            code: 0,
             times: Vec::new(),
         }
     }
 
-    /// Runs the program once. It must succeed.
+    /// Expects this exit code, where success is not what the program reports.
+    pub(crate) fn exits(self, code: i32) -> Runner {
+        Runner { code, ..self }
+    }
+
+    /// Runs the program once. It must end with the expected exit code.
     pub(crate) fn round(&mut self) {
         let start = Instant::now();
         let mut command = Command::new(&self.program);
@@ -41,7 +48,7 @@ impl Runner {
         let mut child = command.spawn().unwrap();
         // The empty program does not read it.
         let _ = child.stdin.take().unwrap().write_all(self.input.as_bytes());
-        assert!(child.wait().unwrap().success(), "{}", self.name);
+        assert_eq!(child.wait().unwrap().code(), Some(self.code), "{}", self.name);
         self.times.push(start.elapsed());
     }
 
