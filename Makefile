@@ -131,7 +131,7 @@ mutants-%:
 	$(CARGO) mutants --no-default-features --shard $(SHARD) --timeout 120 --file 'src/$*.rs' --file 'src/$*/**' \
 	    -o target/mutants/$* -- $(MUTANTS_$*) || [ $$? -eq 2 ] || [ $$? -eq 3 ]
 
-test-vm: build
+test-vm: deb
 	@tests/bed/packages.sh vm
 	@tests/vm/run.sh target/vm
 
@@ -141,14 +141,16 @@ bench: oci
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
 
-# A finding is written to fuzz/artifacts, and ends the run.
+# libFuzzer's instrumentation is not stable in Rust. Without a nightly compiler, the stable one is asked for it.
+FUZZ_CARGO = $(if $(shell $(CARGO) +nightly --version 2>/dev/null),$(CARGO) +nightly,RUSTC_BOOTSTRAP=1 $(CARGO))
+
+# `make fuzz FUZZ=broker SECONDS=600` runs one target. A finding is written to fuzz/artifacts, and ends the run.
 fuzz:
-	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
-	    cargo +nightly fuzz build && for target in $(FUZZ); do \
-	        mkdir -p target/fuzz-corpus/$$target && \
-	        cargo +nightly fuzz run $$target target/fuzz-corpus/$$target fuzz/corpus/$$target -- -max_total_time=$(SECONDS) -timeout=10 || exit 1; \
-	    done; \
-	else echo "not run: fuzz: needs a nightly Rust and cargo-fuzz"; fi
+	@cargo-fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+	@for target in $(FUZZ); do \
+	    mkdir -p target/fuzz-corpus/$$target && \
+	    $(FUZZ_CARGO) fuzz run $$target target/fuzz-corpus/$$target fuzz/corpus/$$target -- -max_total_time=$(SECONDS) -timeout=10 || exit 1; \
+	done
 
 lint:
 	$(CARGO) fmt --check
