@@ -33,6 +33,7 @@ mod refresh;
 mod runtime_configure;
 mod system;
 mod terminal;
+mod troubleshooting;
 mod units;
 
 use std::process::Command;
