@@ -1,6 +1,7 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests
-# make bless        writes the expected output of tests anew (cdi-specs, src/sim, tests/data/doctor); read the difference
+# make bless        writes the expected output of tests anew (cdi-specs, src/sim, tests/data/doctor, docs/support.md);
+#                   read the difference
 # make attack       runs only the attack suite, and prints its table
 # make attack-long SECONDS=60   the same; each race runs for this many seconds
 # make mutants      changes root, hook and ledger in every small way, and shows the changes that no test notices
@@ -107,6 +108,7 @@ bless:
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test discovery built_in_inventories
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test specs golden
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test cli each_test_host_gets_the_page_that_is_kept
+	TRANCHE_BLESS=1 $(CARGO) test --quiet --test cli the_support_matrix_is_the_page_that_is_kept
 
 attack: packages oci
 	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks

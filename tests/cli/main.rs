@@ -31,6 +31,7 @@ mod pipe_directories;
 mod policies;
 mod refresh;
 mod runtime_configure;
+mod support_matrix;
 mod system;
 mod terminal;
 mod troubleshooting;
