@@ -20,6 +20,7 @@ mod cdi_options;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
+mod console_blocks;
 mod doctor;
 mod documents;
 mod drop_in;
