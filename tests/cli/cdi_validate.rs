@@ -96,6 +96,36 @@ fn where_no_specification_is_there_is_nothing_to_check() {
 }
 
 #[test]
+fn a_file_that_another_directory_hides_is_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, later) = (directory.path().join("etc"), directory.path().join("run"));
+    for dir in [&first, &later] {
+        let output = program(&["cdi", "generate", "--inventory=sim:hgx-h200", "--output"])
+            .arg(dir.join("nvidia.yaml"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let validate = |more: &[&str]| {
+        let mut command = program(&["cdi", "validate", "--for-other-host"]);
+        command.arg("--spec-dir").arg(&first).arg("--spec-dir").arg(&later);
+        command.args(more).output().unwrap()
+    };
+    let output = validate(&[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2), "{said}");
+    let (first, later) = (first.join("nvidia.yaml"), later.join("nvidia.yaml"));
+    let line = said.lines().next().unwrap();
+    assert!(
+        line.starts_with(&format!("{}: engines ignore nvidia.com/gpu=0, ", first.display()))
+            && line.ends_with(&format!(" and 10 more, because {} takes precedence", later.display())),
+        "{line}"
+    );
+    let all: Value = serde_json::from_slice(&validate(&["--json"]).stdout).unwrap();
+    assert_eq!(all["shadowed"].as_array().unwrap().len(), 18, "{all}");
+}
+
+#[test]
 fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let write = |inventory: &str, name: &str| {

@@ -13,7 +13,8 @@ use crate::text::{shown, some};
 use anyhow::{Result, bail};
 use stale::Staleness;
 pub(in crate::cli) use stale::{CompareArgs, compare};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -104,10 +105,16 @@ impl ValidationReport {
     fn print(&self) -> Result<()> {
         let problems: String = self.problems.iter().map(|problem| format!("{problem}\n")).collect();
         out::result(&problems)?;
+        // A file that another one hides usually loses all its devices: one line about the file is enough.
+        let mut hidden: BTreeMap<(&Path, &Path), Vec<String>> = BTreeMap::new();
         for one in &self.shadowed {
-            let (name, file, by) = (&one.name, one.file.display(), one.by.display());
+            let names = hidden.entry((&one.file, &one.by)).or_default();
+            names.push(one.name.to_string());
+        }
+        for ((file, by), names) in &hidden {
+            let (file, by, names) = (file.display(), by.display(), some(names));
             out::note(shown(&format!(
-                "{file}: {name} is ignored, because {by} takes precedence"
+                "{file}: engines ignore {names}, because {by} takes precedence"
             )));
         }
         for note in &self.notes {
