@@ -245,6 +245,20 @@ fn a_host_without_a_device_takes_nothing_and_hands_everything_back() {
 }
 
 #[test]
+fn units_of_this_machine_are_not_changed_for_another_one() {
+    let both = Both::new();
+    for verb in ["--take-over", "--hand-back"] {
+        let record = format!("--record-dir={}", both.bed.at("record").display());
+        let said = both.bed.refresh("sim:t4x2", &[verb, &record]);
+        let line = format!(
+            "tranche: {verb}: changes the units of this machine, and --root or --inventory names another one\n"
+        );
+        assert_eq!((said.code, said.err), (Some(2), line));
+        assert_eq!(fs::read_dir(both.bed.at("record")).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn without_systemd_only_files_are_taken() {
     let both = Both::new();
     let [of_tranche, of_nvidia] = both.names();

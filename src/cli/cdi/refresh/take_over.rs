@@ -11,6 +11,7 @@ mod units;
 use super::arguments::{RefreshArgs, RefreshPlace};
 use super::{PlainNames, Refreshed, refresh};
 use crate::cli::out;
+use crate::cli::place::HostArgs;
 use crate::error::{Context, Error, Kind};
 use anyhow::{Result, bail};
 use kept::Kept;
@@ -77,11 +78,27 @@ impl TakeOver<'_> {
     }
 }
 
+impl TakeOverArgs {
+    /// Refuses to change the units of this machine for the specifications of another one.
+    ///
+    /// # Errors
+    /// Returns an error if `host` names another machine, and no other directory of units was given.
+    fn is_for(&self, host: &HostArgs) -> Result<()> {
+        if !host.is_here() && self.unit_dir == Path::new(units::DIRECTORY) {
+            let option = if self.take_over { "--take-over" } else { "--hand-back" };
+            let what = "changes the units of this machine, and --root or --inventory names another one";
+            bail!(Error::usage(option, what));
+        }
+        Ok(())
+    }
+}
+
 /// Refreshes with all plain names, after other programs' files were recorded and removed.
 ///
 /// # Errors
-/// As a refresh, and if something cannot be recorded, masked or removed.
+/// As a refresh, if the host is another machine, and if something cannot be recorded, masked or removed.
 pub(super) fn take(take: &TakeOverArgs, args: &RefreshArgs, place: &RefreshPlace) -> Result<Refreshed> {
+    take.is_for(&args.at.host)?;
     let refreshed = refresh(args, place, false, &PlainNames::TakeOver(TakeOver { args: take }))?;
     let path = record::path(&take.record_dir);
     out::note(format_args!(
@@ -94,9 +111,10 @@ pub(super) fn take(take: &TakeOverArgs, args: &RefreshArgs, place: &RefreshPlace
 /// Refreshes without the plain names that a recorded file defines, and then puts the files and units back.
 ///
 /// # Errors
-/// Returns an error if nothing was taken over ([`Kind::Nothing`]), or if something cannot be put back. An error of the
+/// Returns an error if the host is another machine, if nothing was taken over ([`Kind::Nothing`]), or if something cannot be put back. An error of the
 /// refresh is returned after everything was put back.
 pub(super) fn hand_back(take: &TakeOverArgs, args: &RefreshArgs, place: &RefreshPlace) -> Result<Refreshed> {
+    take.is_for(&args.at.host)?;
     let path = record::path(&take.record_dir);
     let Some(record) = Record::read(&path)? else {
         bail!(Error::new(
