@@ -15,11 +15,15 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 RPM_ARCH := $(MACHINE)
 COMPAT_RPM := tranche-nvidia-compat-$(VERSION)-1.noarch.rpm
 
-.PHONY: package package-tree package-files
+.PHONY: package deb package-tree deb-file package-files
 
 # Directories are made with the umask.
 package:
 	umask 022 && $(MAKE) package-tree && $(MAKE) package-files
+
+# The package of tranche alone, for `make test-vm`.
+deb:
+	umask 022 && $(MAKE) package-tree && $(MAKE) deb-file
 
 $(CARGO_DEB) $(CARGO_RPM):
 	$(CARGO) install --locked --root $@ --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
@@ -33,9 +37,11 @@ package-tree:
 	find $(PACKAGE)/root/usr/share/man -type f -exec gzip -9n '{}' +
 	packaging/tree.sh $(PACKAGE) '$(VERSION)' '$(SOURCE_DATE_EPOCH)' '$(MAINTAINER)'
 
-package-files: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
-package-files: $(CARGO_DEB) $(CARGO_RPM)
+deb-file package-files: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+deb-file: $(CARGO_DEB)
 	$(CARGO_DEB)/bin/cargo-deb --no-build --no-strip --locked --maintainer '$(MAINTAINER)' --output $(PACKAGE)/
+
+package-files: deb-file $(CARGO_DEB) $(CARGO_RPM)
 	$(CARGO_DEB)/bin/cargo-deb --no-build --no-strip --locked --maintainer '$(MAINTAINER)' --output $(PACKAGE)/ \
 	    --variant nvidia-compat
 	$(CARGO_RPM)/bin/cargo-generate-rpm generate-rpm --auto-req builtin --output $(PACKAGE)/
