@@ -10,6 +10,8 @@ UNIT_DIR := $(PREFIX)/lib/systemd/system
 PRESET_DIR := $(PREFIX)/lib/systemd/system-preset
 TMPFILES_DIR := $(PREFIX)/lib/tmpfiles.d
 RULES_DIR := $(PREFIX)/lib/udev/rules.d
+# Of SELinux modules that an administrator may install.
+SELINUX_DIR := $(PREFIX)/share/selinux/packages
 DOC_DIR := $(PREFIX)/share/doc/tranche
 
 # Man pages and completions, as they lie below PREFIX/share, and the licences of the crates.
@@ -58,6 +60,7 @@ install: build pages licences
 	$(call copy,packaging/systemd/*,$(UNIT_DIR))
 	$(call copy,packaging/preset/*,$(PRESET_DIR))
 	$(call copy,packaging/tmpfiles/*,$(TMPFILES_DIR))
+	$(call copy,packaging/selinux/*,$(SELINUX_DIR))
 	$(if $(wildcard packaging/udev/*),$(call copy,packaging/udev/*,$(RULES_DIR)))
 	find $(SHARE) -type f | while read -r file; do \
 	    install -D -m 644 "$$file" "$(DESTDIR)$(PREFIX)/share/$${file#$(SHARE)/}" || exit 1; \

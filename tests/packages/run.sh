@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests the packages: what is in them, and that they are installed into clean roots and removed without a trace.
+# Tests the packages: what is in them, that they are installed into clean roots and removed without a trace, and that the
+# SELinux module can be installed.
 #
 #   tests/packages/run.sh PACKAGES ROOTS
 #
@@ -15,7 +16,7 @@ export here packages roots not_run
 trap 'rm -f "$not_run"' EXIT
 
 status=0
-for test in contents lint install rpm; do
+for test in contents lint install rpm selinux; do
     echo "== packages: $test"
     "$here/$test.sh" || { echo "packages: $test: failed" >&2; status=1; }
 done

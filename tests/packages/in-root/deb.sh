@@ -14,7 +14,7 @@ files > "$work/before"
 inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
 check_installed
 [ -L "$ROOT$wanted" ] || fail "the socket of the broker is not enabled"
-[ -d "$ROOT/run/tranche" ] || fail "systemd-tmpfiles did not make /run/tranche"
+[ -d "$ROOT/run/tranche/mps" ] || fail "systemd-tmpfiles did not make /run/tranche/mps"
 
 # The links of NVIDIA's names.
 files > "$work/without-names"

@@ -14,8 +14,9 @@ rpm() {
     command rpm --root "$ROOT" --nodeps --nosignature "$@"
 }
 
-# Directories that the package filesystem has on Fedora.
-for directory in bash-completion/completions zsh/site-functions fish/vendor_completions.d licenses man/man1 man/man8; do
+# Directories that the packages filesystem and selinux-policy have on Fedora.
+for directory in bash-completion/completions zsh/site-functions fish/vendor_completions.d licenses man/man1 man/man8 \
+    selinux/packages; do
     mkdir -p "$ROOT/usr/share/$directory"
 done
 mkdir -p "$ROOT/usr/libexec"
