@@ -2,6 +2,7 @@
 
 mod daemons;
 mod gather;
+mod labels;
 
 use super::engines::EngineArgs;
 use super::out;

@@ -8,7 +8,7 @@ use super::out;
 use crate::cdi::write;
 use crate::derive::Sharing;
 use crate::error::{Context, Error, Result};
-use crate::share::Need;
+use crate::share::{Need, Plan};
 use crate::types::HostPath;
 use rustix::fs::statfs;
 use std::fs::{self, Permissions};
@@ -49,7 +49,9 @@ impl TmpfilesArgs {
 /// # Errors
 /// Returns an error if a directory cannot be made.
 pub(super) fn make(sharing: &Sharing) -> Result<()> {
-    of(sharing).iter().try_for_each(|dir| make_one(dir.as_path()))
+    of(&sharing.plan, &sharing.state_dir)
+        .iter()
+        .try_for_each(|dir| make_one(dir.as_path()))
 }
 
 /// As [`make`], for a specification in the directory `of_spec`. If that directory outlives a boot and the pipe
@@ -60,7 +62,8 @@ pub(super) fn make(sharing: &Sharing) -> Result<()> {
 /// As [`make`], and if the file cannot be written.
 pub(super) fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &TmpfilesArgs) -> Result<()> {
     let tmpfiles = &tmpfiles.tmpfiles_dir;
-    let pipes = sharing.map(of).unwrap_or_default();
+    let pipes = sharing.map(|sharing| of(&sharing.plan, &sharing.state_dir));
+    let pipes = pipes.unwrap_or_default();
     pipes.iter().try_for_each(|dir| make_one(dir.as_path()))?;
     let file = tmpfiles.join(FILE);
     if is_in_memory(of_spec) {
@@ -81,9 +84,9 @@ pub(super) fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Tmp
     write::write(&file, &text(&lost))
 }
 
-fn of(sharing: &Sharing) -> Vec<HostPath> {
-    let devices = sharing.plan.devices.iter();
-    let needs = devices.flat_map(|split| split.needs(&sharing.state_dir));
+/// The pipe directories of the daemons that `plan` needs.
+pub(super) fn of(plan: &Plan, state_dir: &HostPath) -> Vec<HostPath> {
+    let needs = plan.devices.iter().flat_map(|split| split.needs(state_dir));
     needs
         .filter_map(|need| match need {
             Need::MpsDaemon { pipe, .. } => Some(pipe),

@@ -5,6 +5,7 @@ use crate::cdi::registry::Registry;
 use crate::engines::FoundEngine;
 use crate::host_file::{HostFile, HostFileError};
 use crate::inventory::Inventory;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Everything that the checks look at, gathered once.
@@ -34,6 +35,9 @@ pub struct DoctorSubject {
     pub daemons: Vec<FoundDaemon>,
     /// The MPS daemons that tranche manages.
     pub mps: MpsFacts,
+    /// The SELinux contexts of device nodes and of the directories of MPS sockets, by their paths on the host. A file that
+    /// does not exist or has no context is left out.
+    pub labels: BTreeMap<PathBuf, String>,
 }
 
 /// A daemon of NVIDIA's that runs.
@@ -52,6 +56,8 @@ pub struct MpsFacts {
     pub managed: Vec<(String, DaemonCondition)>,
     /// Whether the policy leaves the daemons to the operator.
     pub is_external: bool,
+    /// The directories of sockets that the policy's shares under MPS need.
+    pub pipes: Vec<PathBuf>,
 }
 
 /// How a daemon of the broker is.

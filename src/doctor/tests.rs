@@ -4,9 +4,12 @@ use crate::cdi::registry::Registry;
 use crate::engines::FoundEngine;
 use crate::host_file::HostFileError;
 use crate::inventory::{ComputeMode, ControlRole, Degraded};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+mod selinux;
 
 /// A healthy host in a directory, with one specification.
 fn healthy(top: &Path) -> DoctorSubject {
@@ -44,6 +47,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         engines: vec![engine("podman", &[4, 3, 1])],
         daemons: Vec::new(),
         mps: MpsFacts::default(),
+        labels: BTreeMap::new(),
     }
 }
 
@@ -270,19 +274,7 @@ fn engines_that_read_no_or_older_specifications() {
 }
 
 #[test]
-fn selinux_and_the_ledger() {
-    let selinux = |top: &Path, boolean: &str| {
-        let directory = top.join("sys/fs/selinux");
-        fs::create_dir_all(directory.join("booleans")).unwrap();
-        fs::write(directory.join("enforce"), "1").unwrap();
-        fs::write(directory.join("booleans/container_use_devices"), boolean).unwrap();
-    };
-    fires("SELinux", "container_use_devices is not on", |_, top| {
-        selinux(top, "0 0")
-    });
-    let top = tempfile::tempdir().unwrap();
-    selinux(top.path(), "1 1");
-    assert_eq!(faults(&healthy(top.path())), []);
+fn a_ledger_that_cannot_be_read() {
     fires("ledger", "cannot be read", |subject, _| {
         subject.ledger.as_mut().unwrap().wrong = vec!["GPU-1.claims: cannot be read".to_owned()];
     });

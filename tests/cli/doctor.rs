@@ -62,6 +62,62 @@ fn json_has_every_check_with_its_result() {
     assert!(checks.iter().any(|check| check["result"] == "skipped"));
 }
 
+#[test]
+fn selinux_that_keeps_containers_from_a_pipe_directory() {
+    const NAME: &str = "doctor::selinux_that_keeps_containers_from_a_pipe_directory";
+    let top = tempfile::tempdir().unwrap();
+    let host = fake_host::build("hgx-h200", &top.path().join("host")).unwrap();
+    if let Some(missing) = host.not_made.first() {
+        skip::not_run(NAME, &missing.why);
+        return;
+    }
+    let put = |path: &str, text: &str| {
+        let path = host.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put("sys/fs/selinux/enforce", "1");
+    put("sys/fs/selinux/booleans/container_use_devices", "1 1");
+    put("etc/selinux/config", "SELINUXTYPE=targeted\n");
+    put(
+        "etc/selinux/targeted/contexts/files/file_contexts",
+        "/run/tranche/mps(/.*)? system_u:object_r:tranche_mps_run_t:s0\n",
+    );
+    let pipes = top.path().join("state/mps");
+    fs::create_dir_all(&pipes).unwrap();
+    let label = |context: &str| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&pipes, "security.selinux", context.as_bytes(), flags)
+    };
+    if let Err(error) = label("system_u:object_r:var_run_t:s0\0") {
+        skip::not_run(NAME, &format!("a file here cannot have an SELinux context: {error}"));
+        return;
+    }
+    let config = top.path().join("config.yaml");
+    let policy = "version: v1\nsharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n";
+    fs::write(&config, policy).unwrap();
+    let config = format!("--config={}", config.display());
+    let result = || {
+        let said = doctor(&host.root, top.path(), &["--json", &config]);
+        let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let checks = report["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["check"] == "SELinux").unwrap()
+    };
+    let found = result();
+    assert_eq!(found["result"], "wrong", "{found}");
+    assert_eq!(found["fix"], "restorecon -RF /run/tranche", "{found}");
+    label("system_u:object_r:tranche_mps_run_t:s0\0").unwrap();
+    assert_eq!(result()["result"], "good");
+    // A policy without MPS needs no label.
+    label("system_u:object_r:var_run_t:s0\0").unwrap();
+    fs::write(
+        config.trim_start_matches("--config="),
+        policy.replace("mps:", "timeSlicing:"),
+    )
+    .unwrap();
+    assert_eq!(result()["result"], "good");
+}
+
 /// A host on this machine, by the options that name its parts.
 struct Place {
     top: tempfile::TempDir,

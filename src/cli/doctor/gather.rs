@@ -1,14 +1,15 @@
 //! Gathers what the checks look at.
 
-use super::daemons;
+use super::{daemons, labels};
 use crate::cdi::registry::Registry;
 use crate::cli::cdi::{self, CompareArgs};
 use crate::cli::engines::{self, EngineArgs};
 use crate::cli::observed::{Deviation, DeviationKind, ObserveArgs, Observed};
 use crate::cli::place::SpecDirArgs;
 use crate::cli::sharing::{self, SharingArgs};
-use crate::cli::{earlier, look, root_only, status};
+use crate::cli::{earlier, look, pipe_directories, root_only, status};
 use crate::control::{DaemonState, PublicStatus};
+use crate::device_files::{NodeSet, nodes};
 use crate::doctor::{DaemonCondition, DoctorSubject, LedgerFacts, MpsFacts, SharedUse};
 use crate::error::line;
 use crate::host_file::HostFile;
@@ -16,7 +17,8 @@ use crate::inventory::Inventory;
 use crate::policy::MpsDaemonOwner;
 use crate::share::{self, Plan};
 use anyhow::Result;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Looks at the host once.
 ///
@@ -44,10 +46,13 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
         None => daemons::running(&look::roots(&at.host)?.processes()),
     };
     let public = PublicStatus::read(&at.state.state_dir)?;
+    let root = at.host.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let mps = mps(public.as_ref(), &inventory, at)?;
     Ok(DoctorSubject {
         daemons,
-        mps: mps(public.as_ref(), at),
-        root: at.host.root.clone().unwrap_or_else(|| PathBuf::from("/")),
+        labels: labels(&root, &inventory, &mps),
+        mps,
+        root,
         stale: stale.problems,
         not_compared: stale.notes,
         host_file: HostFile::read(&at.state.state_dir),
@@ -68,7 +73,7 @@ fn managed(public: Option<&PublicStatus>) -> Vec<String> {
 }
 
 /// The MPS daemons, as the broker tells everybody. A policy that cannot be read is reported by the check of the ledger.
-fn mps(public: Option<&PublicStatus>, at: &SharingArgs) -> MpsFacts {
+fn mps(public: Option<&PublicStatus>, inventory: &Inventory, at: &SharingArgs) -> Result<MpsFacts> {
     let devices = public.into_iter().flat_map(|public| &public.devices);
     let managed = devices.filter_map(|device| {
         let condition = match device.daemon.as_ref()?.state {
@@ -78,11 +83,30 @@ fn mps(public: Option<&PublicStatus>, at: &SharingArgs) -> MpsFacts {
         };
         Some((device.device.clone(), condition))
     });
-    let policy = sharing::policy(&at.config).ok().flatten();
-    MpsFacts {
+    let policy = sharing::policy(&at.config).ok().flatten().map(|read| read.policy);
+    let plan = policy.as_ref().and_then(|policy| share::plan(policy, inventory).ok());
+    let state_dir = at.state.dir()?;
+    let pipes = plan.map(|plan| pipe_directories::of(&plan, &state_dir));
+    Ok(MpsFacts {
         managed: managed.collect(),
-        is_external: policy.is_some_and(|read| read.policy.mps.daemon == MpsDaemonOwner::External),
-    }
+        is_external: policy.is_some_and(|policy| policy.mps.daemon == MpsDaemonOwner::External),
+        pipes: pipes
+            .into_iter()
+            .flatten()
+            .map(|pipe| pipe.as_path().to_owned())
+            .collect(),
+    })
+}
+
+/// The SELinux contexts of device nodes, of the pipe directories and of the directories that those are in.
+fn labels(root: &Path, inventory: &Inventory, mps: &MpsFacts) -> BTreeMap<PathBuf, String> {
+    let nodes = nodes(inventory, NodeSet::All).into_iter();
+    let nodes = nodes.map(|file| file.node.host.as_path().to_owned());
+    let pipes = mps.pipes.iter().flat_map(|pipe| pipe.ancestors().take(2));
+    let mut labels = labels::of(root, nodes);
+    // The state directory is one of this machine.
+    labels.extend(labels::of(Path::new("/"), pipes.map(ToOwned::to_owned)));
+    labels
 }
 
 /// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is not to
