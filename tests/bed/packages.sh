@@ -29,7 +29,7 @@ needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-s
 [ "$(uname -m)" != x86_64 ] ||
     needed="$needed aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
 case ${1:-} in
-    vm) needed="$needed qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap mkfs.ext4:e2fsprogs" ;;
+    vm) needed="$needed debootstrap:debootstrap mkfs.ext4:e2fsprogs" ;;
 esac
 set --
 for pair in $needed; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the disk of a machine with systemd, cgroup v2 and podman, and a copy of its files with what builds a kernel module.
-# Both are kept, and made anew when this script has changed.
+# Makes the disk of a machine with systemd, cgroup v2 and podman, and a copy of its files with what builds a kernel module
+# and with the emulator, so that this machine needs neither. Both are kept, and made anew when this script has changed.
 #
 #   tests/vm/machine.sh CACHE        makes CACHE/disk.img, CACHE/boot/{kernel,initrd} and CACHE/build
 #
@@ -31,7 +31,7 @@ basename "$root"/lib/modules/* > "$cache/boot/version"
 # A compiler would make the machine's disk three times as large.
 cp -a "$root" "$cache/build"
 chroot "$cache/build" sh -c "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y \
-    --no-install-recommends gcc make linux-headers-$(cat "$cache/boot/version")" >> "$log" 2>&1 || {
+    --no-install-recommends gcc make qemu-system-x86 linux-headers-$(cat "$cache/boot/version")" >> "$log" 2>&1 || {
     tail -n 5 "$log" >&2
     exit 1
 }

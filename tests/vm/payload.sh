@@ -1,6 +1,6 @@
 #!/bin/sh
-# Packs what the machine unpacks at its first boot: the installed programs and units, a driver's files, its stand-in for a
-# kernel module, and the checks.
+# Packs what the machine unpacks at its first boot: the deb package, a driver's files, its stand-in for a kernel module, and
+# the checks.
 #
 #   tests/vm/payload.sh CACHE        makes CACHE/payload.tar
 set -eu
@@ -11,11 +11,7 @@ files=$cache/payload
 host=$cache/host
 rm -rf "$files" "$host"
 mkdir -p "$files/usr/bin" "$files/opt/test"
-
-make --no-print-directory install DESTDIR="$(realpath "$files")" PREFIX=/usr > "$cache/install.log" 2>&1 || {
-    cat "$cache/install.log" >&2
-    exit 1
-}
+cp target/package/tranche_*.deb "$files/opt/test/tranche.deb"
 
 # A driver whose library answers from a file and whose programs are fakes: eight A100, two of them without MIG.
 "$cargo" build --quiet --example fake-mps
@@ -39,5 +35,5 @@ install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-
 install -D -m 644 "$cache/build/driver/nvidia.ko" "$files/usr/lib/modules/$(cat "$cache/boot/version")/extra/nvidia.ko"
 
 cp -a "$here/guest" "$here/spec.json" "$files/opt/test"
-"$files/usr/bin/tranche" --version > "$files/opt/test/version"
+target/package/root/usr/bin/tranche --version > "$files/opt/test/version"
 tar -C "$files" --owner=0 --group=0 -cf "$cache/payload.tar" .

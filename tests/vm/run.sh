@@ -4,7 +4,7 @@
 #
 #   tests/vm/run.sh CACHE
 #
-# CACHE keeps the machine's disk between runs. `make build` has made the programs. Needs root, qemu, debootstrap and
+# CACHE keeps the machine's disk between runs. `make deb` has made the package. Needs root, debootstrap and
 # mkfs.ext4; the machine is emulated, so a processor that can virtualise is not needed.
 set -eu
 cache=$1
@@ -12,7 +12,7 @@ here=$(dirname "$0")
 cargo=${CARGO:-cargo}
 
 missing=""
-for program in qemu-system-x86_64 debootstrap mkfs.ext4; do
+for program in debootstrap mkfs.ext4; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" > /dev/null 2>&1 || missing="$missing $program"
 done
 [ "$(id -u)" = 0 ] || missing="$missing root"
@@ -36,11 +36,11 @@ cp --sparse=always "$cache/disk.img" "$disk"
 # A machine that hangs must not hang the test: it needs minutes where it is emulated on a busy host.
 for boot in first second; do
     [ $boot = first ] || grep -q '^result: reboot' "$console" || break
-    timeout 2400 qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -nographic -no-reboot -net none \
-        -kernel "$cache/boot/kernel" -initrd "$cache/boot/initrd" \
+    timeout 2400 unshare -m "$here/emulator.sh" "$cache" -accel tcg -m 2048 -smp 2 -nographic -no-reboot -net none \
+        -kernel boot/kernel -initrd boot/initrd \
         -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.mask=serial-getty@ttyS0.service" \
-        -drive "file=$disk,if=virtio,format=raw" \
-        -drive "file=$cache/payload.tar,if=virtio,format=raw,readonly=on" < /dev/null >> "$console" 2>&1 || true
+        -drive "file=run.img,if=virtio,format=raw" \
+        -drive "file=payload.tar,if=virtio,format=raw,readonly=on" < /dev/null >> "$console" 2>&1 || true
 done
 rm -f "$disk"
 

@@ -2,13 +2,20 @@
 . ./check.sh
 
 check "cgroup v2 is mounted alone" cgroup2fs stat -f -c %T /sys/fs/cgroup
-check "tranche runs" "$(cat /opt/test/version)" tranche --version
-
-# The second disk brought libraries, units, and rules of udev and tmpfiles.
+# The second disk brought libraries, and rules of udev and tmpfiles.
 ldconfig
 systemctl daemon-reload
 udevadm control --reload
 systemd-tmpfiles --create /etc/tmpfiles.d/tranche-test.conf
+
+check "the package is installed" "" sh -c "dpkg -i /opt/test/tranche.deb > /tmp/installation 2>&1"
+check "its units are enabled" "enabled
+enabled
+enabled" systemctl is-enabled tranche-broker.socket tranche-cdi-refresh.path tranche-cdi-refresh.service
+check "its socket listens and its path is watched" "active
+active" state tranche-broker.socket tranche-cdi-refresh.path
+check "nothing has failed without a driver" "" systemctl list-units --failed --no-legend --plain
+check "tranche runs" "$(cat /opt/test/version)" tranche --version
 
 mkdir -p $image/bin $image/proc $image/sys $image/dev $image/etc $image/tmp $image/run
 cp /usr/bin/busybox $image/bin/

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs inside the machine: each topic in a shell of its own, in this order, with one `ok` or `failed` line on the console for
-# each check. At the second boot, reboot.sh runs alone.
+# each check. At the second boot, other topics follow.
 set -u
 exec > /dev/console 2>&1
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
@@ -13,7 +13,9 @@ explain() {
 }
 
 if [ -e /var/lib/tranche-test ]; then
-    sh ./reboot.sh
+    for topic in reboot take_over removal; do
+        sh "./$topic.sh"
+    done
     explain
     echo "result: end"
     systemctl poweroff
