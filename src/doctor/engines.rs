@@ -53,7 +53,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if !old.is_empty() {
         found.push(Diagnosis::advice(
             format!("{}: CDI is off by default", some(&old)),
-            "--device nvidia.com/gpu=0 is refused as not an absolute path",
+            "--device nvidia.com/gpu=0 is refused: could not select device driver \"cdi\"",
             "tranche runtime configure --runtime docker --cdi.enabled",
         ));
     }

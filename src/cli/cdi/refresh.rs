@@ -201,7 +201,11 @@ fn nothing(error: &anyhow::Error, place: &RefreshPlace, dry_run: bool) -> Result
     if !dry_run {
         changes::remove(&files)?;
     }
-    let gone = Error::new(Kind::Nothing, "host", format!("there is no device to offer: {error}"));
+    let gone = Error::new(
+        Kind::Nothing,
+        "specifications",
+        format!("there is no device to offer: {error}"),
+    );
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     Ok(match (files.is_empty(), dry_run) {
         (true, _) => gone,
