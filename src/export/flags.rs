@@ -57,7 +57,8 @@ pub(super) fn nspawn(edits: &Edits) -> Vec<String> {
     nodes.chain(mounts).chain(variables).collect()
 }
 
-/// apptainer(1), `--bind` and `--env`.
+/// apptainer(1), `--contain`, `--bind` and `--env`. Without the first, a container has the host's `/dev` with the nodes of
+/// every GPU.
 pub(super) fn apptainer(edits: &Edits) -> Vec<String> {
     let bind = |host: &HostPath, inside: &ContainerPath, options: &str| {
         format!("--bind {}", word(&format!("{host}:{inside}{options}")))
@@ -69,5 +70,6 @@ pub(super) fn apptainer(edits: &Edits) -> Vec<String> {
     });
     let variables = environment(edits).into_iter();
     let variables = variables.map(|(name, value)| format!("--env {}", word(&format!("{name}={value}"))));
-    nodes.chain(mounts).chain(variables).collect()
+    let contain = std::iter::once("--contain".to_owned());
+    contain.chain(nodes).chain(mounts).chain(variables).collect()
 }

@@ -82,10 +82,11 @@ fn nspawn_is_also_allowed_the_devices() {
 }
 
 #[test]
-fn apptainer_gets_binds_and_variables() {
+fn apptainer_gets_a_dev_of_its_own_binds_and_variables() {
     assert_eq!(
         lines(ExportTarget::Apptainer),
         [
+            "--contain",
             "--bind /dev/nvidia0:/dev/nvidia0",
             "--bind /srv/dev/nvidiactl:/dev/nvidiactl",
             "--bind '/run/tranche/mps/a b:/tmp/nvidia-mps'",

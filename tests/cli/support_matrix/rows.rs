@@ -156,7 +156,7 @@ pub(super) const ROWS: [Row; 16] = [
             Untried,
             Partly(
                 &["cli/export.rs::an_engine_that_reads_specifications_gets_the_name"],
-                "the printed lines, without podman",
+                "the printed lines; by hand, the generator of podman 5.8 made `podman run --device` of them",
             ),
         ],
     },
@@ -309,7 +309,9 @@ pub(super) const ROWS: [Row; 16] = [
             NO_RUNTIME,
             NO_RUNTIME,
             NO_VERIFY,
-            Documented("apptainer(1)"),
+            ByHand(
+                "Apptainer 1.4.5 as root on a directory: with `--contain` a container sees its GPU or share alone. Singularity: not run",
+            ),
         ],
     },
     Row {
