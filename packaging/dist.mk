@@ -17,7 +17,13 @@ dist:
 	    --mode=u+rw,go+r-w,a+X -cf - $(DIST) | gzip -9n > target/dist/$(DIST).tar.gz
 	cd target/dist && sha256sum $(DIST).tar.gz
 
-# Licences and sources of all crates (deny.toml). Advisories need their database: cargo deny check advisories. The first run installs cargo-deny, for minutes.
+# Needs root and a Debian mirror, as `make test-packages` does.
+.PHONY: test-dist
+test-dist: dist
+	tests/packages/offline.sh target/dist/$(DIST).tar.gz target/roots
+
+# Licences and sources of all crates (deny.toml). Advisories need their database: cargo deny check advisories. The first run
+# installs cargo-deny, for minutes.
 CARGO_DENY := $(TOOLS)/cargo-deny-0.18.5
 
 .PHONY: deny

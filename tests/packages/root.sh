@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command in a clean Debian root that is gone afterwards, with the packages in /packages. Called by the tests of
+# Runs a command in a clean Debian root that is gone afterwards, with the packages in /run/packages. Called by the tests of
 # packages in a mount namespace of its own. CLEAN_ROOT is the name of another root than ROOTS/debian.
 #
 #   unshare -m --propagation private tests/packages/root.sh ROOTS PACKAGES COMMAND [ARGUMENT]...
