@@ -13,9 +13,11 @@
 # make build lint
 # make install      installs everything that a package has; PREFIX=/usr/local, DESTDIR= (docs/install.md)
 # make package      makes the deb and rpm packages, in target/package (docs/install.md)
-# make test-packages   looks into the packages, and installs them into clean roots (minutes)
+# make test-packages   the same, looks into the packages, and installs them into clean roots (a minute)
+# make reproduce    makes the packages twice, the second time from a clone in another directory, and compares (minutes)
 # make deny         checks licences and sources of the crates (deny.toml)
 # make dist         makes a tarball with all crates, from which tranche is built without a network
+# make test-dist    builds that tarball with the Rust of Debian unstable, in a clean root without a network (minutes)
 # make install-nvidia-names   links the names that engines and scripts call: nvidia-cdi-hook, nvidia-ctk,
 #                   nvidia-container-runtime and its hook (docs/engines.md)
 

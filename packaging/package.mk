@@ -54,7 +54,13 @@ package-files: deb-file $(CARGO_DEB) $(CARGO_RPM)
 	fi
 	cd $(PACKAGE) && sha256sum *.deb *.rpm | tee SHA256SUMS
 
-# Needs root and a Debian mirror for the clean roots; they are kept in target/roots.
+# Needs root and a Debian mirror for the clean roots; they are kept in target/roots. What `make package` has built is not
+# compiled again, but packed again: so the tests never see packages of an earlier commit.
 .PHONY: test-packages
 test-packages: package
 	tests/packages/run.sh $(PACKAGE) target/roots
+
+# The second build compiles everything.
+.PHONY: reproduce
+reproduce: package
+	packaging/reproduce.sh
