@@ -10,9 +10,20 @@ if command -v shellcheck > /dev/null; then
     shellcheck -x -P tests/packages/in-root packaging/*.sh packaging/deb/p[or]* tests/packages/*.sh tests/packages/in-root/*.sh ||
         status=1
     shellcheck -s sh packaging/rpm/*.sh || status=1
+    shellcheck packaging/arch/* packaging/alpine/* || status=1
 else
     echo "shellcheck: not installed" >> "$not_run"
 fi
+
+# Recipes that no test builds: their syntax, and that removing the package stops every unit that a package enables.
+if command -v nix-instantiate > /dev/null; then
+    nix-instantiate --parse packaging/nix/default.nix > /dev/null || status=1
+else
+    echo "packaging/nix: nix-instantiate is not installed" >> "$not_run"
+fi
+for unit in $(packaging/units.sh); do
+    grep -q "^units=.*$unit" packaging/arch/tranche.install || { echo "packaging/arch/tranche.install: lacks $unit" >&2; status=1; }
+done
 
 if command -v lintian > /dev/null; then
     lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$packages"/*.deb || status=1
