@@ -56,7 +56,7 @@ fn directories_are_read_as_engines_read_them() {
     let check = cdi(&with(&["validate", "--for-other-host"], &dirs));
     assert_eq!(check.code, Some(4));
     assert_eq!(check.out.lines().count(), 1, "{}", check.out);
-    assert!(check.err.contains("nvidia.com/gpu=0 is ignored"), "{}", check.err);
+    assert!(check.err.contains("engines ignore nvidia.com/gpu=0, "), "{}", check.err);
     let report: Value =
         serde_json::from_str(&cdi(&with(&["validate", "--for-other-host", "--json"], &dirs)).out).unwrap();
     assert_eq!(report["problems"][0]["at"], json!({"line": 5, "column": 3}));

@@ -45,7 +45,8 @@ impl Offer for Served<'_> {
     fn publish(&self, _: &Fit) -> Result<Option<String>, tranche::error::Error> {
         let file = self.state_dir.join("served");
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        writeln!(file, "{}", self.number).unwrap();
+        // In one call: another start may write at the same time.
+        file.write_all(format!("{}\n", self.number).as_bytes()).unwrap();
         Ok(None)
     }
 }
