@@ -37,8 +37,10 @@ OCI_FLAGS :=
 else
 OCI_TARGET := $(MACHINE)-unknown-linux-gnu
 OCI_FLAGS := -C target-feature=+crt-static -C force-unwind-tables=no
-# The libraries bring unwind tables of their own.
+# The libraries bring unwind tables of their own. The start files for aarch64 refer to theirs, which have to stay.
+ifeq ($(MACHINE),x86_64)
 OCI_FLAGS += -C link-arg=-Wl,-T,src/bin/no-unwind-tables.ld
+endif
 # Relocations in the compact form, which is 60 KiB less to read at each start. The code in static programs that applies
 # them is in glibc 2.36 and later.
 GLIBC := $(subst ., ,$(shell getconf GNU_LIBC_VERSION))
