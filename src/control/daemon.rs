@@ -32,6 +32,9 @@ const START: Duration = Duration::from_secs(8);
 /// How long an orderly end may take: the daemon gives its servers a second.
 const QUIT: Duration = Duration::from_secs(4);
 
+/// How long a process that was killed may keep its socket.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// The command that every daemon answers, by which it is checked.
 const CHECK: &str = "get_default_active_thread_percentage";
 
@@ -92,8 +95,17 @@ impl Daemon<'_> {
     /// that one was started, or may have been.
     pub(super) fn look(&self, record: Option<&ProcessRecord>, is_begun: bool) -> SeenDaemon {
         let directories = self.directories();
-        let listening = socket::listening(&directories.pipe);
         let is_recorded = |pid: Option<u32>| record.is_some_and(|record| pid == Some(record.pid));
+        let mut listening = socket::listening(&directories.pipe);
+        // A process that is killed no longer counts as one while its threads still close its files.
+        let until = Instant::now() + CLOSING;
+        while matches!(&listening, Listening::Peer(peer) if is_recorded(peer.pid))
+            && !record.is_some_and(|record| self.processes.lives(record))
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(5));
+            listening = socket::listening(&directories.pipe);
+        }
         match (&listening, record) {
             (Listening::Peer(peer), Some(record)) if is_recorded(peer.pid) && self.processes.lives(record) => {
                 return SeenDaemon::Running(record.clone());

@@ -1,6 +1,7 @@
 //! Daemons that do not start, do not answer, answer something else, or end.
 
 use crate::bed::{Bed, Client, UNEQUAL};
+use crate::support::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -83,11 +84,10 @@ fn a_daemon_that_cannot_serve_is_ended_and_the_claim_is_refused_with_the_reason(
         assert!(!refused.contains('\n'), "{refused}");
         let device = bed.device(&control);
         assert!(device.problems.contains(&refused), "{device:?}");
-        assert_eq!(
-            bed.daemons(),
-            Vec::<u32>::new(),
-            "{faults}: a daemon without limits is left"
-        );
+        // The kernel takes a moment to end what was killed, on a busy machine.
+        until(&format!("{faults}: no daemon without limits is left"), || {
+            bed.daemons().is_empty()
+        });
         assert_eq!(control.tick(), None, "{faults}");
         bed.assert_as_it_was(&control);
     }
