@@ -25,13 +25,24 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
     })
 }
 
+/// The number of characters in which a mistyped name may differ from the one that was meant.
+const TYPING_MISTAKES: usize = 2;
+
+/// The length in bytes of the longest name that a person types. A longer one is compared with no other: the time of a
+/// comparison is the product of both lengths, and an image chooses one of them.
+const LONGEST_TYPED: usize = 256;
+
 /// The one of `names` that a person who wrote `name` may have meant.
 fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a String> {
+    if name.len() > LONGEST_TYPED {
+        return None;
+    }
     let alike = names
         .iter()
+        .filter(|known| known.len() <= LONGEST_TYPED)
         .map(|known| (strsim::damerau_levenshtein(name, known), known));
     alike
-        .filter(|(edits, _)| *edits <= 2)
+        .filter(|(edits, _)| *edits <= TYPING_MISTAKES)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, known)| known)
 }

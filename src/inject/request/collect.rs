@@ -236,9 +236,7 @@ impl Asking<'_> {
             return Ok(Vec::new());
         }
         let named = self.environment.requirements();
-        let parsed = named
-            .into_iter()
-            .map(|(variable, text)| Requirement::parse(variable, text));
+        let parsed = named.map(|(variable, text)| Requirement::parse(variable, text));
         let mut requirements = parsed.collect::<Result<Vec<_>>>()?;
         if let Some(version) = self.environment.get(LEGACY).filter(|_| self.environment.is_legacy()) {
             match Requirement::of_cuda_version(version) {

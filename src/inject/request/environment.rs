@@ -4,6 +4,8 @@
 //! last one counts: runc and crun set the variables one after the other, so that the process sees the last one, and
 //! NVIDIA's tools read it. An entry without `=` is no variable; runtimes pass it on or refuse it.
 
+use std::collections::BTreeMap;
+
 use super::{LEGACY, OWN_VARIABLES};
 use crate::policy::RuntimeSettings;
 
@@ -50,19 +52,10 @@ impl<'a> Environment<'a> {
     }
 
     /// The variables that require something of the host, by name, each once.
-    pub(super) fn requirements(&self) -> Vec<(&'a str, &'a str)> {
+    pub(super) fn requirements(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let is_one = |name: &str| name.starts_with(REQUIRE) && !name.starts_with(REQUIRE_JETPACK);
-        let mut names: Vec<&str> = self
-            .0
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| is_one(name))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-            .into_iter()
-            .filter_map(|name| Some((name, self.get(name)?)))
-            .collect()
+        // The last one of a name stays. An environment may have tens of thousands of them.
+        let named: BTreeMap<&str, &str> = self.0.iter().copied().filter(|(name, _)| is_one(name)).collect();
+        named.into_iter()
     }
 }

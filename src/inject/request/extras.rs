@@ -1,6 +1,8 @@
 //! What a container that gets a device may ask for in addition: other devices of the driver, IMEX channels, and the
 //! management of MIG instances.
 
+use std::collections::BTreeSet;
+
 use super::environment::Environment;
 use super::{ImexRequest, MigAccess};
 use crate::derive::Mode;
@@ -42,13 +44,15 @@ pub(super) fn imex<'a>(object: &str, names: impl Iterator<Item = &'a str>) -> Re
         return Ok(ImexRequest::All);
     }
     let mut channels: Vec<ImexChannelId> = Vec::new();
+    // An environment may have a hundred thousand channels, so a list would be searched too often.
+    let mut seen = BTreeSet::new();
     for name in names {
         let channel = name.parse().ok().filter(|channel: &ImexChannelId| channel.0 < CHANNELS);
         let channel = channel.ok_or_else(|| {
             Error::usage(object, format!("\"{name}\" is not an IMEX channel"))
                 .hint(format!("expected numbers from 0 to {}", CHANNELS - 1))
         })?;
-        if !channels.contains(&channel) {
+        if seen.insert(channel) {
             channels.push(channel);
         }
     }
