@@ -93,11 +93,9 @@ fn each_way_to_lack_something_is_noted() {
     ];
     for (what, host, break_it, line) in cases {
         let bed = bed(host);
+        let impatient = bed.impatient();
         break_it(&bed);
-        let inventory = bed.look_with(&DiscoveryOptions {
-            deadline: Duration::from_millis(700),
-            ..options()
-        });
+        let inventory = bed.look_with(&impatient);
         let said = degraded(&inventory);
         assert!(said.iter().any(|s| s.contains(line)), "{what}: {said:?}");
         // It is the same after it was saved.
