@@ -53,6 +53,8 @@ endif
 OCI_FLAGS += -C llvm-args=-inline-threshold=150
 OCI := target/$(OCI_TARGET)/oci/tranche-oci
 RUNTIME := target/$(OCI_TARGET)/oci/tranche-runtime
+# Where tests and benchmarks find the static programs: they attack and measure what packages have.
+STATIC = TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" TRANCHE_RUNTIME_STATIC="$(CURDIR)/$(RUNTIME)"
 OCI_BUILD = RUSTFLAGS="$(RUSTFLAGS) $$(packaging/remap.sh) $(OCI_FLAGS)" $(CARGO) build --no-default-features --profile oci --target $(OCI_TARGET)
 # All programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
 # specifications. Cargo builds them for different targets, and would put a dynamic tranche-oci beside tranche.
@@ -105,7 +107,7 @@ demo: packages build
 	@demo/run.sh $(BIN)/tranche $(BIN)/tranche-oci
 
 test: packages oci verify
-	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+	@$(STATIC) TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:
@@ -115,10 +117,10 @@ bless:
 	TRANCHE_BLESS=1 $(CARGO) test --quiet --test cli the_support_matrix_is_the_page_that_is_kept
 
 attack: packages oci
-	@TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
+	@$(STATIC) CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
 
 attack-long: packages oci
-	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
+	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) $(STATIC) CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
 
 # tests/mutants/survivors.md lists the mutants that survived, and why. SHARD=0/8 runs a part of each directory, and
 # MUTANTS=ledger one directory. Without the default features each mutant builds in a fraction of the time, and both
@@ -142,7 +144,7 @@ test-vm: deb
 	@tests/vm/run.sh target/vm
 
 bench: oci
-	TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" TRANCHE_RUNTIME_STATIC="$(CURDIR)/$(RUNTIME)" $(CARGO) bench
+	$(STATIC) $(CARGO) bench
 
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))

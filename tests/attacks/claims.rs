@@ -101,6 +101,7 @@ impl Scene {
             stderr,
             covers: Vec::new(),
             took: start.elapsed(),
+            processor: Duration::ZERO,
             wrong,
         }
     }

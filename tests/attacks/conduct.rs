@@ -51,7 +51,7 @@ impl Waiting {
             child,
             _program: directory,
         };
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end && waiting.child.try_wait().unwrap().is_none() {
             if waiting.text("wchan").contains("pipe_read") {
                 return Some(waiting);
@@ -123,6 +123,7 @@ fn seen(wrong: Vec<String>) -> Ended {
         stderr: String::new(),
         covers: Vec::new(),
         took: Duration::ZERO,
+        processor: Duration::ZERO,
         wrong,
     }
 }

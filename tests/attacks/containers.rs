@@ -100,6 +100,7 @@ fn run(bed: &Bed, engine: Engine, image: &Path, options: &[&str], command: &[&st
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         covers: Vec::new(),
         took: start.elapsed(),
+        processor: std::time::Duration::ZERO,
         wrong,
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &ended.stderr;
@@ -317,6 +318,7 @@ fn an_image_that_mounts_on_the_host() {
             stderr: step.text.clone(),
             covers: Vec::new(),
             took: start.elapsed(),
+            processor: std::time::Duration::ZERO,
             wrong,
         };
         trial.record(&format!("{engine:?}"), &ended);

@@ -35,6 +35,7 @@ fn run(shim: &Shim, input: File, output: &str) -> Ended {
         stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
         covers: Vec::new(),
         took: Duration::ZERO,
+        processor: Duration::ZERO,
         wrong: Vec::new(),
     }
 }
@@ -150,6 +151,7 @@ fn without_reader(shim: &Shim, given: File) -> Ended {
         stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
         covers: Vec::new(),
         took: Duration::ZERO,
+        processor: Duration::ZERO,
         wrong: Vec::new(),
     }
 }

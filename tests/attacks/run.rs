@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, Uid};
 
 use crate::stage::Stage;
@@ -63,9 +65,24 @@ exit $code
 const XCPU: i32 = -24;
 const XCPU_OF_A_SHELL: i32 = 128 + 24;
 
-/// Longer than any run takes on a machine that is not stuck; a program that must fail gets less.
+/// Longer than any run takes on a machine that is not stuck.
 const HANGS: Duration = Duration::from_secs(60);
+
+/// A program that must fail gets less time, because some attacks hang it: this, or many times what the slowest run of the
+/// real program has taken so far on this machine.
 const HANGS_IF_NAIVE: Duration = Duration::from_secs(4);
+
+/// The longest run of the real program so far, in milliseconds.
+static SLOWEST: AtomicU64 = AtomicU64::new(0);
+
+/// How long a run of `subject` may take before it counts as one that hangs.
+fn patience(subject: &Subject) -> Duration {
+    let slowest = Duration::from_millis(SLOWEST.load(Ordering::Relaxed));
+    match subject.is_real() {
+        true => HANGS,
+        false => (slowest * 20).clamp(HANGS_IF_NAIVE, HANGS),
+    }
+}
 
 /// What a run left behind.
 pub(crate) struct Ended {
@@ -75,6 +92,8 @@ pub(crate) struct Ended {
     pub(crate) covers: Vec<Cover>,
     /// From the hook's start to its end, on the wall's clock, to hundredths of a second.
     pub(crate) took: Duration,
+    /// The processor time of the program, where it was measured.
+    pub(crate) processor: Duration,
     pub(crate) wrong: Vec<String>,
 }
 
@@ -139,6 +158,7 @@ pub(crate) fn run(stage: &Stage) -> Ended {
         stderr,
         covers,
         took,
+        processor: Duration::ZERO,
         wrong,
     }
 }
@@ -174,10 +194,25 @@ fn namespaces(stage: &Stage) -> Command {
     command
 }
 
+/// How a command ended.
+pub(crate) struct Finished {
+    /// Its exit code, or the negative number of a signal.
+    pub(crate) code: i32,
+    pub(crate) stderr: String,
+    /// The processor time of the process and of the programs that it became, without its children.
+    pub(crate) processor: Duration,
+}
+
 /// Runs a command to its end: its exit code, or the negative number of a signal, and what it said.
-pub(crate) fn finish(mut command: Command, input: &[u8], subject: &Subject) -> (i32, String) {
+pub(crate) fn finish(command: Command, input: &[u8], subject: &Subject) -> (i32, String) {
+    let finished = finish_measured(command, input, subject);
+    (finished.code, finished.stderr)
+}
+
+/// As [`finish`], with the processor time.
+pub(crate) fn finish_measured(mut command: Command, input: &[u8], subject: &Subject) -> Finished {
     let start = Instant::now();
-    let most = if subject.is_real() { HANGS } else { HANGS_IF_NAIVE };
+    let most = patience(subject);
     // A pipe, as engines have it: a limit on the size of files does not hold for it.
     let mut child = command
         .stdin(Stdio::piped())
@@ -195,20 +230,42 @@ pub(crate) fn finish(mut command: Command, input: &[u8], subject: &Subject) -> (
     });
     // A program may end without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input);
-    while child.try_wait().unwrap().is_none() {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    // Not waited for yet, so that the kernel still has what the process used.
+    let ended = || {
+        waitid(
+            Id::Pid(pid),
+            WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
+        )
+        .unwrap()
+    };
+    while ended() == WaitStatus::StillAlive {
         if start.elapsed() > most {
             // The shell and the hook: whoever waits for a FIFO would wait for ever.
-            let group = Pid::from_raw(i32::try_from(child.id()).unwrap());
-            killpg(group, Signal::SIGKILL).unwrap();
+            killpg(pid, Signal::SIGKILL).unwrap();
             child.wait().unwrap();
-            return (-1, "it hangs".to_owned());
+            return Finished {
+                code: -1,
+                stderr: "it hangs".to_owned(),
+                processor: Duration::ZERO,
+            };
         }
         std::thread::sleep(Duration::from_micros(500));
     }
+    if subject.is_real() {
+        let took = u64::try_from(start.elapsed().as_millis()).unwrap();
+        SLOWEST.fetch_max(took, Ordering::Relaxed);
+    }
+    // proc_pid_schedstat: nanoseconds on a processor come first.
+    let used = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    let used = used.split_whitespace().next().unwrap().parse().unwrap();
     let status = child.wait().unwrap();
-    let stderr = said.join().unwrap();
     let signal = status.signal().unwrap_or(1);
-    (status.code().unwrap_or(-signal), stderr)
+    Finished {
+        code: status.code().unwrap_or(-signal),
+        stderr: said.join().unwrap(),
+        processor: Duration::from_nanos(used),
+    }
 }
 
 /// What the shell noted of the machine's uptime before and after; nothing where it did not come to that.
@@ -301,9 +358,9 @@ fn covers(lists: &Path) -> Vec<Cover> {
         .collect()
 }
 
-/// Runs a command to its end, or for as long as `most`: its exit code, and all that it said, to 64 MiB.
-pub(crate) fn said(mut command: Command, subject: &Subject, most: Duration) -> (i32, String) {
-    let most = if subject.is_real() { most } else { HANGS_IF_NAIVE };
+/// Runs a command to its end: its exit code, -1 if it hangs, and all that it said, to 64 MiB.
+pub(crate) fn said(mut command: Command, subject: &Subject) -> (i32, String) {
+    let most = patience(subject);
     let said = tempfile::NamedTempFile::new_in(crate::stage::in_memory()).unwrap();
     let start = Instant::now();
     let mut child = command

@@ -16,7 +16,7 @@ use tranche::policy::{self, RuntimeSettings};
 use tranche::types::HostPath;
 use tranche::{share, sim};
 
-use crate::run::{Ended, finish, is_bidirectional};
+use crate::run::{Ended, finish_measured, is_bidirectional};
 use crate::stage::{MARK, differences, temporary};
 use crate::subject::Subject;
 use crate::support::scene::snapshot;
@@ -50,7 +50,11 @@ printf '%s\n' "$@" > TOP/seen/arguments
 exit 7
 "#;
 
-/// A directory with `bin/`, `state/`, `bundle/`, `seen/`, and `outside/`, which must stay as it is.
+/// The specification of a vendor with many devices.
+const VENDOR: &str = "vendor.example/nic";
+const VENDOR_DEVICES: usize = 64;
+
+/// A directory with `bin/`, `state/`, `cdi/`, `bundle/`, `seen/`, and `outside/`, which must stay as it is.
 pub(crate) struct Shim {
     top: tempfile::TempDir,
     pub(crate) subject: Subject,
@@ -68,12 +72,16 @@ impl Shim {
             environment: Vec::new(),
             wrapper: Vec::new(),
         };
-        for directory in ["bin", "state", "bundle", "seen", "outside"] {
+        for directory in ["bin", "state", "bundle", "seen", "outside", "cdi"] {
             fs::DirBuilder::new().mode(0o755).create(shim.at(directory)).unwrap();
         }
         fs::write(shim.at("outside/shadow"), format!("root:{MARK}:1::\n")).unwrap();
         shim.program("bin/runc", &LOW_LEVEL.replace("TOP", shim.top.path().to_str().unwrap()));
         shim.write_host(&shim.host());
+        let device = |n: usize| json!({"name": format!("eth{n}"), "containerEdits": {"env": [format!("NIC={n}")]}});
+        let devices: Vec<Value> = (0..VENDOR_DEVICES).map(device).collect();
+        let vendor = json!({"cdiVersion": "0.5.0", "kind": VENDOR, "devices": devices});
+        fs::write(shim.at("cdi/vendor.json"), vendor.to_string()).unwrap();
         shim.configure(&asking(&["NVIDIA_VISIBLE_DEVICES=0.any"]));
         shim
     }
@@ -125,6 +133,7 @@ impl Shim {
             plan,
             runtime: RuntimeSettings {
                 runtimes: vec![self.at("bin/runc").display().to_string()],
+                spec_dirs: vec![self.at("cdi")],
                 ..RuntimeSettings::default()
             },
             hook: HostPath::new(env!("CARGO_BIN_EXE_tranche-oci")).unwrap(),
@@ -174,12 +183,13 @@ impl Shim {
         let start = Instant::now();
         let _ = fs::remove_dir_all(self.at("seen"));
         fs::create_dir(self.at("seen")).unwrap();
-        let (code, stderr) = finish(self.command(arguments), b"", &self.subject);
+        let finished = finish_measured(self.command(arguments), b"", &self.subject);
         let mut ended = Ended {
-            code,
-            stderr,
+            code: finished.code,
+            stderr: finished.stderr,
             covers: Vec::new(),
             took: start.elapsed(),
+            processor: finished.processor,
             wrong: Vec::new(),
         };
         differences("the host", &before, &self.outside(), &mut ended.wrong);
@@ -287,6 +297,7 @@ pub(crate) fn judged(code: i32, wrong: Vec<String>) -> Ended {
         stderr: String::new(),
         covers: Vec::new(),
         took: Duration::ZERO,
+        processor: Duration::ZERO,
         wrong,
     }
 }

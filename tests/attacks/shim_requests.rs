@@ -143,8 +143,12 @@ fn names_that_lead_elsewhere() {
     });
 }
 
-/// A request is as large as an environment may be: it costs seconds of no processor, and no memory to speak of, and what it
-/// leaves in the ledger and says is as large as that of any other request.
+/// How many times the processor time of a request of a megabyte that only has to be read one that has to be understood may
+/// take. What compares each name with each other one takes hundreds of times as long.
+const MOST_TIMES: u32 = 60;
+
+/// A request is as large as an environment may be: it takes little more time than reading it, and no memory to speak of, and
+/// what it leaves in the ledger and says is as large as that of any other request.
 #[test]
 fn requests_of_a_megabyte() {
     Attack::new(
@@ -156,6 +160,20 @@ fn requests_of_a_megabyte() {
         let usual = Shim::new();
         usual.create();
         let most = usual.ledger_size() + 512;
+        let limited = || {
+            let mut shim = Shim::new();
+            shim.wrapper = ["prlimit", "--cpu=60:60", "--as=268435456:268435456"]
+                .map(Into::into)
+                .to_vec();
+            shim
+        };
+        // Measured here, because no time of another machine holds on this one.
+        let read = limited();
+        read.configure(&asking(&[
+            "NVIDIA_VISIBLE_DEVICES=0.any",
+            &format!("NVIDIA_X={}", "x,".repeat(1 << 19)),
+        ]));
+        let enough = read.create().processor * MOST_TIMES;
         let many = |name: &str| {
             format!(
                 "NVIDIA_VISIBLE_DEVICES={}",
@@ -171,6 +189,11 @@ fn requests_of_a_megabyte() {
             (
                 "names of another vendor",
                 format!("NVIDIA_VISIBLE_DEVICES={}", numbers("a.example/b=")),
+                false,
+            ),
+            (
+                "one name of a known vendor",
+                format!("NVIDIA_VISIBLE_DEVICES=vendor.example/nic={}", "a".repeat(1 << 20)),
                 false,
             ),
             ("shares", format!("NVIDIA_VISIBLE_DEVICES={}", numbers("0.")), false),
@@ -206,15 +229,33 @@ fn requests_of_a_megabyte() {
                 format!("NVIDIA_IMEX_CHANNELS={}", "1,".repeat(1 << 19)),
                 false,
             ),
+            ("other channels", format!("NVIDIA_IMEX_CHANNELS={}", numbers("")), false),
+            (
+                "one channel",
+                format!("NVIDIA_IMEX_CHANNELS={}", "1".repeat(1 << 20)),
+                false,
+            ),
+            (
+                "variables",
+                (0..40_000).map(|n| format!("NVIDIA_REQUIRE_{n}=cuda>=1\n")).collect(),
+                true,
+            ),
+            (
+                "the same variable",
+                "NVIDIA_REQUIRE_CUDA=cuda>=1\n".repeat(40_000),
+                true,
+            ),
+            (
+                "MIG devices",
+                format!("NVIDIA_MIG_CONFIG_DEVICES={}", numbers("")),
+                false,
+            ),
         ] {
-            let mut shim = Shim::new();
-            shim.wrapper = ["prlimit", "--cpu=10:10", "--as=268435456:268435456"]
-                .map(Into::into)
-                .to_vec();
+            let shim = limited();
             let is_list = variable.starts_with("NVIDIA_VISIBLE");
-            shim.configure(&asking(
-                &["NVIDIA_VISIBLE_DEVICES=0.any", &variable][usize::from(is_list)..],
-            ));
+            let mut env = vec!["NVIDIA_VISIBLE_DEVICES=0.any"];
+            env.extend(variable.lines());
+            shim.configure(&asking(&env[usize::from(is_list)..]));
             let mut ended = shim.create();
             let wrong = match starts {
                 true if name == "the second GPU" => (ended.code != EXECUTED)
@@ -225,6 +266,12 @@ fn requests_of_a_megabyte() {
                 false => refused(&ended).into_iter().collect(),
             };
             ended.wrong.extend(wrong);
+            if shim.subject.is_real() && ended.processor > enough {
+                ended.wrong.push(format!(
+                    "it takes {:?} of processor time, and {enough:?} is enough",
+                    ended.processor
+                ));
+            }
             if shim.ledger_size() > most {
                 ended.wrong.push(format!("the ledger has {} bytes", shim.ledger_size()));
             }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// A program that is attacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// `tranche-oci`, as it is shipped where `make test` has built it.
+    /// tranche's programs: static, as packages have them, where `make test` has built them.
     Real,
     /// Exits with 0 and has no effect.
     Nothing,
@@ -39,8 +39,7 @@ impl Subject {
     /// The program's file, in place of `tranche-oci`.
     pub(crate) fn hook(&self) -> PathBuf {
         match self {
-            Subject::Real => std::env::var_os("TRANCHE_OCI_STATIC")
-                .map_or_else(|| env!("CARGO_BIN_EXE_tranche-oci").into(), PathBuf::from),
+            Subject::Real => shipped("TRANCHE_OCI_STATIC", env!("CARGO_BIN_EXE_tranche-oci")),
             Subject::Nothing => "/bin/true".into(),
             Subject::Naive(_) => naive().to_owned(),
         }
@@ -77,6 +76,16 @@ impl Subject {
     }
 }
 
+/// The static program that `variable` names, which is the one that packages have. Without the variable it is `debug`, as
+/// Cargo built it for the tests, so that a single attack can be run by `cargo test`; in strict mode that is a failure.
+fn shipped(variable: &str, debug: &str) -> PathBuf {
+    match std::env::var_os(variable) {
+        Some(path) => path.into(),
+        None if crate::support::skip::is_strict() => panic!("{variable} is not set: run `make attack` or `make test`"),
+        None => debug.into(),
+    }
+}
+
 /// A copy of `tranche-runtime` in a directory without `tranche`, which would write the specifications of this machine.
 fn runtime() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
@@ -85,8 +94,7 @@ fn runtime() -> &'static Path {
         std::fs::create_dir_all(&directory).unwrap();
         let copy = directory.join("tranche-runtime");
         // In another process: a program cannot be executed while a process has it open to write.
-        let built = std::env::var_os("TRANCHE_RUNTIME_STATIC");
-        let built = built.unwrap_or_else(|| env!("CARGO_BIN_EXE_tranche-runtime").into());
+        let built = shipped("TRANCHE_RUNTIME_STATIC", env!("CARGO_BIN_EXE_tranche-runtime"));
         let done = Command::new("install")
             .args(["-m", "755"])
             .arg(built)
