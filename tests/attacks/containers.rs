@@ -1,6 +1,7 @@
 //! Images that mean harm under podman with crun and with runc, as root and not: the engines have hands of their own on an
 //! image, and what they leave of an attack reaches the hook.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -154,6 +155,8 @@ fn an_image_with_links_to_the_host() {
             ("/etc/nvidia", "absolute"),
             ("/etc/ld.so.conf.d", "absolute"),
             ("/usr/local", "magic"),
+            ("/usr", "absolute"),
+            ("/run", "absolute"),
         ];
         for (component, kinds) in all.into_iter().take(if engine.is_rootless() { 3 } else { all.len() }) {
             for how in kinds.split(' ') {
@@ -175,6 +178,54 @@ fn an_image_with_links_to_the_host() {
                 let (_, _, ended) = run(&bed, engine, &image, &[], &["/bin/true"]);
                 trial.record(&format!("{component} {how}, {engine:?}"), &ended);
             }
+        }
+    });
+}
+
+/// runc's CVE-2026-41579 and crun's CVE-2026-47766: runtimes that have them set up devices where a link leads. The hook must
+/// add nothing to that.
+#[test]
+fn an_image_whose_dev_is_a_link() {
+    let attack = Attack::new(
+        "containers::an_image_whose_dev_is_a_link",
+        "CVE-2026-41579, CVE-2026-47766: /dev, and with it /usr/lib, is a link to the host in an image that an engine starts",
+    );
+    each_engine(attack, "an_image_whose_dev_is_a_link", |engine, trial| {
+        twin(&bed(Some("PATH=")), engine, trial);
+        for links in [&["/dev"][..], &["/dev", "/usr/lib"]] {
+            let start = std::time::Instant::now();
+            // The paths of the host that a start changes, without the hook and with it.
+            let changed = |devices: &[&str]| {
+                let bed = bed(Some("PATH="));
+                let image = image(&bed, engine);
+                for link in links {
+                    let place = image.join(link.trim_start_matches('/'));
+                    let _ = fs::remove_dir_all(&place);
+                    symlink(bed.at("outside").join(link.trim_start_matches('/')), place).unwrap();
+                }
+                hand_over(&image, engine);
+                let before = snapshot(&bed.at("outside"), &|_| true);
+                run_podman_in(&bed, engine, &image, devices, &bed.specs(), &[], &["/bin/true"]);
+                let after = snapshot(&bed.at("outside"), &|_| true);
+                let paths = after.keys().chain(before.keys());
+                let paths = paths.filter(|path| after.get(*path) != before.get(*path));
+                let of_bed = |path: &PathBuf| path.strip_prefix(bed.at("")).map_or(path.clone(), Path::to_owned);
+                paths.map(of_bed).collect::<BTreeSet<PathBuf>>()
+            };
+            let (without, with) = (changed(&[]), changed(&["nvidia.com/gpu=0"]));
+            let more: Vec<_> = with.difference(&without).collect();
+            let ended = Ended {
+                code: 0,
+                stderr: String::new(),
+                covers: Vec::new(),
+                took: start.elapsed(),
+                processor: std::time::Duration::ZERO,
+                wrong: (!more.is_empty())
+                    .then(|| format!("the hook changed {more:?}"))
+                    .into_iter()
+                    .collect(),
+            };
+            trial.record(&format!("{links:?}, {engine:?}"), &ended);
         }
     });
 }

@@ -128,3 +128,34 @@ fn magic_links_at_every_component() {
         }
     });
 }
+
+/// runc's CVE-2026-41579 and crun's CVE-2026-47766, as far as a hook works in the same image.
+#[test]
+fn whole_directories_of_the_image() {
+    const WHOLE: [&str; 6] = ["/dev", "/etc", "/run", "/usr", "/lib64", "/lib"];
+    Attack::new(
+        "links::whole_directories_of_the_image",
+        "CVE-2026-41579, CVE-2026-47766: /dev, /etc, /run, /usr and /lib of the image are links, all of them at once",
+    )
+    .run(|trial| {
+        for verb in VERBS {
+            trial.twin(&Stage::new(verb));
+            for kind in 0..targets(&Stage::new(verb), "/etc").len() {
+                let stage = Stage::new(verb);
+                let mut says = "";
+                for directory in WHOLE {
+                    let (kind, target) = targets(&stage, directory).remove(kind);
+                    stage.link(directory, target);
+                    says = kind;
+                }
+                trial.attack(&format!("{} in an image of links, {says}", verb.name), &stage);
+            }
+            // To each other: what is made in one is found in the next.
+            let stage = Stage::new(verb);
+            for (directory, next) in WHOLE.iter().zip(WHOLE.iter().cycle().skip(1)) {
+                stage.link(directory, next);
+            }
+            trial.attack(&format!("{} in an image of links, a ring", verb.name), &stage);
+        }
+    });
+}

@@ -144,6 +144,36 @@ fn in_arguments() {
     });
 }
 
+/// `O_NOFOLLOW` follows the last link of a path that ends with a slash (Go's CVE-2026-39822).
+#[test]
+fn with_a_slash_at_the_end() {
+    Attack::new(
+        "names::with_a_slash_at_the_end",
+        "CVE-2026-39822: a path in the hook's arguments ends with a slash, and its last component is a link to the host",
+    )
+    .run(|trial| {
+        let link = format!("{LIBDIR}/libcuda.so");
+        for (verb, option, before, path) in [
+            ("prepare", "--link", "x::", link.as_str()),
+            ("create-symlinks", "--link", "x::", &link),
+            ("prepare", "--ldcache-dir", "", LIBDIR),
+            ("update-ldcache", "--folder", "", LIBDIR),
+            ("chmod", "--path", "", "/dev/nvidia-caps"),
+            ("chmod", "--path", "", "/etc/ld.so.conf"),
+        ] {
+            trial.twin(&Stage::new(Verb::named(verb)));
+            for end in ["/", "//", "/.", "/./", "/../nvidia-caps/"] {
+                for target in [".", "new"] {
+                    let mut stage = Stage::new(Verb::named(verb));
+                    stage.link(path, stage.host(path).join(target).components().collect::<std::path::PathBuf>());
+                    stage.more = vec![option.into(), format!("{before}{path}{end}").into()];
+                    trial.attack(&format!("{verb} {option} {path}{end} to {target}"), &stage);
+                }
+            }
+        }
+    });
+}
+
 /// Lines of the loader's configuration that no directory of the driver gave.
 fn lines_of(stage: &Stage) -> Vec<String> {
     let text = fs::read(stage.image("/etc/ld.so.conf.d/00-tranche.conf")).unwrap_or_default();

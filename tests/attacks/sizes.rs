@@ -220,6 +220,100 @@ fn files_that_lie() {
     });
 }
 
+/// A part of the loader's configuration may include others, and these others again.
+#[test]
+fn a_configuration_that_includes_itself() {
+    Attack::new(
+        "sizes::a_configuration_that_includes_itself",
+        "fifty files of ld.so.conf.d include each other, all of them, or ten patterns that each match all of them",
+    )
+    .naive_passes("it follows no include")
+    .run(|trial| {
+        for verb in ["prepare", "update-ldcache"] {
+            let verb = Verb::named(verb);
+            trial.twin(&Stage::new(verb));
+            let all = "include /etc/ld.so.conf.d/*.conf\n".to_owned();
+            for (says, text) in [
+                ("the next", None),
+                ("all", Some(all.clone())),
+                ("all, ten times", Some(all.repeat(10))),
+                (
+                    "a pattern that takes long",
+                    Some(format!("include /etc/{}.conf\n", "*a".repeat(100))),
+                ),
+                ("a deep pattern", Some(format!("include {}/*.conf\n", "/*".repeat(100)))),
+            ] {
+                let stage = Stage::new(verb);
+                for n in 0..50 {
+                    let next = format!("include /etc/ld.so.conf.d/part{}.conf\n/opt/lib{n}\n", n + 1);
+                    let text = text.as_deref().unwrap_or(&next);
+                    fs::write(stage.image(&format!("/etc/ld.so.conf.d/part{n}.conf")), text).unwrap();
+                }
+                fs::write(stage.image(&format!("/etc/{}.conf", "a".repeat(200))), "/opt/lib\n").unwrap();
+                trial.attack(&format!("{} includes {says}", verb.name), &stage);
+            }
+        }
+    });
+}
+
+/// Tables of an ELF file whose sizes are legal and absurd. The file has holes in their place, so that none of them costs the
+/// image anything.
+#[test]
+fn libraries_with_endless_tables() {
+    /// Where the header of a 64-bit file has the offset and the number of its program headers, and a program header its
+    /// type, offset and sizes (ELF-64 Object File Format, version 1.5, figures 2 and 6).
+    const PHOFF: usize = 32;
+    const PHNUM: usize = 56;
+    const HEADER: usize = 56;
+    Attack::new(
+        "sizes::libraries_with_endless_tables",
+        "a library of a terabyte of holes has 65,535 program headers, or dynamic entries, names and notes of gigabytes",
+    )
+    .run(|trial| {
+        for verb in ["prepare", "update-ldcache", "enable-cuda-compat"] {
+            let verb = Verb::named(verb);
+            trial.twin(&Stage::new(verb));
+            let elf = stub_elf::library("libcuda.so.1", Machine::X86_64).unwrap();
+            let headers = usize::try_from(u64::from_le_bytes(elf[PHOFF..PHOFF + 8].try_into().unwrap())).unwrap();
+            let number = usize::from(u16::from_le_bytes(elf[PHNUM..PHNUM + 2].try_into().unwrap()));
+            let sized = |at: usize, size: u64| {
+                let mut bytes = elf.clone();
+                // p_filesz and p_memsz
+                for field in [32, 40] {
+                    let field = headers + at * HEADER + field;
+                    bytes[field..field + 8].copy_from_slice(&size.to_le_bytes());
+                }
+                bytes
+            };
+            let mut many = elf.clone();
+            many[PHNUM..PHNUM + 2].copy_from_slice(&0xffff_u16.to_le_bytes());
+            let mut far = elf.clone();
+            far[PHOFF..PHOFF + 8].copy_from_slice(&(TERABYTE / 2).to_le_bytes());
+            let mut files = vec![("program headers".to_owned(), many), ("far headers".to_owned(), far)];
+            for at in 0..number {
+                for size in [1_u64 << 31, 1 << 36, u64::MAX] {
+                    files.push((format!("segment {at} of {size} bytes"), sized(at, size)));
+                }
+            }
+            for (says, bytes) in files {
+                let mut stage = Stage::new(verb);
+                let paths = [
+                    format!("{LIBDIR}/libcuda.so.580.95.05"),
+                    "/usr/local/cuda/compat/libcuda.so.590.44.01".into(),
+                ];
+                let places: Vec<_> = paths.iter().map(|path| stage.image(path)).collect();
+                for path in &paths {
+                    sparse(&stage, path, &bytes, TERABYTE);
+                }
+                stage.tidy = Some(Box::new(move || {
+                    places.iter().for_each(|place| shrink(place, TERABYTE))
+                }));
+                trial.attack(&format!("{} of a library with {says}", verb.name), &stage);
+            }
+        }
+    });
+}
+
 /// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries: whoever looks
 /// each of them up, or compares each with each, does not come to an end.
 #[test]
