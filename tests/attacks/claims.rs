@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
 
+use crate::file_systems::SilentVolume;
 use crate::run::{Ended, finish, is_bidirectional};
 use crate::stage::temporary;
 use crate::subject::Subject;
@@ -409,4 +412,76 @@ fn the_specification_of_a_claim() {
             trial.record(&format!("a stranger's release, {suffix}"), &ended);
         }
     });
+}
+
+/// A user of a root engine may bind a directory of his own, and the hook of an MPS share looks for device nodes there.
+#[test]
+fn a_volume_that_never_answers() {
+    if !can_claim("a_volume_that_never_answers") {
+        return;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return crate::support::skip::not_run("attacks::claims::a_volume_that_never_answers", "no /dev/fuse");
+    }
+    let attack = Attack::new(
+        "claims::a_volume_that_never_answers",
+        "a directory that is bound into a container with a share is a FUSE volume whose server is silent: nobody else may wait",
+    )
+    .naive_passes("it looks at no volume");
+    std::thread::scope(|threads| {
+        // The mounts are in a namespace of this thread and of what it starts.
+        threads.spawn(|| {
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).unwrap();
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+            attack.run_one_way(|trial| {
+                twin(trial);
+                for (name, bound) in [
+                    ("itself", "volume"),
+                    ("a directory in it", "volume/data"),
+                    ("by a link", "link"),
+                ] {
+                    trial.record(name, &with_a_silent_volume(bound));
+                }
+            });
+        });
+    });
+}
+
+/// A start whose container binds the silent volume, and beside it one that needs another share of the same ledger.
+fn with_a_silent_volume(bound: &str) -> Ended {
+    let scene = Scene::new();
+    fs::create_dir(scene.at("volume")).unwrap();
+    symlink(scene.at("volume/x"), scene.at("link")).unwrap();
+    let mount = json!({"destination": "/data", "type": "bind", "source": scene.at(bound), "options": ["rbind"]});
+    let config = json!({"root": {"path": "rootfs"}, "mounts": [mount]});
+    fs::write(scene.at("bundle/config.json"), config.to_string()).unwrap();
+    let before = scene.outside();
+    let mut volume = SilentVolume::mount(&scene.at("volume")).unwrap();
+    let mut claim = scene.hook("claim", "0");
+    claim.arg("--node=/dev/null");
+    let (state, subject) = (scene.state("waits"), scene.subject.clone());
+    let (code, stderr, free) = std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| finish(claim, state.as_bytes(), &subject));
+        // Long enough to look at the volume on a machine that is not busy. On one that is, less is tried.
+        std::thread::sleep(Duration::from_millis(300));
+        let waits = !waiting.is_finished();
+        let free = scene.run("claim", "1", &scene.state("free"));
+        volume.end();
+        let (code, stderr) = waiting.join().unwrap();
+        (code, stderr, (free, waits))
+    });
+    let (mut free, waits) = free;
+    if free.code != 0 && subject.is_real() {
+        free.wrong
+            .push(format!("another container gets no share: {}", free.stderr));
+    }
+    if !waits && subject.is_real() {
+        free.wrong
+            .push(format!("the start did not wait for the volume: {code} {stderr}"));
+    }
+    if scene.outside() != before {
+        free.wrong.push("something outside the ledger changed".to_owned());
+    }
+    free
 }

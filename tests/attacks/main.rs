@@ -11,12 +11,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod actors;
 mod bundles;
 mod claims;
 mod conduct;
 mod containers;
 mod control;
 mod environment;
+mod file_systems;
 mod furnish;
 mod kinds;
 mod known;

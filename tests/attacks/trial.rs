@@ -9,6 +9,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
+use crate::actors::Actor;
 use crate::stage::{Ended, Stage};
 use crate::subject::Subject;
 use crate::support::old_kernel;
@@ -145,7 +146,8 @@ impl Attack {
             let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
             let passes = self.naive_passes.unwrap_or("-");
             let (tried, escaped) = (real.variations, real.escaped.len());
-            let row = format!("{}\t{tried}\t{escaped}\t{passes}\t{}\n", self.name, self.idea);
+            let actor = Actor::of(self.name).name();
+            let row = format!("{}\t{tried}\t{escaped}\t{passes}\t{}\t{actor}\n", self.name, self.idea);
             file.write_all(row.as_bytes()).unwrap();
         }
     }

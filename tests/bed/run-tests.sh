@@ -50,13 +50,17 @@ if [ "$(state)" != "$before" ]; then
 fi
 
 echo
-# One row for each distinct attack: name, variations, escaped, why the naive program is not caught (or -), idea.
+# One row for each distinct attack: name, variations, escaped, why the naive program is not caught (or -), idea, who attacks.
 sort -u "$TRANCHE_TEST_ATTACKS" | awk -F '\t' '
-    { printf "%-58s %5d  %s\n", $1, $2, $5; variations += $2; escaped += $3 }
+    { printf "%-58s %5d  %s\n", $1, $2, $5; variations += $2; escaped += $3
+      attacks_of[$6]++; variations_of[$6] += $2; escaped_of[$6] += $3 }
     $4 != "-" { passes[++passing] = $1 ": " $4 }
     END {
         print "\nAttacks that a naive program withstands too, and why:"
         for (n = 1; n <= passing; n++) print "  " passes[n]
+        print "\nWho attacks:"
+        for (actor in attacks_of)
+            printf "  %-32s %3d attacks, %5d variations, %d escaped\n", actor, attacks_of[actor], variations_of[actor], escaped_of[actor]
         printf "\n%d distinct attacks, %d variations, %d escaped\n", NR, variations, escaped
     }'
 if [ -s "$TRANCHE_TEST_NOT_RUN" ]; then
