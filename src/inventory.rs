@@ -10,6 +10,7 @@ mod digest;
 mod driver;
 mod gpu;
 mod load;
+mod lost;
 mod node;
 
 pub use crate::types::{ElfClass, Link};

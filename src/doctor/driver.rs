@@ -32,6 +32,12 @@ fn of(degraded: &Degraded) -> Diagnosis {
         }
         Degraded::Device { .. } => "run nvidia-smi, and look for Xid messages in the kernel's log (dmesg)",
         Degraded::NoLibraries { .. } => "install the libraries of the same driver version as the module's",
+        Degraded::Library { .. } => {
+            "install that library of the same driver version; distributions have it in a package of its own"
+        }
+        Degraded::Lost { .. } => {
+            "install these files again; if they were removed on purpose, run tranche cdi refresh --degraded once"
+        }
         Degraded::NoGpu { .. } => "run nvidia-smi, and look for NVRM messages in the kernel's log (dmesg)",
     };
     Diagnosis::wrong(

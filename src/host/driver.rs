@@ -8,6 +8,7 @@ mod search;
 
 use super::scan::Scan;
 use crate::inventory::{Driver, DriverFile};
+pub(super) use lists::REQUIRED;
 pub(crate) use search::{FoundLibraries, nvml, search};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Whether anything shows that this host has NVIDIA's driver.
 
-use super::driver::FoundLibraries;
+use super::driver::{FoundLibraries, REQUIRED};
 use super::scan::Scan;
 use crate::inventory::{Degraded, Inventory, PlatformKind};
 use crate::types::HostPath;
@@ -43,10 +43,17 @@ pub(crate) fn note_missing(scan: &Scan<'_>, sign: Option<String>, found: &FoundL
     let Some(shown_by) = sign.filter(|_| inventory.platform.kind == PlatformKind::Linux) else {
         return;
     };
-    if found.version.is_none() {
-        scan.findings.degrade(Degraded::NoLibraries {
+    match &inventory.driver {
+        Some(driver) if found.version.is_some() => {
+            let is_missing = |soname: &&&str| driver.library(soname).is_none();
+            for soname in REQUIRED.iter().filter(is_missing) {
+                let soname = (*soname).to_owned();
+                scan.findings.degrade(Degraded::Library { soname });
+            }
+        }
+        _ => scan.findings.degrade(Degraded::NoLibraries {
             shown_by: shown_by.clone(),
-        });
+        }),
     }
     if inventory.gpus.is_empty() {
         scan.findings.degrade(Degraded::NoGpu { shown_by });

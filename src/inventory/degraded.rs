@@ -1,5 +1,6 @@
 //! What keeps an inventory from being complete.
 
+use crate::text::some;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -27,6 +28,16 @@ pub enum Degraded {
         /// What shows that there is a driver: a path.
         shown_by: String,
     },
+    /// A driver without a library that no container can do without.
+    Library {
+        /// The name by which programs ask for it.
+        soname: String,
+    },
+    /// A driver without files that it had when the host was examined before.
+    Lost {
+        /// Their names, without directories.
+        files: Vec<String>,
+    },
     /// A driver without a GPU.
     NoGpu {
         /// What shows that there is a driver: a path.
@@ -40,6 +51,14 @@ impl fmt::Display for Degraded {
             Self::Nvml { why } => write!(f, "NVML {why}"),
             Self::Device { device, why } => write!(f, "{device} {why}"),
             Self::NoLibraries { shown_by } => write!(f, "{shown_by} shows a driver, but its libraries were not found"),
+            Self::Library { soname } => write!(f, "{soname} was not found among the driver's libraries"),
+            Self::Lost { files } => {
+                write!(
+                    f,
+                    "the last refresh found these files of the same driver, and they are gone: {}",
+                    some(files)
+                )
+            }
             Self::NoGpu { shown_by } => write!(f, "{shown_by} shows a driver, but no GPU was found"),
         }
     }

@@ -22,6 +22,14 @@ pub struct Driver {
     pub files: Vec<DriverFile>,
 }
 
+impl Driver {
+    /// The library of this SONAME; `None` if the driver lacks it.
+    pub fn library(&self, soname: &str) -> Option<&DriverFile> {
+        let is_named = |kind: &FileKind| matches!(kind, FileKind::Library { soname: Some(name), .. } if name == soname);
+        self.files.iter().find(|file| is_named(&file.kind))
+    }
+}
+
 /// One file of the driver, and where it belongs in a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -24,7 +24,7 @@ fn a_healthy_host_is_complete() {
 #[test]
 fn each_way_to_lack_something_is_noted() {
     type Break = fn(&Bed);
-    let cases: [(&str, &str, Break, &str); 9] = [
+    let cases: [(&str, &str, Break, &str); 10] = [
         (
             "silent",
             SMALL,
@@ -70,6 +70,15 @@ fn each_way_to_lack_something_is_noted() {
             "driver-no-gpu",
             |_| (),
             "/proc/driver/nvidia/version shows a driver, but no GPU was found",
+        ),
+        (
+            "no libcuda",
+            SMALL,
+            |b| {
+                let before = b.look().driver.unwrap();
+                b.remove(before.library("libcuda.so.1").unwrap().host.as_str());
+            },
+            "libcuda.so.1 was not found among the driver's libraries",
         ),
         (
             "no libraries",

@@ -24,6 +24,7 @@ use super::generate::Outcome;
 use crate::derive::Mode;
 use crate::error::{Error, Kind};
 use crate::host_file::{self, HostFile, HostFileError};
+use crate::inventory::Degraded;
 use crate::ledger::{self, LedgerDirectory, StateLock};
 use crate::root::Missing;
 use crate::text::some;
@@ -135,7 +136,15 @@ fn report(refreshed: &Refreshed, is_json: bool) -> Result<ExitCode> {
 /// Returns an error if the host has no device ([`Kind::Nothing`]), if it could not be examined completely and there are
 /// files of a complete examination, if the policy is invalid, or if a file cannot be written.
 fn refresh(args: &RefreshArgs, place: &RefreshPlace, dry_run: bool, names: &PlainNames<'_>) -> Result<Refreshed> {
-    let examined = found::examine(args, place)?;
+    let mut examined = found::examine(args, place)?;
+    let last = HostFile::load(&place.state_dir);
+    if let Ok(last) = &last {
+        let files = examined.inventory.lost_since(&last.inventory);
+        examined
+            .inventory
+            .degraded
+            .extend((!files.is_empty()).then_some(Degraded::Lost { files }));
+    }
     // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no more.
     let accepts_degraded = args.degraded || examined.is_not_loaded;
     let outcome = Outcome::of(&examined.inventory, Mode::Auto, accepts_degraded);
@@ -151,7 +160,7 @@ fn refresh(args: &RefreshArgs, place: &RefreshPlace, dry_run: bool, names: &Plai
     let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
     let changes = Changes::of(found, args, place, names)?;
     if let Some(missing) = missing {
-        keep_good(&missing, &HostFile::load(&place.state_dir), &changes)?;
+        keep_good(&missing, &last, &changes)?;
     }
     if !dry_run && args.at.host.is_here() {
         pipe_directories::make_for(sharing.as_ref(), &place.output_dir, &args.tmpfiles)?;

@@ -86,6 +86,9 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
     driver("libnvidia-ngx", Ngx),
 ];
 
+/// The SONAMEs that a driver of a Linux machine must have for a container to compute. NVML is asked, and misses itself.
+pub(in crate::host) const REQUIRED: &[&str] = &["libcuda.so.1"];
+
 /// Libraries that a driver's installer brings although they are not part of the driver: GLVND, OpenCL's loader, and
 /// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature flag
 /// `enable-explicit-driver-libraries` of NVIDIA's generator, which has this list.

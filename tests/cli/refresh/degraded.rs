@@ -33,6 +33,27 @@ fn a_degraded_host_never_replaces_the_files_of_a_good_one() {
     assert_eq!(bed.host_file().inventory.gpus.len(), 1);
 }
 
+/// A package that was removed, or an installation that is under way.
+#[test]
+fn a_driver_with_fewer_files_than_before_never_replaces_the_files_of_a_good_one() {
+    let bed = Bed::new();
+    bed.refreshed("sim:t4x2");
+    let before = bed.files();
+    let less = bed.inventory("t4x2", |inventory| {
+        let files = inventory["driver"]["files"].as_array_mut().unwrap();
+        files.retain(|file| !file["host"].as_str().unwrap().contains("/libnvidia-encode.so"));
+    });
+    let said = bed.refresh(&less, &[]);
+    assert_eq!((said.code, said.err.lines().count()), (Some(1), 1), "{said:?}");
+    let says = "the last refresh found these files of the same driver, and they are gone: libnvidia-encode.so.";
+    assert!(said.err.contains(says), "{said:?}");
+    assert_eq!(bed.files(), before);
+    // On purpose: from then on it is as it should be.
+    assert_eq!(bed.refresh(&less, &["--degraded"]).code, Some(0));
+    bed.refreshed(&less);
+    bed.refreshed("sim:t4x2");
+}
+
 #[test]
 fn a_degraded_host_is_written_where_there_is_nothing_better() {
     let bed = Bed::new();

@@ -11,7 +11,7 @@ use crate::engines::FoundEngine;
 use crate::error::Error;
 use crate::host::Roots;
 use crate::host_file::{HostSource, SourceKind};
-use crate::inventory::{FileKind, Inventory, PlatformKind};
+use crate::inventory::{Inventory, PlatformKind};
 use crate::policy::RuntimeSettings;
 use crate::policy::read::{self, DEFAULT_NVIDIA_CONFIG};
 use crate::types::HostPath;
@@ -138,12 +138,8 @@ fn settings(args: &RefreshArgs, sources: &mut Vec<HostSource>) -> Result<Runtime
 
 /// A library that every update of the driver replaces.
 fn library(inventory: &Inventory) -> Option<&HostPath> {
-    let files = &inventory.driver.as_ref()?.files;
-    let named = |name: &str| {
-        let is_named =
-            |kind: &FileKind| matches!(kind, FileKind::Library { soname: Some(soname), .. } if soname == name);
-        files.iter().find(|file| is_named(&file.kind)).map(|file| &file.host)
-    };
+    let driver = inventory.driver.as_ref()?;
+    let named = |soname: &str| driver.library(soname).map(|file| &file.host);
     named("libcuda.so.1").or_else(|| named("libnvidia-ml.so.1"))
 }
 
