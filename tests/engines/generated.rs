@@ -7,7 +7,7 @@
 use crate::support::{engines, fake_host, skip};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Output;
 
 use engines::{Bed, Engine, run_podman};
@@ -107,17 +107,19 @@ impl Case {
         )
     }
 
-    /// Holds that a container with `devices` has the nodes `expected`, each with the host's numbers, and no other.
+    /// Holds that a container with `devices` has the nodes `expected`, each with the host's numbers and permissions, and no
+    /// other.
     fn has_nodes(&self, devices: &[&str], expected: &[&str]) {
         let script =
-            "find /dev -type c '(' -path '/dev/nvidia*' -o -path '/dev/dri/*' ')' -exec stat -c '%n %t:%T' '{}' ';'";
+            "find /dev -type c '(' -path '/dev/nvidia*' -o -path '/dev/dri/*' ')' -exec stat -c '%n %t:%T %a' '{}' ';'";
         let said = self.inside(devices, script);
         let found: BTreeSet<&str> = said.lines().collect();
         let wanted: Vec<String> = expected
             .iter()
             .map(|path| {
-                let number = fs::metadata(self.host.path(path)).unwrap().rdev();
-                format!("{path} {:x}:{:x}", major(number), minor(number))
+                let status = fs::metadata(self.host.path(path)).unwrap();
+                let (number, mode) = (status.rdev(), status.permissions().mode() & 0o7777);
+                format!("{path} {:x}:{:x} {mode:o}", major(number), minor(number))
             })
             .collect();
         let wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
