@@ -5,6 +5,7 @@
 //! config.json ──request──▶ Request ──resolve──▶ devices, shares ──claims, derive──▶ Edits ──cdi::inject──▶ config.json
 //! ```
 
+mod caller;
 mod clean;
 mod document;
 pub mod request;
@@ -12,5 +13,6 @@ pub mod require;
 mod resolve;
 mod rewrite;
 
+pub use caller::Caller;
 pub use clean::is_limit;
 pub use rewrite::{RewriteContext, give_back, rewrite};

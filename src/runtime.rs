@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use crate::broker::SOCKET;
 use crate::error::{Context, Error, Result};
-use crate::inject::{self, RewriteContext};
+use crate::inject::{self, Caller, RewriteContext};
 use crate::ledger::ContainerName;
 use crate::personality::RuntimePersonality;
 use crate::policy::RuntimeMode;
@@ -135,13 +135,16 @@ impl RuntimeCommand<'_> {
         id: Option<&str>,
     ) -> Result<()> {
         let file = EditedFile::config(bundle, config)?;
-        let bundle = absolute(bundle.unwrap_or(Path::new(".")))?;
-        let mut settings = settings.or_default(self.report);
+        let bundle = bundle.unwrap_or(Path::new("."));
+        let caller = Caller::of(self.arguments.root.as_deref(), bundle, id.unwrap_or_default());
+        let bundle = absolute(bundle)?;
+        let mut settings = settings.or_provisional(self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
         let context = RewriteContext {
             settings: &settings,
             state_dir: self.state_dir,
             host: &|| host::host(self.state_dir),
+            caller,
             container: id.map(|id| ContainerName {
                 bundle,
                 id: id.to_owned(),

@@ -40,7 +40,7 @@ pub use promise::{Bounds, Promise};
 pub use share_name::ShareName;
 pub use strategy::Strategy;
 pub use uuid::{GpuUuid, MigUuid};
-pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion};
+pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion, EngineVersion};
 pub use wait_time::WaitTime;
 
 /// What `--version` shows: the value of `TRANCHE_VERSION` at build time, or else the version of the package. In a

@@ -2,19 +2,23 @@
 
 use crate::engines::FoundEngine;
 use crate::program;
+use crate::types::EngineVersion;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 /// The engines and low-level runtimes, each with the program that prints its version.
 const PROGRAMS: &[(&str, &str)] = &[
-    ("podman", "podman"),
+    ("podman", PODMAN),
     ("docker", "dockerd"),
     ("containerd", "containerd"),
     ("crio", "crio"),
     ("crun", "crun"),
     ("runc", "runc"),
 ];
+
+const PODMAN: &str = "podman";
 
 /// Where distributions install them; the last one is NixOS. PATH is not searched: the programs run as root.
 const DIRECTORIES: &[&str] = &[
@@ -50,48 +54,63 @@ impl EngineArgs {
     /// Every path where the program of an engine may be. An update of an engine replaces one of them.
     pub(super) fn candidates(&self) -> Vec<PathBuf> {
         let engines = PROGRAMS.iter().filter(|(name, _)| !matches!(*name, "crun" | "runc"));
-        let dirs = self.dirs();
-        let paths = engines.flat_map(|(_, file)| dirs.iter().map(move |dir| dir.join(file)));
-        paths.collect()
+        engines.flat_map(|(_, file)| self.paths(file)).collect()
+    }
+
+    /// Whether directories were named, so that engines are asked for their versions although the host is another machine.
+    pub(super) fn are_given(&self) -> bool {
+        !self.engine_dirs.is_empty()
+    }
+
+    /// Every path where podman may be.
+    pub(super) fn podman(&self) -> Vec<PathBuf> {
+        self.paths(PODMAN)
+    }
+
+    fn paths(&self, file: &str) -> Vec<PathBuf> {
+        self.dirs().iter().map(|dir| dir.join(file)).collect()
+    }
+
+    /// The engines and low-level runtimes that are installed. Their programs run at the same time. A program that is
+    /// installed in two directories is listed twice, and one that two names of a directory lead to is listed once.
+    pub(super) fn installed(&self) -> Vec<FoundEngine> {
+        let mut asked = Vec::new();
+        for (name, file) in PROGRAMS {
+            let mut seen = BTreeSet::new();
+            for path in self.paths(file).into_iter().filter(|path| path.is_file()) {
+                let is_new = path.canonicalize().is_ok_and(|file| seen.insert(file));
+                if is_new {
+                    asked.push((*name, thread::spawn(move || version_of(&path))));
+                }
+            }
+        }
+        // All are started before the first is waited for.
+        let found = asked.into_iter().map(|(name, version)| FoundEngine {
+            name,
+            version: version.join().ok().flatten(),
+        });
+        found.collect()
     }
 }
 
-/// The engines and low-level runtimes that are installed. Their programs run at the same time.
-pub(super) fn installed(args: &EngineArgs) -> Vec<FoundEngine> {
-    let dirs = args.dirs();
-    let asked = PROGRAMS.iter().filter_map(|(name, file)| {
-        let path = dirs.iter().map(|dir| dir.join(file)).find(|path| path.is_file())?;
-        Some((*name, thread::spawn(move || version_of(&path))))
-    });
-    // All are started before the first is waited for.
-    let asked: Vec<_> = asked.collect();
-    let found = asked.into_iter().map(|(name, version)| FoundEngine {
-        name,
-        version: version.join().ok().flatten(),
-    });
-    found.collect()
-}
-
-fn version_of(path: &Path) -> Option<Vec<u32>> {
+fn version_of(path: &Path) -> Option<EngineVersion> {
     let text = program::text_of(path, &["--version"], &[], "", PATIENCE).ok()?;
     parse(&text)
 }
 
 /// The first word of `text` that begins with a version: `podman version 4.3.1`, `containerd github.com/… v2.0.1 …`,
 /// `Docker version 28.2.0, build …`.
-fn parse(text: &str) -> Option<Vec<u32>> {
+fn parse(text: &str) -> Option<EngineVersion> {
     text.split_whitespace().find_map(|word| {
         let word = word.trim_start_matches('v');
         let end = word
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(word.len());
-        let numbers: Option<Vec<u32>> = word
-            .get(..end)?
-            .trim_end_matches('.')
-            .split('.')
-            .map(|n| n.parse().ok())
-            .collect();
-        numbers.filter(|numbers| numbers.len() >= 2)
+        let numbers = word.get(..end)?.trim_end_matches('.');
+        numbers
+            .parse()
+            .ok()
+            .filter(|version: &EngineVersion| version.numbers().len() >= 2)
     })
 }
 
@@ -102,22 +121,19 @@ mod tests {
     #[test]
     fn versions_as_programs_print_them() {
         for (text, version) in [
-            ("podman version 4.3.1\n", &[4, 3, 1][..]),
-            ("Docker version 28.2.0, build abc\n", &[28, 2, 0]),
-            ("Docker version 20.10.24+dfsg1, build 297e128\n", &[20, 10, 24]),
-            (
-                "containerd github.com/containerd/containerd v2.0.1 88aa2f5\n",
-                &[2, 0, 1],
-            ),
+            ("podman version 4.3.1\n", "4.3.1"),
+            ("Docker version 28.2.0, build abc\n", "28.2.0"),
+            ("Docker version 20.10.24+dfsg1, build 297e128\n", "20.10.24"),
+            ("containerd github.com/containerd/containerd v2.0.1 88aa2f5\n", "2.0.1"),
             (
                 "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1\n",
-                &[1, 6, 20],
+                "1.6.20",
             ),
-            ("crio version 1.33.4\n", &[1, 33, 4]),
-            ("crun version 1.8.1\ncommit: f8a096be0\nrundir: /run/crun\n", &[1, 8, 1]),
-            ("runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1\n", &[1, 1, 5]),
+            ("crio version 1.33.4\n", "1.33.4"),
+            ("crun version 1.8.1\ncommit: f8a096be0\nrundir: /run/crun\n", "1.8.1"),
+            ("runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1\n", "1.1.5"),
         ] {
-            assert_eq!(parse(text).as_deref(), Some(version), "{text}");
+            assert_eq!(parse(text), version.parse().ok(), "{text}");
         }
         assert_eq!(parse("usage: x"), None);
     }

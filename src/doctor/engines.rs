@@ -41,12 +41,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let old: Vec<String> = subject
         .engines
         .iter()
-        .filter(|engine| engine.name == "docker" && engine.version.as_deref().is_some_and(|v| v >= [25].as_slice()))
+        .filter(|engine| engine.name == "docker")
         .filter(|engine| {
-            engine
-                .version
-                .as_deref()
-                .is_some_and(|version| version < [28, 2].as_slice())
+            let numbers = engine.version.as_ref().map(|version| version.numbers());
+            numbers.is_some_and(|numbers| ([25].as_slice()..[28, 2].as_slice()).contains(&numbers))
         })
         .map(|engine| engine.shown())
         .collect();

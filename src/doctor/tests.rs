@@ -44,17 +44,17 @@ fn healthy(top: &Path) -> DoctorSubject {
         }),
         ledger: Some(LedgerFacts::default()),
         shared_use: None,
-        engines: vec![engine("podman", &[4, 3, 1])],
+        engines: vec![engine("podman", "4.3.1")],
         daemons: Vec::new(),
         mps: MpsFacts::default(),
         labels: BTreeMap::new(),
     }
 }
 
-fn engine(name: &'static str, version: &[u32]) -> FoundEngine {
+fn engine(name: &'static str, version: &str) -> FoundEngine {
     FoundEngine {
         name,
-        version: Some(version.to_vec()),
+        version: Some(version.parse().unwrap()),
     }
 }
 
@@ -260,16 +260,16 @@ fn a_hook_that_others_can_replace_or_that_has_a_loader() {
 #[test]
 fn engines_that_read_no_or_older_specifications() {
     fires("engines", "docker 20.10.24: does not read CDI", |subject, _| {
-        subject.engines = vec![engine("docker", &[20, 10, 24])];
+        subject.engines = vec![engine("docker", "20.10.24")];
     });
     fires("engines", "podman 4.1.1: reads CDI 0.4.0, and", |subject, _| {
-        subject.engines = vec![engine("podman", &[4, 1, 1])];
+        subject.engines = vec![engine("podman", "4.1.1")];
     });
     fires("engines", "CDI is off by default", |subject, _| {
-        subject.engines = vec![engine("docker", &[27, 5])];
+        subject.engines = vec![engine("docker", "27.5")];
     });
     fires("messages of hooks", "crun 1.8.1", |subject, _| {
-        subject.engines.push(engine("crun", &[1, 8, 1]))
+        subject.engines.push(engine("crun", "1.8.1"))
     });
 }
 

@@ -1,13 +1,13 @@
 //! The rows of `cdi-versions.txt`.
 
-use crate::types::CdiVersion;
+use crate::types::{CdiVersion, EngineVersion};
 
 const TEXT: &str = include_str!("cdi-versions.txt");
 
 /// Since which version an engine reads a CDI version.
 pub(super) struct TableRow {
     pub(super) engine: &'static str,
-    pub(super) since: Vec<u32>,
+    pub(super) since: EngineVersion,
     pub(super) cdi: CdiVersion,
 }
 
@@ -23,10 +23,9 @@ fn lines() -> impl Iterator<Item = &'static str> {
 fn row(line: &'static str) -> Option<TableRow> {
     let mut words = line.split_whitespace();
     let (engine, since, cdi) = (words.next()?, words.next()?, words.next()?);
-    let since: Option<Vec<u32>> = since.split('.').map(|number| number.parse().ok()).collect();
     Some(TableRow {
         engine,
-        since: since?,
+        since: since.parse().ok()?,
         cdi: cdi.parse().ok()?,
     })
 }

@@ -35,6 +35,8 @@ pub enum SourceKind {
     DriverLibrary,
     /// The directory with the nodes of MIG instances.
     MigNodes,
+    /// The program of an engine whose version decides what is accepted from it.
+    Engine,
     /// A specification that was written together with `host.json`.
     Specification,
     /// The number of this boot.
@@ -85,6 +87,7 @@ impl HostSource {
             SourceKind::DriverModule => format!("the kernel module of the driver is no longer the same ({path})"),
             SourceKind::DriverLibrary => format!("the driver's library {path} has changed"),
             SourceKind::MigNodes => format!("the MIG devices have changed ({path})"),
+            SourceKind::Engine => format!("the engine {path} has changed"),
             SourceKind::Specification => format!("the specification {path} has changed"),
             SourceKind::Boot => "the machine was started again".to_owned(),
         }

@@ -12,9 +12,13 @@ const NVIDIA_HOOKS: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-contai
 pub(super) fn remove_nvidia_hook(config: &mut Value) {
     retain_hooks(config, |stage, hook| {
         let path = hook.get("path").and_then(Value::as_str).unwrap_or_default();
-        let name = path.rsplit('/').next().unwrap_or_default();
-        stage != "prestart" || !NVIDIA_HOOKS.contains(&name)
+        stage != "prestart" || !is_nvidia_hook(path)
     });
+}
+
+/// Whether the program at `path` is NVIDIA's prestart hook.
+pub(super) fn is_nvidia_hook(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| NVIDIA_HOOKS.contains(&name))
 }
 
 /// Removes the hooks that take claims which were made for an earlier start from this configuration. Those claims ended

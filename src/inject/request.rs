@@ -1,5 +1,11 @@
 //! What a container asks for, found in its `config.json`.
 //!
+//! # Who asks
+//!
+//! The word of a person (the user of the engine, or the operator of an orchestrator) is an annotation, unless the engine
+//! lets images write annotations ([`Caller`](super::Caller)); a mount of `/dev/null`; and docker's `--gpus`. Every other variable may be
+//! the image's word. What a person asks for is one request: the environment adds nothing to it.
+//!
 //! # Devices
 //!
 //! The first of these that names a device decides; docs/requests.md explains them for users:
@@ -8,13 +14,13 @@
 //!    runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if every name in
 //!    them has a vendor; this module reads them in any case, and a name without a vendor as in the environment.
 //! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them.
-//! 3. The environment: the swarm resource, or else `NVIDIA_VISIBLE_DEVICES`, if the owner accepts it
-//!    (`acceptEnvironment`). If it may not ask, this is one of [`Asked::notes`].
+//! 3. The environment, if the owner accepts it (`acceptEnvironment`) and no annotation asks for a size: the swarm resource
+//!    and `NVIDIA_VISIBLE_DEVICES`. If it may not ask, this is one of [`Asked::notes`].
 //!
 //! # A part of a device by its size
 //!
 //! `tranche.dev/memory`, `/compute`, `/shares` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are variables, which
-//! need the same acceptance as NVIDIA's. Each amount is taken from the annotation, or else from the variable. What the
+//! need the same acceptance as NVIDIA's. The amounts are those of the annotations, or else of the variables. What the
 //! container says about devices then means *of which device*:
 //!
 //! - Nothing, `all`, `void` or an empty value: of any device. `void` means that no device is asked for by that variable.
@@ -25,6 +31,7 @@
 //!
 //! Devices of other vendors are asked for in addition.
 
+mod annotations;
 mod capabilities;
 mod collect;
 mod devices;
@@ -34,6 +41,7 @@ mod mounts;
 mod scan;
 mod size;
 mod view;
+mod visible;
 
 pub use collect::of;
 #[cfg(fuzzing)]
@@ -54,6 +62,9 @@ const LEGACY: &str = "CUDA_VERSION";
 
 /// The directory below which a mount of /dev/null is a request.
 const MOUNTS: &str = "/var/run/nvidia-container-devices";
+
+/// The most bytes of a variable that a line shows. Both its name and its value are somebody else's.
+const LONGEST_SHOWN: usize = 200;
 
 /// How the names of tranche's own variables begin.
 const OWN_VARIABLES: &str = "TRANCHE_";
@@ -94,6 +105,9 @@ pub struct Request {
     pub mig_monitor: Option<MigAccess>,
     /// What the container requires of the host.
     pub requirements: Vec<Requirement>,
+    /// Whether the start fails if a requirement does not hold. Otherwise it is reported: an environment that may not ask
+    /// cannot make a start fail.
+    pub requirements_bind: bool,
     /// Where the devices, or else the size, were asked for.
     pub source: RequestSource,
     /// Destinations of mounts that are requests and not directories: they have to leave the configuration. As written
@@ -178,7 +192,7 @@ pub enum MigAccess {
 /// By which means a container asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSource {
-    /// By annotations, which only the user of the engine can set.
+    /// By annotations that no image has written.
     Annotation,
     /// By mounts below `/var/run/nvidia-container-devices`, which only the user of the engine can set.
     Volume,

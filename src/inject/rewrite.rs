@@ -2,7 +2,7 @@
 
 use super::request::{self, ImexRequest, Request};
 use super::resolve::{self, ResolvedRequest, WantedShares};
-use super::{clean, document, require};
+use super::{Caller, clean, document, require};
 use crate::cdi::{self, ContainerEdits, inject};
 use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
 use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
@@ -27,6 +27,8 @@ pub struct RewriteContext<'a> {
     pub state_dir: &'a Path,
     /// What is known of the host. Called only for a container that asks for something.
     pub host: &'a dyn Fn() -> Result<HostFile>,
+    /// The engine that starts it.
+    pub caller: Caller,
     /// The container; `None` if its name is not known yet.
     pub container: Option<ContainerName>,
     /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after a
@@ -42,7 +44,7 @@ pub struct RewriteContext<'a> {
 /// # Errors
 /// Returns an error if the container asks for something that it cannot get. Then nothing is reserved.
 pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec<u8>>> {
-    let mut asked = request::of(config, context.settings)?;
+    let mut asked = request::of(config, context.settings, context.caller)?;
     if asked.request.is_none() {
         report(asked.notes, context);
         return Ok(None);
@@ -54,7 +56,7 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
         ..host.runtime.clone()
     };
     if settings != *context.settings {
-        asked = request::of(config, &settings)?;
+        asked = request::of(config, &settings, context.caller)?;
     }
     report(asked.notes, context);
     let Some(request) = asked.request else {
@@ -216,7 +218,10 @@ impl Injection<'_> {
             .iter()
             .copied()
             .chain(reserved.iter().map(|one| one.fit.device));
-        require::check(&self.request.requirements, &resolve::facts(self.host, devices))?;
+        match require::check(&self.request.requirements, &resolve::facts(self.host, devices)) {
+            Err(error) if !self.request.requirements_bind => (self.context.remark)(error),
+            checked => checked?,
+        }
         if !resolved.driver {
             return Ok(Edits::default());
         }

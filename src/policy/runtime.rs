@@ -5,7 +5,7 @@
 
 use crate::call::NvidiaHook;
 use crate::inventory::DriverCapability;
-use crate::types::{CdiKind, HostPath};
+use crate::types::{CdiKind, EngineVersion, HostPath};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,6 +16,12 @@ use std::path::PathBuf;
 pub struct RuntimeSettings {
     /// Whose environment may ask for devices.
     pub accept_environment: AcceptEnvironment,
+    /// Whose annotations may ask. `None`: those of engines with which no image can write an annotation.
+    pub accept_annotations: Option<AcceptAnnotations>,
+    /// The oldest podman that is installed, which decides whether podman's annotations are accepted without
+    /// [`RuntimeSettings::accept_annotations`]. A fact, and not a decision: `tranche cdi refresh` asks podman. `None` if
+    /// podman is not installed, or did not print its version.
+    pub oldest_podman: Option<EngineVersion>,
     /// Whether a mount of /dev/null below /var/run/nvidia-container-devices asks for a device.
     pub accept_volume_mounts: bool,
     /// Environment variables that replace `NVIDIA_VISIBLE_DEVICES`; empty for that variable itself.
@@ -55,6 +61,8 @@ impl Default for RuntimeSettings {
         let words = |list: &[&str]| list.iter().map(|&word| word.to_owned()).collect();
         Self {
             accept_environment: AcceptEnvironment::default(),
+            accept_annotations: None,
+            oldest_podman: None,
             accept_volume_mounts: false,
             swarm_resource: Vec::new(),
             supported_capabilities: DriverCapability::ALL.iter().copied().collect(),
@@ -85,6 +93,16 @@ pub enum AcceptEnvironment {
     /// That of a container whose bounding set has CAP_SYS_ADMIN.
     Privileged,
     /// That of no container.
+    Never,
+}
+
+/// Whether annotations may ask for devices, sizes and waits, whatever engine wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcceptAnnotations {
+    /// Those of every container, also where an image or the author of a pod can write them.
+    Always,
+    /// Those of no container.
     Never,
 }
 

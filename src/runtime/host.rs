@@ -18,7 +18,7 @@ use crate::bounded;
 use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, NAME};
 use crate::ledger::STATE_DIR;
-use crate::policy::RuntimeSettings;
+use crate::policy::{AcceptAnnotations, RuntimeSettings};
 use crate::root::is_in_user_namespace;
 
 /// The most bytes of `host.json` that are read.
@@ -66,6 +66,22 @@ impl OwnerSettings {
     /// defaults: a container must be stopped and removed whatever happened to that file.
     pub(super) fn runtimes(&self) -> &[String] {
         &self.runtimes
+    }
+
+    /// All of them, as [`OwnerSettings::or_default`]; but while the owner's decisions are not known, every sort of annotation
+    /// and mount may ask. A container that asks needs the decisions, and they are read then: [`crate::inject::rewrite`]
+    /// looks at its configuration again with those of [`host`].
+    pub(super) fn or_provisional(self, report: &RuntimeReport<'_>) -> RuntimeSettings {
+        let is_known = matches!(self.read, Ok(Some(_)));
+        let settings = self.or_default(report);
+        match is_known {
+            true => settings,
+            false => RuntimeSettings {
+                accept_annotations: Some(AcceptAnnotations::Always),
+                accept_volume_mounts: true,
+                ..settings
+            },
+        }
     }
 
     /// All of them; the defaults if `host.json` does not exist, or if it does not have them, which is reported. A container

@@ -16,6 +16,7 @@ use super::host::OwnerSettings;
 use super::report::RuntimeReport;
 use super::{low_level, state_dir};
 use crate::error::{Context, Error, Kind, Result};
+use crate::inject::Caller;
 use crate::inject::request::{self, ImexRequest, MigAccess, Request, WantedDevice};
 use crate::oci::State;
 use crate::policy::{CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
@@ -101,7 +102,8 @@ impl HookedConfig {
     /// The value of a variable.
     fn variable(&self, name: &str) -> Option<&str> {
         let env = self.process.as_ref()?.env.as_ref()?;
-        let mut values = env.iter().filter_map(|entry| entry.split_once('='));
+        // The last one counts, as for the request.
+        let mut values = env.iter().rev().filter_map(|entry| entry.split_once('='));
         values.find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 }
@@ -113,7 +115,7 @@ fn prestart(state: &State, state_dir: &Path, report: &RuntimeReport<'_>) -> Resu
         return Ok(());
     }
     let settings = OwnerSettings::read(state_dir).or_default(report);
-    let asked = request::of(&bytes, &settings)?;
+    let asked = request::of(&bytes, &settings, Caller::of(None, &state.bundle, &state.id))?;
     for note in asked.notes {
         report.remark(&Error::failed("request", note));
     }
@@ -209,10 +211,8 @@ fn configure(request: &Request, variable: impl Fn(&str) -> Option<String>) -> Re
         .map(|(name, list)| format!("--{name}={}", list.join(",")))
         .collect();
     words.extend(request.capabilities.iter().map(|capability| format!("--{capability}")));
-    let required = request
-        .requirements
-        .iter()
-        .filter_map(|requirement| variable(&requirement.variable));
+    let required = request.requirements.iter().filter(|_| request.requirements_bind);
+    let required = required.filter_map(|requirement| variable(&requirement.variable));
     words.extend(required.map(|text| format!("--require={text}")));
     Ok(words)
 }

@@ -19,7 +19,7 @@ use super::report::RuntimeReport;
 use super::{host, state_dir};
 use crate::bounded;
 use crate::error::{Context, Error, Result};
-use crate::inject::{self, RewriteContext};
+use crate::inject::{self, Caller, RewriteContext};
 use crate::oci::CONFIG_LIMIT;
 use crate::sys::inherited;
 
@@ -46,11 +46,12 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
 
 fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = bounded::read(stdin().lock(), CONFIG_LIMIT).about("standard input", "cannot be read")?;
-    let settings = OwnerSettings::read(state_dir).or_default(report);
+    let settings = OwnerSettings::read(state_dir).or_provisional(report);
     let context = RewriteContext {
         settings: &settings,
         state_dir,
         host: &|| host::host(state_dir),
+        caller: Caller::Podman,
         // podman does not pass the id. This process ends before the container is created, so a reservation lasts for a
         // fixed time instead.
         container: None,

@@ -47,6 +47,32 @@ impl fmt::Display for DriverVersion {
 
 super::serde_as_text!(DriverVersion);
 
+/// The version of an engine: `4.3.1`. Versions are ordered number by number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineVersion(Vec<u32>);
+
+impl EngineVersion {
+    /// The numbers, of which the first is the major version. There is at least one.
+    pub fn numbers(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+super::parsed_type!(
+    EngineVersion,
+    |text| numbers(text).map(EngineVersion),
+    "not a version like 4.3.1"
+);
+
+impl fmt::Display for EngineVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        f.pad(&numbers.join("."))
+    }
+}
+
+super::serde_as_text!(EngineVersion);
+
 macro_rules! major_minor {
     ($(#[$doc:meta])* $name:ident, $error:literal) => {
         $(#[$doc])*
@@ -148,6 +174,16 @@ mod tests {
         assert_eq!(v("450.80.02").to_string(), "450.80.02");
         for bad in ["", "550", "550.", "550.54.x", "1.2.3.4.5", "550.54.15/../.."] {
             assert!(bad.parse::<DriverVersion>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn engines_order_by_number() {
+        let v = |s: &str| s.parse::<EngineVersion>().unwrap();
+        assert!(v("4.10.0") > v("4.9.3") && v("4.5.1") > v("4.5") && v("4.6") > v("4.5.1"));
+        assert_eq!(v("4.3.1").to_string(), "4.3.1");
+        for bad in ["", "4.", "4.x", "v4", "-1"] {
+            assert!(bad.parse::<EngineVersion>().is_err(), "{bad}");
         }
     }
 

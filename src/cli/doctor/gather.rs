@@ -3,7 +3,7 @@
 use super::{daemons, labels};
 use crate::cdi::registry::Registry;
 use crate::cli::cdi::{self, CompareArgs};
-use crate::cli::engines::{self, EngineArgs};
+use crate::cli::engines::EngineArgs;
 use crate::cli::observed::{Deviation, DeviationKind, ObserveArgs, Observed};
 use crate::cli::place::SpecDirArgs;
 use crate::cli::sharing::{self, SharingArgs};
@@ -38,7 +38,7 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
     };
     let stale = cdi::compare(registry.files(), &inventory, &compare)?;
     let engines = match at.host.is_here() {
-        true => engines::installed(engines),
+        true => engines.installed(),
         false => Vec::new(),
     };
     let daemons = match at.host.inventory {

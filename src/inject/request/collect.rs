@@ -1,16 +1,22 @@
 //! Puts a request together from the places in which a container asks.
 
+use std::collections::BTreeSet;
+
 use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::mounts::MountRequests;
 use super::size::OwnRequest;
 use super::view::ConfigView;
-use super::{Asked, ImexRequest, LEGACY, MOUNTS, MigAccess, Request, RequestSource, VISIBLE, WantedSize};
-use super::{capabilities, extras, scan, size};
+use super::visible::VisibleDevices;
+use super::{Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedSize};
+use super::{annotations, capabilities, extras, scan, size};
 use crate::derive::Mode;
-use crate::error::Result;
+use crate::error::{Result, line};
+use crate::inject::Caller;
 use crate::inject::require::Requirement;
+use crate::inventory::DriverCapability;
 use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
+use crate::text::cut;
 
 /// Finds what a container asks for in its `config.json`. The bytes of a configuration that cannot ask for anything are
 /// not parsed, so that it may be invalid: the runtime behind finds that out.
@@ -18,28 +24,30 @@ use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
 /// # Errors
 /// Returns an error if the configuration does not parse, or has a value of another type where a container asks; a usage
 /// error for a request that is invalid or contradicts itself.
-pub fn of(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
+pub fn of(config: &[u8], settings: &RuntimeSettings, caller: Caller) -> Result<Asked> {
     match scan::may_ask(config, settings) {
-        true => parsed(config, settings),
+        true => parsed(config, settings, caller),
         false => Ok(Asked::default()),
     }
 }
 
 /// What [`of`] does for a configuration that may ask for something.
-pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings) -> Result<Asked> {
-    let view = ConfigView::parse(config)?;
+pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings, caller: Caller) -> Result<Asked> {
+    let mut view = ConfigView::parse(config)?;
+    let caller = caller.with_annotations(view.annotation_keys());
+    let refused = annotations::refuse(&mut view, settings, caller)?;
     let accepts_environment = match settings.accept_environment {
         AcceptEnvironment::Always => true,
         AcceptEnvironment::Privileged => view.is_privileged()?,
         AcceptEnvironment::Never => false,
     };
     let mut asking = Asking {
-        environment: view.environment(settings),
+        environment: view.environment(settings, caller),
         view: &view,
         settings,
         accepts_environment,
         refused: Vec::new(),
-        notes: Vec::new(),
+        notes: refused.into_iter().collect(),
     };
     let request = asking.request()?;
     asking.note_refused();
@@ -54,7 +62,7 @@ struct Asking<'a> {
     view: &'a ConfigView<'a>,
     environment: Environment<'a>,
     settings: &'a RuntimeSettings,
-    /// Whether the environment may ask for devices.
+    /// Whether the environment may ask.
     accepts_environment: bool,
     /// Variables that ask and may not, with their values.
     refused: Vec<String>,
@@ -69,16 +77,22 @@ struct NamedDevices {
     by: String,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
     fn request(&mut self) -> Result<Option<Request>> {
         let mounts = match self.settings.accept_volume_mounts {
             true => MountRequests::of(&self.view.mounts()?)?,
             false => MountRequests::default(),
         };
-        let mut named = self.named(&mounts)?;
-        let mut own = OwnRequest::of(self.view, &self.environment, self.accepts_environment)?;
-        self.refused.append(&mut own.refused);
+        let by_person = self.by_person(&mounts)?;
+        let person = by_person.as_ref().map(|named| named.by.as_str());
+        let mut own = OwnRequest::of(self.view, &self.environment, self.accepts_environment, person)?;
         self.notes.append(&mut own.notes);
+        let mut named = match (by_person, &own.asked_by) {
+            (Some(named), _) => named,
+            (None, Some((RequestSource::Annotation, by))) => self.behind(by)?,
+            (None, _) => self.by_environment()?,
+        };
+        self.refused.append(&mut own.refused);
         let mut source = None;
         let mut sized = None;
         if let Some((place, by)) = own.asked_by {
@@ -101,20 +115,22 @@ impl Asking<'_> {
             driver_only: named.wanted.driver_only,
             size: sized,
             wait: own.wait,
-            capabilities: capabilities::capabilities(&self.environment, self.settings)?,
+            capabilities: self.capabilities()?,
             modes: self.modes(),
             imex: self.imex(&mounts)?,
             mig_config: self.mig(extras::MIG_CONFIG)?,
             mig_monitor: self.mig(extras::MIG_MONITOR)?,
             requirements: self.requirements()?,
+            requirements_bind: self.accepts_environment,
             source,
             request_mounts: mounts.destinations,
         }))
     }
 
-    /// The devices of the first place that names any. An empty list is not a place, and one with `void` is.
-    fn named(&mut self, mounts: &MountRequests) -> Result<NamedDevices> {
-        let annotations = self.view.annotations(&self.settings.annotation_prefixes)?;
+    /// The devices that annotations name, or else mounts; `None` if neither names any. An empty list is not a place, and one
+    /// with `void` is.
+    fn by_person(&mut self, mounts: &MountRequests) -> Result<Option<NamedDevices>> {
+        let annotations = self.view.annotations(self.settings.annotation_prefixes.iter())?;
         let reads_annotations = !matches!(self.settings.mode, RuntimeMode::Legacy | RuntimeMode::Csv);
         let by_annotation: Vec<(&str, &str)> = annotations
             .iter()
@@ -124,17 +140,24 @@ impl Asking<'_> {
             let by = format!("annotation {key}");
             if reads_annotations {
                 let names = by_annotation.iter().map(|(_, name)| *name);
-                return self.place(RequestSource::Annotation, by, names);
+                return self.place(RequestSource::Annotation, by, names).map(Some);
             }
             self.notes
                 .push(format!("{by} has no effect in this mode of the runtime"));
         }
-        if !mounts.devices.is_empty() {
-            let names = mounts.devices.iter().map(String::as_str);
-            return self.place(RequestSource::Volume, format!("a mount below {MOUNTS}"), names);
+        if mounts.devices.is_empty() {
+            return Ok(None);
         }
-        let (by, names) = self.in_environment();
-        if self.accepts_environment {
+        let names = mounts.devices.iter().map(String::as_str);
+        let by = format!("a mount below {MOUNTS}");
+        self.place(RequestSource::Volume, by, names).map(Some)
+    }
+
+    /// The devices that the environment names, if it may.
+    fn by_environment(&mut self) -> Result<NamedDevices> {
+        let VisibleDevices { by, names, note } = self.visible_devices();
+        if self.accepts_environment || self.environment.is_by_gpus(&by) {
+            self.notes.extend(note);
             return self.place(RequestSource::Environment, by, names);
         }
         if !names.is_empty() && !names.contains(&"void") {
@@ -143,11 +166,43 @@ impl Asking<'_> {
         self.place(RequestSource::Environment, by, [])
     }
 
-    fn place<'a>(
+    /// The devices that the environment names for a size that the annotation `sized_by` asks for: those of `--gpus`, and no
+    /// others, because an image must not choose the device.
+    fn behind(&mut self, sized_by: &str) -> Result<NamedDevices> {
+        let VisibleDevices { by, names, .. } = self.visible_devices();
+        if !self.accepts_environment || self.environment.is_by_gpus(&by) {
+            return self.by_environment();
+        }
+        // Images of CUDA ask for all.
+        let asks = !names.contains(&"void") && names.iter().any(|name| *name != "all");
+        if asks {
+            let prefix = self.settings.annotation_prefixes.first().map_or("", String::as_str);
+            let value = names.join(",");
+            self.notes.push(format!(
+                "{} is ignored, because {sized_by} asks for a size, and an image can set the variable; name the device by an \
+                 annotation {prefix}…, too",
+                cut(&format!("{by}={value}"), LONGEST_SHOWN)
+            ));
+        }
+        self.place(RequestSource::Environment, by, [])
+    }
+
+    fn visible_devices(&self) -> VisibleDevices<'a> {
+        VisibleDevices::of(&self.environment, self.settings)
+    }
+
+    fn capabilities(&mut self) -> Result<BTreeSet<DriverCapability>> {
+        let accepted = self.accepts_environment || self.environment.is_by_gpus(capabilities::VARIABLE);
+        let named = capabilities::capabilities(&self.environment, self.settings, accepted)?;
+        self.refused.extend(named.refused);
+        Ok(named.capabilities)
+    }
+
+    fn place<'n>(
         &self,
         source: RequestSource,
         by: String,
-        names: impl IntoIterator<Item = &'a str>,
+        names: impl IntoIterator<Item = &'n str>,
     ) -> Result<NamedDevices> {
         Ok(NamedDevices {
             wanted: WantedDevices::of(&by, names, self.settings)?,
@@ -156,37 +211,16 @@ impl Asking<'_> {
         })
     }
 
-    /// The devices that the environment names, and by which variable. The variables of the swarm resource that are set
-    /// take the place of the usual one, all of them together.
-    fn in_environment(&self) -> (String, Vec<&str>) {
-        let swarm = self.settings.swarm_resource.iter().map(String::as_str);
-        let set = |name: &&str| self.environment.get(name).is_some();
-        let mut variables: Vec<&str> = swarm.filter(set).collect();
-        if variables.is_empty() {
-            variables.extend([VISIBLE].iter().filter(|name| set(name)));
-        }
-        if variables.is_empty() && self.environment.is_legacy() {
-            return (VISIBLE.to_owned(), vec!["all"]);
-        }
-        let values = variables.iter().filter_map(|name| self.environment.get(name));
-        let by = variables.first().copied().unwrap_or(VISIBLE);
-        (by.to_owned(), values.flat_map(list).collect())
-    }
-
-    /// Modes are read even where the environment may not ask for devices, because NVIDIA's device plugin sets them for a
-    /// container that asks by mounts. Only with `never` they have no effect.
+    /// What is added to the devices. NVIDIA's device plugin asks for it by the environment of a container whose devices it
+    /// mounts; an image can do the same.
     fn modes(&mut self) -> Vec<Mode> {
         let (variables, modes): (Vec<&str>, Vec<Mode>) = extras::modes(&self.environment).unzip();
-        if !self.is_never_read() {
+        if self.accepts_environment {
             return modes;
         }
         self.refused
             .extend(variables.into_iter().map(|variable| format!("{variable}=enabled")));
         Vec::new()
-    }
-
-    fn is_never_read(&self) -> bool {
-        self.settings.accept_environment == AcceptEnvironment::Never
     }
 
     fn imex(&mut self, mounts: &MountRequests) -> Result<ImexRequest> {
@@ -223,7 +257,7 @@ impl Asking<'_> {
         if names.is_empty() || names.iter().any(|name| matches!(*name, "void" | "none")) {
             return Ok(None);
         }
-        if self.is_never_read() {
+        if !self.accepts_environment {
             self.refused.push(format!("{variable}={}", names.join(",")));
             return Ok(None);
         }
@@ -235,9 +269,13 @@ impl Asking<'_> {
         if self.settings.disable_require || self.environment.get("NVIDIA_DISABLE_REQUIRE").is_some_and(is_true) {
             return Ok(Vec::new());
         }
-        let named = self.environment.requirements();
-        let parsed = named.map(|(variable, text)| Requirement::parse(variable, text));
-        let mut requirements = parsed.collect::<Result<Vec<_>>>()?;
+        let mut requirements = Vec::new();
+        for (variable, text) in self.environment.requirements() {
+            match Requirement::parse(variable, text) {
+                Err(error) if !self.accepts_environment => self.notes.push(line(&error)),
+                parsed => requirements.push(parsed?),
+            }
+        }
         if let Some(version) = self.environment.get(LEGACY).filter(|_| self.environment.is_legacy()) {
             match Requirement::of_cuda_version(version) {
                 Some(requirement) => requirements.push(requirement),
@@ -259,7 +297,8 @@ impl Asking<'_> {
             AcceptEnvironment::Always => ("every container", "always"),
             AcceptEnvironment::Never => ("no container", "never"),
         };
-        let what = self.refused.join(" and ");
+        let refused: Vec<String> = self.refused.iter().map(|what| cut(what, LONGEST_SHOWN)).collect();
+        let what = refused.join(" and ");
         self.notes.push(format!(
             "ignored: {what}, because {who} may ask by its environment (acceptEnvironment: {rule})"
         ));

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{MOUNTS, WantedDevice, WantedShare};
+use super::{LONGEST_SHOWN, MOUNTS, WantedDevice, WantedShare};
 use crate::error::{Error, Result};
 use crate::policy::{RuntimeMode, RuntimeSettings};
+use crate::text::cut;
 use crate::types::{DeviceSelector, QualifiedName, ShareName};
 
 /// The kind that NVIDIA's runtime gives to names without one. It has no specification.
 const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
+
+/// The most bytes of a device's name, with its kind. Names are compared with others, and an image can set one of a megabyte.
+const LONGEST_NAME: usize = 512;
 
 /// What a list of devices asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,10 @@ impl WantedDevices {
 }
 
 fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<WantedDevice> {
+    if name.len() > LONGEST_NAME {
+        let what = format!("\"{}\" is longer than {LONGEST_NAME} bytes", cut(name, LONGEST_SHOWN));
+        return Err(Error::usage(object, what).hint("no device has such a name"));
+    }
     let wrong = |what: &str| {
         Error::usage(object, format!("\"{name}\" {what}"))
             .hint("expected all, none, void, or names like 0, 0:1, GPU-…, MIG-…, 0.big, 0.any and nvidia.com/gpu=0")

@@ -44,7 +44,7 @@ pub(super) fn imex<'a>(object: &str, names: impl Iterator<Item = &'a str>) -> Re
         return Ok(ImexRequest::All);
     }
     let mut channels: Vec<ImexChannelId> = Vec::new();
-    // An environment may have a hundred thousand channels, so a list would be searched too often.
+    // There may be a million.
     let mut seen = BTreeSet::new();
     for name in names {
         let channel = name.parse().ok().filter(|channel: &ImexChannelId| channel.0 < CHANNELS);

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::view::ConfigView;
-use super::{OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize};
+use super::{LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize};
 use crate::error::{Error, Result};
 use crate::policy::{Amount, RuntimeSettings};
+use crate::text::cut;
 use crate::types::{CdiKind, DeviceSelector, MemorySize, Percent, WaitTime};
 
 /// What is asked for by tranche's own annotations and variables.
@@ -27,15 +28,47 @@ pub(super) struct OwnRequest {
     pub(super) notes: Vec<String>,
 }
 
+/// Where a value may come from.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    view: &'a ConfigView<'a>,
+    environment: &'a Environment<'a>,
+    /// Whether variables may ask.
+    accepted: bool,
+}
+
+/// The annotations of the amounts, without their prefix.
+const AMOUNTS: [&str; 3] = ["memory", "compute", "shares"];
+
 impl OwnRequest {
-    /// Reads them. A value that is empty counts as not set.
-    pub(super) fn of(view: &ConfigView<'_>, environment: &Environment<'_>, accepted: bool) -> Result<Self> {
+    /// Reads them. A value that is empty counts as not set. If annotations ask for an amount, or a person has named devices
+    /// by `person`, no variable adds an amount: an image can set it.
+    ///
+    /// # Errors
+    /// Returns a usage error for a value that is invalid.
+    pub(super) fn of(
+        view: &ConfigView<'_>,
+        environment: &Environment<'_>,
+        accepted: bool,
+        person: Option<&str>,
+    ) -> Result<Self> {
         let mut own = Self::default();
-        let place = (view, environment, accepted);
-        own.size.memory = own.amount(place, "memory", memory)?;
-        own.size.compute = own.amount(place, "compute", str::parse::<Percent>)?;
-        own.size.shares = own.amount(place, "shares", shares)?;
-        let time = own.value(place, "wait", str::parse::<WaitTime>)?;
+        let places = Places {
+            view,
+            environment,
+            accepted,
+        };
+        let mut person = person.map(str::to_owned);
+        for word in AMOUNTS {
+            if person.is_none() && places.annotation(word)?.is_some() {
+                person = Some(annotation(word));
+            }
+        }
+        let person = person.as_deref();
+        own.size.memory = own.amount(places, "memory", person, memory)?;
+        own.size.compute = own.amount(places, "compute", person, str::parse::<Percent>)?;
+        own.size.shares = own.amount(places, "shares", person, shares)?;
+        let time = own.value(places, "wait", None, str::parse::<WaitTime>)?;
         own.waits_by = time.as_ref().map(|(_, (_, by))| by.clone());
         own.wait = time.map(|(time, _)| time);
         Ok(own)
@@ -43,59 +76,75 @@ impl OwnRequest {
 
     fn amount<T: PartialEq>(
         &mut self,
-        place: (&ConfigView<'_>, &Environment<'_>, bool),
+        places: Places<'_>,
         word: &str,
+        person: Option<&str>,
         parse: impl Fn(&str) -> Result<T>,
     ) -> Result<Option<T>> {
-        let Some((amount, by)) = self.value(place, word, parse)? else {
+        let Some((amount, by)) = self.value(places, word, person, parse)? else {
             return Ok(None);
         };
         self.asked_by.get_or_insert(by);
         Ok(Some(amount))
     }
 
-    /// The value of an annotation, or else of the variable, and what sets it.
+    /// The value of an annotation, or else of the variable, and what sets it. The variable has no effect if `person` has
+    /// asked already.
     fn value<T: PartialEq>(
         &mut self,
-        (view, environment, accepted): (&ConfigView<'_>, &Environment<'_>, bool),
+        places: Places<'_>,
         word: &str,
+        person: Option<&str>,
         parse: impl Fn(&str) -> Result<T>,
     ) -> Result<Option<(T, (RequestSource, String))>> {
-        let key = format!("{OWN_ANNOTATIONS}{word}");
         let variable = format!("{OWN_VARIABLES}{}", word.to_ascii_uppercase());
-        let set = environment
-            .get(&variable)
-            .map(str::trim)
-            .filter(|text| !text.is_empty());
+        let set = places.environment.get(&variable).map(str::trim);
+        let set = set.filter(|text| !text.is_empty());
         let read =
             |by: &str, text: &str| parse(text).map_err(|wrong| Error::usage(by, "is invalid").from_source(wrong));
-        let annotation = view.annotation(&key)?;
-        if let Some(text) = annotation
-            .as_ref()
-            .map(|text| text.as_str().trim())
-            .filter(|text| !text.is_empty())
-        {
-            let by = format!("annotation {key}");
-            let value = read(&by, text)?;
+        let ignored = |text: &str, why: String| {
+            let what = cut(&format!("{variable}={text}"), LONGEST_SHOWN);
+            format!("{what} is ignored, because {why}")
+        };
+        if let Some(text) = places.annotation(word)? {
+            let by = annotation(word);
+            let value = read(&by, &text)?;
             // An image that was made for tranche may set the variable, so this is no error.
             if let Some(other) = set.filter(|other| parse(other).ok().as_ref() != Some(&value)) {
-                self.notes
-                    .push(format!("{variable}={other} is ignored, because the {by} is {text}"));
+                self.notes.push(ignored(other, format!("the {by} is {text}")));
             }
             return Ok(Some((value, (RequestSource::Annotation, by))));
         }
-        match set {
-            Some(text) if accepted => {
-                let value = read(&variable, text)?;
-                Ok(Some((value, (RequestSource::Environment, variable))))
-            }
-            Some(text) => {
-                self.refused.push(format!("{variable}={text}"));
-                Ok(None)
-            }
-            None => Ok(None),
+        let Some(text) = set else { return Ok(None) };
+        if !places.accepted {
+            self.refused.push(format!("{variable}={text}"));
+            return Ok(None);
         }
+        if let Some(person) = person {
+            let why = format!(
+                "{person} asks for a device already, and an image can set the variable; use the {}",
+                annotation(word)
+            );
+            self.notes.push(ignored(text, why));
+            return Ok(None);
+        }
+        let value = read(&variable, text)?;
+        Ok(Some((value, (RequestSource::Environment, variable))))
     }
+}
+
+impl Places<'_> {
+    /// The value of an annotation; `None` if it is not set.
+    fn annotation(&self, word: &str) -> Result<Option<String>> {
+        let text = self.view.annotation(&format!("{OWN_ANNOTATIONS}{word}"))?;
+        let text = text.as_ref().map(|text| text.as_str().trim());
+        Ok(text.filter(|text| !text.is_empty()).map(str::to_owned))
+    }
+}
+
+/// An annotation, for messages.
+fn annotation(word: &str) -> String {
+    format!("annotation {OWN_ANNOTATIONS}{word}")
 }
 
 fn memory(text: &str) -> Result<MemorySize> {

@@ -1,11 +1,13 @@
 mod bytes;
 mod cases;
 mod own;
+mod who;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::error::Result;
+use crate::inject::Caller;
 use crate::policy::RuntimeSettings;
 
 /// A container, and the settings of the machine that it starts on.
@@ -15,13 +17,20 @@ struct Container {
     annotations: Vec<(String, String)>,
     mounts: Vec<(String, String)>,
     privileged: bool,
+    /// docker's prestart hook for `--gpus`.
+    gpus: bool,
+    caller: Caller,
     settings: RuntimeSettings,
 }
 
 /// A container with the words of a line: `NAME=value` is a variable, `@key=value` an annotation, `/path` a mount of
-/// /dev/null, and `privileged`, `accept:…`, `mode:…`, `mounts`, `swarm:…` set what they say.
+/// /dev/null, `gpus` docker's hook for `--gpus`, and `privileged`, `accept:…`, `annotations:…`, `by:…`, `mode:…`, `mounts`,
+/// `swarm:…` set what they say. The engine is ctr if no other is named.
 fn container(line: &str) -> Container {
-    let mut made = Container::default();
+    let mut made = Container {
+        caller: Caller::Ctr,
+        ..Container::default()
+    };
     for word in line.split_whitespace() {
         // A space within a value.
         let word = word.replace('~', " ");
@@ -33,6 +42,19 @@ fn container(line: &str) -> Container {
             made.mounts.push((word, "/dev/null".to_owned()));
         } else if word == "privileged" {
             made.privileged = true;
+        } else if word == "gpus" {
+            made.gpus = true;
+        } else if let Some(engine) = word.strip_prefix("by:") {
+            let (engine, version) = engine.split_once('-').unwrap_or((engine, ""));
+            settings.oldest_podman = version.parse().ok();
+            made.caller = match engine {
+                "docker" => Caller::Docker,
+                "containerd" => Caller::Containerd,
+                "podman" => Caller::Podman,
+                _ => Caller::Unknown,
+            };
+        } else if let Some(whose) = word.strip_prefix("annotations:") {
+            settings.accept_annotations = serde_json::from_value(json!(whose)).unwrap();
         } else if word == "mounts" {
             settings.accept_volume_mounts = true;
         } else if let Some(who) = word.strip_prefix("accept:") {
@@ -67,7 +89,14 @@ impl Container {
             .iter()
             .map(|(destination, source)| json!({"destination": destination, "source": source, "type": "bind"}))
             .collect();
+        let hook = "/usr/bin/nvidia-container-runtime-hook";
+        let hooks = if self.gpus {
+            json!({"prestart": [{"path": hook, "args": [hook, "prestart"]}]})
+        } else {
+            json!(null)
+        };
         json!({
+            "hooks": hooks,
             "ociVersion": "1.0.2",
             "process": {
                 "args": ["sh"],
@@ -81,7 +110,7 @@ impl Container {
     }
 
     fn asked(&self) -> Result<Asked> {
-        of(self.config().to_string().as_bytes(), &self.settings)
+        of(self.config().to_string().as_bytes(), &self.settings, self.caller)
     }
 }
 

@@ -10,6 +10,8 @@ use serde_json::value::RawValue;
 
 use super::environment::Environment;
 use crate::error::{Context, Result};
+use crate::inject::caller::Caller;
+use crate::inject::clean::is_nvidia_hook;
 use crate::oci::Word;
 use crate::policy::RuntimeSettings;
 
@@ -22,6 +24,8 @@ pub(super) struct ConfigView<'a> {
     annotations: Option<BTreeMap<Word<'a>, &'a RawValue>>,
     #[serde(borrow, default)]
     mounts: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    hooks: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -36,6 +40,18 @@ struct RequestProcess<'a> {
 struct CapabilitiesJson<'a> {
     #[serde(borrow, default)]
     bounding: Option<Vec<Word<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct HooksJson<'a> {
+    #[serde(borrow, default)]
+    prestart: Option<Vec<HookJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct HookJson<'a> {
+    #[serde(borrow)]
+    path: Word<'a>,
 }
 
 /// A mount, as far as it may be a request.
@@ -53,9 +69,20 @@ impl<'a> ConfigView<'a> {
     }
 
     /// The variables that may ask for something.
-    pub(super) fn environment(&self, settings: &RuntimeSettings) -> Environment<'_> {
+    pub(super) fn environment(&self, settings: &RuntimeSettings, caller: Caller) -> Environment<'_> {
         let entries = self.process.iter().flat_map(|process| &process.env).flatten();
-        Environment::of(entries.map(Word::as_str), settings)
+        let by_gpus = caller == Caller::Docker && self.has_nvidia_hook();
+        Environment::of(entries.map(Word::as_str), settings, by_gpus)
+    }
+
+    /// Whether NVIDIA's prestart hook is configured. No image can write a hook. Hooks that do not parse are no obstacle: the
+    /// runtime behind refuses them.
+    fn has_nvidia_hook(&self) -> bool {
+        let hooks = self
+            .hooks
+            .and_then(|raw| serde_json::from_str::<HooksJson<'_>>(raw.get()).ok());
+        let hooks = hooks.and_then(|hooks| hooks.prestart).unwrap_or_default();
+        hooks.iter().any(|hook| is_nvidia_hook(hook.path.as_str()))
     }
 
     /// Whether the container is privileged: its bounding set has CAP_SYS_ADMIN. NVIDIA's tools ask the same, so that users
@@ -73,15 +100,28 @@ impl<'a> ConfigView<'a> {
     }
 
     /// The annotations whose keys begin with one of the `prefixes`, by key. Those without a value are left out.
-    pub(super) fn annotations(&self, prefixes: &[String]) -> Result<Vec<(&str, Word<'a>)>> {
+    pub(super) fn annotations<'p>(
+        &self,
+        prefixes: impl Iterator<Item = &'p String> + Clone,
+    ) -> Result<Vec<(&str, Word<'a>)>> {
         let mut found = Vec::new();
         for (key, raw) in self.annotations.iter().flatten() {
             let key = key.as_str();
-            if prefixes.iter().any(|prefix| key.starts_with(prefix)) {
+            if prefixes.clone().any(|prefix| key.starts_with(prefix)) {
                 found.extend(text(key, raw)?.map(|value| (key, value)));
             }
         }
         Ok(found)
+    }
+
+    /// The keys of all annotations.
+    pub(super) fn annotation_keys(&self) -> impl Iterator<Item = &str> {
+        self.annotations.iter().flat_map(|all| all.keys()).map(Word::as_str)
+    }
+
+    /// Leaves every annotation out from now on.
+    pub(super) fn without_annotations(&mut self) {
+        self.annotations = None;
     }
 
     /// The value of one annotation; `None` if it is missing.

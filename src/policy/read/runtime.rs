@@ -31,6 +31,8 @@ pub(super) fn read(file: &str, section: RuntimeSection) -> Result<RuntimeSetting
     let path = |path: HostPath| PathBuf::from(path.as_str());
     Ok(RuntimeSettings {
         accept_environment: section.accept_environment,
+        accept_annotations: section.accept_annotations,
+        oldest_podman: default.oldest_podman,
         accept_volume_mounts: section.accept_volume_mounts,
         swarm_resource: swarm_resource.unwrap_or_default(),
         supported_capabilities: section
@@ -95,11 +97,11 @@ mod tests {
     use super::super::parse;
     use crate::call::NvidiaHook;
     use crate::inventory::DriverCapability;
-    use crate::policy::{AcceptEnvironment, NvidiaCli, RuntimeMode, RuntimeSettings};
+    use crate::policy::{AcceptAnnotations, AcceptEnvironment, NvidiaCli, RuntimeMode, RuntimeSettings};
 
     #[test]
     fn every_key_has_its_effect_and_a_missing_one_has_nvidia_s_default() {
-        let text = "runtime:\n  acceptEnvironment: never\n  acceptVolumeMounts: true\n  swarmResource: [MY_GPU]\n  \
+        let text = "runtime:\n  acceptEnvironment: never\n  acceptAnnotations: always\n  acceptVolumeMounts: true\n  swarmResource: [MY_GPU]\n  \
                     supportedCapabilities: [compute, utility]\n  disableRequire: true\n  runtimes: [crun, /opt/runc]\n  \
                     annotationPrefixes: [a/]\n  specDirs: [/x]\n  defaultKind: example.com/gpu\n  \
                     ignoreImexChannels: true\n  mode: jit-cdi\n  additionalGids: false\n  \
@@ -107,6 +109,8 @@ mod tests {
                     nvidiaContainerCli: /opt/cli\n";
         let expected = RuntimeSettings {
             accept_environment: AcceptEnvironment::Never,
+            accept_annotations: Some(AcceptAnnotations::Always),
+            oldest_podman: None,
             accept_volume_mounts: true,
             swarm_resource: vec!["MY_GPU".into()],
             supported_capabilities: [DriverCapability::Compute, DriverCapability::Utility].into(),
@@ -150,6 +154,10 @@ mod tests {
             (
                 "runtime:\n  acceptEnvironment: sometimes\n",
                 "c.yaml:2:22: acceptEnvironment: \"sometimes\" is unknown; write always or privileged or never",
+            ),
+            (
+                "runtime:\n  acceptAnnotations: privileged\n",
+                "c.yaml:2:22: acceptAnnotations: \"privileged\" is unknown; write always or never",
             ),
             (
                 "runtime:\n  runtimes: []\n",

@@ -5,8 +5,8 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers,
-    Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsDaemonOwner, MpsEnforcement,
+    MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
 };
 use crate::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName, WaitTime};
 use serde::de::value::SeqAccessDeserializer;
@@ -122,6 +122,7 @@ pub(super) struct ShareSection {
 pub(super) struct RuntimeSection {
     #[serde(default)]
     pub(super) accept_environment: AcceptEnvironment,
+    pub(super) accept_annotations: Option<AcceptAnnotations>,
     #[serde(default)]
     pub(super) accept_volume_mounts: bool,
     pub(super) swarm_resource: Option<Vec<Placed<String>>>,

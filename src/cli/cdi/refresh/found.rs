@@ -4,10 +4,10 @@ use super::super::generate::{self, Outcome};
 use super::arguments::{RefreshArgs, RefreshPlace};
 use super::signs::{self, Sign};
 use crate::cdi::header::SpecOrigin;
-use crate::cli::{engines, look, out, sharing};
+use crate::cli::{look, out, sharing};
 use crate::derive::{Options, Sharing};
 use crate::edits::Derived;
-use crate::engines::FoundEngine;
+use crate::engines::{self, FoundEngine};
 use crate::error::Error;
 use crate::host::Roots;
 use crate::host_file::{HostSource, SourceKind};
@@ -69,7 +69,12 @@ fn examine_once(args: &RefreshArgs, place: &RefreshPlace) -> Result<Examined> {
         HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
         HostSource::now(SourceKind::Policy, std::path::absolute(args.policy_file())?),
     ];
-    let settings = settings(args, &mut sources)?;
+    let mut settings = settings(args, &mut sources)?;
+    let asks_engines = args.at.host.is_here() || args.engines.are_given();
+    if asks_engines {
+        let podman = args.engines.podman().into_iter();
+        sources.extend(podman.map(|path| HostSource::now(SourceKind::Engine, path)));
+    }
     let mut signs = signs::now(args, place, &settings.spec_dirs)?;
     let mut at = args.at.clone();
     if at.host.is_here() && at.host.driver_root.is_none() {
@@ -88,10 +93,14 @@ fn examine_once(args: &RefreshArgs, place: &RefreshPlace) -> Result<Examined> {
         sources.push(HostSource::now(SourceKind::DriverLibrary, roots.open(library)));
     }
     signs.extend(signs::of_files(args, &inventory)?);
-    let engines = match args.at.host.is_here() && args.cdi_version.is_none() {
-        true => engines::installed(&args.engines),
+    let mut engines = match asks_engines {
+        true => args.engines.installed(),
         false => Vec::new(),
     };
+    settings.oldest_podman = engines::oldest_podman(&engines).cloned();
+    if !args.at.host.is_here() || args.cdi_version.is_some() {
+        engines.clear();
+    }
     let mut hook = args.hook()?;
     hook.disabled.extend(&settings.disabled_hooks);
     if at.host.is_here() {

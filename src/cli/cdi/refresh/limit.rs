@@ -101,19 +101,16 @@ mod tests {
 
     #[test]
     fn what_was_given_counts_and_then_the_oldest_engine() {
-        let podman = |version: &[u32]| FoundEngine {
+        let podman = |version: &str| FoundEngine {
             name: "podman",
-            version: Some(version.to_vec()),
+            version: Some(version.parse().unwrap()),
         };
         let of = |given, engines: &[FoundEngine]| VersionLimit::of(given, engines).map(|limit| limit.cdi);
-        assert_eq!(
-            of(Some(CdiVersion::V0_3), &[podman(&[4, 3, 1])]),
-            Some(CdiVersion::V0_3)
-        );
-        assert_eq!(of(None, &[podman(&[5, 4]), podman(&[4, 3, 1])]), Some(CdiVersion::V0_5));
+        assert_eq!(of(Some(CdiVersion::V0_3), &[podman("4.3.1")]), Some(CdiVersion::V0_3));
+        assert_eq!(of(None, &[podman("5.4"), podman("4.3.1")]), Some(CdiVersion::V0_5));
         // It would lose the names of all others.
-        assert_eq!(of(None, &[podman(&[4, 1, 1])]), Some(CdiVersion::V0_5));
-        assert_eq!(of(None, &[podman(&[3, 4])]), None);
+        assert_eq!(of(None, &[podman("4.1.1")]), Some(CdiVersion::V0_5));
+        assert_eq!(of(None, &[podman("3.4")]), None);
         assert_eq!(of(None, &[]), None);
     }
 }

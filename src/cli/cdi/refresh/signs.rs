@@ -110,7 +110,7 @@ pub(super) fn now(args: &RefreshArgs, place: &RefreshPlace, spec_dirs: &[PathBuf
             files.extend([roots.mig_nodes(), roots.drm_nodes()]);
         }
     }
-    if args.at.host.is_here() && args.cdi_version.is_none() {
+    if args.at.host.is_here() || args.engines.are_given() {
         files.extend(args.engines.candidates());
     }
     signs.extend(files.into_iter().map(|file| Sign::now(SignKind::File, file)));

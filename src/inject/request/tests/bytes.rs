@@ -5,7 +5,7 @@ use crate::inject::request::collect::parsed;
 use proptest::prelude::*;
 
 fn of_bytes(config: &str) -> Result<Asked> {
-    of(config.as_bytes(), &RuntimeSettings::default())
+    of(config.as_bytes(), &RuntimeSettings::default(), Caller::Ctr)
 }
 
 #[test]
@@ -45,7 +45,10 @@ fn a_name_behind_an_escape_is_found() {
             annotation_prefixes: vec![prefix.to_owned()],
             ..RuntimeSettings::default()
         };
-        assert!(of(config.as_bytes(), &settings).unwrap().request.is_some(), "{config}");
+        assert!(
+            of(config.as_bytes(), &settings, Caller::Ctr).unwrap().request.is_some(),
+            "{config}"
+        );
     }
 }
 
@@ -112,16 +115,16 @@ fn a_request_in_a_configuration_that_does_not_parse_is_refused() {
     }
     let mut settings = RuntimeSettings::default();
     let config = r#"{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"],"capabilities":{"bounding":1}},"mounts":1}"#;
-    assert!(of(config.as_bytes(), &settings).is_ok());
+    assert!(of(config.as_bytes(), &settings, Caller::Ctr).is_ok());
     settings.accept_volume_mounts = true;
-    let line = crate::error::line(&of(config.as_bytes(), &settings).unwrap_err());
+    let line = crate::error::line(&of(config.as_bytes(), &settings, Caller::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: mounts does not parse: invalid type"),
         "{line}"
     );
     settings.accept_volume_mounts = false;
     settings.accept_environment = crate::policy::AcceptEnvironment::Privileged;
-    let line = crate::error::line(&of(config.as_bytes(), &settings).unwrap_err());
+    let line = crate::error::line(&of(config.as_bytes(), &settings, Caller::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: process.capabilities does not parse: invalid type"),
         "{line}"
@@ -230,7 +233,10 @@ proptest! {
         respelled(&container.config(), &mut choices.iter().copied().cycle().take(100_000), &mut config);
         prop_assert_eq!(&serde_json::from_str::<Value>(&config).unwrap(), &container.config());
         let settings = &container.settings;
-        for asked in [of(config.as_bytes(), settings), parsed(config.as_bytes(), settings)] {
+        for asked in [
+            of(config.as_bytes(), settings, Caller::Ctr),
+            parsed(config.as_bytes(), settings, Caller::Ctr),
+        ] {
             match (&plain, asked) {
                 (Ok(plain), Ok(asked)) => prop_assert_eq!(plain, &asked),
                 (Err(plain), Err(wrong)) => prop_assert_eq!(plain.to_string(), wrong.to_string()),
@@ -266,7 +272,7 @@ proptest! {
         let mut config = made.config().to_string().into_bytes();
         let at = at.index(config.len());
         config.splice(at..at, damage);
-        if let Err(wrong) = of(&config, &made.settings) {
+        if let Err(wrong) = of(&config, &made.settings, Caller::Ctr) {
             prop_assert_eq!(crate::error::line(&wrong).lines().count(), 1);
         }
     }

@@ -356,16 +356,6 @@ fn more_than_gpus_is_asked_for_by_a_container_that_gets_one() {
     );
     assert_eq!(modes("NVIDIA_GDS=true NVIDIA_MOFED=Enabled NVIDIA_GDRCOPY="), []);
     check(&[("NVIDIA_GDS=enabled NVIDIA_IMEX_CHANNELS=0", "nothing")]);
-    // NVIDIA's device plugin sets the variable for a container that asks by mounts.
-    let line = "NVIDIA_GDS=enabled @cdi.k8s.io/a=nvidia.com/gpu=0";
-    assert_eq!(request(&format!("{line} accept:privileged")).modes, [Mode::Gds]);
-    let never = asked(&format!("{line} accept:never"));
-    assert_eq!(never.request.unwrap().modes, []);
-    assert!(
-        never.notes[0].starts_with("ignored: NVIDIA_GDS=enabled, because"),
-        "{:?}",
-        never.notes
-    );
 }
 
 #[test]

@@ -64,14 +64,9 @@ fn the_devices_say_of_which_device_the_part_is() {
             "annotation shares:2 of:2",
         ),
         (
-            "@tranche.dev/memory=1Gi NVIDIA_VISIBLE_DEVICES=2",
+            "@tranche.dev/memory=1Gi @cdi.k8s.io/a=2 mode:cdi",
             "annotation memory:1024Mi of:2",
         ),
-        (
-            "@tranche.dev/memory=1Gi NVIDIA_VISIBLE_DEVICES=2 mode:cdi",
-            "annotation memory:1024Mi of:2",
-        ),
-        ("@tranche.dev/memory=1Gi CUDA_VERSION=9.0", "annotation memory:1024Mi"),
         // An environment that may not ask says nothing about the device either.
         (
             "@tranche.dev/memory=1Gi NVIDIA_VISIBLE_DEVICES=2 accept:never",
@@ -97,8 +92,8 @@ fn the_devices_say_of_which_device_the_part_is() {
 
 #[test]
 fn an_annotation_wins_over_the_environment_and_the_contradiction_is_noted() {
-    let found = asked("@tranche.dev/memory=8Gi TRANCHE_MEMORY=4Gi TRANCHE_COMPUTE=30");
-    assert_eq!(shown(&found), "annotation memory:8192Mi compute:30%");
+    let found = asked("@tranche.dev/memory=8Gi TRANCHE_MEMORY=4Gi");
+    assert_eq!(shown(&found), "annotation memory:8192Mi");
     assert_eq!(
         found.notes,
         ["TRANCHE_MEMORY=4Gi is ignored, because the annotation tranche.dev/memory is 8Gi"]

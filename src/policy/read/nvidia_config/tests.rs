@@ -99,6 +99,8 @@ allow-unknown-oci-spec-fields = false
 "#;
     let expected = RuntimeSettings {
         accept_environment: AcceptEnvironment::Privileged,
+        accept_annotations: None,
+        oldest_podman: None,
         accept_volume_mounts: true,
         swarm_resource: vec!["DOCKER_RESOURCE_GPU".into(), "MY_GPU".into()],
         supported_capabilities: [DriverCapability::Compute, DriverCapability::Utility].into(),
