@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tranche::claims::Claims;
 use tranche::host_file::{self, HostFile};
-use tranche::policy::{self, RuntimeSettings};
+use tranche::policy::{self, AcceptAnnotations, RuntimeSettings};
 use tranche::types::HostPath;
 use tranche::{share, sim};
 
@@ -134,6 +134,8 @@ impl Shim {
             runtime: RuntimeSettings {
                 runtimes: vec![self.at("bin/runc").display().to_string()],
                 spec_dirs: vec![self.at("cdi")],
+                // The command lines of these attacks are no engine's.
+                accept_annotations: Some(AcceptAnnotations::Always),
                 ..RuntimeSettings::default()
             },
             hook: HostPath::new(env!("CARGO_BIN_EXE_tranche-oci")).unwrap(),

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tranche::host_file::{self, HostFile};
-use tranche::policy::RuntimeSettings;
+use tranche::policy::{AcceptAnnotations, RuntimeSettings};
 use tranche::share::Plan;
 use tranche::sim;
 use tranche::types::HostPath;
@@ -77,6 +77,8 @@ impl Place {
             plan,
             runtime: RuntimeSettings {
                 runtimes,
+                // The command lines of these tests are no engine's.
+                accept_annotations: Some(AcceptAnnotations::Always),
                 spec_dirs: vec![self.at("specs")],
                 ..RuntimeSettings::default()
             },
