@@ -74,13 +74,23 @@ impl EngineArgs {
     /// The engines and low-level runtimes that are installed. Their programs run at the same time. A program that is
     /// installed in two directories is listed twice, and one that two names of a directory lead to is listed once.
     pub(super) fn installed(&self) -> Vec<FoundEngine> {
+        self.installed_of(PROGRAMS)
+    }
+
+    /// Each podman that is installed.
+    pub(super) fn installed_podman(&self) -> Vec<FoundEngine> {
+        self.installed_of(&[(PODMAN, PODMAN)])
+    }
+
+    fn installed_of(&self, programs: &[(&'static str, &str)]) -> Vec<FoundEngine> {
         let mut asked = Vec::new();
-        for (name, file) in PROGRAMS {
+        for (name, file) in programs {
             let mut seen = BTreeSet::new();
             for path in self.paths(file).into_iter().filter(|path| path.is_file()) {
                 let is_new = path.canonicalize().is_ok_and(|file| seen.insert(file));
                 if is_new {
-                    asked.push((*name, thread::spawn(move || version_of(&path))));
+                    let name: &'static str = name;
+                    asked.push((name, thread::spawn(move || version_of(&path))));
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! The options of `nvidia-ctk runtime configure` have the same meaning here. Under the name `nvidia-ctk`, the defaults are
 //! NVIDIA's, too.
 
+mod annotations;
 mod arguments;
 mod files;
 mod program;
@@ -48,6 +49,7 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
     let low_level = read.low_level_program(engine, &settings);
     let edited = read.edited(engine, &settings)?;
     if edited.changes.is_empty() {
+        out::note(annotations::line(engine));
         out::note(format_args!("{engine}: nothing to change"));
         return Ok(ExitCode::SUCCESS);
     }
@@ -81,6 +83,7 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
         };
         out::note(format_args!("{}: {what}", change.path().display()));
     }
+    out::note(annotations::line(engine));
     out::note(format_args!(
         "{engine}: runtime {name} is configured; {}",
         engine.restart()

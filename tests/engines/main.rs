@@ -15,6 +15,7 @@ mod support;
 mod equal_shares;
 mod generated;
 mod handwritten;
+mod images;
 mod loader_engines;
 mod mps;
 mod requests;

@@ -9,11 +9,12 @@ use crate::support::session::{Session, session};
 use crate::support::{fake_host, skip};
 
 /// GPU 7 of eight by MPS, in unequal shares. The others are given as a whole.
-fn policy(low_level: &str) -> String {
+/// `keys` are further settings of the runtime.
+fn policy(low_level: &str, keys: &str) -> String {
     format!(
         "\
 version: v1
-runtime: {{runtimes: [{low_level}]}}
+runtime: {{runtimes: [{low_level}]{keys}}}
 sharing:
   mps:
     daemon: external
@@ -30,7 +31,7 @@ sharing:
 
 /// How an engine comes to run our code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     PodmanRuntime,
     PodmanPrecreate,
     DockerRuntime,
@@ -68,6 +69,14 @@ impl Way {
         self != Way::PodmanPrecreate
     }
 
+    /// The settings without which the annotations of all.sh have no effect: podman 4.3 copies annotations from images.
+    fn keys(self) -> &'static str {
+        match self {
+            Way::PodmanRuntime | Way::PodmanPrecreate | Way::PodmanConfigured => ", acceptAnnotations: always",
+            Way::DockerRuntime | Way::DockerDefault | Way::Ctr => "",
+        }
+    }
+
     /// The sort of variable or annotation by which a container can ask: docker has no annotations before 24.0.
     fn has_annotations(self) -> bool {
         !matches!(self, Way::DockerRuntime | Way::DockerDefault)
@@ -76,7 +85,13 @@ impl Way {
 
 /// Runs `script` in the words of `way`, over crun or runc. `look` gets what it gave.
 fn run(test: &str, way: Way, engine: Engine, script: &str, look: impl Fn(&Session)) {
-    let test = format!("requests::{test} {way:?} {}", engine.runtime());
+    let test = format!("requests::{test}");
+    run_with(&test, way, engine, way.keys(), script, look);
+}
+
+/// As [`run`], with other settings of the runtime.
+pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script: &str, look: impl Fn(&Session)) {
+    let test = format!("{test} {way:?} {}", engine.runtime());
     let absent: Vec<&str> = way
         .programs()
         .iter()
@@ -96,7 +111,7 @@ fn run(test: &str, way: Way, engine: Engine, script: &str, look: impl Fn(&Sessio
         skip::not_run(&test, &missing.why);
         return;
     }
-    fs::write(bed.at("policy.yaml"), policy(engine.runtime())).unwrap();
+    fs::write(bed.at("policy.yaml"), policy(engine.runtime(), keys)).unwrap();
     let _daemon = listening(&bed.at("daemon"));
     fs::create_dir(bed.at("runtime")).unwrap();
     let runtime = bed.at("runtime/tranche-runtime");
@@ -124,7 +139,7 @@ fn run(test: &str, way: Way, engine: Engine, script: &str, look: impl Fn(&Sessio
 }
 
 /// The GPUs whose nodes the text of a look lists.
-fn gpus(look: &str) -> Vec<u32> {
+pub(super) fn gpus(look: &str) -> Vec<u32> {
     let nodes = look.lines().filter_map(|line| line.strip_prefix("/dev/nvidia"));
     nodes.map(|number| number.parse().unwrap()).collect()
 }

@@ -52,7 +52,10 @@ const CONFIGS: &[(&str, Expected)] = &[
     ("containerd-1.7.24-plain", Nothing),
     ("containerd-1.7.24-uidmap", Nothing),
     // The author of a pod writes these annotations, and an image those of an old podman.
-    ("crio-1.33.4-annotations", Ignored("CRI-O copies annotations from every pod")),
+    (
+        "crio-1.33.4-annotations",
+        Ignored("CRI-O copies annotations from every pod"),
+    ),
     ("crio-1.33.4-plain", Nothing),
     ("crio-1.33.4-sandbox", Nothing),
     // All capabilities, so the nodes of /dev/dri are among what it gets.
@@ -283,7 +286,9 @@ fn each_configuration_changes_as_it_requests() {
                 ),
                 // A pod's annotation reaches its containers without a request, too.
                 _ => assert!(
-                    remarks.lines().all(|line| line.contains("tranche.dev/wait has no effect")),
+                    remarks
+                        .lines()
+                        .all(|line| line.contains("tranche.dev/wait has no effect")),
                     "{way} {name}: {remarks}"
                 ),
             }

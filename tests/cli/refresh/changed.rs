@@ -288,3 +288,34 @@ fn a_driver_that_is_not_loaded_is_no_failure_and_leaves_no_specification() {
     // At boot, before the module is loaded.
     assert_eq!(machine.run(&["--if-changed", "-q"]).code, Some(3));
 }
+
+/// The version of podman decides whether annotations ask. A start of a container finds an answer that is out of date.
+#[test]
+fn the_oldest_podman_is_recorded_and_another_one_is_noticed() {
+    let machine = Machine::new("t4x2-old-driver");
+    machine.settle();
+    let recorded = || {
+        let podman = machine.bed.host_file().runtime.oldest_podman;
+        podman.map(|version| version.to_string())
+    };
+    assert_eq!(recorded(), None);
+    for (prints, version) in [
+        ("podman version 4.3.1", Some("4.3.1")),
+        ("podman version 5.4.2", Some("5.4.2")),
+        ("a version of another kind", None),
+    ] {
+        machine.install("podman", prints);
+        assert!(
+            matches!(
+                HostFile::read(&machine.bed.state()),
+                Err(HostFileError::Stale { changed, .. }) if changed.kind == SourceKind::Engine
+            ),
+            "{prints}"
+        );
+        // Also where engines do not decide the version of the specifications.
+        assert_eq!(machine.run(&["--cdi-version=0.6"]).code, Some(0));
+        assert_eq!(recorded().as_deref(), version, "{prints}");
+        machine.settle();
+        assert_eq!(recorded().as_deref(), version, "{prints}");
+    }
+}
