@@ -174,3 +174,24 @@ fn of_toml(value: &toml_span::value::ValueInner<'_>) -> Value {
 fn at<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
     keys.iter().fold(value, |value, key| &value[*key])
 }
+
+/// A person who configures podman or CRI-O is told why annotations do not ask.
+#[test]
+fn each_engine_s_answer_about_annotations_is_printed() {
+    for (engine, expected) in [
+        ("docker", "annotations may ask for devices, because no image can write them"),
+        ("containerd", "annotations may ask for devices, because no image can write them"),
+        ("crio", "annotations may not ask for devices, because CRI-O copies annotations from every pod"),
+        // Whatever podman this machine has, or none.
+        ("podman", "run tranche cdi refresh to record it; runtime.acceptAnnotations in /etc/tranche/config.yaml"),
+    ] {
+        let bed = Bed::new(engine);
+        for _ in 0..2 {
+            let said = bed.configure(&[]);
+            assert!(
+                said.code == Some(0) && said.err.contains(&format!("{engine}: ")) && said.err.contains(expected),
+                "{engine}: {said:?}"
+            );
+        }
+    }
+}
