@@ -37,6 +37,7 @@ mod shim_ended;
 mod shim_exec;
 mod shim_files;
 mod shim_host;
+mod shim_images;
 mod shim_killed;
 mod shim_requests;
 mod shim_starts;

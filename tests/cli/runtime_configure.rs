@@ -179,11 +179,23 @@ fn at<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
 #[test]
 fn each_engine_s_answer_about_annotations_is_printed() {
     for (engine, expected) in [
-        ("docker", "annotations may ask for devices, because no image can write them"),
-        ("containerd", "annotations may ask for devices, because no image can write them"),
-        ("crio", "annotations may not ask for devices, because CRI-O copies annotations from every pod"),
+        (
+            "docker",
+            "annotations may ask for devices, because no image can write them",
+        ),
+        (
+            "containerd",
+            "annotations may ask for devices, because no image can write them",
+        ),
+        (
+            "crio",
+            "annotations may not ask for devices, because CRI-O copies annotations from every pod",
+        ),
         // Whatever podman this machine has, or none.
-        ("podman", "run tranche cdi refresh to record it; runtime.acceptAnnotations in /etc/tranche/config.yaml"),
+        (
+            "podman",
+            "run tranche cdi refresh to record it; runtime.acceptAnnotations in /etc/tranche/config.yaml",
+        ),
     ] {
         let bed = Bed::new(engine);
         for _ in 0..2 {
