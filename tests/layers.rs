@@ -93,7 +93,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inventory ledger messages observe policy program root serve share sim sources sys text types",
+        "bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages observe policy program root serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),

@@ -57,7 +57,7 @@ impl EngineArgs {
         engines.flat_map(|(_, file)| self.paths(file)).collect()
     }
 
-    /// Whether directories were named, so that engines are asked for their versions although the host is another machine.
+    /// Whether directories were named. Then engines are asked for their versions, also if the host is another machine.
     pub(super) fn are_given(&self) -> bool {
         !self.engine_dirs.is_empty()
     }
@@ -72,7 +72,7 @@ impl EngineArgs {
     }
 
     /// The engines and low-level runtimes that are installed. Their programs run at the same time. A program that is
-    /// installed in two directories is listed twice, and one that two names of a directory lead to is listed once.
+    /// installed in two directories is listed twice; two names of one file are listed once.
     pub(super) fn installed(&self) -> Vec<FoundEngine> {
         self.installed_of(PROGRAMS)
     }

@@ -1,7 +1,7 @@
 //! Which engine calls, and whether an image can write annotations with it.
 //!
-//! The engine is recognised from the command line of the runtime, which no image can write. Annotations are looked at only
-//! to recognise an engine with which images, or authors of pods, can write them: they never make an answer laxer.
+//! The engine is recognised from the command line of the runtime, which no image can write. Annotations are looked at
+//! only to recognise an engine with which images, or authors of pods, can write them: they never make an answer laxer.
 //!
 //! | engine | command line |
 //! |---|---|
@@ -87,8 +87,8 @@ impl Caller {
         .unwrap_or(self)
     }
 
-    /// Why annotations may be the word of somebody whom the owner of the machine does not trust, as a clause; `None` if no
-    /// image can write one. `podman` is the oldest podman that is installed.
+    /// Why annotations may be the word of somebody whom the owner of the machine does not trust, as a clause; `None` if
+    /// no image can write one. `podman` is the oldest podman that is installed.
     pub fn doubt(self, podman: Option<&EngineVersion>) -> Option<String> {
         let is_fixed = |version: &&EngineVersion| version.numbers() >= PODMAN_WITHOUT_IMAGES.as_slice();
         match (self, podman) {
