@@ -104,6 +104,7 @@ fn main() {
     let options = ServeOptions {
         state_dir: state_dir.clone(),
         spec_dir: top.path().join("cdi"),
+        accounts: tranche::accounts::AccountSources::default(),
         idle: None,
     };
     let socket = Socket::open(&state_dir).unwrap();

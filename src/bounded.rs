@@ -48,16 +48,7 @@ pub(crate) fn line(mut from: impl Read + AsFd, limit: usize, until: Instant) -> 
     let mut line = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) | Err(Errno::EINTR) => continue,
-            ready => ready?,
-        };
-        let read = from.read(&mut piece)?;
+        let read = read_by(&mut from, &mut piece, until)?;
         let piece = piece.get(..read).unwrap_or_default();
         let end = piece.iter().position(|byte| *byte == b'\n');
         line.extend_from_slice(piece.get(..end.unwrap_or(read)).unwrap_or_default());
@@ -70,6 +61,37 @@ pub(crate) fn line(mut from: impl Read + AsFd, limit: usize, until: Instant) -> 
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+    }
+}
+
+/// Reads up to the end of the input and forgets it: at most `limit` bytes, and not after `until`. A socket that is closed
+/// with input that nobody has read resets the connection, and the other end may lose what was sent to it (tcp(7), unix(7)).
+#[cfg(feature = "cli")]
+pub(crate) fn skip(mut from: impl Read + AsFd, limit: usize, until: Instant) {
+    let mut piece = [0; 4096];
+    let mut skipped = 0;
+    while skipped < limit {
+        match read_by(&mut from, &mut piece, until) {
+            // What cannot be read any more needs no answer either.
+            Ok(0) | Err(_) => return,
+            Ok(read) => skipped += read,
+        }
+    }
+}
+
+/// Reads once, and waits for that until `until`. Returns how many bytes; 0 at the end of the input.
+fn read_by(from: &mut (impl Read + AsFd), piece: &mut [u8], until: Instant) -> io::Result<usize> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) | Err(Errno::EINTR) => continue,
+            ready => ready?,
+        };
+        return from.read(piece);
     }
 }
 

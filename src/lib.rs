@@ -33,6 +33,7 @@
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
+//! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`facts`] | what the broker knows of the host now |
 //! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
@@ -96,6 +97,8 @@ pub mod share;
 #[cfg(feature = "runtime")]
 pub mod yaml;
 
+#[cfg(feature = "cli")]
+pub mod accounts;
 #[cfg(feature = "cli")]
 pub mod claim_spec;
 #[cfg(feature = "cli")]

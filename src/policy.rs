@@ -225,16 +225,20 @@ pub enum Interval {
     Long,
 }
 
-/// What one user other than root may hold at a time.
+/// What users other than root may hold at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename = "sharing.quota", deny_unknown_fields, default)]
 pub struct Quota {
-    /// The most shares, of all devices together. A whole device counts as one share.
+    /// The most shares of one user, of all devices together. A whole device counts as one share.
     pub shares: u32,
+    /// The most shares of all users together; `None` for all but one of those that the policy makes. A whole device counts
+    /// as all shares of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<u32>,
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        Self { shares: 4 }
+        Self { shares: 4, all: None }
     }
 }

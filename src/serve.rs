@@ -15,6 +15,7 @@ mod limits;
 mod notify;
 mod own;
 mod peer;
+mod quota;
 mod refusal;
 mod request;
 mod socket;
@@ -26,12 +27,13 @@ pub(crate) use request::parse;
 pub use request::speaks;
 pub use socket::Socket;
 
+use crate::accounts::{AccountSources, Accounts};
 use crate::claims::Claims;
 use crate::control::MachineControl;
 use crate::error::{Context, Result};
 use crate::facts::HostFacts;
 use commands::Commands;
-use limits::ConnectionPlaces;
+use limits::{ConnectionPlace, ConnectionPlaces};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use peer::BrokerClient;
 use std::io::ErrorKind;
@@ -50,6 +52,8 @@ pub struct ServeOptions {
     pub state_dir: PathBuf,
     /// Where the specifications of users' claims are written.
     pub spec_dir: PathBuf,
+    /// Where users and their subordinate uids are listed.
+    pub accounts: AccountSources,
     /// Ends when nobody has asked for this long and nothing of the machine is changed; `None`: never.
     pub idle: Option<Duration>,
 }
@@ -76,32 +80,39 @@ pub fn serve(
     for end in [&wake, &woken] {
         end.set_nonblocking(true).about("broker", "cannot change a socket")?;
     }
-    let commands = Commands::new(options, control, host, &wake);
-    let places = ConnectionPlaces::default();
-    let last = Mutex::new(Instant::now());
+    let accounts = Accounts::new(options.accounts.clone());
+    let commands = Commands::new(options, control, host, &accounts, &wake);
+    let door = Door {
+        socket,
+        stop,
+        idle: options.idle,
+        serving: ConnectionPlaces::to_serve(),
+        refusing: ConnectionPlaces::to_refuse(),
+        accounts: &accounts,
+        control,
+        last: Mutex::new(Instant::now()),
+    };
     socket.ready();
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
-        let ended = accept(
-            socket,
-            stop,
-            options.idle,
-            &places,
-            &last,
-            control,
-            &|stream, peer, place| {
-                let (commands, last) = (&commands, &last);
-                let answer = move || {
+        let ended = door.open(&|stream, connection| {
+            let (commands, last) = (&commands, &door.last);
+            let answer = move || match connection {
+                Connection::Serve(peer, place) => {
                     connection::answer(&stream, &peer, commands);
                     drop(place);
                     if let Ok(mut last) = last.lock() {
                         *last = Instant::now();
                     }
-                };
-                // Without a thread, the client sees that its connection is closed.
-                let _ = thread::Builder::new().spawn_scoped(threads, answer);
-            },
-        );
+                }
+                Connection::Refuse(place) => {
+                    connection::refuse(&stream);
+                    drop(place);
+                }
+            };
+            // Without a thread, the client sees that its connection is closed.
+            let _ = thread::Builder::new().spawn_scoped(threads, answer);
+        });
         let closed = wake.shutdown(Shutdown::Write).about("broker", "cannot end its watch");
         ended.and(closed)
     });
@@ -109,64 +120,95 @@ pub fn serve(
     served
 }
 
-/// Accepts connections, and gives each to `begin` for which there is a place.
-fn accept<'p>(
-    socket: &Socket,
-    stop: BorrowedFd<'_>,
+/// What is done with a connection.
+enum Connection<'d> {
+    Serve(BrokerClient, ConnectionPlace<'d>),
+    Refuse(ConnectionPlace<'d>),
+}
+
+/// Where clients come in.
+struct Door<'s> {
+    socket: &'s Socket,
+    stop: BorrowedFd<'s>,
     idle: Option<Duration>,
-    places: &'p ConnectionPlaces,
-    last: &Mutex<Instant>,
-    control: &dyn MachineControl,
-    begin: &dyn Fn(UnixStream, BrokerClient, limits::ConnectionPlace<'p>),
-) -> Result<()> {
-    loop {
-        let timeout = match idle {
-            None => None,
-            Some(idle) => {
-                let since = last.lock().map_or(Duration::ZERO, |last| last.elapsed());
-                let left = idle.saturating_sub(since);
-                if left.is_zero() && places.is_empty() {
-                    match control.tick() {
-                        None => return Ok(()),
-                        Some(next) => Some(next.max(PAUSE)),
-                    }
-                } else {
-                    Some(left.max(PAUSE))
-                }
+    serving: ConnectionPlaces,
+    refusing: ConnectionPlaces,
+    accounts: &'s Accounts,
+    control: &'s dyn MachineControl,
+    /// When the last request was answered.
+    last: Mutex<Instant>,
+}
+
+impl Door<'_> {
+    /// Accepts connections, and gives each to `begin` for which there is a place.
+    fn open<'d>(&'d self, begin: &dyn Fn(UnixStream, Connection<'d>)) -> Result<()> {
+        loop {
+            let timeout = match self.next_look() {
+                Look::End => return Ok(()),
+                Look::In(time) => time,
+            };
+            let mut fds = [
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.stop, PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, timeout) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(e) => return Err(e).about("broker", "cannot wait for requests"),
             }
-        };
-        let timeout = timeout.map_or(PollTimeout::NONE, |time| {
-            PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)
-        });
-        let mut fds = [
-            PollFd::new(socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stop, PollFlags::POLLIN),
-        ];
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(e) => return Err(e).about("broker", "cannot wait for requests"),
-        }
-        let [_, stopping] = fds;
-        if stopping.revents().is_some_and(|events| !events.is_empty()) {
-            return Ok(());
-        }
-        match socket.accept() {
-            Ok(stream) => {
-                // One whose other end is unknown gets nothing.
-                let Ok(peer) = BrokerClient::of(&stream) else { continue };
-                match places.take(peer.uid) {
-                    Some(place) => begin(stream, peer, place),
-                    None => connection::refuse(&stream),
-                }
+            let [_, stopping] = fds;
+            if stopping.revents().is_some_and(|events| !events.is_empty()) {
+                return Ok(());
             }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
-            Err(e) => {
-                tracing::warn!("a connection cannot be accepted: {e}");
-                thread::sleep(PAUSE);
+            match self.socket.accept() {
+                Ok(stream) => self.admit(stream, begin),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
+                Err(e) => {
+                    tracing::warn!("a connection cannot be accepted: {e}");
+                    thread::sleep(PAUSE);
+                }
             }
         }
     }
+
+    /// When it is to be looked whether there is still something to do.
+    fn next_look(&self) -> Look {
+        let Some(idle) = self.idle else {
+            return Look::In(PollTimeout::NONE);
+        };
+        let since = self.last.lock().map_or(Duration::ZERO, |last| last.elapsed());
+        let left = idle.saturating_sub(since);
+        let time = match left.is_zero() && self.serving.is_empty() {
+            true => match self.control.tick() {
+                None => return Look::End,
+                Some(next) => next,
+            },
+            false => left,
+        };
+        Look::In(PollTimeout::try_from(time.max(PAUSE)).unwrap_or(PollTimeout::MAX))
+    }
+
+    fn admit<'d>(&'d self, stream: UnixStream, begin: &dyn Fn(UnixStream, Connection<'d>)) {
+        // One whose other end is unknown gets nothing.
+        let Ok(peer) = BrokerClient::of(&stream) else { return };
+        // Nothing is waited for here: a uid whose owner is still unknown has the places of all such uids.
+        let account = self.accounts.already_known(peer.uid);
+        if let Some(place) = self.serving.take(account) {
+            begin(stream, Connection::Serve(peer, place));
+        } else if let Some(place) = self.refusing.take(account) {
+            begin(stream, Connection::Refuse(place));
+        } else {
+            connection::turn_away(&stream);
+        }
+    }
+}
+
+/// What the door does next.
+enum Look {
+    /// Nothing is to do any more.
+    End,
+    /// Waits for a connection, for this time.
+    In(PollTimeout),
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("sim", "error inventory"),
     ("sources", "bounded error inventory sim"),
     // What reads and writes files.
+    ("accounts", "bounded error program types"),
     ("root", "error"),
     ("ledger", "error root text types"),
     ("messages", "error root text"),
@@ -75,7 +76,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "bounded broker cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
+        "accounts bounded broker cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
     ),
     // From requests to the configuration of a container.
     (
@@ -93,7 +94,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages observe policy program root serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages observe policy program root serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),

@@ -99,8 +99,13 @@ fn exchange(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     let mut stream = UnixStream::from(socket);
-    stream.write_all(line.as_bytes())?;
-    let answer = bounded::line(&stream, MOST_ANSWER, until)?;
+    // A broker that refuses the connection may have answered and closed it before the request was written.
+    let written = stream.write_all(line.as_bytes());
+    let answer = bounded::line(&stream, MOST_ANSWER, until);
+    let answer = match (written, answer) {
+        (_, Ok(answer)) => answer,
+        (Err(e), Err(_)) | (Ok(()), Err(e)) => return Err(e),
+    };
     String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
@@ -156,6 +161,25 @@ mod tests {
         };
         assert_eq!(error.to_string(), "gpu 0: is not shared; share it");
         assert_eq!(error.kind(), Kind::Usage);
+    }
+
+    #[test]
+    fn a_refusal_is_read_although_the_request_could_not_be_written() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join(SOCKET);
+        let listener = UnixListener::bind(&path).unwrap();
+        let broker = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream
+                .write_all(b"{\"version\":1,\"error\":{\"kind\":\"failed\",\"object\":\"broker\",\"what\":\"busy\"}}\n")
+        });
+        // More than a socket holds: the client still writes when the broker closes.
+        let asked = ask(&path, &json!({"a": "x".repeat(4 << 20)}), Duration::from_secs(60));
+        broker.join().unwrap().unwrap();
+        assert!(
+            matches!(&asked, Err(BrokerError::Refused(error)) if error.to_string() == "broker: busy"),
+            "{asked:?}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod facts;
 use super::place::SpecDirArg;
 use super::sharing::SharingArgs;
 use super::{root_only, stop};
+use crate::accounts::AccountSources;
 use crate::control::{Control, ControlOptions};
 use crate::error::Context;
 use crate::serve::{ServeOptions, Socket, serve};
@@ -50,6 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let options = ServeOptions {
         state_dir: state_dir.to_owned(),
         spec_dir: std::path::absolute(&args.specs.spec_dir)?,
+        accounts: AccountSources::default(),
         idle,
     };
     let host = Arc::new(HostNow::new(args.at.clone()));

@@ -3,11 +3,11 @@
 use super::peer::BrokerClient;
 use super::request::{BrokerRequest, MpsAction};
 use super::{ServeOptions, entry, own};
+use crate::accounts::Accounts;
 use crate::claims::Claims;
 use crate::control::{MachineControl, PublicDevice};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, HostFacts};
-use crate::ledger::Claim;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,8 @@ pub(super) struct Commands<'a> {
     pub(super) options: &'a ServeOptions,
     pub(super) control: &'a dyn MachineControl,
     host: &'a dyn HostFacts,
+    /// Who is counted by the limits.
+    pub(super) accounts: &'a Accounts,
     /// A byte that is written here wakes the thread that compares the machine with the ledger.
     wake: &'a UnixStream,
     /// What status.json has.
@@ -30,12 +32,14 @@ impl<'a> Commands<'a> {
         options: &'a ServeOptions,
         control: &'a dyn MachineControl,
         host: &'a dyn HostFacts,
+        accounts: &'a Accounts,
         wake: &'a UnixStream,
     ) -> Self {
         Self {
             options,
             control,
             host,
+            accounts,
             wake,
             shown: Mutex::new(None),
         }
@@ -111,23 +115,4 @@ fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {
         true => Ok(()),
         false => Err(Error::failed(command, "only root may ask for this")),
     }
-}
-
-/// How many shares `claims` have; a whole device counts as one.
-pub(super) fn count<'c>(claims: impl Iterator<Item = &'c Claim>) -> usize {
-    claims.map(|claim| claim.part.shares().len().max(1)).sum()
-}
-
-/// Refuses `more` shares for `peer`, who holds `held`, if they are more than the policy of `facts` lets one user hold.
-///
-/// # Errors
-/// Returns the refusal.
-pub(super) fn within_quota(peer: &BrokerClient, facts: &Facts, held: usize, more: usize) -> Result<()> {
-    let most = usize::try_from(facts.plan.quota.shares).unwrap_or(usize::MAX);
-    if peer.is_owner() || held.saturating_add(more) <= most {
-        return Ok(());
-    }
-    let what = format!("may hold {most} shares, holds {held} and asks for {more} more");
-    Err(Error::failed(format!("user {}", peer.uid), what)
-        .hint("release some; tranche claim list shows them; root sets sharing.quota in the policy"))
 }

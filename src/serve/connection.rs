@@ -8,29 +8,65 @@ use crate::bounded;
 use crate::broker::MOST_BYTES;
 use crate::error::{Error, Result};
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// How long a client may take to send its line, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// For how long the request of a client that is refused is read.
+const REFUSAL_PATIENCE: Duration = Duration::from_millis(200);
+
+/// The most bytes after the end of a request that are read, so that the client gets the answer.
+const MOST_SKIPPED: usize = 1 << 20;
+
 /// Reads the request of `stream` and answers it. A client that sends no complete line in time gets no answer.
 pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Commands<'_>) {
-    // The limit counts the end of the line.
-    let answer = match bounded::line(stream, MOST_BYTES - 1, Instant::now() + PATIENCE) {
-        Ok(line) => request::parse(&line).and_then(|request| commands.run(peer, request)),
-        Err(e) if e.kind() == io::ErrorKind::FileTooLarge => Err(too_long()),
-        Err(_) => return,
-    };
-    send(stream, answer);
+    match read(stream, PATIENCE) {
+        Ok(line) => send(
+            stream,
+            request::parse(&line).and_then(|request| commands.run(peer, request)),
+        ),
+        Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+            send(stream, Err(too_long()));
+            finish(stream);
+        }
+        Err(_) => {}
+    }
 }
 
-/// Tells a client that it has too many connections, without waiting for anything.
+/// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket may
+/// not read what was sent to it.
 pub(super) fn refuse(stream: &UnixStream) {
+    // Whatever it asks for, the answer is the same.
+    let _ = read(stream, REFUSAL_PATIENCE);
+    send(stream, Err(busy()));
+    finish(stream);
+}
+
+/// As [`refuse`], for a client that has too many refused connections, too: without waiting for anything. The client may lose
+/// the line.
+pub(super) fn turn_away(stream: &UnixStream) {
     if stream.set_nonblocking(true).is_ok() {
-        let busy = Error::failed("broker", "there are too many requests at once").hint("try again later");
-        send(stream, Err(busy));
+        send(stream, Err(busy()));
     }
+}
+
+fn read(stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
+    // The limit counts the end of the line.
+    bounded::line(stream, MOST_BYTES - 1, Instant::now() + patience)
+}
+
+/// Reads what a client still sends, after the answer.
+fn finish(stream: &UnixStream) {
+    // A client that is gone sends nothing.
+    let _ = stream.shutdown(Shutdown::Write);
+    bounded::skip(stream, MOST_SKIPPED, Instant::now() + REFUSAL_PATIENCE);
+}
+
+fn busy() -> Error {
+    Error::failed("broker", "there are too many requests at once").hint("try again later")
 }
 
 fn too_long() -> Error {

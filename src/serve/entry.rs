@@ -3,9 +3,10 @@
 //! Everything that such a hook says was chosen by the user. What a share is and how much may be promised is therefore
 //! taken from the plan, and never from the request.
 
-use super::commands::{Commands, count, within_quota};
+use super::commands::Commands;
 use super::own::own_name;
 use super::peer::BrokerClient;
+use super::quota::ClientQuota;
 use super::refusal::entry_refused;
 use super::request::{EnterRequest, EnterSubject};
 use crate::claims::{ClaimEntry, WantedPart};
@@ -38,12 +39,13 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         name: request.container.clone(),
     };
     let claims = commands.claims(peer)?;
+    let quota = ClientQuota::of(commands, peer, &facts, &claims)?;
     let locked = claims.lock()?;
     let books = locked.books()?;
     let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == peer.uid).collect();
     check_claim(request, &own, &wanted)?;
     if !is_held_already(&own, &holder, split, &wanted) {
-        within_quota(peer, &facts, count(own.iter().copied()), 1)?;
+        quota.allow(&books, &split.key, shares(&wanted))?;
     }
     let entry = ClaimEntry {
         device: split.key.clone(),
@@ -127,6 +129,14 @@ fn wanted(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &Spli
             promise: request.size,
         },
     })
+}
+
+/// How many shares are wanted; none for a whole device.
+fn shares(wanted: &WantedPart) -> usize {
+    match wanted {
+        WantedPart::Part(part) => part.shares().len(),
+        WantedPart::AnyReplica { .. } | WantedPart::Reserved { .. } => 1,
+    }
 }
 
 /// Why a share under MPS cannot be used in a user's own engine.

@@ -1,14 +1,15 @@
 //! Claims that a user makes beforehand, and what a user sees and releases: the user's own.
 
-use super::commands::{Commands, count, within_quota};
+use super::commands::Commands;
 use super::peer::BrokerClient;
+use super::quota::ClientQuota;
 use super::refusal::claim_refused;
 use crate::claim_spec::{self, ClaimFile, ClaimRequest, describe, is_of_user};
 use crate::claims::{ClaimNames, Held, Offer};
 use crate::derive::Sharing;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::ledger::{Claim, HeldShare};
+use crate::ledger::{Books, Claim, HeldShare};
 use crate::share::{Fit, Plan};
 use crate::text::some;
 use crate::types::{HostPath, Strategy};
@@ -51,8 +52,8 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
         state_dir: HostPath::new(commands.state_dir())?,
     };
     let claims = commands.claims(peer)?;
+    let quota = ClientQuota::of(commands, peer, &facts, &claims)?;
     let locked = claims.lock()?;
-    let books = locked.books()?;
     let offer = WithinQuota {
         file: ClaimFile::new(
             &request,
@@ -61,9 +62,9 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
             facts.hook.clone(),
             &commands.options.spec_dir,
         )?,
-        peer,
-        facts: &facts,
-        held: count(books.claims().filter(|claim| claim.uid == peer.uid)),
+        quota,
+        books: locked.books()?,
+        plan: &facts.plan,
     };
     let reserved = locked.reserve_all(&sharing.plan, std::slice::from_ref(&reservation), &offer);
     drop(locked);
@@ -100,9 +101,9 @@ fn for_users(facts: &Facts, request: &ClaimRequest) -> Result<Plan> {
 /// The specification of a claim, if the user may hold as much as was found for it.
 struct WithinQuota<'a> {
     file: ClaimFile<'a>,
-    peer: &'a BrokerClient,
-    facts: &'a Facts,
-    held: usize,
+    quota: ClientQuota<'a>,
+    books: Books,
+    plan: &'a Plan,
 }
 
 impl Offer for WithinQuota<'_> {
@@ -111,7 +112,9 @@ impl Offer for WithinQuota<'_> {
     }
 
     fn publish(&self, fit: &Fit) -> Result<Option<String>> {
-        within_quota(self.peer, self.facts, self.held, fit.shares.len().max(1))?;
+        let split = self.plan.split(fit.device);
+        let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
+        self.quota.allow(&self.books, &split.key, fit.shares.len())?;
         self.file.publish(fit)
     }
 

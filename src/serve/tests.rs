@@ -1,6 +1,7 @@
 //! A broker that runs in a thread, with a machine that records what is asked of it.
 
 use super::*;
+use crate::accounts::AccountSources;
 use crate::broker::{BrokerError, SOCKET, ask};
 use crate::claims::{Reservation, Unoffered};
 use crate::control::{ControlledDevice, PublicStatus, STATUS_FILE};
@@ -128,6 +129,7 @@ impl Scene {
             let options = ServeOptions {
                 state_dir: self.top.path().to_owned(),
                 spec_dir: self.top.path().join("cdi"),
+                accounts: AccountSources::default(),
                 idle,
             };
             let broker = threads.spawn(move || serve(&socket, &options, &self.control, &self.host, stop.as_fd()));
