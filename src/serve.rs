@@ -12,6 +12,7 @@ mod commands;
 mod connection;
 mod entry;
 mod limits;
+mod nested;
 mod notify;
 mod own;
 mod peer;

@@ -76,6 +76,8 @@ pub struct HeldProcess {
 pub struct HeldContainer {
     /// As its engine knows it.
     pub id: String,
+    /// The user whose own engine has it; `null` for one of an engine that runs as root. A user chooses the id.
+    pub user: Option<u32>,
     /// The name that its engine shows; `null` if no file of the engine has it.
     pub name: Option<String>,
     /// The directory of its bundle.
@@ -101,6 +103,10 @@ impl Held {
         let promise = claim.part.promise();
         let container = claim.holder.any_container().map(|container| HeldContainer {
             id: container.id.clone(),
+            user: match claim.holder {
+                Holder::Rootless { user, .. } => Some(user),
+                _ => None,
+            },
             name: names.container,
             bundle: container.bundle.clone(),
             pid: claim.process.as_ref().map(|p| p.pid),

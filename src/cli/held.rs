@@ -38,11 +38,17 @@ impl View {
         Held::new(claim, names, self.uptime)
     }
 
-    /// `claims` as a list in one line: what is held, by whom and since when.
+    /// `claims` as a list in one line: what is held, by whom and since when. Each can be released by the name that it has
+    /// here.
     pub(super) fn list<'c>(&mut self, claims: impl IntoIterator<Item = &'c Claim>) -> String {
         let line = |claim| {
             let held = self.held(claim);
-            format!("{} by {} since {}", held.cdi, held.by(), utc(held.since))
+            format!(
+                "{} by {} since {}",
+                self.specs.own_name(claim),
+                held.by(),
+                utc(held.since)
+            )
         };
         some(&claims.into_iter().map(line).collect::<Vec<_>>())
     }
@@ -94,9 +100,14 @@ impl Held {
 }
 
 impl HeldContainer {
-    /// `train (262bf9f7e5a8)`, or the short id alone.
+    /// `train (262bf9f7e5a8)`, or the short id alone; `1000.262bf9f7e5a8` for one of a user's own engine.
     fn shown(&self) -> String {
-        container_text(&self.id, self.name.as_deref())
+        container_id(&container_text(&self.id, self.name.as_deref()), self.user)
+    }
+
+    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the id.
+    pub(super) fn own_id(&self) -> String {
+        container_id(&self.id, self.user)
     }
 }
 
@@ -108,6 +119,11 @@ impl HeldProcess {
             None => self.program.clone(),
         }
     }
+}
+
+/// The container `id` of an engine of `user`, or else of root, as people name it.
+pub(super) fn container_id(id: &str, user: Option<u32>) -> String {
+    user.map_or_else(|| id.to_owned(), |user| format!("{user}.{id}"))
 }
 
 /// The container `id`, which its engine calls `name`, for people: `train (262bf9f7e5a8)`, or the short id alone.

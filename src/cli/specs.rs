@@ -5,7 +5,7 @@ use super::place::SpecDirArgs;
 use crate::call::{ClaimCall, Subject};
 use crate::cdi::registry::Registry;
 use crate::claim_spec::{claim_of, is_same};
-use crate::ledger::{Bounds, Claim, HeldShare, Promise};
+use crate::ledger::{Bounds, Claim, HeldShare, Holder, Promise};
 use crate::share::{Plan, SplitDevice};
 use crate::text::some;
 use crate::types::DeviceKey;
@@ -125,14 +125,29 @@ impl Specs {
         self.named(key).unwrap_or_else(|| key.to_string())
     }
 
-    /// The name under which an engine is asked for what `claim` holds.
+    /// The name under which an engine was asked for what `claim` holds.
     pub(super) fn name(&self, claim: &Claim) -> String {
-        if let Some(name) = claim.given_name() {
-            return format!("nvidia.com/claim={name}");
+        match (&claim.asked_as, &claim.holder) {
+            // What a user's own engine says is the user's word.
+            (Some(name), holder) if claim.given_name().is_none() && !matches!(holder, Holder::Rootless { .. }) => {
+                name.clone()
+            }
+            _ => self.own_name(claim),
         }
-        if let Some(name) = &claim.asked_as {
-            return name.clone();
+    }
+
+    /// The name that no other claim has: the claim's own, or that of the device or share that it holds.
+    pub(super) fn own_name(&self, claim: &Claim) -> String {
+        match (claim.given_name(), &claim.name) {
+            (Some(name), _) => format!("nvidia.com/claim={name}"),
+            // Made for the start of one container. The names of many shares are no name of the claim.
+            (None, Some(name)) if claim.part.shares().len() > 1 => name.clone(),
+            (None, _) => self.part_name(claim),
         }
+    }
+
+    /// The name of the device or shares that `claim` holds.
+    pub(super) fn part_name(&self, claim: &Claim) -> String {
         let device = self.device(&claim.device);
         let offered = self.devices.get(&claim.device);
         let name = |share: &HeldShare| match offered.and_then(|offered| offered.shares.get(share.name.as_str())) {

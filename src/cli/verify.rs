@@ -135,7 +135,8 @@ fn claims_of(container: &Container, args: &Args, not_asked: &mut Vec<String>) ->
         not_asked.push(format!("a part of the ledger: {}", damaged.error));
     }
     let all = books.books.into_iter().flat_map(|book| book.claims);
-    let is_its = |claim: &Claim| claim.holder.any_container().is_some_and(|name| name.id == container.id);
+    // A user's own engine may give any id to its container.
+    let is_its = |claim: &Claim| claim.holder.container().is_some_and(|name| name.id == container.id);
     Ok(all.filter(is_its).collect())
 }
 

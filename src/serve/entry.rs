@@ -33,7 +33,7 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         .ok_or_else(|| Error::failed(&request.device, "is not shared by the policy of this host").hint(REFRESH))?;
     let wanted = wanted(peer, request, plan, split)?;
     let object = object(split, &request.subject);
-    let process = request.pid.map(|pid| peer.init(pid, &Machine::here()?)).transpose()?;
+    let process = peer.init(request.pid, &Machine::here()?)?;
     let holder = Holder::Rootless {
         user: peer.uid,
         name: request.container.clone(),
@@ -51,10 +51,11 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         device: split.key.clone(),
         wanted,
         bounds: split.bounds(),
-        asked_as: request.asked_as.clone(),
+        // What it is called follows from the share that it gets: the client could say anything.
+        asked_as: None,
         alone: split.one_share_a_claim,
     };
-    let entered = locked.enter(&entry, holder.clone(), process);
+    let entered = locked.enter(&entry, holder.clone(), Some(process));
     drop(locked);
     entered.map_err(|refused| entry_refused(peer.uid, object, refused.error, &free(&books, split)))?;
     if split.method.is_managed()

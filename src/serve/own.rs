@@ -215,11 +215,10 @@ fn held(claim: &Claim, plan: &Plan, uptime: u64) -> Held {
     );
     let share = |share: &HeldShare| format!("{device}.{}", share.name);
     let shares: Vec<String> = claim.part.shares().iter().map(share).collect();
-    let cdi = match (claim.given_name(), &claim.asked_as) {
-        (Some(name), _) => format!("nvidia.com/claim={name}"),
-        (None, Some(asked_as)) => asked_as.clone(),
-        (None, None) if shares.is_empty() => device.clone(),
-        (None, None) => some(&shares),
+    let cdi = match claim.given_name() {
+        Some(name) => format!("nvidia.com/claim={name}"),
+        None if shares.is_empty() => device.clone(),
+        None => some(&shares),
     };
     let container = None;
     Held::new(claim, ClaimNames { cdi, device, container }, uptime)

@@ -1,5 +1,6 @@
 //! The other end of a connection, as the kernel knows it.
 
+use super::nested::numbers_here;
 use crate::error::{Error, Result};
 use crate::ledger::InitProcess;
 use crate::ledger::process::Machine;
@@ -33,28 +34,32 @@ impl BrokerClient {
 
     /// The init of a container of this user, whose number is `pid` in the pid namespace of the process that asks.
     ///
-    /// If that is not the namespace of the broker, the number says nothing here. Then it is recorded with its namespace,
-    /// and the claim does not end with the process.
-    ///
     /// # Errors
-    /// Returns an error if the process does not exist or is not the user's.
+    /// Returns an error if the process does not exist or is not the user's, or if it cannot be seen from here. Without a
+    /// process whose end is seen, a claim would last for ever.
     pub(super) fn init(self, pid: u32, machine: &Machine) -> Result<InitProcess> {
-        let namespace = self.pid.and_then(|peer| namespace(&at(peer), "pid"));
-        if namespace.is_none() || namespace != self::namespace(Path::new("/proc/self"), "pid") {
-            return Ok(InitProcess {
-                pid,
-                start: 0,
-                namespace: namespace.unwrap_or(0),
-                cgroup: None,
-            });
-        }
-        let process = machine.process(pid)?;
-        match self.owns(pid) {
-            true => Ok(process),
-            false => Err(Error::failed(
+        let Some(client) = self.pid else {
+            let what = "cannot be seen by the broker, which runs in another pid namespace";
+            return Err(
+                Error::failed(format!("process {pid}"), what).hint("run the broker in the host's pid namespace")
+            );
+        };
+        let is_here = namespace(&at(client), "pid") == namespace(Path::new("/proc/self"), "pid");
+        let numbers = if is_here { vec![pid] } else { numbers_here(client, pid) };
+        match numbers.iter().find(|number| self.owns(**number)) {
+            Some(number) => machine.process(*number),
+            None if numbers.is_empty() => Err(Error::failed(
                 format!("process {pid}"),
-                format!("does not belong to user {}", self.uid),
+                "has ended or does not exist in the pid namespace of the client",
             )),
+            None => {
+                // One that does not exist is nobody's, and that is the better reason.
+                numbers
+                    .iter()
+                    .try_for_each(|number| machine.process(*number).map(drop))?;
+                let what = format!("does not belong to user {}", self.uid);
+                Err(Error::failed(format!("process {pid}"), what))
+            }
         }
     }
 
@@ -75,12 +80,12 @@ impl BrokerClient {
     }
 }
 
-fn at(pid: u32) -> PathBuf {
+pub(super) fn at(pid: u32) -> PathBuf {
     Path::new("/proc").join(pid.to_string())
 }
 
 /// The number of a namespace of the process in `directory`; `None` if the process has ended.
-fn namespace(directory: &Path, kind: &str) -> Option<u64> {
+pub(super) fn namespace(directory: &Path, kind: &str) -> Option<u64> {
     let file = directory.join("ns").join(kind);
     Some(fs::metadata(file).ok()?.st_ino())
 }
@@ -155,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_process_in_a_foreign_namespace_is_recorded_with_that_namespace() {
+    fn the_process_of_a_client_that_cannot_be_seen_is_refused() {
         let machine = Machine::here().unwrap();
         let unseen = BrokerClient { uid: 65533, pid: None };
-        let init = unseen.init(1, &machine).unwrap();
-        assert_eq!((init.pid, init.start, init.namespace, init.cgroup), (1, 0, 0, None));
+        let line = crate::error::line(&unseen.init(1, &machine).unwrap_err());
+        assert!(line.contains("process 1: cannot be seen by the broker"), "{line}");
     }
 
     #[test]

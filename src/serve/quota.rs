@@ -83,7 +83,7 @@ impl<'a> ClientQuota<'a> {
     fn who(&self) -> String {
         match self.account {
             Account::User(uid) if uid == self.uid => format!("user {uid}"),
-            account => format!("user {}, counted with {account},", self.uid),
+            account => format!("user {} (counted with {account})", self.uid),
         }
     }
 }

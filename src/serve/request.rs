@@ -13,8 +13,8 @@ use serde_json::Value;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The most bytes of a container's id. Engines use at most 64.
-const LONGEST_ID: usize = 256;
+/// The most bytes of a container's id: containerd allows 76 (containerd, pkg/identifiers), the others use 64.
+const LONGEST_ID: usize = 128;
 /// The most bytes of the path of a bundle (PATH_MAX of the kernel).
 const LONGEST_PATH: usize = 4096;
 
@@ -69,11 +69,9 @@ pub(crate) struct EnterRequest {
     pub(crate) subject: EnterSubject,
     /// What its specification says that it was promised.
     pub(crate) size: Option<Promise>,
-    /// The name under which the engine was asked for it.
-    pub(crate) asked_as: Option<String>,
     pub(crate) container: ContainerName,
     /// The container's init, by the pid namespace of the process that asks.
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: u32,
 }
 
 /// Which part of a device.
@@ -194,8 +192,15 @@ struct ContainerFields {
 impl ContainerFields {
     fn checked(self) -> Result<ContainerName> {
         let Self { id, bundle } = self;
+        // As runc's rule for ids (libcontainer, validateID): nothing that a table or a command line would have to quote.
+        let is_plain = id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte));
         match (id.len(), bundle.len()) {
-            (1..=LONGEST_ID, 1..=LONGEST_PATH) => Ok(ContainerName { bundle, id }),
+            (1..=LONGEST_ID, 1..=LONGEST_PATH) if is_plain => Ok(ContainerName { bundle, id }),
+            (1..=LONGEST_ID, 1..=LONGEST_PATH) => Err(wrong(
+                "has a container whose id has other characters than letters, digits and _+-.",
+            )),
             _ => Err(wrong("has a container whose id or bundle is empty or too long")),
         }
     }
@@ -234,10 +239,8 @@ struct EnterFields {
     whole: bool,
     claim: Option<String>,
     size: Option<String>,
-    #[serde(rename = "as")]
-    asked_as: Option<String>,
     container: ContainerFields,
-    pid: Option<u32>,
+    pid: u32,
 }
 
 impl EnterFields {
@@ -253,7 +256,6 @@ impl EnterFields {
             device: self.device,
             subject,
             size: maybe("size", self.size)?,
-            asked_as: self.asked_as,
             container: self.container.checked()?,
             pid: self.pid,
         })

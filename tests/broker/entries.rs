@@ -2,7 +2,8 @@
 
 use crate::scene::{ANN, BOB, GPU_0, GPU_1, Scene, Sleeper, container};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use tranche::ledger::Holder;
 
 /// A request of a container `c` with `init`.
@@ -101,69 +102,95 @@ fn the_process_of_another_user_is_not_the_init_of_a_container() {
     assert!(scene.claims().is_empty());
 }
 
-/// The number of a process means something else in the namespace of a nested engine.
+/// Without a process whose end the broker sees, a share would be held until a person releases it.
 #[test]
-fn the_claim_of_a_nested_engine_is_not_reclaimed_by_the_number_of_its_process() {
-    let Some(scene) = Scene::new("the_claim_of_a_nested_engine_is_not_reclaimed_by_the_number_of_its_process") else {
+fn a_container_without_a_process_that_is_seen_gets_nothing() {
+    let Some(scene) = Scene::new("a_container_without_a_process_that_is_seen_gets_nothing") else {
         return;
     };
-    let state = json!({"ociVersion": "1.0.2", "id": "nested", "status": "creating", "bundle": "/b", "pid": 4_000_000});
-    std::fs::write(scene.at("hook.state"), state.to_string()).unwrap();
-    // A user's engine in a pid namespace of its own: the namespace, and process 2 in it, end with the hook.
-    let hook = |verb: &str, more: &str| {
-        let script = format!(
-            "{} hook {verb} {more} --state-dir={} < {}",
-            scene.at("tranche-oci").display(),
-            scene.at("state").display(),
-            scene.at("hook.state").display()
-        );
-        Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .args([
-                "unshare",
-                "--user",
-                "--map-root-user",
-                "--pid",
-                "--fork",
-                "sh",
-                "-c",
-                &script,
-            ])
-            .output()
-            .unwrap()
-    };
-    let claimed = hook(
-        "claim",
-        &format!("--device={GPU_0} '--label=gpu 0' --share=3 --size=1/10 --of=10"),
-    );
-    let said = String::from_utf8_lossy(&claimed.stderr).into_owned();
-    if said.contains("unshare") {
-        return crate::support::skip::not_run(
-            "broker::entries::the_claim_of_a_nested_engine",
-            "may not make namespaces",
-        );
+    let enter = |pid: Value| json!({"device": GPU_0, "share": "3", "container": container("c"), "pid": pid});
+    for (pid, says) in [
+        (Value::Null, "invalid type: null"),
+        (json!(4_000_000), "process 4000000: has ended or does not exist"),
+        (json!(-1), "has a wrong field"),
+    ] {
+        let line = scene.ask(BOB, "enter", enter(pid)).unwrap_err();
+        assert!(line.contains(says), "{line}");
     }
-    assert!(claimed.status.success(), "{said}");
+    let mut without = enter(Value::Null);
+    without.as_object_mut().unwrap().remove("pid");
+    let line = scene.ask(BOB, "enter", without).unwrap_err();
+    assert!(line.contains("missing field `pid`"), "{line}");
+    assert!(scene.claims().is_empty());
+}
+
+/// The number of a process means something else in the namespace of a nested engine: the broker finds the process all the
+/// same, and the claim ends with it.
+#[test]
+fn the_claim_of_a_nested_engine_lasts_as_long_as_its_container() {
+    let test = "the_claim_of_a_nested_engine_lasts_as_long_as_its_container";
+    let Some(scene) = Scene::new(test) else {
+        return;
+    };
+    // The engine is process 1 of its namespace; its container is another process there, whose number is 2 or more.
+    let script = format!(
+        "sleep 1000 & echo $! > {top}/number; claim() {{ echo '{{\"ociVersion\":\"1.0.2\",\"id\":\"nested\",\"status\":\"creating\",\"bundle\":\"/b\",\"pid\":'$1'}}' \
+         | {oci} hook claim --device={GPU_0} '--label=gpu 0' --share=3 --size=1/10 --of=10 {state}; echo $?; }}; \
+         claim 4000000; claim $(cat {top}/number); read end; kill $!; wait; echo ended; read end",
+        top = scene.at("nested").display(),
+        oci = scene.at("tranche-oci").display(),
+        state = scene.option("state-dir", "state"),
+    );
+    std::fs::create_dir(scene.at("nested")).unwrap();
+    std::os::unix::fs::chown(scene.at("nested"), Some(ANN), Some(ANN)).unwrap();
+    let mut engine = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args([
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            &script,
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(engine.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    };
+    let unknown = line();
+    if unknown.is_empty() {
+        engine.wait().unwrap();
+        return crate::support::skip::not_run(&format!("broker::entries::{test}"), "may not make namespaces");
+    }
+    assert_eq!((unknown.as_str(), line().as_str()), ("1", "0"));
     let claims = scene.claims();
     assert_eq!(claims.len(), 1);
     let process = claims[0].process.as_ref().unwrap();
     let own = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
-    assert_eq!((process.pid, process.start), (4_000_000, 0));
-    assert_ne!(process.namespace, own);
-    // Process 4,000,000 does not exist here, and the claim stays for everybody.
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap();
+    assert_eq!((process.namespace, comm.as_str()), (own, "sleep\n"));
     let other = Sleeper::new(BOB);
-    let line = scene
+    let refused = scene
         .ask(BOB, "enter", request(&other, json!({"share": "3"})))
         .unwrap_err();
-    assert!(line.contains("is held since"), "{line}");
+    assert!(refused.contains("is held since"), "{refused}");
     assert_eq!(scene.seen(ANN), [""]);
-    let left = hook("release", "");
-    assert!(
-        left.status.success() && left.stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&left.stderr)
-    );
-    assert!(scene.claims().is_empty());
+    let mut stdin = engine.stdin.take().unwrap();
+    stdin.write_all(b"\n").unwrap();
+    assert_eq!(line(), "ended");
+    scene.ask(BOB, "enter", request(&other, json!({"share": "3"}))).unwrap();
+    drop(stdin);
+    engine.wait().unwrap();
 }
 
 /// The hook of a user's engine, whose containers hold shares as root's do.
@@ -223,7 +250,7 @@ fn the_hook_of_a_users_engine_enters_and_leaves() {
     let claims = scene.claims();
     assert_eq!((claims.len(), claims[0].uid), (1, ANN));
     assert_eq!(claims[0].process.as_ref().unwrap().pid, init.pid());
-    assert_eq!(claims[0].asked_as.as_deref(), Some("nvidia.com/gpu=0.any"));
+    assert_eq!(claims[0].asked_as, None, "a user could say anything");
     drop(init);
     assert_eq!(hook(&scene, "release", &[]), (Some(0), String::new()));
     assert!(scene.claims().is_empty());

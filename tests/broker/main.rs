@@ -15,6 +15,8 @@ mod support;
 mod commands;
 mod entries;
 mod killed;
+mod names;
 mod process;
 mod scene;
+mod subordinate;
 mod users;

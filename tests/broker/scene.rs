@@ -93,6 +93,45 @@ impl Scene {
         self.watch(self.command().spawn().unwrap());
     }
 
+    /// The beginning of a command for which these files have these texts.
+    pub(crate) fn with_files(&self, files: &[(&str, &str)]) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation=private", "sh", "-c"]);
+        command
+            .arg("while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || exit 9; shift 2; done; shift; exec \"$@\"");
+        command.arg("sh");
+        for (number, (file, text)) in files.iter().enumerate() {
+            let own = self.at(&format!("file-{number}"));
+            fs::write(&own, text).unwrap();
+            fs::set_permissions(&own, Permissions::from_mode(0o755)).unwrap();
+            command.arg(own).arg(file);
+        }
+        command
+            .arg("--")
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a broker for which these files have these texts.
+    pub(crate) fn start_with(&mut self, files: &[(&str, &str)]) {
+        let broker = self.command();
+        let mut command = self.with_files(files);
+        command.arg(broker.get_program()).args(broker.get_args());
+        self.watch(command.spawn().unwrap());
+    }
+
+    /// Runs `tranche` as root, on the broker's host.
+    pub(crate) fn tranche_of_root(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(self.at("tranche"));
+        command.args(arguments).arg("--inventory=sim:t4x2");
+        for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
+            command.arg(self.option(option, path));
+        }
+        command.env_clear().output().unwrap()
+    }
+
     /// Takes over a broker that was started, and waits until it answers.
     pub(crate) fn watch(&mut self, broker: Child) {
         self.broker = Some(broker);

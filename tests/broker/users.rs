@@ -35,7 +35,7 @@ fn a_claim_is_not_freed_by_another_user() {
     };
     scene.claim(ANN, "train").unwrap();
     let init = Sleeper::new(ANN);
-    let request = json!({"device": GPU_0, "share": "any", "as": "nvidia.com/gpu=0.any", "container": container("box-1"),
+    let request = json!({"device": GPU_0, "share": "any", "container": container("box-1"),
         "pid": init.pid()});
     scene.ask(ANN, "enter", request).unwrap();
     for what in [
@@ -117,7 +117,8 @@ fn a_user_sees_nothing_of_the_claims_of_others() {
     scene.ask(ANN, "enter", request).unwrap();
     assert_eq!(scene.seen(ANN), ["", "65534.secret"]);
     assert_eq!(scene.seen(BOB), [""; 0]);
-    let enter = |share| json!({"device": GPU_0, "share": share, "container": container("b"), "pid": null});
+    let of_bob = Sleeper::new(BOB);
+    let enter = |share| json!({"device": GPU_0, "share": share, "container": container("b"), "pid": of_bob.pid()});
     let mut said = vec![
         scene.ask(BOB, "enter", enter("3")).unwrap_err(),
         scene

@@ -1,15 +1,16 @@
 //! `tranche claim release`: releases a claim, a share, or everything that a container holds.
 
 use super::PlaceArgs;
+use crate::accounts::{Account, AccountSources, Accounts};
 use crate::call::Subject;
 use crate::claim_spec;
 use crate::claims::{Claims, LockedClaims};
 use crate::cli::containers::Names;
-use crate::cli::held::{Held, View};
+use crate::cli::held::{Held, View, container_id};
 use crate::cli::specs::{Specs, is_named};
 use crate::cli::{by_broker, out};
 use crate::error::Error;
-use crate::ledger::{Books, Claim, ClaimState, HeldPart, LedgerError, Refused, utc};
+use crate::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
@@ -17,9 +18,13 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least the
-    /// first four characters of an id, if no other container's id begins with them
-    #[arg(value_name = "CLAIM|DEVICE|CONTAINER")]
-    what: String,
+    /// first four characters of an id, if no other container's id begins with them. The containers of a user's own engine
+    /// are named UID.ID
+    #[arg(value_name = "CLAIM|DEVICE|CONTAINER", required_unless_present = "user")]
+    what: Option<String>,
+    /// Release all that this user holds, also under subordinate uids
+    #[arg(long, value_name = "NAME|UID", conflicts_with = "what")]
+    user: Option<String>,
     /// Release the claim although a running container uses it. The container keeps its access to the device until it ends
     #[arg(long)]
     force: bool,
@@ -33,18 +38,31 @@ const SHORTEST_ID: usize = 4;
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     if by_broker::is_needed(state_dir) {
+        if args.user.is_some() {
+            bail!(
+                Error::usage("--user", "only root can release what another user holds").hint("name a claim of yours")
+            );
+        }
         let fields = json!({"what": args.what, "force": args.force});
         let mut answer = by_broker::ask(state_dir, "release", fields)?;
         show(args, &by_broker::held::<Vec<Held>>(answer["released"].take())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(claims) = Claims::existing(state_dir)? else {
-        bail!(not_found(&args.what, &[], &mut View::default()));
+        bail!(match (&args.what, &args.user) {
+            (Some(what), _) => not_found(what, &[], &mut View::default()),
+            (None, user) => nothing_of(user.as_deref().unwrap_or_default()),
+        });
     };
+    // Before anybody has to wait for it: NSS may take seconds.
+    let user = args.user.as_deref().map(UserClaims::named).transpose()?;
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
+    if let Some(user) = &user {
+        claims.books()?.claims().for_each(|claim| user.ask_about(claim));
+    }
     let locked = claims.lock()?;
     let books = locked.books()?;
-    let done = release(args, &locked, &books, claims.uptime());
+    let done = release(args, user.as_ref(), &locked, &books, claims.uptime());
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
     drop(locked);
     // What is meant may be in a book that cannot be read: these lines come before "not found".
@@ -75,11 +93,20 @@ struct Released {
 }
 
 /// Releases the claims that the user means, and removes their specifications. `books` are those of the ledger.
-fn release(args: &Args, locked: &LockedClaims<'_>, books: &Books, uptime: u64) -> Result<Released> {
+fn release(
+    args: &Args,
+    user: Option<&UserClaims>,
+    locked: &LockedClaims<'_>,
+    books: &Books,
+    uptime: u64,
+) -> Result<Released> {
     let state_dir = &args.at.state.state_dir;
     let claims: Vec<&Claim> = books.claims().collect();
     let mut view = View::new(Specs::read(&args.at.specs, state_dir), uptime);
-    let meant = resolve(&args.what, &claims, &mut view)?;
+    let meant = match (user, &args.what) {
+        (Some(user), _) => user.of(&claims)?,
+        (None, what) => resolve(what.as_deref().unwrap_or_default(), &claims, &mut view)?,
+    };
     let done = locked.release_by_hand(&meant, args.force);
     done.map_err(|error| refusal(error, &mut view))?;
     Ok(Released {
@@ -114,21 +141,27 @@ fn refusal(error: LedgerError, view: &mut View) -> Error {
     }
 }
 
-/// The claims that `typed` means. A claim's name is tried first, then a device, then a container.
+/// The claims that `typed` means. A claim's name is tried first, then the device or share that is held, then what root's
+/// engines asked for, then a container. What a user chose is looked for last, and with the number of the user.
 fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec<&'a Claim>> {
     let name = typed.strip_prefix("nvidia.com/claim=").unwrap_or(typed);
-    let by_name = claims.iter().filter(|claim| claim.name.as_deref() == Some(name));
-    let by_name: Vec<&Claim> = by_name.copied().collect();
+    let all = |is_meant: &dyn Fn(&Claim) -> bool| -> Vec<&'a Claim> {
+        claims.iter().copied().filter(|claim| is_meant(claim)).collect()
+    };
+    let by_name = all(&|claim| claim.name.as_deref() == Some(name));
     if !by_name.is_empty() {
         return Ok(by_name);
     }
     let by_device = of_device(typed, claims, &view.specs);
+    let asked_for = || all(&|claim| is_named(&view.specs.name(claim), typed));
+    let by_device = if by_device.is_empty() { asked_for() } else { by_device };
     match &by_device[..] {
         [] => {}
         [one] if is_whole_of(one, typed, &view.specs) => return Ok(by_device),
         [one] => {
-            let container = one.holder.any_container().map(|container| &*container.id);
-            let own = one.given_name().or(container).unwrap_or_default();
+            let container = one.holder.any_container().map(|_| view.held(one));
+            let container = container.and_then(|held| held.container.map(|container| container.own_id()));
+            let own = one.given_name().map(str::to_owned).or(container).unwrap_or_default();
             bail!(
                 Error::usage(typed, format!("is one of several shares of {}", one.who()))
                     .hint(format!("tranche claim release {own} releases all of them"))
@@ -137,19 +170,15 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
         _ => bail!(ambiguous(typed, &by_device, view)),
     }
     let by_container = of_container(typed, claims, &mut view.names);
-    let mut containers = by_container
-        .iter()
-        .filter(|claim| claim.holder.any_container().is_some());
-    match containers.next() {
+    match by_container.first() {
         None => Err(not_found(typed, claims, view).into()),
-        Some(first) if containers.all(|other| other.holder == first.holder) => Ok(by_container),
+        Some(first) if by_container.iter().all(|other| other.holder == first.holder) => Ok(by_container),
         Some(_) => Err(ambiguous(typed, &by_container, view).into()),
     }
 }
 
-/// The claims on the device or share that `typed` names.
+/// The claims that hold the device or share that `typed` names.
 fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Claim> {
-    let is_name = |name: &str| is_named(name, typed);
     let meant = specs.meant(typed);
     let is_meant = |claim: &Claim| {
         let by_spec = meant.iter().any(|(key, subject)| {
@@ -160,33 +189,86 @@ fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Cl
                     Subject::Any(_) | Subject::Claim(..) => false,
                 }
         });
-        // The specification may have changed since; the claim still knows what its container asked for.
-        by_spec || is_name(&specs.name(claim)) || claim.asked_as.as_deref().is_some_and(is_name)
+        // The specification may have changed since.
+        by_spec || is_named(&specs.part_name(claim), typed)
     };
     claims.iter().copied().filter(|claim| is_meant(claim)).collect()
 }
 
 /// Whether `typed` names all that `claim` holds, and not one of several shares.
 fn is_whole_of(claim: &Claim, typed: &str, specs: &Specs) -> bool {
-    claim.part.shares().len() < 2 || specs.name(claim) == typed
+    claim.part.shares().len() < 2 || is_named(&specs.name(claim), typed) || is_named(&specs.part_name(claim), typed)
 }
 
-/// The claims of the container whose name or id is `typed`, or else of those whose id begins with it.
+/// The claims of the container whose name or id is `typed`, or else of those whose id begins with it: first those of root's
+/// engines. The id of a container of a user's engine has the number of the user before it.
 fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec<&'a Claim> {
-    let mut exact = Vec::new();
-    let mut begins = Vec::new();
+    let (mut exact, mut begins) = (Vec::new(), Vec::new());
     for claim in claims.iter().copied() {
         let Some(container) = claim.holder.any_container() else {
             continue;
         };
+        let user = match claim.holder {
+            Holder::Rootless { user, .. } => Some(user),
+            _ => None,
+        };
         let mut name = || claim.holder.container().and_then(|of_root| names.of(of_root));
-        if container.id == typed || name().as_deref() == Some(typed) {
+        if container_id(&container.id, user) == typed || name().as_deref() == Some(typed) {
             exact.push(claim);
-        } else if typed.len() >= SHORTEST_ID && container.id.starts_with(typed) {
+        } else if begins_with(&container.id, user, typed) {
             begins.push(claim);
         }
     }
-    if exact.is_empty() { begins } else { exact }
+    let found = if exact.is_empty() { begins } else { exact };
+    let of_root = |claim: &&Claim| claim.holder.container().is_some();
+    match found.iter().any(of_root) {
+        true => found.into_iter().filter(of_root).collect(),
+        false => found,
+    }
+}
+
+/// Whether `typed` is the beginning of the container's id, and long enough for one.
+fn begins_with(id: &str, user: Option<u32>, typed: &str) -> bool {
+    let typed = match user {
+        None => Some(typed),
+        Some(user) => typed.strip_prefix(&format!("{user}.")),
+    };
+    typed.is_some_and(|typed| typed.len() >= SHORTEST_ID && id.starts_with(typed))
+}
+
+/// What a user holds.
+struct UserClaims {
+    uid: u32,
+    accounts: Accounts,
+}
+
+impl UserClaims {
+    /// Those of the user `name`, or of a uid.
+    fn named(name: &str) -> Result<Self> {
+        let accounts = Accounts::new(AccountSources::default());
+        let uid = accounts.user(name)?;
+        Ok(Self { uid, accounts })
+    }
+
+    /// Finds out whose `claim` is, which may take seconds.
+    fn ask_about(&self, claim: &Claim) {
+        self.accounts.of(claim.uid);
+    }
+
+    /// The claims of this uid and of its subordinate ones, without asking NSS any more.
+    fn of<'a>(&self, claims: &[&'a Claim]) -> Result<Vec<&'a Claim>> {
+        let is_its =
+            |claim: &&Claim| claim.uid == self.uid || self.accounts.already_known(claim.uid) == Account::User(self.uid);
+        let found: Vec<&Claim> = claims.iter().copied().filter(is_its).collect();
+        match found.is_empty() {
+            true => Err(nothing_of(&self.uid.to_string()).into()),
+            false => Ok(found),
+        }
+    }
+}
+
+fn nothing_of(user: &str) -> Error {
+    Error::usage(format!("user {user}"), "holds nothing").hint("tranche status shows who holds what")
 }
 
 fn ambiguous(typed: &str, claims: &[&Claim], view: &mut View) -> Error {

@@ -2,7 +2,7 @@
 
 use super::catalogue as family;
 use super::exposition::Exposition;
-use crate::cli::held::Held;
+use crate::cli::held::{Held, HeldContainer};
 use crate::cli::observed::Observed;
 use crate::control::DaemonState;
 use crate::inventory::ComputeMode;
@@ -83,7 +83,7 @@ fn claim(out: &mut Exposition, held: &Held, with_containers: bool) {
         &shares,
         &strategy,
         name.unwrap_or_default(),
-        container.map_or("", |container| &container.id),
+        &container.map(HeldContainer::own_id).unwrap_or_default(),
         container
             .and_then(|container| container.name.as_deref())
             .unwrap_or_default(),

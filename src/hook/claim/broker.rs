@@ -31,8 +31,6 @@ struct HookRequest<'a> {
     claim: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<String>,
-    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
-    asked_as: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }
@@ -57,7 +55,6 @@ impl<'a> HookRequest<'a> {
             whole: None,
             claim: None,
             size: None,
-            asked_as: None,
             pid: None,
         }
     }
@@ -86,7 +83,6 @@ pub(super) fn prepare(call: &ClaimCall, container: &ContainerName) -> Result<()>
 pub(super) fn enter(call: &ClaimCall, container: &ContainerName, pid: u32) -> Result<()> {
     let mut request = HookRequest {
         device: Some(&call.device),
-        asked_as: call.asked_as.as_deref(),
         pid: Some(pid),
         ..HookRequest::of("enter", container)
     };

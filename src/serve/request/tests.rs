@@ -24,9 +24,8 @@ fn each_command_has_its_fields_and_others_are_ignored() {
             device: device.clone(),
             subject,
             size: size.map(|size| size.parse().unwrap()),
-            asked_as: Some("nvidia.com/gpu=0.3".into()),
             container: name.clone(),
-            pid: Some(77),
+            pid: 77,
         })
     };
     let entering = |more: Value| {
@@ -131,7 +130,7 @@ fn what_is_not_a_request_is_refused_with_what_is_wrong() {
             "a container whose id or bundle is empty or too long",
         ),
         (
-            command(json!({"command": "leave", "container": {"id": "i".repeat(257), "bundle": "/b"}})),
+            command(json!({"command": "leave", "container": {"id": "i".repeat(129), "bundle": "/b"}})),
             "a container whose id or bundle is empty or too long",
         ),
         (
