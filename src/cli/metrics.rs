@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     if let Some(address) = args.listen {
         serve::check(address, args.allow_remote)?;
-        serve::run(address, || Ok(look()?.0))?;
+        serve::run(address, &|| Ok(look()?.0))?;
         return Ok(ExitCode::SUCCESS);
     }
     let (text, code) = look()?;

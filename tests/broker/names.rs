@@ -47,12 +47,16 @@ fn a_user_forges_no_row_and_no_name_of_root() {
         (1, 1, 1, 1),
         "{table:#?}"
     );
-    assert_eq!((with("nvidia.com/gpu=0.3"), with("65534.payroll"), with("65534.train")), (0, 1, 1), "{table:#?}");
+    assert_eq!(
+        (with("nvidia.com/gpu=0.3"), with("65534.payroll"), with("65534.train")),
+        (0, 1, 1),
+        "{table:#?}"
+    );
     assert!(table.iter().all(|row| row.chars().count() < 200), "{table:#?}");
     // Each of these names is root's, and the second time nothing has it.
     for (name, of) in [
         ("payroll", "nvidia.com/claim=payroll"),
-        ("0.4", "nvidia.com/claim=train"),
+        (share(4).trim(), "nvidia.com/claim=train"),
     ] {
         let released = scene.tranche(0, &["claim", "release", name]);
         assert!(

@@ -279,6 +279,10 @@ fn ambiguous(typed: &str, claims: &[&Claim], view: &mut View) -> Error {
 fn not_found(typed: &str, claims: &[&Claim], view: &mut View) -> Error {
     Error::usage(typed, "not found among claims, held devices and containers").hint(match claims {
         [] => "nothing is held".to_owned(),
-        held => format!("these are held: {}", view.list(held.iter().copied())),
+        held => {
+            // A list stops at eight, and root's own are not crowded out of it.
+            let (of_root, of_users): (Vec<&Claim>, Vec<&Claim>) = held.iter().partition(|claim| claim.uid == 0);
+            format!("these are held: {}", view.list(of_root.into_iter().chain(of_users)))
+        }
     })
 }

@@ -1,14 +1,18 @@
-//! A small server for a program that collects metrics: one request at a time, and nothing but `GET /metrics`.
+//! A small server for a program that collects metrics: nothing but `GET /metrics`.
 //!
-//! A client has a short time for its request and for taking the answer, so that one that stops in between holds up the
-//! others for no longer than that.
+//! Every user of the machine can connect. A client has a short time for its request and for taking the answer, and there is
+//! room for some of them at once. One that comes when there is none takes the place of the oldest one that keeps the server
+//! waiting: a collector sends its request at once, so that slow clients crowd out one another.
 
 use super::exposition::CONTENT_TYPE;
+use crate::bounded;
 use crate::cli::out;
 use crate::error::{Context, Error};
 use anyhow::Result;
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a request. Collectors send some hundreds.
@@ -17,8 +21,20 @@ const MOST_BYTES: usize = 8 << 10;
 /// How long a client may take for its request, and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The most clients at once.
+const MOST_CLIENTS: usize = 64;
+
+/// How long what a client sends after its request is read, so that it gets the answer.
+const LINGER: Duration = Duration::from_millis(200);
+
 /// How long an answer is given again. Every user of the machine can ask, and each answer asks the driver.
 const KEEP: Duration = Duration::from_secs(1);
+
+/// How long it is given again while a new one is made.
+const KEEP_MEANWHILE: Duration = Duration::from_secs(10);
+
+/// What makes the text.
+pub(super) type Make<'m> = dyn Fn() -> Result<String> + Sync + 'm;
 
 /// Checks that only processes of this machine reach `address`, unless that was said to be unimportant.
 ///
@@ -39,31 +55,46 @@ pub(super) fn check(address: SocketAddr, allow_remote: bool) -> Result<(), Error
 ///
 /// # Errors
 /// Returns an error if the address cannot be used.
-pub(super) fn run(address: SocketAddr, mut make: impl FnMut() -> Result<String>) -> Result<()> {
+pub(super) fn run(address: SocketAddr, make: &Make<'_>) -> Result<()> {
     let listener = TcpListener::bind(address).about(address, "cannot listen there")?;
     let bound = listener.local_addr().about(address, "cannot listen there")?;
     out::note(format_args!("http://{bound}/metrics"));
-    let mut kept: Option<(Instant, String)> = None;
-    loop {
-        // A client that has gone again, or too many open files: the next one may be served.
-        let Ok((mut client, _)) = listener.accept() else {
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        let answer = match request(&mut client) {
-            Ok(target) => answer(&target, || {
-                if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEEP) {
-                    return Ok(text.clone());
-                }
-                let text = make()?;
-                kept = Some((Instant::now(), text.clone()));
-                Ok(text)
-            }),
-            // Its connection is closed, or it was too slow: it gets no answer.
-            Err(_) => continue,
-        };
-        // A client that does not take its answer harms nobody else.
-        let _ = send(&mut client, &answer);
+    serve(&listener, make)
+}
+
+fn serve(listener: &TcpListener, make: &Make<'_>) -> ! {
+    let (clients, page) = (OpenClients::default(), Page::new(make));
+    std::thread::scope(|threads| {
+        loop {
+            // A client that has gone again, or too many open files: the next one may be served.
+            let Ok((stream, _)) = listener.accept() else {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            // Without a place or a thread, its connection is closed.
+            let Some(place) = clients.enter(&stream) else { continue };
+            let (clients, page) = (&clients, &page);
+            let _ = std::thread::Builder::new().spawn_scoped(threads, move || {
+                talk(stream, || {
+                    clients.keeps_us_waiting(place, false);
+                    let text = page.text();
+                    clients.keeps_us_waiting(place, true);
+                    text
+                });
+                clients.leave(place);
+            });
+        }
+    })
+}
+
+/// Reads the request of a client and answers it.
+fn talk(mut stream: TcpStream, text: impl FnOnce() -> Option<Arc<str>>) {
+    // One that is too slow or is gone gets no answer, and one that does not take its answer harms nobody else.
+    if let Ok(line) = request(&mut stream)
+        && send(&mut stream, &answer(&line, text)).is_ok()
+        && stream.shutdown(Shutdown::Write).is_ok()
+    {
+        bounded::skip(&stream, MOST_BYTES, Instant::now() + LINGER);
     }
 }
 
@@ -103,30 +134,123 @@ impl Client for TcpStream {
 }
 
 /// The whole answer to a request with this first line.
-fn answer(line: &str, make: impl FnOnce() -> Result<String>) -> String {
+fn answer(line: &str, text: impl FnOnce() -> Option<Arc<str>>) -> String {
     let mut words = line.split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let path = target.map(|target| target.split('?').next().unwrap_or_default());
     let is_http = version.is_some_and(|version| version.starts_with("HTTP/1.")) && words.next().is_none();
     let plain = "text/plain; charset=utf-8";
-    let (status, kind, body) = match (method, path) {
-        _ if !is_http => ("400 Bad Request", plain, "not a request of HTTP/1\n".to_owned()),
-        (Some("GET"), Some("/metrics")) => match make() {
-            Ok(text) => ("200 OK", CONTENT_TYPE, text),
-            Err(error) => {
-                out::complain(error);
-                (
-                    "500 Internal Server Error",
-                    plain,
-                    "the state cannot be read; see the server's log\n".to_owned(),
-                )
+    let (status, kind, body): (_, _, Arc<str>) = match (method, path) {
+        _ if !is_http => ("400 Bad Request", plain, "not a request of HTTP/1\n".into()),
+        (Some("GET"), Some("/metrics")) => match text() {
+            Some(text) => ("200 OK", CONTENT_TYPE, text),
+            None => {
+                let body = "the state cannot be read; see the server's log\n".into();
+                ("500 Internal Server Error", plain, body)
             }
         },
-        (Some("GET"), _) => ("404 Not Found", plain, "only /metrics is here\n".to_owned()),
-        _ => ("405 Method Not Allowed", plain, "only GET is allowed\n".to_owned()),
+        (Some("GET"), _) => ("404 Not Found", plain, "only /metrics is here\n".into()),
+        _ => ("405 Method Not Allowed", plain, "only GET is allowed\n".into()),
     };
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+}
+
+/// The text that clients get, which is not made for each of them.
+struct Page<'m> {
+    make: &'m Make<'m>,
+    /// The last one; `None` in it if it could not be made.
+    kept: Mutex<Option<(Instant, Option<Arc<str>>)>>,
+    making: Mutex<()>,
+}
+
+impl<'m> Page<'m> {
+    fn new(make: &'m Make<'m>) -> Self {
+        Self {
+            make,
+            kept: Mutex::default(),
+            making: Mutex::default(),
+        }
+    }
+
+    /// The text; `None` if it cannot be made, which is reported.
+    fn text(&self) -> Option<Arc<str>> {
+        if let Some(kept) = self.kept(KEEP) {
+            return kept;
+        }
+        let _making = match self.making.try_lock() {
+            Ok(making) => making,
+            Err(_) => {
+                if let Some(kept) = self.kept(KEEP_MEANWHILE) {
+                    return kept;
+                }
+                self.making.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        // Another client may have waited for it and got it.
+        if let Some(kept) = self.kept(KEEP) {
+            return kept;
+        }
+        let made = (self.make)().map_err(out::complain).ok().map(Arc::from);
+        *lock(&self.kept) = Some((Instant::now(), made.clone()));
+        made
+    }
+
+    fn kept(&self, time: Duration) -> Option<Option<Arc<str>>> {
+        let kept = lock(&self.kept);
+        let kept = kept.as_ref().filter(|(at, _)| at.elapsed() < time);
+        kept.map(|(_, text)| text.clone())
+    }
+}
+
+/// The clients that are connected, in the order in which they came.
+#[derive(Debug, Default)]
+struct OpenClients(Mutex<(u64, BTreeMap<u64, OpenClient>)>);
+
+#[derive(Debug)]
+struct OpenClient {
+    stream: TcpStream,
+    /// Whether it has not sent its request or taken its answer.
+    keeps_us_waiting: bool,
+}
+
+impl OpenClients {
+    /// A place for a client; `None` if all have sent their requests and wait for the text.
+    fn enter(&self, stream: &TcpStream) -> Option<u64> {
+        let mut guard = lock(&self.0);
+        let (next, open) = &mut *guard;
+        if open.len() >= MOST_CLIENTS {
+            let oldest = open.iter().find(|(_, client)| client.keeps_us_waiting);
+            let oldest = open.remove(&oldest.map(|(place, _)| *place)?)?;
+            // Its thread finds its connection closed.
+            let _ = oldest.stream.shutdown(Shutdown::Both);
+        }
+        let place = *next;
+        *next += 1;
+        open.insert(
+            place,
+            OpenClient {
+                stream: stream.try_clone().ok()?,
+                keeps_us_waiting: true,
+            },
+        );
+        Some(place)
+    }
+
+    fn keeps_us_waiting(&self, place: u64, keeps: bool) {
+        if let Some(client) = lock(&self.0).1.get_mut(&place) {
+            client.keeps_us_waiting = keeps;
+        }
+    }
+
+    fn leave(&self, place: u64) {
+        lock(&self.0).1.remove(&place);
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing fails while it is locked.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn send(client: &mut TcpStream, answer: &str) -> io::Result<()> {
@@ -147,7 +271,7 @@ mod tests {
     }
 
     fn status(line: &str) -> String {
-        let answer = answer(line, || Ok("x 1\n".to_owned()));
+        let answer = answer(line, || Some("x 1\n".into()));
         answer.split("\r\n").next().unwrap().to_owned()
     }
 
@@ -167,16 +291,88 @@ mod tests {
         ] {
             assert_eq!(status(line), "HTTP/1.1 400 Bad Request", "{line:?}");
         }
-        let whole = answer("GET /metrics HTTP/1.1", || Ok("x 1\n".to_owned()));
+        let whole = answer("GET /metrics HTTP/1.1", || Some("x 1\n".into()));
         assert!(
             whole.contains("Content-Length: 4\r\n") && whole.ends_with("\r\n\r\nx 1\n"),
             "{whole}"
         );
-        let failed = answer("GET /metrics HTTP/1.1", || anyhow::bail!("a secret path"));
+        let page = Page::new(&|| anyhow::bail!("a secret path"));
+        let failed = answer("GET /metrics HTTP/1.1", || page.text());
         assert!(
             failed.starts_with("HTTP/1.1 500 ") && !failed.contains("secret"),
             "{failed}"
         );
+    }
+
+    /// A server of its own, which lasts as long as the test.
+    fn serving(make: impl Fn() -> Result<String> + Send + Sync + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || serve(&listener, &make));
+        address
+    }
+
+    /// The answer to `sent`, read to its end without an error.
+    fn exchange(address: SocketAddr, sent: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(sent).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[test]
+    fn slow_clients_do_not_hold_up_a_collector() {
+        let address = serving(|| Ok("x 1\n".to_owned()));
+        let mut slow = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..130 {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET /metr").unwrap();
+                slow.push(stream);
+            }
+            // One after another, each of them would have two seconds.
+            assert!(exchange(address, GET).ends_with("x 1\n"));
+        }
+        println!("{} slow clients", slow.len());
+    }
+
+    #[test]
+    fn a_text_that_is_being_made_is_not_waited_for_if_there_is_an_earlier_one() {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (begin, ended) = (Mutex::new(begin), Mutex::new(ended));
+        let address = serving(move || {
+            begin.lock().unwrap().send(()).unwrap();
+            ended.lock().unwrap().recv().unwrap();
+            Ok("x 1\n".to_owned())
+        });
+        let ask = || std::thread::spawn(move || exchange(address, GET));
+        let first = ask();
+        begun.recv().unwrap();
+        let waiting: Vec<_> = (0..10).map(|_| ask()).collect();
+        end.send(()).unwrap();
+        for asked in std::iter::once(first).chain(waiting) {
+            assert!(asked.join().unwrap().ends_with("x 1\n"), "made once for all of them");
+        }
+        std::thread::sleep(KEEP);
+        let second = ask();
+        begun.recv().unwrap();
+        assert!(exchange(address, GET).ends_with("x 1\n"));
+        end.send(()).unwrap();
+        second.join().unwrap();
+    }
+
+    #[test]
+    fn a_client_that_sends_more_than_a_request_gets_the_whole_answer() {
+        let address = serving(|| Ok("x 1\n".to_owned()));
+        for _ in 0..20 {
+            let body = [b"POST /metrics HTTP/1.1\r\n\r\n", &vec![b'x'; 4000][..]].concat();
+            assert!(exchange(address, &body).ends_with("only GET is allowed\n"));
+        }
     }
 
     #[test]

@@ -134,13 +134,13 @@ fn what_is_not_a_request_is_refused_with_what_is_wrong() {
             "a container whose id or bundle is empty or too long",
         ),
         (
-            command(json!({"command": "enter", "device": DEVICE, "container": {"id": "c", "bundle": "/b"}})),
+            command(json!({"command": "enter", "device": DEVICE, "pid": 7, "container": {"id": "c", "bundle": "/b"}})),
             "needs one of share, whole and claim",
         ),
         (
             command(
                 json!({"command": "enter", "device": DEVICE, "whole": true, "share": "3",
-                "container": {"id": "c", "bundle": "/b"}}),
+                "pid": 7, "container": {"id": "c", "bundle": "/b"}}),
             ),
             "needs one of share, whole and claim",
         ),

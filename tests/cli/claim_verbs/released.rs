@@ -86,6 +86,26 @@ fn a_name_that_means_more_than_one_lists_them() {
 }
 
 #[test]
+fn each_candidate_can_be_typed_and_is_one_claim() {
+    let Some(scene) = scene("each_candidate_can_be_typed_and_is_one_claim") else {
+        return;
+    };
+    let ids = ["aaaa1111", "aaaa2222", "bbbb3333"];
+    let inits = ids.map(|id| scene.start("nvidia.com/gpu=0.any", id));
+    let line = scene.at_specs(&["claim", "release", "0.any"]).run().failed(2);
+    for (share, id) in ["nvidia.com/gpu=0.0", "nvidia.com/gpu=0.1", "nvidia.com/gpu=0.2"]
+        .iter()
+        .zip(ids)
+    {
+        assert!(line.contains(&format!("{share} by container {id} since")), "{line}");
+        let before = held(&scene).len();
+        scene.at_specs(&["claim", "release", "--force", share]).run().ok();
+        assert_eq!(held(&scene).len(), before - 1);
+    }
+    drop(inits);
+}
+
+#[test]
 fn all_that_a_container_holds() {
     let Some(scene) = scene("all_that_a_container_holds") else {
         return;
