@@ -127,12 +127,12 @@ impl Specs {
 
     /// The name under which an engine was asked for what `claim` holds.
     pub(super) fn name(&self, claim: &Claim) -> String {
-        match (&claim.asked_as, &claim.holder) {
-            // What a user's own engine says is the user's word.
-            (Some(name), holder) if claim.given_name().is_none() && !matches!(holder, Holder::Rootless { .. }) => {
-                name.clone()
-            }
-            _ => self.own_name(claim),
+        // What a user's own engine asked for is the user's word.
+        let is_of_user = matches!(claim.holder, Holder::Rootless { .. });
+        match (claim.given_name(), &claim.asked_as) {
+            (Some(name), _) => format!("nvidia.com/claim={name}"),
+            (None, Some(name)) if !is_of_user => name.clone(),
+            (None, _) => self.part_name(claim),
         }
     }
 

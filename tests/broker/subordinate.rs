@@ -122,17 +122,19 @@ fn slow_connections_of_subordinate_uids_hold_up_nobody() {
     let Some(scene) = scene("slow_connections_of_subordinate_uids_hold_up_nobody", None) else {
         return;
     };
-    for first in [200_000, 300_000] {
-        let silent: Vec<_> = (0..26)
-            .flat_map(|n| (0..8).map(move |_| first + n % 10))
-            .map(|uid| scene.connect(uid))
-            .collect();
+    let of_several: Vec<u32> = (300_000..300_010)
+        .chain(400_000..400_010)
+        .chain(600_000..600_006)
+        .collect();
+    for uids in [(200_000..200_026).collect(), of_several] {
+        let eight = |uid: &u32| std::iter::repeat_n(*uid, 8).collect::<Vec<_>>();
+        let silent: Vec<_> = uids.iter().flat_map(eight).map(|uid| scene.connect(uid)).collect();
         assert_eq!(silent.len(), 208);
         for (uid, name) in [(BOB, "train"), (0, "roots")] {
             scene.claim(uid, name).unwrap();
             scene.ask(uid, "release", json!({"what": name})).unwrap();
         }
-        let line = scene.ask(first + 1, "list", json!({})).unwrap_err();
+        let line = scene.ask(uids[1], "list", json!({})).unwrap_err();
         assert!(line.contains("there are too many requests at once"), "{line}");
         drop(silent);
     }

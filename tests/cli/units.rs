@@ -74,6 +74,51 @@ fn the_units_give_options_that_tranche_has() {
     assert!(commands >= 4, "{commands}");
 }
 
+/// NSS modules ask daemons over sockets, and are what says whose a subordinate uid is.
+#[test]
+fn the_broker_reaches_nss_and_sees_its_clients() {
+    let units = packaging("systemd");
+    let unit = units
+        .iter()
+        .find(|unit| name(unit) == "tranche-broker.service")
+        .unwrap();
+    let text = fs::read_to_string(unit).unwrap();
+    let settings: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    let values = |key: &str| {
+        settings
+            .iter()
+            .filter(|(k, _)| *k == key)
+            .map(|(_, v)| *v)
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        values("RestrictAddressFamilies")
+            .iter()
+            .all(|families| families.split(' ').any(|one| one == "AF_UNIX"))
+    );
+    for key in [
+        "PrivateUsers",
+        "PrivatePIDs",
+        "DynamicUser",
+        "User",
+        "RootDirectory",
+        "RootImage",
+        "InaccessiblePaths",
+        "TemporaryFileSystem",
+        "MountAPIVFS",
+        "NoExecPaths",
+        "ExecPaths",
+        "ProtectProc",
+        "SystemCallFilter",
+    ] {
+        assert_eq!(
+            values(key),
+            [""; 0],
+            "{key} may keep NSS or the processes of clients from the broker"
+        );
+    }
+}
+
 #[test]
 fn the_udev_rules_start_units_that_exist() {
     let units: Vec<PathBuf> = packaging("systemd");
