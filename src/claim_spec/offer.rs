@@ -40,12 +40,20 @@ impl ClaimRequest {
     /// The name of the claim for engines.
     ///
     /// # Errors
-    /// Returns a usage error if CDI does not allow the name, or if it is one that starts of containers use.
+    /// Returns a usage error if CDI does not allow the name, or if it is one that starts of containers use or that means
+    /// devices (`all`, `0`).
     pub fn device_name(&self) -> Result<QualifiedName> {
         if is_start_name(&self.name) {
             let error = Error::usage(
                 format!("claim {}", self.name),
                 "is a name that starts of containers use",
+            );
+            return Err(error.hint("choose another name"));
+        }
+        if is_reserved(&self.name) {
+            let error = Error::usage(
+                format!("claim {}", self.name),
+                "is a word or a number that means devices elsewhere",
             );
             return Err(error.hint("choose another name"));
         }
@@ -83,6 +91,16 @@ impl ClaimRequest {
 pub fn is_of_user(name: &str) -> bool {
     let uid = name.split_once('.').map(|(uid, _)| uid).unwrap_or_default();
     !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether engines and commands take `name` for devices, as `NVIDIA_VISIBLE_DEVICES` has them: `all`, `none`, `void`, an index.
+/// The number of a user before it changes nothing.
+fn is_reserved(name: &str) -> bool {
+    let own = match is_of_user(name) {
+        true => name.split_once('.').map_or(name, |(_, own)| own),
+        false => name,
+    };
+    ["all", "none", "void", ShareName::ANY].contains(&own) || own.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// What was found for a claim, in a sentence.
@@ -206,6 +224,25 @@ impl Offer for ClaimFile<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_means_devices_is_not_one_of_a_claim() {
+        for name in ["all", "any", "none", "void", "0", "12", "1000.all", "1000.3"] {
+            let request = ClaimRequest {
+                name: name.to_owned(),
+                ..ClaimRequest::default()
+            };
+            let line = crate::error::line(&request.device_name().unwrap_err());
+            assert!(line.contains(&format!("claim {name}: is a word or a number")), "{line}");
+        }
+        for name in ["all-of-them", "train1", "1000.a3", "0x1", "any.1"] {
+            let request = ClaimRequest {
+                name: name.to_owned(),
+                ..ClaimRequest::default()
+            };
+            assert!(request.device_name().is_ok(), "{name}");
+        }
+    }
 
     #[test]
     fn names_of_users_begin_with_the_user() {

@@ -46,6 +46,9 @@ pub struct Held {
     pub spec_file: Option<String>,
     /// What its processes use now; `null` if that was not asked or is unknown.
     pub usage: Option<HeldUsage>,
+    /// The shares with their sizes, which two claims on one device never have in common.
+    #[serde(skip)]
+    pub sized: Vec<String>,
     /// Whether its processes can be told from others here.
     #[serde(skip)]
     pub can_be_seen: bool,
@@ -138,6 +141,12 @@ impl Held {
             once: claim.once,
             spec_file: claim.spec_file.clone(),
             usage: None,
+            sized: claim
+                .part
+                .shares()
+                .iter()
+                .map(|s| format!("{} ({})", s.name, s.promise))
+                .collect(),
             can_be_seen: true,
         }
     }

@@ -2,8 +2,9 @@
 
 use super::containers::Names;
 use super::specs::Specs;
-use crate::claims::{ClaimNames, HeldProcess};
+use crate::claims::{ClaimNames, HeldProcess, ReserveError, explain_reserve};
 pub(super) use crate::claims::{Held, HeldContainer, HeldUsage};
+use crate::error::Error;
 use crate::ledger::{Claim, ClaimState, utc};
 use crate::text::some;
 use crate::types::MemorySize;
@@ -51,6 +52,18 @@ impl View {
             )
         };
         some(&claims.into_iter().map(line).collect::<Vec<_>>())
+    }
+}
+
+impl View {
+    /// The error of a command that reserves shares and has an option `--wait`. `object` is what it is about.
+    pub(super) fn not_reserved(&mut self, object: impl Display, error: ReserveError) -> Error {
+        let is_behind = matches!(error, ReserveError::Behind { .. });
+        let error = explain_reserve(object, error, |held| self.list(held));
+        match is_behind {
+            true => error.hint("try again later, or wait as well: with --wait"),
+            false => error,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::held::View;
 use super::sharing::{self, SharingArgs};
 use super::specs::Specs;
 use super::{out, root_only};
-use crate::claims::{ClaimEntry, Claims, Reservation, Unoffered, explain, explain_reserve};
+use crate::claims::{ClaimEntry, Claims, Reservation, Unoffered, explain};
 use crate::derive::Sharing;
 use crate::error::{Error, line};
 use crate::ledger::{Claim, Holder, Promise, is_start_name, start_name};
@@ -126,11 +126,8 @@ impl<'a> ReservedForRun<'a> {
     fn new(reservation: &Reservation, claims: &Claims, sharing: &'a Sharing, wait: Duration) -> Result<Self> {
         let label = reservation.wish.text();
         let reserved = claims.reserve_waiting(&sharing.plan, reservation, &Unoffered, wait);
-        let (_, claim) = reserved.map_err(|error| {
-            explain_reserve(&label, error, |held| {
-                View::new(Specs::of_plan(&sharing.plan), claims.uptime()).list(held)
-            })
-        })?;
+        let (_, claim) = reserved
+            .map_err(|error| View::new(Specs::of_plan(&sharing.plan), claims.uptime()).not_reserved(&label, error))?;
         Self::with(&reservation.name, claim, sharing)
     }
 

@@ -1,7 +1,7 @@
 //! `tranche claim create`.
 
 use crate::claim_spec::{ClaimFile, ClaimRequest, describe, is_of_user};
-use crate::claims::{Claims, Held, ReserveError, explain_reserve};
+use crate::claims::{Claims, Held, ReserveError};
 use crate::cli::cdi::hook_beside_us;
 use crate::cli::held::View;
 use crate::cli::place::SpecDirArg;
@@ -10,7 +10,7 @@ use crate::cli::specs::Specs;
 use crate::cli::{by_broker, needs, out, pipe_directories};
 use crate::derive::{HookOptions, Sharing};
 use crate::error::Error;
-use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName};
+use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
@@ -37,9 +37,9 @@ pub(in crate::cli) struct Args {
     /// whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
     device: Option<DeviceSelector>,
-    /// Wait up to this many seconds for what others hold. Those who wait are served in the order of their coming
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
-    wait: u64,
+    /// Wait up to this time for what others hold: 30s, 5m. Those who wait are served in the order of their coming
+    #[arg(long, value_name = "TIME")]
+    wait: Option<WaitTime>,
     /// Release the claim when no container has used it for this many seconds [default: keep it until it is released]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     ttl: Option<u64>,
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
     let claims = Claims::open(state_dir)?;
     pipe_directories::make(&sharing)?;
-    let wait = Duration::from_secs(args.wait);
+    let wait = args.wait.map_or(Duration::ZERO, WaitTime::get);
     let reserved = claims.reserve_waiting(&sharing.plan, &reservation, &offer, wait);
     let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
     let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Lets the broker make the claim, because this user cannot write the ledger.
 fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
-    if args.wait > 0 {
+    if args.wait.is_some_and(|wait| !wait.get().is_zero()) {
         let error = Error::usage("--wait", "only root can wait for a share");
         bail!(error.hint("try again when something was released"));
     }
@@ -133,7 +133,5 @@ impl Args {
 
 /// The error for a claim that was not made. If the claim would fit on an unused device, the error lists who holds what.
 fn refusal(error: ReserveError, args: &Args, sharing: &Sharing) -> Error {
-    explain_reserve(format_args!("claim {}", args.name), error, |held| {
-        View::new(Specs::of_plan(&sharing.plan), 0).list(held)
-    })
+    View::new(Specs::of_plan(&sharing.plan), 0).not_reserved(format_args!("claim {}", args.name), error)
 }

@@ -26,7 +26,15 @@ pub(super) fn of(observed: &Observed, with_containers: bool) -> Exposition {
     }
     devices(&mut out, observed);
     for held in &observed.claims {
-        claim(&mut out, held, with_containers);
+        // A share of an earlier policy may have the name of one of now.
+        let mut others = observed.claims.iter().filter(|other| !std::ptr::eq(*other, held));
+        let is_same = others.any(|other| (&other.device, &other.shares) == (&held.device, &held.shares));
+        let shares = match (held.whole, is_same) {
+            (true, _) => "whole".to_owned(),
+            (false, false) => held.shares.join(","),
+            (false, true) => held.sized.join(","),
+        };
+        claim(&mut out, held, &shares, with_containers);
     }
     if observed.sees_ledger {
         let waited = observed
@@ -48,10 +56,13 @@ fn devices(out: &mut Exposition, observed: &Observed) {
     for device in &observed.devices {
         let label = [device.device.as_str()];
         out.add(family::READABLE, &label, truth(device.readable));
-        out.add(family::SHARES, &label, count(device.shares.len()));
+        // A dedicated device has no shares: it is one.
+        let is_one = device.shares.is_empty();
+        let of = |shares: &[String], whole: bool| if is_one { usize::from(whole) } else { shares.len() };
+        out.add(family::SHARES, &label, count(of(&device.shares, true)));
         if device.readable {
-            out.add(family::HELD, &label, count(device.held.len()));
-            out.add(family::FREE, &label, count(device.free.len()));
+            out.add(family::HELD, &label, count(of(&device.held, device.held_whole)));
+            out.add(family::FREE, &label, count(of(&device.free, !device.is_held())));
             out.add(family::EARLIER, &label, count(device.held_of_earlier_policy.len()));
             out.add(family::WHOLE, &label, truth(device.held_whole));
         }
@@ -68,19 +79,16 @@ fn devices(out: &mut Exposition, observed: &Observed) {
     }
 }
 
-fn claim(out: &mut Exposition, held: &Held, with_containers: bool) {
-    // No two claims hold the same part of one device. The names under which engines asked for it can be the same.
-    let shares = match held.whole {
-        true => "whole".to_owned(),
-        false => held.shares.join(","),
-    };
-    let label = [held.device.as_str(), shares.as_str()];
+/// The samples of a claim on `shares`: no two claims hold the same part of one device. The names under which engines asked for
+/// it can be the same.
+fn claim(out: &mut Exposition, held: &Held, shares: &str, with_containers: bool) {
+    let label = [held.device.as_str(), shares];
     let container = held.container.as_ref().filter(|_| with_containers);
     let name = held.name.as_deref().filter(|_| with_containers);
     let (device, strategy) = (held.device.as_str(), held.strategy.to_string());
     let labels = [
         device,
-        &shares,
+        shares,
         &strategy,
         name.unwrap_or_default(),
         &container.map(HeldContainer::own_id).unwrap_or_default(),

@@ -80,6 +80,37 @@ fn a_refusal_says_who_holds_what_since_when_and_what_is_free() {
 }
 
 #[test]
+fn a_time_to_wait_is_written_as_for_run_and_a_name_is_not_that_of_devices() {
+    let Some(scene) = Scene::new("a_time_to_wait_is_written_as_for_run") else {
+        return;
+    };
+    for wait in ["5s", "1m30s", "0", "7"] {
+        let wait = format!("--wait={wait}");
+        scene.create(&["--name=one", "--shares=1", "--of=0", &wait]).run().ok();
+        scene.at_specs(&["claim", "release", "one"]).run().ok();
+    }
+    for wait in ["999999999999", "169h", "-1", "soon"] {
+        let wait = format!("--wait={wait}");
+        let line = scene
+            .create(&["--name=one", "--shares=1", "--of=0", &wait])
+            .run()
+            .failed(2);
+        assert!(
+            line.contains("not a time to wait like 30s") || line.contains("unexpected argument"),
+            "{line}"
+        );
+    }
+    for name in ["all", "any", "none", "void", "0"] {
+        let line = scene.create(&["--name", name, "--shares=1", "--of=0"]).run().failed(2);
+        assert!(
+            line.contains(&format!("claim {name}: is a word or a number that means devices")),
+            "{line}"
+        );
+    }
+    assert_eq!(scene.claims(), [""; 0]);
+}
+
+#[test]
 fn a_file_in_its_place_is_not_replaced() {
     let Some(scene) = scene("a_file_in_its_place_is_not_replaced") else {
         return;

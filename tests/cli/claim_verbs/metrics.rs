@@ -102,6 +102,51 @@ fn the_metrics_are_the_state_of_the_machine() {
     assert_eq!(value(&without, "tranche_device_shares_held", &[gpu]), 2.0);
 }
 
+/// The name of a share says its size only together with the policy under which it was claimed.
+#[test]
+fn two_claims_of_one_share_name_are_two_series() {
+    let Some(scene) = Scene::new("two_claims_of_one_share_name_are_two_series") else {
+        return;
+    };
+    let before = scene.start("nvidia.com/gpu=0.0", "aaaa1111");
+    scene.policy(&POLICY.replace("replicas: 4", "replicas: 10"));
+    let output = scene.option("output", "cdi/nvidia.yaml");
+    scene.at_host(&["cdi", "generate", &output]).run().ok();
+    let after = scene.start("nvidia.com/gpu=0.0", "bbbb2222");
+    let text = scene.at_specs(&["metrics", "--no-gpu"]).run().ok();
+    let all = series(&text);
+    let labels = |size: &str| format!("shares=\"0 ({size})\"");
+    for size in ["1/4", "1/10"] {
+        assert_eq!(value(&all, "tranche_claim_held", &[&labels(size)]), 1.0);
+    }
+    drop((before, after));
+}
+
+#[test]
+fn a_dedicated_device_is_one_share() {
+    let Some(scene) = Scene::new("a_dedicated_device_is_one_share") else {
+        return;
+    };
+    scene.policy("version: v1\nsharing:\n  dedicated: {devices: [0]}\n");
+    let output = scene.option("output", "cdi/nvidia.yaml");
+    scene.at_host(&["cdi", "generate", &output]).run().ok();
+    let shares = |expected: [f64; 3]| {
+        let all = series(&scene.at_specs(&["metrics", "--no-gpu"]).run().ok());
+        for (name, expected) in ["shares", "shares_held", "shares_free"].iter().zip(expected) {
+            let found = value(
+                &all,
+                &format!("tranche_device_{name}"),
+                &["device=\"nvidia.com/gpu=0\""],
+            );
+            assert_eq!(found, expected, "{name}");
+        }
+    };
+    shares([1.0, 0.0, 1.0]);
+    let init = scene.start("nvidia.com/gpu=0", "aaaa1111");
+    shares([1.0, 1.0, 0.0]);
+    drop(init);
+}
+
 #[test]
 fn a_state_that_cannot_be_read_completely_says_so_in_the_metrics() {
     let Some((machine, _inits)) = busy("metrics_of_an_incomplete_state") else {
