@@ -2,6 +2,7 @@
 //! the quota, or end the broker.
 
 use crate::scene::{ANN, BOB, GPU_0, Scene, Sleeper, answer, as_user, container};
+use crate::support::until;
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::json;
 use std::fs;
@@ -154,6 +155,9 @@ fn many_connections_of_one_user_hold_up_nobody() {
     scene.claim(ANN, "train").unwrap();
     scene.ask(0, "list", json!({})).unwrap();
     drop(silent);
+    until("the broker has seen that they are gone", || {
+        scene.ask(BOB, "list", json!({})).is_ok()
+    });
     // Those who do not read their answers, after the broker did what they asked for.
     let unread: Vec<_> = (0..3)
         .map(|n| {
