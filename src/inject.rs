@@ -8,6 +8,7 @@
 mod caller;
 mod clean;
 mod document;
+mod guarded;
 pub mod request;
 pub mod require;
 mod resolve;
@@ -15,4 +16,5 @@ mod rewrite;
 
 pub use caller::Caller;
 pub use clean::is_limit;
+pub use guarded::{GuardedDevice, GuardedDevices, OpenNode};
 pub use rewrite::{RewriteContext, give_back, rewrite};

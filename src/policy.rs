@@ -10,7 +10,10 @@ pub mod read;
 mod runtime;
 
 pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
-pub use runtime::{AcceptAnnotations, AcceptEnvironment, CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
+pub use runtime::{
+    AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, CudaCompatMode, MaxWait, NvidiaCli, RuntimeMode,
+    RuntimeSettings,
+};
 
 pub use crate::types::{Place, Strategy};
 

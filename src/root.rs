@@ -12,6 +12,7 @@
 
 mod container;
 mod cover;
+mod device_nodes;
 mod directory;
 mod file_system;
 mod found;
@@ -31,6 +32,7 @@ mod temporary;
 mod user_namespace;
 
 pub use container::ContainerRoot;
+pub use device_nodes::{DeviceNumber, nodes_brought, number_of};
 pub use directory::Directory;
 pub use found::{FileType, Found};
 pub use host_directory::HostDirectory;

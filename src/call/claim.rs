@@ -50,6 +50,17 @@ pub enum Subject {
     Claim(String, Option<Promise>),
 }
 
+impl Subject {
+    /// What is promised; `None` if the call does not say it.
+    pub fn promise(&self) -> Option<Promise> {
+        match self {
+            Self::Share(_, promise) | Self::Any(promise) => Some(*promise),
+            Self::Whole => Some(Promise::Whole),
+            Self::Claim(_, promise) => *promise,
+        }
+    }
+}
+
 /// The shares that a device has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Siblings {

@@ -32,7 +32,7 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
         spec_file: Some(spec_file.clone()),
         ..ReleaseCall::default()
     }));
-    derived.kind = CdiKind::new("nvidia.com", "claim")?;
+    derived.kind = CdiKind::claim();
     derived.devices = vec![DerivedDevice::named(name, edits)?];
     Ok(derived)
 }

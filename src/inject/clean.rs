@@ -3,6 +3,8 @@
 use crate::call::{ClaimCall, Subject};
 use crate::cdi::Hook;
 use crate::ledger::is_start_name;
+use crate::share::limits_set_by;
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 /// Names of the prestart hook that docker adds for `--gpus`, and old packages for every container.
@@ -29,9 +31,14 @@ pub(super) fn remove_start_claims(config: &mut Value) {
 
 /// The names of the claims that were made for a start from this configuration.
 pub(super) fn start_claims(config: &Value) -> Vec<String> {
+    hooks(config).filter_map(start_claim).collect()
+}
+
+/// The hooks of every stage.
+fn hooks(config: &Value) -> impl Iterator<Item = &Value> {
     let stages = config.get("hooks").and_then(Value::as_object);
     let hooks = stages.into_iter().flat_map(Map::values).filter_map(Value::as_array);
-    hooks.flatten().filter_map(start_claim).collect()
+    hooks.flatten()
 }
 
 /// Removes the mounts at `destinations`, which are requests and not directories.
@@ -69,11 +76,42 @@ pub(super) fn remove_repeated_rules(config: &mut Value, count: usize) {
 
 /// Removes every variable by which a tenant or its image could set limits of its own: the share sets those that apply,
 /// and for the others the driver's defaults hold.
-pub(super) fn remove_limits(config: &mut Value) {
+pub(super) fn remove_every_limit(config: &mut Value) {
     let env = config.pointer_mut("/process/env").and_then(Value::as_array_mut);
     if let Some(env) = env {
         env.retain(|entry| !entry.as_str().is_some_and(is_limit));
     }
+}
+
+/// As [`remove_every_limit`], if `config` has the hook of a claim already. The variables that the share of that claim sets
+/// stay: whoever added the hook gave them the share's values. Returns whether anything was removed.
+pub(super) fn remove_limits(config: &mut Value) -> bool {
+    let calls: Vec<ClaimCall> = hooks(config)
+        .filter_map(|hook| ClaimCall::of_hook(&words(hook)))
+        .collect();
+    if calls.is_empty() {
+        return false;
+    }
+    let set: Vec<&str> = calls
+        .iter()
+        .filter_map(|call| call.subject.promise())
+        .flat_map(|promise| limits_set_by(promise).iter().copied())
+        .collect();
+    let Some(env) = config.pointer_mut("/process/env").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let before = env.len();
+    env.retain(|entry| {
+        let entry = entry.as_str().unwrap_or_default();
+        let name = entry.split_once('=').map_or(entry, |(name, _)| name);
+        !is_limit(entry) || set.contains(&name)
+    });
+    env.len() != before
+}
+
+/// Whether the bytes of a configuration may have the hook of a claim. If not, it has none.
+pub(super) fn may_have_claim(config: &[u8]) -> bool {
+    memmem::find(config, ClaimCall::VERB.as_bytes()).is_some() && memmem::find(config, b"tranche-oci").is_some()
 }
 
 /// Whether an entry of an environment sets a limit of a share.
@@ -96,11 +134,14 @@ pub(super) fn has_hook(config: &Value, hook: &Hook) -> bool {
 
 /// The claim for a start that `hook` takes.
 fn start_claim(hook: &Value) -> Option<String> {
-    let arguments: Vec<String> = arguments(hook).map(str::to_owned).collect();
-    match ClaimCall::of_hook(&arguments)?.subject {
+    match ClaimCall::of_hook(&words(hook))?.subject {
         Subject::Claim(name, _) if is_start_name(&name) => Some(name),
         _ => None,
     }
+}
+
+fn words(hook: &Value) -> Vec<String> {
+    arguments(hook).map(str::to_owned).collect()
 }
 
 fn arguments(hook: &Value) -> impl Iterator<Item = &str> {
@@ -170,7 +211,7 @@ mod tests {
             "PATH=/bin", "CUDA_MPS_PIPE_DIRECTORY=/x", "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1",
             "CUDA_VISIBLE_DEVICES=1", "NVIDIA_GPU_MEMORY_LIMIT", "CUDA_VERSION=12.4", "NVIDIA_VISIBLE_DEVICES=0.big", 7,
         ]}});
-        remove_limits(&mut config);
+        remove_every_limit(&mut config);
         let expected = json!({"process": {"env": [
             "PATH=/bin", "CUDA_VERSION=12.4", "NVIDIA_VISIBLE_DEVICES=0.big", 7,
         ]}});

@@ -14,7 +14,8 @@
 //! 1. Annotations whose keys begin with a configured prefix (`cdi.k8s.io/`), by key. In the modes `legacy` and `csv`, NVIDIA's
 //!    runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if every name in
 //!    them has a vendor; this module reads them in any case, and a name without a vendor as in the environment.
-//! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them.
+//! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them. Those that
+//!    name a claim (`…/cdi/nvidia.com/claim/NAME`) always count, because no image can have such a mount.
 //! 3. The environment, if the owner accepts it (`acceptEnvironment`) and no annotation asks for a size: the swarm resource
 //!    and `NVIDIA_VISIBLE_DEVICES`. If it may not ask, this is one of [`Asked::notes`].
 //!
@@ -53,7 +54,7 @@ use std::collections::BTreeSet;
 use crate::derive::Mode;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
-use crate::types::{DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName, WaitTime};
+use crate::types::{CdiKind, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName, WaitTime};
 
 /// The variable by which most containers ask for devices.
 const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
@@ -66,6 +67,11 @@ const MOUNTS: &str = "/var/run/nvidia-container-devices";
 
 /// The most bytes of a variable that a line shows. Both its name and its value are somebody else's.
 const LONGEST_SHOWN: usize = 200;
+
+/// The mount of /dev/null that asks for the claim `name`.
+pub(super) fn claim_mount(name: &str) -> String {
+    format!("{MOUNTS}/cdi/{}/{name}", CdiKind::claim())
+}
 
 /// How the names of tranche's own variables begin.
 const OWN_VARIABLES: &str = "TRANCHE_";
@@ -93,7 +99,7 @@ pub struct Request {
     /// A part of a device, by its size.
     pub size: Option<WantedSize>,
     /// How long the start may wait for a share; `None` for the policy's time.
-    pub wait: Option<WaitTime>,
+    pub wait: Option<WantedWait>,
     /// For which uses the driver's files are asked for.
     pub capabilities: BTreeSet<DriverCapability>,
     /// What is asked for in addition to GPUs: GPUDirect Storage, MOFED, GDRCopy, NVSwitches.
@@ -111,6 +117,8 @@ pub struct Request {
     pub requirements_bind: bool,
     /// Where the devices, or else the size, were asked for.
     pub source: RequestSource,
+    /// Whether the container asks for a device of a specification and is privileged: its bounding set has CAP_SYS_ADMIN.
+    pub is_privileged: bool,
     /// Destinations of mounts that are requests and not directories: they have to leave the configuration. As written
     /// there.
     pub request_mounts: Vec<String>,
@@ -164,6 +172,15 @@ pub struct WantedSize {
     pub shares: Option<u32>,
     /// The device; `None` for any.
     pub device: Option<DeviceSelector>,
+}
+
+/// How long a start is asked to wait for a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedWait {
+    /// At most this long.
+    pub time: WaitTime,
+    /// Where it was asked for.
+    pub source: RequestSource,
 }
 
 /// Which IMEX channels are asked for.

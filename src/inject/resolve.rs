@@ -1,17 +1,20 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
-use super::request::{MigAccess, Request, WantedDevice, WantedShare};
+use super::guarded::GuardedDevices;
+use super::request::{self, MigAccess, Request, RequestSource, WantedDevice, WantedShare};
 use super::require::{RequiredGpu, RequirementFacts};
+use crate::call::{ClaimCall, Subject};
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
 use crate::inventory::{Catalogue, HostDevice};
+use crate::policy::ClaimsFromEnvironment;
 use crate::share::{Plan, SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiKind, Device, QualifiedName, ShareName};
+use crate::types::{CdiKind, Device, DeviceKey, QualifiedName, ShareName};
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a request means on this host.
 #[derive(Debug, Default)]
@@ -35,21 +38,20 @@ pub(super) struct WantedShares {
     pub(super) asked_as: String,
 }
 
-/// Works out what `request` means. `is_held` says of which devices something is held under an earlier policy: `all` does
+/// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all` does
 /// not contain them.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
-/// searched.
-pub(super) fn resolve(
-    request: &Request,
-    host: &HostFile,
-    is_held: &dyn Fn(HostDevice<'_>) -> bool,
-) -> Result<ResolvedRequest> {
+/// searched. Returns the refusal of a claim that the environment may not ask for, and of a device of a specification with
+/// nodes of a device that is split, dedicated or held.
+pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<DeviceKey>) -> Result<ResolvedRequest> {
     let mut resolver = Resolver {
+        request,
         host,
         catalogue: host.inventory.catalogue(),
-        is_held,
+        held,
+        guarded: GuardedDevices::of(&host.plan, held, &host.inventory),
         registry: OnceCell::new(),
         plain: Vec::new(),
         shares: BTreeMap::new(),
@@ -90,8 +92,10 @@ pub(super) fn resolve(
 
 struct Resolver<'a> {
     host: &'a HostFile,
+    request: &'a Request,
     catalogue: Catalogue<'a>,
-    is_held: &'a dyn Fn(HostDevice<'_>) -> bool,
+    held: &'a BTreeSet<DeviceKey>,
+    guarded: GuardedDevices,
     /// Read only if a request needs it.
     registry: OnceCell<Registry>,
     plain: Vec<Device>,
@@ -128,8 +132,8 @@ impl<'a> Resolver<'a> {
 
     /// Every device that is neither split nor dedicated nor held.
     fn all(&mut self) -> Result<()> {
-        let is_free =
-            |device: &HostDevice<'_>| self.host.plan.split(device.device()).is_none() && !(self.is_held)(*device);
+        let is_held = |device: &HostDevice<'_>| self.held.iter().any(|held| held.overlaps(&device.key()));
+        let is_free = |device: &HostDevice<'_>| self.host.plan.split(device.device()).is_none() && !is_held(device);
         let free: Vec<_> = self.catalogue.usable().filter(is_free).collect();
         if free.is_empty() {
             let names: Vec<String> = self.catalogue.usable().map(HostDevice::name).collect();
@@ -191,34 +195,87 @@ impl<'a> Resolver<'a> {
     }
 
     /// A device by its CDI name: a share of the plan, a device of a specification on this host, or a device that
-    /// tranche knows without a specification.
+    /// tranche knows without a specification. Where the plan splits or dedicates a device, the names of NVIDIA's kind mean
+    /// what the plan says, whatever a specification defines under them.
     fn cdi(&mut self, name: &QualifiedName) -> Result<()> {
+        if name.kind == CdiKind::claim() {
+            self.refuse_claim_of_environment(name)?;
+        }
         if let Some((device, share)) = self.share_of_plan(name) {
             return self.share(device, &share, name.to_string());
         }
+        if !self.guarded.is_empty() && self.own(name)? {
+            return Ok(());
+        }
         let dirs = &self.host.runtime.spec_dirs;
         let registry = self.registry.get_or_init(|| Registry::read(dirs));
-        if registry.find(name).is_some() {
+        if let Some(found) = registry.find(name) {
+            let edits = [&found.file.spec.edits, &found.device.edits];
+            let claims = edits.iter().flat_map(|edits| &edits.hooks);
+            let mut claims = claims.filter_map(|hook| ClaimCall::of_hook(&hook.args));
+            if claims.any(|call| matches!(call.subject, Subject::Claim(..))) {
+                self.refuse_claim_of_environment(name)?;
+            }
+            if let Some(open) = self
+                .guarded
+                .open_node(edits.into_iter())
+                .filter(|_| !self.is_unchecked(name))
+            {
+                let object = format!("{name} of {}", found.file.path.display());
+                return Err(open
+                    .refusal(object)
+                    .and_hint(format!("or list {} in runtime.uncheckedKinds of the policy", name.kind)));
+            }
             self.names.push(name.clone());
             return Ok(());
         }
-        let unresolvable = || unresolvable(&name.to_string(), registry, dirs);
+        if self.own(name)? {
+            return Ok(());
+        }
+        let registry = self.registry.get_or_init(|| Registry::read(dirs));
+        Err(unresolvable(&name.to_string(), registry, dirs))
+    }
+
+    /// Adds the device that `name` means without a specification. Returns false if it means none.
+    fn own(&mut self, name: &QualifiedName) -> Result<bool> {
         if name.kind != CdiKind::nvidia_gpu() {
-            return Err(unresolvable());
+            return Ok(false);
         }
         if name.device.as_str() == "none" {
             self.driver_only = true;
-            return Ok(());
+            return Ok(true);
         }
         match WantedDevice::of_name(name.device.as_str()) {
-            Some(WantedDevice::All) => self.all(),
-            Some(WantedDevice::Device(selector)) => {
-                let device = self.catalogue.find(&selector).ok_or_else(unresolvable)?;
-                self.whole(device);
-                Ok(())
-            }
-            _ => Err(unresolvable()),
+            Some(WantedDevice::All) => self.all()?,
+            Some(WantedDevice::Device(selector)) => match self.catalogue.find(&selector) {
+                Some(device) => self.whole(device),
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
         }
+        Ok(true)
+    }
+
+    /// Whether the owner of the machine lets devices of this kind have nodes of split and dedicated devices.
+    fn is_unchecked(&self, name: &QualifiedName) -> bool {
+        match &self.host.runtime.unchecked_kinds {
+            Some(kinds) => kinds.contains(&name.kind),
+            None => self.request.is_privileged && name.kind == CdiKind::nvidia_management(),
+        }
+    }
+
+    /// Refuses a claim that was made beforehand if the environment asks for it and may not: the image can set it.
+    fn refuse_claim_of_environment(&self, name: &QualifiedName) -> Result<()> {
+        let may = self.host.runtime.claims_from_environment == ClaimsFromEnvironment::Always;
+        if may || self.request.source != RequestSource::Environment {
+            return Ok(());
+        }
+        let what = "a claim is not taken from the environment, which the image can set (claimsFromEnvironment: never)";
+        let claim = name.device.as_str();
+        Err(Error::usage(name, what).hint(format!(
+            "ask with --device {name}, or with the mount -v /dev/null:{}",
+            request::claim_mount(claim)
+        )))
     }
 
     /// The share of the plan that `name` means under the kind of its device's shares.

@@ -1,15 +1,15 @@
 //! From a container's configuration to one with the devices that it asks for.
 
-use super::request::{self, ImexRequest, Request};
+use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
 use super::resolve::{self, ResolvedRequest, WantedShares};
 use super::{Caller, clean, document, require};
+use crate::call::ClaimCall;
 use crate::cdi::{self, ContainerEdits, inject};
 use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
 use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
 use crate::edits::Edits;
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
-use crate::inventory::HostDevice;
 use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
 use crate::root::is_in_user_namespace;
@@ -47,7 +47,7 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     let mut asked = request::of(config, context.settings, context.caller)?;
     if asked.request.is_none() {
         report(asked.notes, context);
-        return Ok(None);
+        return without_limits_of_tenant(config);
     }
     let host = (context.host)()?;
     // The settings may be the defaults, because the host was not known when they were read.
@@ -60,7 +60,7 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     }
     report(asked.notes, context);
     let Some(request) = asked.request else {
-        return Ok(None);
+        return without_limits_of_tenant(config);
     };
     let mut document = document::parse(config)?;
     let ledger = StartLedger::open(context.state_dir, &host)?;
@@ -68,7 +68,10 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
         // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
         return Ok(None);
     }
+    let (wait, shortened) = wait(&request, &host);
+    report(shortened.into_iter().collect(), context);
     let injection = Injection {
+        wait,
         request: &request,
         host: &host,
         ledger: &ledger,
@@ -76,6 +79,40 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
     };
     injection.apply(&mut document)?;
     document::bytes(&document).map(Some)
+}
+
+/// The configuration of a container that asks for nothing here. An engine may have added a claim by itself, from a
+/// specification: then the limits that the tenant or the image set are removed, and those of the share stay. `None` if
+/// the configuration stays as it is.
+///
+/// # Errors
+/// Returns an error if a configuration that may have such a claim does not parse.
+fn without_limits_of_tenant(config: &[u8]) -> Result<Option<Vec<u8>>> {
+    if !clean::may_have_claim(config) {
+        return Ok(None);
+    }
+    let mut document = document::parse(config)?;
+    match clean::remove_limits(&mut document) {
+        true => document::bytes(&document).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// How long the start waits: what the container asks for takes precedence over the policy's `wait`, as far as the owner of
+/// the machine lets somebody who asks in that way hold others up. Says so if it is shorter than asked for.
+fn wait(request: &Request, host: &HostFile) -> (WaitTime, Option<String>) {
+    let of_policy = host.plan.wait;
+    let Some(WantedWait { time, source }) = request.wait else {
+        return (of_policy, None);
+    };
+    let (key, most) = match source {
+        RequestSource::Environment => ("environment", host.runtime.max_wait.environment),
+        RequestSource::Annotation | RequestSource::Volume => ("annotation", host.runtime.max_wait.annotation),
+    };
+    // Whoever asks for nothing may wait as long as the policy says.
+    let most = most.max(of_policy);
+    let note = || format!("a wait of {time} is shortened to {most}, because others wait behind it (maxWait.{key})");
+    (time.min(most), (time > most).then(note))
 }
 
 fn report(notes: Vec<String>, context: &RewriteContext<'_>) {
@@ -121,11 +158,6 @@ impl StartLedger {
         Ok(Self { claims, held })
     }
 
-    fn holds_of(&self, device: HostDevice<'_>) -> bool {
-        let key = device.key();
-        self.held.iter().any(|held| held.overlaps(&key))
-    }
-
     /// Whether `config` has claims that exist and were made for the start of `container`, or of one whose name was not known.
     /// Another container of the same bundle, or of a copy of it, has claims of its own.
     fn serves(&self, config: &Value, container: Option<&ContainerName>) -> Result<bool> {
@@ -148,6 +180,8 @@ impl StartLedger {
 /// What is injected into one container.
 struct Injection<'a> {
     request: &'a Request,
+    /// How long the start waits for what others hold.
+    wait: WaitTime,
     host: &'a HostFile,
     ledger: &'a StartLedger,
     context: &'a RewriteContext<'a>,
@@ -155,14 +189,14 @@ struct Injection<'a> {
 
 impl Injection<'_> {
     fn apply(&self, config: &mut Value) -> Result<()> {
-        let resolved = resolve::resolve(self.request, self.host, &|device| self.ledger.holds_of(device))?;
+        let resolved = resolve::resolve(self.request, self.host, &self.ledger.held)?;
         let mut edits = self.beside_gpus()?;
         // Everything that can fail without a claim comes before the claim.
         let reserved = self.reserve(&resolved.shares)?;
         let done = self
             .of_gpus(&resolved, &reserved)
             .and_then(|of_gpus| edits.merge(&of_gpus))
-            .and_then(|()| self.inject(config, resolved.specified, &edits, !reserved.is_empty()));
+            .and_then(|()| self.inject(config, resolved.specified, &edits));
         if done.is_err() {
             self.withdraw(&reserved)?;
         }
@@ -228,7 +262,7 @@ impl Injection<'_> {
         let shares: Vec<ReservedShares<'_>> = reserved.iter().map(Reserved::shares).collect();
         let sharing = Sharing {
             plan: Plan {
-                wait: self.wait(),
+                wait: self.wait,
                 ..self.host.plan.clone()
             },
             held: self.ledger.held.clone(),
@@ -247,11 +281,6 @@ impl Injection<'_> {
         Ok(edits)
     }
 
-    /// How long the start waits: the container's request takes precedence over the policy.
-    fn wait(&self) -> WaitTime {
-        self.request.wait.unwrap_or(self.host.plan.wait)
-    }
-
     fn options(&self, sharing: Option<Sharing>) -> Options {
         let settings = &self.host.runtime;
         let mut hook = HookOptions::at(self.host.hook.clone());
@@ -266,15 +295,17 @@ impl Injection<'_> {
     }
 
     /// Changes `config`.
-    fn inject(&self, config: &mut Value, specified: ContainerEdits, edits: &Edits, has_share: bool) -> Result<()> {
+    fn inject(&self, config: &mut Value, specified: ContainerEdits, edits: &Edits) -> Result<()> {
         clean::remove_nvidia_hook(config);
         clean::remove_start_claims(config);
         clean::remove_mounts(config, &self.request.request_mounts);
-        if has_share {
-            clean::remove_limits(config);
-        }
+        // What the engine has resolved before, and a claim hook of an earlier pass.
+        clean::remove_limits(config);
         let mut all = specified;
         all.append(&cdi::build::edits(edits));
+        if all.hooks.iter().any(|hook| ClaimCall::of_hook(&hook.args).is_some()) {
+            clean::remove_every_limit(config);
+        }
         // The variable that asked keeps its value: a later start from this configuration asks for the same again.
         all.env.retain(|entry| !entry.starts_with("NVIDIA_VISIBLE_DEVICES="));
         all.hooks.retain(|hook| !clean::has_hook(config, hook));
@@ -308,7 +339,7 @@ impl Injection<'_> {
             reservations.push(reservation);
         }
         let taken = claims
-            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, self.wait().get())
+            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, self.wait.get())
             .map_err(|error| {
                 let asked: Vec<&str> = wanted.iter().map(|one| one.asked_as.as_str()).collect();
                 explain_reserve(asked.join(", "), error, list)

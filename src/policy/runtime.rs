@@ -5,7 +5,7 @@
 
 use crate::call::NvidiaHook;
 use crate::inventory::DriverCapability;
-use crate::types::{CdiKind, EngineVersion, HostPath};
+use crate::types::{CdiKind, EngineVersion, HostPath, WaitTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,8 +22,15 @@ pub struct RuntimeSettings {
     /// [`RuntimeSettings::accept_annotations`]. A fact, and not a decision: `tranche cdi refresh` asks podman. `None` if
     /// podman is not installed, or did not print its version.
     pub oldest_podman: Option<EngineVersion>,
-    /// Whether a mount of /dev/null below /var/run/nvidia-container-devices asks for a device.
+    /// Whether a mount of /dev/null below /var/run/nvidia-container-devices asks for a device. For a claim it always does.
     pub accept_volume_mounts: bool,
+    /// Whether the environment may ask for a claim that was made beforehand.
+    pub claims_from_environment: ClaimsFromEnvironment,
+    /// How long a start may hold others up that wait behind it, by who asked for the wait.
+    pub max_wait: MaxWait,
+    /// Kinds of CDI devices that may have device nodes which the plan splits or dedicates. `None`:
+    /// `management.nvidia.com/gpu`, for privileged containers.
+    pub unchecked_kinds: Option<Vec<CdiKind>>,
     /// Environment variables that replace `NVIDIA_VISIBLE_DEVICES`; empty for that variable itself.
     pub swarm_resource: Vec<String>,
     /// The driver capabilities that a container may have.
@@ -64,6 +71,9 @@ impl Default for RuntimeSettings {
             accept_annotations: None,
             oldest_podman: None,
             accept_volume_mounts: false,
+            claims_from_environment: ClaimsFromEnvironment::default(),
+            max_wait: MaxWait::default(),
+            unchecked_kinds: None,
             swarm_resource: Vec::new(),
             supported_capabilities: DriverCapability::ALL.iter().copied().collect(),
             disable_require: false,
@@ -104,6 +114,37 @@ pub enum AcceptAnnotations {
     Always,
     /// Those of no container.
     Never,
+}
+
+/// Whether the environment, which the image can set on every engine, may ask for a claim that was made beforehand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimsFromEnvironment {
+    /// No: an image could take the claim of a person.
+    #[default]
+    Never,
+    /// Yes, as far as the environment may ask for devices: for engines without CDI.
+    Always,
+}
+
+/// The longest times that a start may wait for a share, by where the container asks for the wait. The policy's own `wait`
+/// is not bounded by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "runtime.maxWait", deny_unknown_fields, default)]
+pub struct MaxWait {
+    /// For `TRANCHE_WAIT`, which the image can set on every engine.
+    pub environment: WaitTime,
+    /// For the annotation `tranche.dev/wait`.
+    pub annotation: WaitTime,
+}
+
+impl Default for MaxWait {
+    fn default() -> Self {
+        Self {
+            environment: WaitTime::default(),
+            annotation: WaitTime::HOUR,
+        }
+    }
 }
 
 /// How requests become changes of a container: the modes of NVIDIA's container runtime.

@@ -171,6 +171,14 @@ pub struct DirectoryInContainer {
     pub read_only: bool,
 }
 
+/// The variables that a share with this promise sets in its container.
+pub fn limits_set_by(promise: Promise) -> &'static [&'static str] {
+    match promise {
+        Promise::Mps { .. } => &mps::SET,
+        Promise::Turns { .. } | Promise::Whole => &[],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

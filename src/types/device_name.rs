@@ -73,6 +73,22 @@ impl CdiKind {
         }
     }
 
+    /// `nvidia.com/claim`, the kind of claims that are made beforehand.
+    pub fn claim() -> Self {
+        Self {
+            vendor: "nvidia.com".to_owned(),
+            class: "claim".to_owned(),
+        }
+    }
+
+    /// `management.nvidia.com/gpu`, the kind of the device by which a container manages every GPU of a host.
+    pub fn nvidia_management() -> Self {
+        Self {
+            vendor: "management.nvidia.com".to_owned(),
+            class: "gpu".to_owned(),
+        }
+    }
+
     /// The part before the slash.
     pub fn vendor(&self) -> &str {
         &self.vendor

@@ -11,6 +11,9 @@ pub struct WaitTime(Duration);
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl WaitTime {
+    /// An hour.
+    pub const HOUR: Self = Self(Duration::from_secs(3600));
+
     /// The time.
     pub fn get(self) -> Duration {
         self.0

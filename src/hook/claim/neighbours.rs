@@ -9,21 +9,15 @@
 use crate::call::{ClaimCall, OwnNode};
 use crate::error::{Context, Error, Result};
 use crate::oci::{CONFIG_LIMIT, Config, State};
-use crate::root::{HostDirectory, MountOrigin, RuntimeMount};
-use rustix::fs::{FileType, major, minor};
+use crate::root::{DeviceNumber, HostDirectory, MountOrigin, RuntimeMount, nodes_brought, number_of};
+use crate::types::HostPath;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-type Number = (u32, u32);
 
 /// GPUs have the minors below this number. Those above belong to the driver as a whole: `nvidiactl` 255, `nvidia-modeset`
 /// 254 (NVIDIA's open kernel modules, `nv-chardev-numbers.h`).
 const GPU_MINORS: u32 = 248;
-
-/// The most entries of one directory that are examined: `/dev` has some hundreds.
-const MOST_ENTRIES: usize = 10_000;
 
 /// Refuses a container that gets the node of another GPU or MIG device than the share's own.
 pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
@@ -47,7 +41,7 @@ pub(super) fn check(state: &State, call: &ClaimCall) -> Result<()> {
 /// The numbers of the share's own nodes, and the majors by which other devices are recognised.
 #[derive(Default)]
 struct Own {
-    numbers: BTreeSet<Number>,
+    numbers: BTreeSet<DeviceNumber>,
     /// Majors of GPUs.
     gpus: BTreeSet<u32>,
     /// Majors of the capabilities of MIG instances.
@@ -81,14 +75,14 @@ fn own(nodes: &[OwnNode], container: &Config) -> Result<Own> {
 }
 
 impl Own {
-    fn is_of_another(&self, number: Number) -> bool {
+    fn is_of_another(&self, number: DeviceNumber) -> bool {
         let (major, minor) = number;
         let is_a_devices = (self.gpus.contains(&major) && minor < GPU_MINORS) || self.capabilities.contains(&major);
         is_a_devices && !self.numbers.contains(&number)
     }
 }
 
-fn refuse(own: &Own, number: Number, path: &Path, call: &ClaimCall) -> Result<()> {
+fn refuse(own: &Own, number: DeviceNumber, path: &Path, call: &ClaimCall) -> Result<()> {
     if !own.is_of_another(number) {
         return Ok(());
     }
@@ -103,58 +97,23 @@ fn refuse(own: &Own, number: Number, path: &Path, call: &ClaimCall) -> Result<()
     .hint("give each device a container of its own"))
 }
 
-/// The number of a character device; `None` for anything else.
-fn number_of(path: &Path) -> Option<Number> {
-    let status = std::fs::metadata(path).ok()?;
-    let is_device = FileType::from_raw_mode(status.st_mode()) == FileType::CharacterDevice;
-    is_device.then(|| (major(status.st_rdev()), minor(status.st_rdev())))
-}
-
 /// The device nodes that a bind mount brings, with their paths in the container.
-///
-/// Of a directory, its own nodes and those of the directories in which the share's nodes are on the host, if these are
-/// below it and mounted with it. A search of everything below it would take too long.
-fn bound(bundle: &Path, mount: &RuntimeMount, own: &[OwnNode]) -> Vec<(PathBuf, Number)> {
+fn bound(bundle: &Path, mount: &RuntimeMount, own: &[OwnNode]) -> Vec<(PathBuf, DeviceNumber)> {
     let Some(source) = &mount.source else {
         return Vec::new();
     };
     // A relative source is relative to the bundle (config.md, "Mounts").
     let source = bundle.join(source);
-    if let Some(number) = number_of(&source) {
-        return vec![(mount.at.clone(), number)];
-    }
-    let Ok(source) = std::fs::canonicalize(&source) else {
-        return Vec::new();
-    };
-    let mut directories: BTreeSet<PathBuf> = [source.clone(), source.join("nvidia-caps")].into();
-    let homes = own
-        .iter()
-        .filter_map(|node| std::fs::canonicalize(node.host.parent().as_path()).ok());
-    for home in homes.filter(|home| home.starts_with(&source)) {
-        let same_mount = || {
-            let device = |path: &Path| std::fs::metadata(path).map(|status| status.st_dev());
-            matches!((device(&home), device(&source)), (Ok(a), Ok(b)) if a == b)
-        };
-        if mount.recursive || same_mount() {
-            directories.insert(home.join("nvidia-caps"));
-            directories.insert(home);
-        }
-    }
-    let nodes = directories.iter().flat_map(|directory| nodes_in(directory));
-    let in_container = |path: PathBuf| match path.strip_prefix(&source) {
+    let homes: Vec<HostPath> = own.iter().map(|node| node.host.parent()).collect();
+    let nodes = nodes_brought(&source, mount.recursive, homes.iter().map(HostPath::as_path));
+    let real = std::fs::canonicalize(&source).unwrap_or_else(|_| source.clone());
+    let in_container = |path: PathBuf| match path.strip_prefix(&source).or_else(|_| path.strip_prefix(&real)) {
+        Ok(below) if below == Path::new("") => mount.at.clone(),
         Ok(below) => mount.at.join(below),
         Err(_) => path,
     };
-    nodes.map(|(path, number)| (in_container(path), number)).collect()
-}
-
-fn nodes_in(directory: &Path) -> Vec<(PathBuf, Number)> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let devices = entries.take(MOST_ENTRIES).filter(|entry| {
-        use std::os::unix::fs::FileTypeExt;
-        entry.file_type().is_ok_and(|kind| kind.is_char_device())
-    });
-    devices
-        .filter_map(|entry| number_of(&entry.path()).map(|number| (entry.path(), number)))
+    nodes
+        .into_iter()
+        .map(|(path, number)| (in_container(path), number))
         .collect()
 }

@@ -8,7 +8,7 @@ use super::mounts::MountRequests;
 use super::size::OwnRequest;
 use super::view::ConfigView;
 use super::visible::VisibleDevices;
-use super::{Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedSize};
+use super::{Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedDevice, WantedSize};
 use super::{annotations, capabilities, extras, scan, size};
 use crate::derive::Mode;
 use crate::error::{Result, line};
@@ -79,8 +79,9 @@ struct NamedDevices {
 
 impl<'a> Asking<'a> {
     fn request(&mut self) -> Result<Option<Request>> {
-        let mounts = match self.settings.accept_volume_mounts {
-            true => MountRequests::of(&self.view.mounts()?)?,
+        let accepts_mounts = self.settings.accept_volume_mounts;
+        let mounts = match accepts_mounts || self.view.may_have_mount_requests() {
+            true => MountRequests::of(&self.view.mounts()?, accepts_mounts)?,
             false => MountRequests::default(),
         };
         let by_person = self.by_person(&mounts)?;
@@ -110,6 +111,11 @@ impl<'a> Asking<'a> {
             }
             return Ok(None);
         };
+        let is_of_specification = named
+            .wanted
+            .devices
+            .iter()
+            .any(|device| matches!(device, WantedDevice::Cdi(_)));
         Ok(Some(Request {
             devices: named.wanted.devices,
             driver_only: named.wanted.driver_only,
@@ -123,6 +129,7 @@ impl<'a> Asking<'a> {
             requirements: self.requirements()?,
             requirements_bind: self.accepts_environment,
             source,
+            is_privileged: is_of_specification && self.view.is_privileged()?,
             request_mounts: mounts.destinations,
         }))
     }

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::MOUNTS;
 use super::view::RequestMount;
 use crate::error::{Error, Result};
-use crate::types::QualifiedName;
+use crate::types::{CdiKind, QualifiedName};
 
 /// The requests among the mounts of a container.
 #[derive(Debug, Default)]
@@ -22,7 +22,8 @@ pub(super) struct MountRequests {
 }
 
 impl MountRequests {
-    pub(super) fn of(mounts: &[RequestMount<'_>]) -> Result<Self> {
+    /// Those in `mounts`; `all` of them, or only those that name a claim.
+    pub(super) fn of(mounts: &[RequestMount<'_>], all: bool) -> Result<Self> {
         let mut found = Self::default();
         for mount in mounts {
             let (Some(destination), Some(source)) = (&mount.destination, &mount.source) else {
@@ -36,7 +37,7 @@ impl MountRequests {
             let Some(name) = at.strip_prefix(MOUNTS).ok().and_then(Path::to_str) else {
                 continue;
             };
-            if name.is_empty() {
+            if name.is_empty() || !(all || is_claim(name)) {
                 continue;
             }
             found.destinations.push(destination.as_str().to_owned());
@@ -63,6 +64,14 @@ fn cdi(destination: &str, name: &str) -> Result<QualifiedName> {
         Error::usage(format!("mount {destination}"), "does not name a CDI device")
             .hint(format!("expected {MOUNTS}/cdi/VENDOR/CLASS/DEVICE"))
     })
+}
+
+/// Whether a mount at `name`, below the directory of requests, names a claim that was made beforehand.
+fn is_claim(name: &str) -> bool {
+    let kind = name
+        .strip_prefix("cdi/")
+        .and_then(|name| name.strip_prefix(CdiKind::claim().to_string().as_str()));
+    kind.is_some_and(|name| name.starts_with(['/', '=']))
 }
 
 /// The path without `.`, `..` and double slashes, by its text alone: the path is not followed.

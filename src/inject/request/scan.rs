@@ -12,10 +12,8 @@ use crate::policy::RuntimeSettings;
 /// Whether the configuration may ask for something. If not, it does not.
 pub(super) fn may_ask(config: &[u8], settings: &RuntimeSettings) -> bool {
     let mut names = vec![VISIBLE, LEGACY, OWN_VARIABLES, OWN_ANNOTATIONS];
-    if settings.accept_volume_mounts {
-        // Not the path: `//` and `.` may be in it.
-        names.extend(MOUNTS.rsplit('/').next());
-    }
+    // Not the path: `//` and `.` may be in it.
+    names.extend(MOUNTS.rsplit('/').next());
     let configured = settings.swarm_resource.iter().chain(&settings.annotation_prefixes);
     names.extend(configured.map(String::as_str));
     names.iter().any(|name| memmem::find(config, name.as_bytes()).is_some()) || has_escaped_name(config, &names)

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::view::ConfigView;
-use super::{LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize};
+use super::{
+    LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize, WantedWait,
+};
 use crate::error::{Error, Result};
 use crate::policy::{Amount, RuntimeSettings};
 use crate::text::cut;
@@ -17,7 +19,7 @@ pub(super) struct OwnRequest {
     /// The amounts; no device.
     pub(super) size: WantedSize,
     /// How long to wait.
-    pub(super) wait: Option<WaitTime>,
+    pub(super) wait: Option<WantedWait>,
     /// What sets the first amount: `annotation tranche.dev/memory` or `TRANCHE_MEMORY`; `None` without an amount.
     pub(super) asked_by: Option<(RequestSource, String)>,
     /// What sets the time, if there is no amount.
@@ -70,7 +72,7 @@ impl OwnRequest {
         own.size.shares = own.amount(places, "shares", person, shares)?;
         let time = own.value(places, "wait", None, str::parse::<WaitTime>)?;
         own.waits_by = time.as_ref().map(|(_, (_, by))| by.clone());
-        own.wait = time.map(|(time, _)| time);
+        own.wait = time.map(|(time, (source, _))| WantedWait { time, source });
         Ok(own)
     }
 

@@ -167,7 +167,11 @@ fn shown(asked: &Asked) -> String {
         ];
         words.extend(amounts.into_iter().flatten());
     }
-    words.extend(request.wait.map(|wait| format!("wait:{}ms", wait.get().as_millis())));
+    words.extend(
+        request
+            .wait
+            .map(|wait| format!("wait:{}ms", wait.time.get().as_millis())),
+    );
     words.join(" ")
 }
 

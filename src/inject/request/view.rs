@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::MOUNTS;
 use super::environment::Environment;
 use crate::error::{Context, Result};
 use crate::inject::caller::Caller;
@@ -128,6 +129,13 @@ impl<'a> ConfigView<'a> {
     pub(super) fn annotation(&self, key: &str) -> Result<Option<Word<'a>>> {
         let raw = self.annotations.as_ref().and_then(|all| all.get(key));
         raw.map_or(Ok(None), |raw| text(key, raw))
+    }
+
+    /// Whether a mount may be a request, by a look at the bytes: an escape may be of any character.
+    pub(super) fn may_have_mount_requests(&self) -> bool {
+        let directory = MOUNTS.rsplit('/').next().unwrap_or(MOUNTS);
+        self.mounts
+            .is_some_and(|raw| raw.get().contains(directory) || raw.get().contains('\\'))
     }
 
     /// The mounts, in their order.

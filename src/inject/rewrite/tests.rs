@@ -422,3 +422,5 @@ fn a_key_that_occurs_twice_is_refused_only_if_something_is_asked_for() {
     assert!(run(&text.replace("0.1", "void")).unwrap().is_none());
     assert!(scene.held().is_empty());
 }
+
+mod reach;

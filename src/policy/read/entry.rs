@@ -103,7 +103,7 @@ fn kind(around: Around<'_>, name: &Placed<String>, rename: Option<&Placed<String
     };
     let wrong = |what: String| around.wrong(rename.unwrap_or(name).place, format!("rename: {what}"));
     let kind: CdiKind = text.parse().map_err(|e: Error| wrong(e.to_string()))?;
-    if kind == CdiKind::new("nvidia.com", "claim")? {
+    if kind == CdiKind::claim() {
         let error = wrong("nvidia.com/claim is the kind of claims that were made beforehand".to_owned());
         return Err(error.hint("choose another name, like nvidia.com/gpu.shared"));
     }

@@ -34,6 +34,9 @@ pub(super) fn read(file: &str, section: RuntimeSection) -> Result<RuntimeSetting
         accept_annotations: section.accept_annotations,
         oldest_podman: default.oldest_podman,
         accept_volume_mounts: section.accept_volume_mounts,
+        claims_from_environment: section.claims_from_environment,
+        max_wait: section.max_wait,
+        unchecked_kinds: section.unchecked_kinds,
         swarm_resource: swarm_resource.unwrap_or_default(),
         supported_capabilities: section
             .supported_capabilities
@@ -97,11 +100,15 @@ mod tests {
     use super::super::parse;
     use crate::call::NvidiaHook;
     use crate::inventory::DriverCapability;
-    use crate::policy::{AcceptAnnotations, AcceptEnvironment, NvidiaCli, RuntimeMode, RuntimeSettings};
+    use crate::policy::{
+        AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, MaxWait, NvidiaCli, RuntimeMode, RuntimeSettings,
+    };
 
     #[test]
     fn every_key_has_its_effect_and_a_missing_one_has_nvidia_s_default() {
         let text = "runtime:\n  acceptEnvironment: never\n  acceptAnnotations: always\n  acceptVolumeMounts: true\n  swarmResource: [MY_GPU]\n  \
+                    claimsFromEnvironment: always\n  maxWait: {environment: 5s, annotation: 2m}\n  \
+                    uncheckedKinds: [example.com/all]\n  \
                     supportedCapabilities: [compute, utility]\n  disableRequire: true\n  runtimes: [crun, /opt/runc]\n  \
                     annotationPrefixes: [a/]\n  specDirs: [/x]\n  defaultKind: example.com/gpu\n  \
                     ignoreImexChannels: true\n  mode: jit-cdi\n  additionalGids: false\n  \
@@ -112,6 +119,12 @@ mod tests {
             accept_annotations: Some(AcceptAnnotations::Always),
             oldest_podman: None,
             accept_volume_mounts: true,
+            claims_from_environment: ClaimsFromEnvironment::Always,
+            max_wait: MaxWait {
+                environment: "5s".parse().unwrap(),
+                annotation: "2m".parse().unwrap(),
+            },
+            unchecked_kinds: Some(vec!["example.com/all".parse().unwrap()]),
             swarm_resource: vec!["MY_GPU".into()],
             supported_capabilities: [DriverCapability::Compute, DriverCapability::Utility].into(),
             disable_require: true,
@@ -158,6 +171,22 @@ mod tests {
             (
                 "runtime:\n  acceptAnnotations: privileged\n",
                 "c.yaml:2:22: acceptAnnotations: \"privileged\" is unknown; write always or never",
+            ),
+            (
+                "runtime:\n  claimsFromEnvironment: sometimes\n",
+                "c.yaml:2:26: claimsFromEnvironment: \"sometimes\" is unknown; write never or always",
+            ),
+            (
+                "runtime:\n  maxWait: {environment: 8d}\n",
+                "c.yaml:2:26: environment: \"8d\": not a time to wait like 30s",
+            ),
+            (
+                "runtime:\n  maxWait: {annotations: 1h}\n",
+                "c.yaml:2:13: \"annotations\" is unknown in runtime.maxWait",
+            ),
+            (
+                "runtime:\n  uncheckedKinds: [management]\n",
+                "c.yaml:2:20: uncheckedKinds: ",
             ),
             (
                 "runtime:\n  runtimes: []\n",

@@ -5,8 +5,8 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, DeviceSet, Interval, MpsComputeMode, MpsDaemonOwner, MpsEnforcement,
-    MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Interval, MaxWait, MpsComputeMode,
+    MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
 };
 use crate::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName, WaitTime};
 use serde::de::value::SeqAccessDeserializer;
@@ -125,6 +125,11 @@ pub(super) struct RuntimeSection {
     pub(super) accept_annotations: Option<AcceptAnnotations>,
     #[serde(default)]
     pub(super) accept_volume_mounts: bool,
+    #[serde(default)]
+    pub(super) claims_from_environment: ClaimsFromEnvironment,
+    #[serde(default)]
+    pub(super) max_wait: MaxWait,
+    pub(super) unchecked_kinds: Option<Vec<CdiKind>>,
     pub(super) swarm_resource: Option<Vec<Placed<String>>>,
     pub(super) supported_capabilities: Option<NotEmpty<DriverCapability>>,
     #[serde(default)]

@@ -24,6 +24,18 @@ const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS 
 /// Seconds without a claim after which a device is put back, if the policy does not say it.
 const DEFAULT_GRACE: u32 = 30;
 
+/// The variables of a container with a share, except those that no share sets.
+pub(super) const SET: [&str; 8] = [
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "NVIDIA_GPU_MEMORY_REQUEST",
+    "CUDA_MPS_CLIENT_PRIORITY",
+    "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "NVIDIA_GPU_MEMORY_LIMIT",
+];
+
 /// CUDA's multi-process service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
