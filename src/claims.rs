@@ -35,6 +35,7 @@ pub use plan::{Finding, findings, held_unsplit};
 #[cfg(feature = "runtime")]
 pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
 
+use crate::bounded;
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
@@ -53,6 +54,8 @@ pub struct Claims {
     ledger: Ledger,
     machine: Machine,
     uid: u32,
+    /// How many of the nearest ancestors of this process end its waits by their end.
+    callers: usize,
 }
 
 /// The claims while nobody else changes them.
@@ -60,6 +63,31 @@ pub struct Claims {
 pub struct LockedClaims<'a> {
     claims: &'a Claims,
     locked: Locked<'a>,
+}
+
+/// A claim that was made beforehand, and the file that offers it to engines.
+pub struct OfferedClaim<'a> {
+    /// The name of the claim.
+    pub name: &'a str,
+    /// The file.
+    pub file: &'a Path,
+    /// Whether this is the text of the file that was written for this claim: another claim may have its name by now.
+    pub is_own: &'a dyn Fn(&str) -> bool,
+}
+
+impl OfferedClaim<'_> {
+    /// A longer file is not one of a claim.
+    const MOST_BYTES: u64 = 1 << 20;
+
+    /// Whether the file exists and was written for this claim.
+    fn is_own_file(&self) -> LedgerResult<bool> {
+        let read = bounded::regular_file(self.file).and_then(|file| bounded::read(file, Self::MOST_BYTES));
+        let bytes = match read {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            read => read.about(self.file.display(), "cannot be read")?,
+        };
+        Ok(std::str::from_utf8(&bytes).is_ok_and(|text| (self.is_own)(text)))
+    }
 }
 
 /// What a holder takes into use.
@@ -169,6 +197,7 @@ impl Claims {
             ledger,
             machine: Machine::here()?,
             uid: nix::unistd::getuid().as_raw(),
+            callers: 0,
         })
     }
 
@@ -176,6 +205,13 @@ impl Claims {
     #[must_use]
     pub fn for_user(self, uid: u32) -> Self {
         Self { uid, ..self }
+    }
+
+    /// The same claims for a process that works for its `callers` nearest ancestors ([`crate::caller::Callers::nearest`]): when one of them
+    /// ends, it waits for nothing any more.
+    #[must_use]
+    pub fn called_by(self, callers: usize) -> Self {
+        Self { callers, ..self }
     }
 
     /// Seconds since boot: the clock of [`Claim::until`].
@@ -271,7 +307,7 @@ impl Claims {
     /// holder waits for the next. Returns the books that could not be read or written.
     ///
     /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is
-    /// gone.
+    /// gone and the file is still that of the claim.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be locked or listed, and if the book of `device` cannot be changed.
@@ -279,7 +315,7 @@ impl Claims {
         &self,
         holder: &Holder,
         device: Option<&DeviceKey>,
-        reserved: Option<(&str, &Path)>,
+        reserved: Option<&OfferedClaim<'_>>,
     ) -> LedgerResult<Vec<LedgerError>> {
         let locked = self.ledger.lock()?;
         let release = |book: &mut Book| match book.release_holder(holder, self.uid, &self.machine) {
@@ -291,11 +327,13 @@ impl Claims {
         };
         locked.change(device, |book| {
             let made = release(book);
-            // Under the lock: a claim that is made under this name again writes its file while it holds the lock.
-            if let Some((name, file)) = reserved
-                && book.named(name).is_none()
+            // Under the lock: a claim that is made under this name again writes its file while it holds the lock. It may be on
+            // another device, in another book.
+            if let Some(offered) = reserved
+                && book.named(offered.name).is_none()
+                && offered.is_own_file()?
             {
-                remove(file)?;
+                remove(offered.file)?;
             }
             Ok((Vec::new(), made))
         })

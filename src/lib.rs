@@ -36,6 +36,7 @@
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`facts`] | what the broker knows of the host now |
+//! | [`caller`] | whether the programs that started this one still wait for it |
 //! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
@@ -59,6 +60,7 @@
 pub mod bounded;
 pub mod broker;
 pub mod call;
+pub mod caller;
 pub mod claims;
 pub mod elf;
 pub mod error;

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("root", "error"),
     ("ledger", "error root text types"),
     ("messages", "error root text"),
+    ("caller", ""),
     ("broker", "bounded error"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),
@@ -53,7 +54,7 @@ const LAYERS: &[(&str, &str)] = &[
         "host_file",
         "bounded digest error inventory ledger policy root share types",
     ),
-    ("claims", "error ledger share text types"),
+    ("claims", "bounded caller error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types yaml"),
     (
@@ -76,7 +77,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
     ),
     // From requests to the configuration of a container.
     (

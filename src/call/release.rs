@@ -4,6 +4,7 @@ use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_st
 use super::{ClaimCall, Program};
 use crate::error::{Error, Result};
 use crate::types::{DeviceKey, HostPath};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 /// A call of `hook release`. The table of options is in the documentation of `hook::claim`.
@@ -45,6 +46,19 @@ impl ReleaseCall {
         options.extend(self.spec_file.as_ref().map(|file| format!("--spec-file={file}")));
         push_state_dir(&mut options, &self.state_dir);
         Program::Tranche.command(Self::VERB, options)
+    }
+
+    /// Whether `text`, a specification in YAML or JSON, has this call. A path with a character that the form of the file
+    /// gives a meaning is not recognised, and then the answer is no.
+    ///
+    /// The hooks have no parser of YAML, and a specification that is removed must be the one of the claim that has ended,
+    /// so every word of the call has to be there, with the same ledger.
+    pub fn is_in(&self, text: &str) -> bool {
+        let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '[' | ']');
+        let there: BTreeSet<&str> = text.split(is_between).collect();
+        let words = self.write();
+        let is_of_other_ledger = |word: &&str| word.starts_with("--state-dir=") && !words.iter().any(|own| own == word);
+        words.iter().all(|word| there.contains(word.as_str())) && !there.iter().any(is_of_other_ledger)
     }
 
     /// Parses the arguments after the verb.

@@ -1,6 +1,8 @@
 //! Waiting for what others hold, in the order of coming.
 
 use super::{Claims, LockedClaims};
+use crate::caller::Callers;
+use crate::error::Error;
 use crate::ledger::{LedgerError, LedgerResult, Ticket, WaitedFor, Waiter};
 use std::time::{Duration, Instant};
 
@@ -48,7 +50,8 @@ impl Claims {
     /// that ends in any way leaves the queue.
     ///
     /// # Errors
-    /// Returns the error of the first attempt if waiting cannot change it, otherwise [`Attempt::timed_out`].
+    /// Returns the error of the first attempt if waiting cannot change it, otherwise [`Attempt::timed_out`], or an error if a
+    /// program for which it is made has ended ([`Claims::called_by`]).
     pub(super) fn take_turn<A: Attempt>(&self, attempt: &A, wait: Duration) -> Result<A::Got, A::Error> {
         let began = Instant::now();
         let locked = self.lock()?;
@@ -64,7 +67,11 @@ impl Claims {
         let ticket = locked.locked.line_up(&wants)?;
         drop(locked);
         let watch = self.ledger.watch();
+        let callers = Callers::nearest(self.callers);
         loop {
+            if callers.has_ended() {
+                return Err(nobody_waits().into());
+            }
             let left = wait.saturating_sub(began.elapsed());
             let ahead = ticket.ahead()?;
             if !left.is_zero() && !attempt.would_succeed(&ahead) {
@@ -88,6 +95,11 @@ impl Claims {
             watch.wait(POLL.min(left));
         }
     }
+}
+
+fn nobody_waits() -> LedgerError {
+    let what = "given up, because the program that started this container has ended while a share was waited for";
+    Error::failed("start", what).into()
 }
 
 /// Waits until the last of those ahead who may get what is wanted has left, at most for `left`. It is also over after a

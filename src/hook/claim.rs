@@ -21,7 +21,7 @@ pub use daemon::check as check_daemon;
 
 use super::report::HookReport;
 use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
-use crate::claims::{ClaimEntry, Claims, NotEntered, WantedPart, explain};
+use crate::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, WantedPart, explain};
 use crate::error::{Error, Result};
 use crate::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
 use crate::oci::State;
@@ -70,7 +70,8 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
         asked_as: call.asked_as.clone(),
         alone: call.alone,
     };
-    let claims = Claims::open(call.state_dir.as_path())?;
+    // The low-level runtime, and the engine's program that started it.
+    let claims = Claims::open(call.state_dir.as_path())?.called_by(2);
     let holder = Holder::Container(container.clone());
     let wait = call.wait.get();
     let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);
@@ -125,9 +126,14 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
     let Some(claims) = Claims::existing(call.state_dir.as_path())? else {
         return Ok(());
     };
-    let claim = call.claim.as_deref();
-    let reserved = claim.zip(call.spec_file.as_ref().map(HostPath::as_path));
-    let wrong = claims.release(&Holder::Container(container), call.device.as_ref(), reserved)?;
+    let is_own = |text: &str| call.is_in(text);
+    let file = call.spec_file.as_ref().map(HostPath::as_path);
+    let offered = call.claim.as_deref().zip(file).map(|(name, file)| OfferedClaim {
+        name,
+        file,
+        is_own: &is_own,
+    });
+    let wrong = claims.release(&Holder::Container(container), call.device.as_ref(), offered.as_ref())?;
     wrong.into_iter().for_each(|error| report.failure(&error.into()));
     Ok(())
 }

@@ -149,6 +149,8 @@ impl StartLedger {
             true => Claims::existing(state_dir)?,
             false => Some(Claims::open(state_dir)?),
         };
+        // The engine, which started this process.
+        let claims = claims.map(|claims| claims.called_by(1));
         let mut held = BTreeSet::new();
         if let Some(claims) = &claims {
             let books = claims.books()?;

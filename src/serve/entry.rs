@@ -9,13 +9,14 @@ use super::peer::BrokerClient;
 use super::quota::ClientQuota;
 use super::refusal::entry_refused;
 use super::request::{EnterRequest, EnterSubject};
-use crate::claims::{ClaimEntry, WantedPart};
+use crate::call::ReleaseCall;
+use crate::claims::{ClaimEntry, OfferedClaim, WantedPart};
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
 use crate::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger};
 use crate::policy::WholeDevice;
 use crate::share::{Plan, SplitDevice};
-use crate::types::{Promise, Strategy};
+use crate::types::{HostPath, Promise, Strategy};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -89,7 +90,18 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
     // Those that end with the container take their specifications with them.
     for claim in own {
         if let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) {
-            claims.release(&holder, Some(&claim.device), Some((name, Path::new(file))))?;
+            let call = ReleaseCall {
+                device: Some(claim.device.clone()),
+                claim: Some(name.clone()),
+                spec_file: Some(HostPath::new(file)?),
+                state_dir: HostPath::new(commands.state_dir())?,
+            };
+            let offered = OfferedClaim {
+                name,
+                file: Path::new(file),
+                is_own: &|text| call.is_in(text),
+            };
+            claims.release(&holder, Some(&claim.device), Some(&offered))?;
         }
     }
     match claims.release(&holder, None, None)?.into_iter().next() {

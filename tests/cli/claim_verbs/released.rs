@@ -228,3 +228,37 @@ fn a_specification_that_is_another_claim_s_by_now_stays() {
     assert_eq!(fs::read_to_string(scene.spec("one")).unwrap(), "a person's\n");
     assert!(held(&scene).is_empty());
 }
+
+/// Its engine ran the poststop hook late, when another claim had the name already.
+#[test]
+fn a_late_hook_leaves_the_specification_of_a_later_claim_of_the_same_name() {
+    let Some(scene) = scene("a_late_hook_leaves_the_specification_of_a_later_claim_of_the_same_name") else {
+        return;
+    };
+    scene.create(&["--name=job", "--device=0"]).run().ok();
+    let late = scene.hook("poststop", "nvidia.com/claim=job", "first", 0);
+    drop(scene.start("nvidia.com/claim=job", "first"));
+    scene.at_specs(&["claim", "release", "job"]).run().ok();
+    assert!(!scene.spec("job").exists());
+    scene.create(&["--name=job", "--device=1", "--share=small"]).run().ok();
+    let before = fs::read(scene.spec("job")).unwrap();
+    late.run().ok();
+    assert_eq!(fs::read(scene.spec("job")).unwrap(), before);
+    assert_eq!(scene.claims(), ["job"]);
+    scene.at_specs(&["claim", "gc"]).run().ok();
+    // Nor is a file removed that is not a specification of this claim at all.
+    scene.at_specs(&["claim", "release", "job"]).run().ok();
+    for text in ["", "kind: nvidia.com/claim\n", "# --claim=job\n"] {
+        fs::write(scene.spec("job"), text).unwrap();
+        late.run().ok();
+        assert_eq!(fs::read_to_string(scene.spec("job")).unwrap(), text);
+    }
+    // The file of its own claim goes, whoever wrote the same name before.
+    fs::remove_file(scene.spec("job")).unwrap();
+    scene.create(&["--name=job", "--device=0", "--once"]).run().ok();
+    let last = scene.start("nvidia.com/claim=job", "second");
+    let release = scene.hook("poststop", "nvidia.com/claim=job", "second", 0);
+    drop(last);
+    release.run().ok();
+    assert!(!scene.spec("job").exists() && scene.claims().is_empty());
+}
