@@ -18,3 +18,4 @@ mod pass;
 mod place;
 mod precreate;
 mod rootless;
+mod waiting;

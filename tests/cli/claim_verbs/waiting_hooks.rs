@@ -164,3 +164,29 @@ fn a_hook_waits_behind_a_start_that_reserves_and_before_a_later_one() {
     assert!(after.wait().unwrap().success());
     assert_eq!(scene.claims(), ["after"]);
 }
+
+/// The low-level runtime runs the hook, and the engine's program (conmon, containerd-shim) runs the low-level runtime.
+#[test]
+fn a_hook_stops_waiting_when_the_runtime_or_the_engine_s_program_is_killed() {
+    let Some(scene) = Scene::waiting("killed_callers", TWO) else {
+        return;
+    };
+    let _held = ["a", "b"].map(|id| scene.start("nvidia.com/gpu=0.any", id));
+    let init = Init::new();
+    let hook = scene.hook("createRuntime", "nvidia.com/gpu=0.any", "c", init.pid());
+    // Neither shell becomes its command, because another one follows.
+    const PARENT: &str = "\"$@\"; exit";
+    let parent = ["sh", "-c", PARENT, "sh"];
+    let grandparent = [&parent[..], &parent[..]].concat();
+    for before in [&parent[..], &grandparent[..]] {
+        let mut caller = Command::new(before[0]);
+        caller.args(&before[1..]).args(&hook.words);
+        caller.stdin(File::open(hook.input.as_ref().unwrap()).unwrap());
+        let mut caller = caller.stderr(Stdio::null()).spawn().unwrap();
+        until::until("the hook waits", || scene.queued() == 1);
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        until::until("the hook stops waiting", || scene.queued() == 0);
+        assert_eq!(scene.holders(), ["container a", "container b"]);
+    }
+}
