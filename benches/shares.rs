@@ -83,6 +83,7 @@ fn ask(machine: &Machine, pid: u32, of: usize, share: usize, holder: Holder) -> 
         process: Some(machine.process(pid).unwrap()),
         state: ClaimState::Held,
         once: true,
+        for_root: false,
         alone: false,
         uid: 0,
         ttl: None,

@@ -12,9 +12,11 @@ mod guarded;
 pub mod request;
 pub mod require;
 mod resolve;
+mod restore;
 mod rewrite;
 
 pub use caller::Caller;
 pub use clean::is_limit;
 pub use guarded::{GuardedDevice, GuardedDevices, OpenNode};
+pub use restore::refuse_restored_devices;
 pub use rewrite::{RewriteContext, give_back, rewrite};

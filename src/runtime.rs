@@ -7,6 +7,7 @@
 //! | command | what is done |
 //! |---|---|
 //! | `create`, `run` | if the container requests a GPU, `config.json` is edited ([`crate::inject`]) |
+//! | `restore` | if the container has a device that needs a claim, it is refused |
 //! | `exec` | if the container holds a share, the process gets the share's environment |
 //! | `kill` with KILL, `delete --force` | if the container holds a share by MPS, its clients are drained |
 //! | every other command | nothing |
@@ -33,6 +34,7 @@ use std::path::{Path, PathBuf};
 
 use crate::broker::SOCKET;
 use crate::error::{Context, Error, Result};
+use crate::host_file::{HostFile, HostFileError};
 use crate::inject::{self, Caller, RewriteContext};
 use crate::ledger::ContainerName;
 use crate::personality::RuntimePersonality;
@@ -119,6 +121,7 @@ impl RuntimeCommand<'_> {
             Action::Create { bundle, config, id } => {
                 self.create(settings, bundle.as_deref(), config.as_deref(), id.as_deref())?
             }
+            Action::Restore { bundle, .. } => self.restore(bundle.as_deref())?,
             Action::Exec(exec) => self.exec(exec, &low_level, &mut words)?,
             Action::End { id } => self.end(id, &low_level),
             Action::Pass if self.arguments.version => self.report.version(),
@@ -154,6 +157,17 @@ impl RuntimeCommand<'_> {
             remark: &|remark| self.report.remark(&remark),
         };
         file.edit(|bytes| inject::rewrite(bytes, &context)).map(drop)
+    }
+
+    /// Without `host.json` there is no plan, so that no device needs a claim.
+    fn restore(&self, bundle: Option<&Path>) -> Result<()> {
+        let host = match HostFile::load(self.state_dir) {
+            Err(HostFileError::Missing { .. }) => return Ok(()),
+            loaded => loaded.about("host", "is not known")?,
+        };
+        let bundle = bundle.unwrap_or(Path::new("."));
+        let config = EditedFile::config(Some(bundle), None)?.read()?;
+        inject::refuse_restored_devices(&config, bundle, self.state_dir, &host)
     }
 
     fn exec(&self, exec: &Exec, low_level: &LowLevel, words: &mut Vec<OsString>) -> Result<()> {

@@ -30,6 +30,8 @@ pub struct ClaimRequest {
     pub device: Option<DeviceSelector>,
     /// Whether it is released together with the first container that uses it.
     pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    pub for_root: bool,
     /// Seconds after which it is released while no container uses it.
     pub ttl: Option<u64>,
     /// The newest CDI version that the engine supports.
@@ -80,6 +82,7 @@ impl ClaimRequest {
         refuse_sizeless(plan, &wish)?;
         Ok(Reservation {
             once: self.once,
+            for_root: self.for_root,
             ttl: self.ttl,
             ..Reservation::of(&self.name, wish)
         })

@@ -76,6 +76,7 @@ impl<'a> Draft<'a> {
             process: creator.map_err(LedgerError::from)?,
             state: ClaimState::Reserved,
             once: reservation.once,
+            for_root: reservation.for_root,
             alone: false,
             uid: self.uid,
             ttl: reservation.ttl,

@@ -49,6 +49,7 @@ impl Claims {
             process,
             state: ClaimState::Held,
             once: true,
+            for_root: false,
             alone: entry.alone,
             uid: self.uid,
             ttl: None,

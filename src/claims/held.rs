@@ -42,6 +42,9 @@ pub struct Held {
     pub seconds_left: Option<u64>,
     /// Whether it is released together with its container.
     pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    #[serde(default)]
+    pub for_root: bool,
     /// The specification of a claim made beforehand.
     pub spec_file: Option<String>,
     /// What its processes use now; `null` if that was not asked or is unknown.
@@ -139,6 +142,7 @@ impl Held {
             ttl: claim.ttl,
             seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
             once: claim.once,
+            for_root: claim.for_root,
             spec_file: claim.spec_file.clone(),
             usage: None,
             sized: claim

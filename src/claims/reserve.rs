@@ -28,6 +28,8 @@ pub struct Reservation {
     pub asked_as: Option<String>,
     /// Whether it is given back together with the first holder that uses it.
     pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    pub for_root: bool,
     /// Seconds after which it is given back while nobody uses it.
     pub ttl: Option<u64>,
 }
@@ -42,6 +44,7 @@ impl Reservation {
             process: None,
             asked_as: Some(format!("nvidia.com/claim={name}")),
             once: true,
+            for_root: false,
             ttl: None,
         }
     }

@@ -135,14 +135,14 @@ pub fn give_back(config: &[u8], state_dir: &Path) -> Result<()> {
 }
 
 /// The ledger, if there is one or if the plan needs one.
-struct StartLedger {
+pub(super) struct StartLedger {
     claims: Option<Claims>,
     /// Devices that the plan does not split and of which something is held under an earlier policy.
-    held: BTreeSet<DeviceKey>,
+    pub(super) held: BTreeSet<DeviceKey>,
 }
 
 impl StartLedger {
-    fn open(state_dir: &Path, host: &HostFile) -> Result<Self> {
+    pub(super) fn open(state_dir: &Path, host: &HostFile) -> Result<Self> {
         let claims = match host.plan.devices.is_empty() {
             // A rootless engine has no part in root's ledger.
             _ if is_in_user_namespace() => None,

@@ -70,6 +70,8 @@ pub struct Ask {
     pub state: ClaimState,
     /// Whether a claim made beforehand is given back together with the container that uses it.
     pub once: bool,
+    /// Whether containers of engines that run as root may use a claim that is made for another user.
+    pub for_root: bool,
     /// Whether its container may hold nothing else of this device.
     pub alone: bool,
     /// Who asks.
@@ -243,6 +245,7 @@ impl Book {
             holder: ask.holder.clone(),
             process: ask.process.clone(),
             once: ask.once,
+            for_root: ask.for_root,
             uid: ask.uid,
             since: world.now(),
             ttl: ask.ttl,
@@ -352,8 +355,8 @@ impl Book {
     /// specification of an earlier claim of that name must not set the limits of this one.
     ///
     /// # Errors
-    /// Returns an error if there is no such claim, if it belongs to another user, if another holder uses it, and if the
-    /// holder may hold nothing else of the device and does.
+    /// Returns an error if there is no such claim, if it belongs to another user, who has not allowed root to use it, if
+    /// another holder uses it, and if the holder may hold nothing else of the device and does.
     pub fn enter(
         &mut self,
         name: &str,
@@ -373,8 +376,13 @@ impl Book {
                 part: other.part.clone(),
             });
         }
-        if claim.uid != ask.uid && ask.uid != 0 {
-            return Err(Refused::NotYours(Box::new(claim.clone())));
+        if claim.uid != ask.uid {
+            let claim = Box::new(claim.clone());
+            match ask.uid {
+                0 if claim.for_root => {}
+                0 => return Err(Refused::NotForRoot(claim)),
+                _ => return Err(Refused::NotYours(claim)),
+            }
         }
         if promise.is_some() && claim.part.promise() != promise {
             return Err(Refused::OtherPromise(name.to_owned()));

@@ -61,6 +61,8 @@ pub struct Claim {
     pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is given back together with the container that used it.
     pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    pub for_root: bool,
     /// The id of the user to whom it belongs.
     pub uid: u32,
     /// When it was made, in seconds since 1970: for people.

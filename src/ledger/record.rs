@@ -113,7 +113,12 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     number(text, Some(claim.since));
     number(text, claim.ttl);
     number(text, claim.until);
-    text.push_str(if claim.once { "once\t" } else { "\t" });
+    text.push_str(match (claim.once, claim.for_root) {
+        (true, false) => "once\t",
+        (false, false) => "\t",
+        (true, true) => "once,for-root\t",
+        (false, true) => "for-root\t",
+    });
     words(text, claim.name.as_deref());
     words(text, claim.asked_as.as_deref());
     words(text, claim.spec_file.as_deref());
@@ -266,9 +271,12 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let uid = u32::try_from(fields.number()??).ok()?;
     let since = fields.number()??;
     let (ttl, until) = (fields.number()?, fields.number()?);
-    let once = match fields.word()? {
-        "once" => true,
-        "" => false,
+    // Versions before for-root wrote the first two.
+    let (once, for_root) = match fields.word()? {
+        "once" => (true, false),
+        "" => (false, false),
+        "once,for-root" => (true, true),
+        "for-root" => (false, true),
         _ => return None,
     };
     let name = fields.text()?;
@@ -308,6 +316,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         holder,
         process,
         once,
+        for_root,
         uid,
         since,
         ttl,

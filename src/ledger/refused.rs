@@ -46,6 +46,9 @@ pub enum Refused {
     /// It belongs to another user.
     #[error("{} belongs to another user", .0.who())]
     NotYours(Box<Claim>),
+    /// It belongs to a user who has not allowed engines of root to use it.
+    #[error("{} belongs to uid {}, who has not allowed engines that run as root to use it", .0.who(), .0.uid)]
+    NotForRoot(Box<Claim>),
     /// Another claim has that name.
     #[error("exists already")]
     NameTaken(String),

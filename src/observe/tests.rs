@@ -44,6 +44,7 @@ fn claim(device: &str, id: &str, process: Option<InitProcess>) -> Claim {
         }),
         process,
         once: true,
+        for_root: false,
         uid: 0,
         since: 0,
         ttl: None,

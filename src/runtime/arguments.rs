@@ -46,6 +46,13 @@ pub(super) enum Action {
         /// The container's id.
         id: String,
     },
+    /// `restore`: the container must not have a device that needs a claim.
+    Restore {
+        /// The directory of the bundle; `None` is the current one.
+        bundle: Option<PathBuf>,
+        /// The container's id.
+        id: Option<String>,
+    },
     /// Every other command.
     #[default]
     Pass,
@@ -91,6 +98,30 @@ const CREATE: Flags = &[
     ("pid-file", "", true),
     ("pidfd-socket", "", true),
     ("preserve-fds", "", true),
+];
+
+const RESTORE: Flags = &[
+    ("auto-dedup", "", false),
+    ("bundle", "b", true),
+    ("console-socket", "", true),
+    ("detach", "d", false),
+    ("empty-ns", "", true),
+    ("ext-unix-sk", "", false),
+    ("file-locks", "", false),
+    ("image-path", "", true),
+    ("lazy-pages", "", false),
+    ("lsm-mount-context", "", true),
+    ("lsm-profile", "", true),
+    ("manage-cgroups-mode", "", true),
+    ("network-lock", "", true),
+    ("no-pivot", "", false),
+    ("no-subreaper", "", false),
+    ("parent-path", "", true),
+    ("pid-file", "", true),
+    ("shell-job", "", false),
+    ("tcp-close", "", false),
+    ("tcp-established", "", false),
+    ("work-path", "", true),
 ];
 
 const EXEC: Flags = &[
@@ -160,6 +191,7 @@ impl RuntimeArguments {
             name: name.map(|name| name.to_string_lossy().into_owned()),
             action: match name.and_then(|name| name.to_str()) {
                 Some("create" | "run") => create(words, at + 1),
+                Some("restore") => restore(words, at + 1),
                 Some("exec") => exec(words, at + 1),
                 Some("kill") => kill(words, at + 1),
                 Some("delete") => delete(words, at + 1),
@@ -191,6 +223,14 @@ fn create(words: &[OsString], from: usize) -> Action {
     Action::Create {
         bundle: path("bundle"),
         config: path("config"),
+        id: id(words, at),
+    }
+}
+
+fn restore(words: &[OsString], from: usize) -> Action {
+    let (given, at) = options(words, from, RESTORE);
+    Action::Restore {
+        bundle: last(&given, "bundle").map(PathBuf::from),
         id: id(words, at),
     }
 }

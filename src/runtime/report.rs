@@ -86,7 +86,7 @@ impl<'a> RuntimeReport<'a> {
 
 fn id(arguments: &RuntimeArguments) -> &str {
     match &arguments.action {
-        Action::Create { id, .. } => id.as_deref().unwrap_or_default(),
+        Action::Create { id, .. } | Action::Restore { id, .. } => id.as_deref().unwrap_or_default(),
         Action::Exec(exec) => &exec.id,
         Action::End { id } => id,
         Action::Pass => "",

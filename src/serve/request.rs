@@ -273,6 +273,8 @@ struct ClaimFields {
     device: Option<String>,
     #[serde(default)]
     once: bool,
+    #[serde(default)]
+    for_root: bool,
     ttl: Option<u64>,
     cdi_version: Option<String>,
 }
@@ -287,6 +289,7 @@ impl ClaimFields {
             names: names.collect::<Result<_>>()?,
             device: maybe("device", self.device)?,
             once: self.once,
+            for_root: self.for_root,
             ttl: self.ttl,
             cdi_version: maybe("cdi_version", self.cdi_version)?,
             name: self.name,

@@ -29,6 +29,34 @@ fn a_claim_is_not_used_by_another_user() {
     assert_eq!(claims[0].process.as_ref().unwrap().pid, init.pid());
 }
 
+/// The hooks of root's engine have no user but root, whoever started the container.
+#[test]
+fn a_claim_is_not_used_by_an_engine_of_root_unless_its_owner_allowed_it() {
+    let Some(scene) = Scene::new("a_claim_is_not_used_by_an_engine_of_root_unless_its_owner_allowed_it") else {
+        return;
+    };
+    scene.claim(ANN, "own").unwrap();
+    let lent = json!({"name": "lent", "device": "0", "shares": 1, "for_root": true});
+    assert_eq!(scene.ask(ANN, "claim", lent).unwrap()["claim"]["for_root"], json!(true));
+    let init = Sleeper::new(0);
+    let state = scene.at("hook.state");
+    let text = json!({"ociVersion": "1.0.2", "id": "c", "status": "creating", "bundle": "/b", "pid": init.pid()});
+    fs::write(&state, text.to_string()).unwrap();
+    let enter = |name: &str| {
+        let hook = Command::new(env!("CARGO_BIN_EXE_tranche-oci"))
+            .args(["hook", "claim", &format!("--device={GPU_0}"), "--claim", name])
+            .arg(scene.option("state-dir", "state"))
+            .stdin(fs::File::open(&state).unwrap())
+            .output()
+            .unwrap();
+        (hook.status.success(), String::from_utf8(hook.stderr).unwrap())
+    };
+    let (entered, line) = enter("65534.own");
+    assert!(!entered && line.lines().count() == 1, "{line}");
+    assert!(line.contains("65534") && line.contains("--for-root"), "{line}");
+    assert_eq!(enter("65534.lent"), (true, String::new()));
+}
+
 #[test]
 fn a_claim_is_not_freed_by_another_user() {
     let Some(scene) = Scene::new("a_claim_is_not_freed_by_another_user") else {

@@ -414,3 +414,30 @@ fn nvidia_s_hook_cannot_be_the_one_of_shares() {
     );
     assert!(!bed.at("cdi").exists());
 }
+
+/// The engine resolves such a name by itself, so that nobody can refuse it.
+#[test]
+fn a_file_of_another_program_with_nodes_of_a_dedicated_device_is_named() {
+    let bed = Bed::new();
+    bed.share("  dedicated: {devices: [1]}\n");
+    fs::create_dir_all(bed.at("cdi")).unwrap();
+    let write = |minor: u32| {
+        let spec = json!({"cdiVersion": "0.5.0", "kind": "vendor.com/all", "devices": [{"name": "every",
+            "containerEdits": {"deviceNodes": [{"path": "/dev/odd", "type": "c", "major": 195, "minor": minor}]}}]});
+        fs::write(bed.at("cdi/vendor.json"), spec.to_string()).unwrap();
+    };
+    write(0);
+    assert!(!bed.refreshed("sim:t4x2").contains("vendor"));
+    write(1);
+    let line = bed.refreshed("sim:t4x2");
+    let expected = "vendor.com/all=every of ";
+    assert!(
+        line.contains(expected)
+            && line.contains("/dev/odd of gpu 1, which is dedicated by the policy and needs a claim"),
+        "{line}"
+    );
+    assert!(
+        line.contains("an engine that reads this file asks for no claim"),
+        "{line}"
+    );
+}

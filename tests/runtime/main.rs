@@ -17,5 +17,6 @@ mod nvidia_hook;
 mod pass;
 mod place;
 mod precreate;
+mod restore;
 mod rootless;
 mod waiting;

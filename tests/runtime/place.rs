@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tranche::host_file::{self, HostFile};
-use tranche::policy::{AcceptAnnotations, RuntimeSettings};
-use tranche::share::Plan;
+use tranche::policy::{self, AcceptAnnotations, RuntimeSettings};
+use tranche::share::{self, Plan};
 use tranche::sim;
 use tranche::types::HostPath;
 
@@ -89,6 +89,17 @@ impl Place {
         let mut file = serde_json::to_value(file).unwrap();
         with_nodes(&mut file);
         file
+    }
+
+    /// Writes `host.json` with a plan that dedicates GPU 0, and returns the plan.
+    pub(crate) fn dedicate_gpu_0(&self) -> Plan {
+        let policy = "version: v1\nsharing: {dedicated: {devices: [0]}}\n";
+        let policy = policy::read::parse("policy.yaml", policy).unwrap().policy;
+        let plan = share::plan(&policy, &sim::open("hgx-h200").unwrap()).unwrap();
+        let mut host = self.host(&[&self.at("bin/runc")]);
+        host["plan"] = serde_json::to_value(&plan).unwrap();
+        fs::write(self.at("state/host.json"), host.to_string()).unwrap();
+        plan
     }
 
     pub(crate) fn config(&self) -> PathBuf {

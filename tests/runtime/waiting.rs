@@ -5,8 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use tranche::claims::{Claims, Reservation, Unoffered};
-use tranche::share::{self, Plan, Wish};
-use tranche::{policy, sim};
+use tranche::share::{Plan, Wish};
 
 use crate::place::{Place, plain};
 use crate::support::{rights, until::until};
@@ -17,12 +16,7 @@ fn held(test: &str) -> Option<(Place, Plan)> {
         return None;
     }
     let place = Place::new();
-    let policy = "version: v1\nsharing: {dedicated: {devices: [0]}}\n";
-    let policy = policy::read::parse("policy.yaml", policy).unwrap().policy;
-    let plan = share::plan(&policy, &sim::open("hgx-h200").unwrap()).unwrap();
-    let mut host = place.host(&[&place.at("bin/runc")]);
-    host["plan"] = serde_json::to_value(&plan).unwrap();
-    fs::write(place.at("state/host.json"), host.to_string()).unwrap();
+    let plan = place.dedicate_gpu_0();
     let claims = Claims::open(&place.at("state")).unwrap();
     let reservation = Reservation::of("other", Wish::default());
     claims.reserve(&plan, &reservation, &Unoffered).unwrap();
@@ -40,9 +34,17 @@ fn queued(place: &Place) -> usize {
 fn engine(place: &Place, script: &str) -> Child {
     let create = place.command(&["create", "--bundle", "bundle", "ID"]);
     let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh"]).arg(create.get_program()).args(create.get_args());
+    shell
+        .args(["-c", script, "sh"])
+        .arg(create.get_program())
+        .args(create.get_args());
     shell.current_dir(place.at("")).env("_OCI_SYNCPIPE", "9");
-    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    shell
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// Frees the device, and sees that no container takes it: the runtime would execute the low-level one.

@@ -50,6 +50,7 @@ fn take(book: &mut Book, split: &SplitDevice, names: &[&str]) -> Result<(), ledg
             process: None,
             state: ClaimState::Reserved,
             once: false,
+            for_root: false,
             alone: false,
             uid: 0,
             ttl: None,

@@ -46,6 +46,10 @@ pub(in crate::cli) struct Args {
     /// Release the claim together with the first container that uses it, even if that container fails to start
     #[arg(long)]
     once: bool,
+    /// Let containers of engines that run as root use the claim as well; without this option, only your own engine can. A
+    /// claim that root makes is for engines of root in any case
+    #[arg(long)]
+    for_root: bool,
     /// The newest CDI version that the engine supports (0.5 for podman 4.3)
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     cdi_version: Option<CdiVersion>,
@@ -103,6 +107,7 @@ fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
         "share": request.names,
         "device": text(request.device.as_ref().map(|device| device as &dyn std::fmt::Display)),
         "once": request.once,
+        "for_root": request.for_root,
         "ttl": request.ttl,
         "cdi_version": request.cdi_version.map(|version| version.to_string()),
     });
@@ -125,6 +130,7 @@ impl Args {
             names: self.share.clone(),
             device: self.device.clone(),
             once: self.once,
+            for_root: self.for_root,
             ttl: self.ttl,
             cdi_version: self.cdi_version,
         }

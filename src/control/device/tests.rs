@@ -57,6 +57,7 @@ fn claim(part: HeldPart, number: u32, inode: u64) -> Claim {
             }),
         }),
         once: true,
+        for_root: false,
         uid: 0,
         since: 0,
         ttl: None,

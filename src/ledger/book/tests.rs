@@ -80,6 +80,7 @@ fn ask(part: HeldPart, id: &str, pid: u32) -> Ask {
         process: Some(process(pid)),
         state: ClaimState::Held,
         once: true,
+        for_root: false,
         alone: false,
         uid: 0,
         ttl: None,
@@ -267,6 +268,24 @@ fn another_user_touches_nothing_of_mine() {
     let named = |claim: &Claim| claim.name.as_deref() == Some("a");
     assert!(book.release_by_hand(named, 1001, false, &world).is_err());
     assert_eq!(book.release_by_hand(named, 1000, false, &world).unwrap().len(), 1);
+}
+
+#[test]
+fn root_uses_the_claim_of_a_user_only_if_its_owner_allowed_it() {
+    let (mut book, world) = (book(), Toy::new());
+    let mut made = ask(share("1"), "-", 0);
+    (made.name, made.holder, made.process, made.uid) = (Some("1000.a".into()), Holder::Person, None, 1000);
+    book.take(&made, &world).unwrap();
+    let enter = |book: &mut Book, uid| book.enter("1000.a", &Ask { uid, ..guest("c", 30) }, None, &world);
+    assert!(matches!(enter(&mut book, 0), Err(Refused::NotForRoot(_))));
+    assert!(matches!(enter(&mut book, 1001), Err(Refused::NotYours(_))));
+    book.claims[0].for_root = true;
+    assert!(matches!(enter(&mut book, 1001), Err(Refused::NotYours(_))));
+    enter(&mut book, 0).unwrap();
+    // Root releases it in any case.
+    book.claims[0].for_root = false;
+    let named = |claim: &Claim| claim.name.as_deref() == Some("1000.a");
+    assert_eq!(book.release_by_hand(named, 0, true, &world).unwrap().len(), 1);
 }
 
 #[test]

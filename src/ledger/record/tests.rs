@@ -44,10 +44,10 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         object.prop_map(Holder::ResourceClaim),
     ];
     let holder = (holder, prop::option::of(process));
-    let rest = any::<(bool, bool, u32, u64, Option<u64>, Option<u64>)>();
+    let rest = any::<(bool, bool, bool, u32, u64, Option<u64>, Option<u64>)>();
     let names = any::<(Option<String>, Option<String>, Option<String>)>();
     (device, part, holder, rest, names).prop_map(|(device, part, (holder, process), rest, names)| {
-        let (once, held, uid, since, ttl, until) = rest;
+        let (once, for_root, held, uid, since, ttl, until) = rest;
         let (name, asked_as, spec_file) = names;
         Claim {
             name,
@@ -59,6 +59,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
             holder,
             process,
             once,
+            for_root,
             uid,
             since,
             ttl,
@@ -136,6 +137,20 @@ fn a_text_may_contain_what_separates_fields_and_lines() {
     assert_eq!(book.claims[0].name.as_deref(), Some("a\tb\nc\\d"));
     assert_eq!(book.claims[0].asked_as.as_deref(), Some(""));
     assert_eq!(encode(&book), text);
+}
+
+#[test]
+fn a_claim_of_an_earlier_version_is_not_for_root() {
+    let read = |options: &str| {
+        let line = format!("\twhole\theld\t1000\t5\t\t\t{options}\t\t\t\t\t\t\t\t\t\t\t");
+        let book = decode(&format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n"));
+        book.map(|book| (book.claims[0].once, book.claims[0].for_root))
+    };
+    assert_eq!(read(""), Ok((false, false)));
+    assert_eq!(read("once"), Ok((true, false)));
+    assert_eq!(read("for-root"), Ok((false, true)));
+    assert_eq!(read("once,for-root"), Ok((true, true)));
+    assert_eq!(read("for-root,once"), Err(Unreadable::Damaged(2)));
 }
 
 #[test]

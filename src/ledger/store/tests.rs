@@ -21,6 +21,7 @@ fn ask(machine: &Machine, share: &str, id: &str) -> Ask {
         process: Some(machine.process(std::process::id()).unwrap()),
         state: ClaimState::Held,
         once: true,
+        for_root: false,
         alone: false,
         uid: 0,
         ttl: None,

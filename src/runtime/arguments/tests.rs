@@ -87,13 +87,27 @@ fn options_of_the_runtime_as_a_whole() {
 }
 
 #[test]
+fn the_bundle_of_a_restored_container_is_found() {
+    for line in [
+        "restore --bundle /b ID",
+        "--root /r restore -d --image-path /i --tcp-established --pid-file /p --bundle=/b --empty-ns network ID",
+        "restore --manage-cgroups-mode soft --lsm-profile x -b /b --file-locks --work-path /w ID",
+    ] {
+        let expected = Action::Restore {
+            bundle: Some("/b".into()),
+            id: Some("ID".into()),
+        };
+        assert_eq!(parse(line).action, expected, "{line}");
+    }
+}
+
+#[test]
 fn every_other_command_passes() {
     for line in [
         "start ID",
         "state create",
         "list -f json",
         "checkpoint --image-path run ID",
-        "restore --bundle /b ID",
         "new-command --bundle /b ID",
         "--future value new-command create",
         "--future create",

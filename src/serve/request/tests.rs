@@ -79,7 +79,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
         ),
         (
             json!({"version": 1, "command": "claim", "name": "a", "memory": "8Gi", "compute": "30%", "shares": 2,
-                "share": ["big"], "device": "0", "once": true, "ttl": 9, "cdi_version": "0.5.0"}),
+                "share": ["big"], "device": "0", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
             BrokerRequest::Claim(Box::new(ClaimRequest {
                 name: "a".into(),
                 memory: Some("8Gi".parse().unwrap()),
@@ -88,6 +88,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
                 names: vec!["big".parse().unwrap()],
                 device: Some("0".parse().unwrap()),
                 once: true,
+                for_root: true,
                 ttl: Some(9),
                 cdi_version: Some("0.5.0".parse().unwrap()),
             })),

@@ -183,10 +183,10 @@ fn a_hook_stops_waiting_when_the_runtime_or_the_engine_s_program_is_killed() {
         caller.args(&before[1..]).args(&hook.words);
         caller.stdin(File::open(hook.input.as_ref().unwrap()).unwrap());
         let mut caller = caller.stderr(Stdio::null()).spawn().unwrap();
-        until::until("the hook waits", || scene.queued() == 1);
+        until("the hook waits", || scene.queued() == 1);
         caller.kill().unwrap();
         caller.wait().unwrap();
-        until::until("the hook stops waiting", || scene.queued() == 0);
+        until("the hook stops waiting", || scene.queued() == 0);
         assert_eq!(scene.holders(), ["container a", "container b"]);
     }
 }

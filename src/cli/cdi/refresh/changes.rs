@@ -9,6 +9,7 @@ use crate::cdi::registry::Registry;
 use crate::cdi::write::Prepared;
 use crate::error::{Context, Error};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
+use crate::inject::GuardedDevices;
 use crate::share::Plan;
 use crate::text::{counted, some};
 use crate::types::CdiVersion;
@@ -50,6 +51,8 @@ pub(super) struct RefreshReport {
     plain_devices_in: Option<PathBuf>,
     /// Plain devices that are in no file at all because of that.
     lost: Vec<String>,
+    /// Files with nodes of devices that are split or dedicated, each with the first such device.
+    open: Vec<String>,
     /// Files of other programs that cannot be read, each with the reason.
     not_read: Vec<String>,
     /// The newest CDI version that was written, and for which engine.
@@ -79,7 +82,11 @@ impl Changes {
         names: &PlainNames<'_>,
     ) -> Result<Self> {
         let RefreshPlace { state_dir, output_dir } = place;
-        let others = others::leave_out(&mut found.derived, &found.settings.spec_dirs, output_dir, names)?;
+        let guarded = found.sharing.as_ref().map_or_else(GuardedDevices::default, |sharing| {
+            GuardedDevices::of(&sharing.plan, &sharing.held, &found.inventory)
+        });
+        let dirs = &found.settings.spec_dirs;
+        let others = others::leave_out(&mut found.derived, dirs, output_dir, names, &guarded)?;
         let limit = VersionLimit::of(args.cdi_version, &found.engines);
         let first = found.derived.kind.clone();
         let host = found.origin.host;
@@ -167,6 +174,7 @@ impl Changes {
             removed,
             plain_devices_in: self.others.plain,
             lost: self.others.lost,
+            open: self.others.open,
             not_read: self.others.not_read,
             limit: self.limit,
             dry_run,
@@ -232,6 +240,11 @@ impl RefreshReport {
                 some(&self.lost)
             ));
         }
+        let open = self
+            .open
+            .iter()
+            .map(|open| format!("{open}; an engine that reads this file asks for no claim"));
+        clauses.extend(open);
         clauses.extend(self.not_read.iter().cloned());
         let files: Vec<_> = self.specs.iter().map(SpecReport::version).collect();
         clauses.extend(limit::consequences(self.limit.as_ref(), &files));

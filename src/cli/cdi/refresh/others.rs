@@ -8,6 +8,7 @@ use crate::cdi::header::is_by_tranche;
 use crate::cdi::registry::{Loaded, Registry};
 use crate::edits::{Derived, DerivedDevice};
 use crate::error::Error;
+use crate::inject::GuardedDevices;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -20,11 +21,15 @@ pub(super) struct OtherFiles {
     pub(super) plain: Option<PathBuf>,
     /// Names of plain devices that were left out, and that no other file defines.
     pub(super) lost: Vec<String>,
+    /// Files with nodes of devices that are split or dedicated, each with the first such device: an engine that reads the
+    /// file gives them without a claim.
+    pub(super) open: Vec<String>,
     /// Files that cannot be read, with the reason. What they define is not known.
     pub(super) not_read: Vec<String>,
 }
 
 /// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, as `names` says.
+/// `guarded` are the devices that a container gets only with a claim.
 ///
 /// # Errors
 /// Returns an error if `tranche cdi generate` has written one of the devices to `output_dir`: then engines would ignore
@@ -34,6 +39,7 @@ pub(super) fn leave_out(
     dirs: &[PathBuf],
     output_dir: &Path,
     names: &PlainNames<'_>,
+    guarded: &GuardedDevices,
 ) -> Result<OtherFiles, Error> {
     let mut dirs: Vec<PathBuf> = dirs.to_vec();
     if !dirs.iter().any(|dir| is_same(dir, output_dir)) {
@@ -77,11 +83,22 @@ pub(super) fn leave_out(
     if is_left {
         derived.devices.retain(is_share);
     }
+    let others = registry.files().iter().filter(|file| !file.is_refreshed());
+    found.open = others.filter_map(|file| open_device(file, guarded)).collect();
     let not_read = registry.problems.iter().filter(|problem| problem.lost.is_none());
     found.not_read = not_read
         .map(|problem| format!("{} is not looked at: {}", problem.path.display(), problem.what))
         .collect();
     Ok(found)
+}
+
+/// The first device of `file` by which a container gets a device without the claim that it needs.
+fn open_device(file: &Loaded, guarded: &GuardedDevices) -> Option<String> {
+    file.spec.devices.iter().find_map(|device| {
+        let open = guarded.open_node([&file.spec.edits, &device.edits].into_iter())?;
+        let name = format!("{}={} of {}", file.spec.kind, device.name, file.path.display());
+        Some(open.refusal(name).to_string())
+    })
 }
 
 /// Whether `file` defines one of the plain devices, or a device of any kind that tranche offers.
