@@ -103,7 +103,8 @@ impl GuardedDevices {
             .flat_map(|edits| &edits.device_nodes)
             .flat_map(|node| {
                 let number = |number: Option<i64>| u32::try_from(number.unwrap_or(0)).ok();
-                let given = node.major.is_some().then(|| number(node.major).zip(number(node.minor)));
+                let is_character = !matches!(node.node_type.as_deref(), Some("b" | "p"));
+                let given = (is_character && node.major.is_some()).then(|| number(node.major).zip(number(node.minor)));
                 let on_host = host_node(node.on_host())
                     .filter(|host| host.node_type == 'c')
                     .and_then(|host| number(Some(host.major)).zip(number(Some(host.minor))));

@@ -1,6 +1,8 @@
 //! Containers that ask for GPUs by a variable, by an annotation, by a share and by a size, under every engine that runs
 //! them through our runtime or our precreate hook, and what each of them sees inside.
 
+mod reach;
+
 use std::fs;
 
 use crate::shares::{listening, place};

@@ -49,3 +49,18 @@ restart() {
 remove() {
     docker rm --force "$1"
 }
+
+# An image of the files in $1 with the changes of a Dockerfile: image NAME CHANGE…
+image() {
+    name=$1 changes=
+    shift
+    for change in "$@"; do
+        changes="$changes --change $(echo "$change" | sed 's/ /\\ /')"
+    done
+    eval "tar -C \"\$files\" -c . | docker import $changes - localhost/$name > /dev/null"
+}
+
+# A container of an image, with options of the engine: box OPTION… IMAGE COMMAND…
+box() {
+    docker run --rm --network=none $runtime "$@"
+}

@@ -33,3 +33,18 @@ restart() {
 remove() {
     podman rm --force --time 0 "$1"
 }
+
+# An image of the files in $1 with the changes of a Dockerfile: image NAME CHANGE…
+image() {
+    name=$1 changes=
+    shift
+    for change in "$@"; do
+        changes="$changes --change $(echo "$change" | sed 's/ /\\ /')"
+    done
+    eval "tar -C \"\$files\" -c . | podman import $changes - localhost/$name > /dev/null"
+}
+
+# A container of an image, with options of the engine: box OPTION… IMAGE COMMAND…
+box() {
+    podman $hooks run --rm --network=none $limits "$@"
+}
