@@ -11,7 +11,6 @@ use std::time::Instant;
 ///
 /// # Errors
 /// Returns `InvalidInput` if it is not a regular file, or the error of opening.
-#[cfg(feature = "runtime")]
 pub(crate) fn regular_file(path: &std::path::Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
