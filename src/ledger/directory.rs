@@ -142,7 +142,7 @@ impl LedgerDirectory {
     }
 
     /// Creates the file `name`, which must not exist, for its owner alone.
-    pub(super) fn create(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+    fn create(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
         // A umask may have taken away permissions that its owner needs.
@@ -156,17 +156,26 @@ impl LedgerDirectory {
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
     /// FIFO or a file with a second name that another program put there.
     pub(super) fn replace(&self, name: &str, new: &str, text: &str) -> Result<()> {
-        let about = self.path(new);
-        let file = match self.create(new) {
+        File::from(self.create_anew(new)?)
+            .write_all(text.as_bytes())
+            .about(self.path(new).display(), "cannot be written")?;
+        self.rename(new, name)
+    }
+
+    /// Creates the file `name` for its owner alone. What has that name already is removed and not opened.
+    pub(super) fn create_anew(&self, name: &str) -> Result<OwnedFd> {
+        let file = match self.create(name) {
             Err(Errno::EXIST) => {
-                self.remove(new)?;
-                self.create(new)
+                self.remove(name)?;
+                self.create(name)
             }
             file => file,
         };
-        File::from(file.about(about.display(), "cannot be created")?)
-            .write_all(text.as_bytes())
-            .about(about.display(), "cannot be written")?;
+        file.about(self.path(name).display(), "cannot be created")
+    }
+
+    /// Gives the file `new` the name `name`, in place of what has that name.
+    pub(super) fn rename(&self, new: &str, name: &str) -> Result<()> {
         fs::renameat(&self.directory, new, &self.directory, name).about(self.path(name).display(), "cannot be replaced")
     }
 

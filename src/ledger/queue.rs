@@ -5,7 +5,9 @@
 //! was left by a process that was killed: it counts as nothing, and the next process that has the ledger's lock removes
 //! it.
 //!
-//! A ticket gets its number and its lock while the ledger is locked, so every ticket with a lower number was there before.
+//! A ticket gets its number while the ledger is locked, so every ticket with a lower number was there before. It gets its
+//! lock and its text under another name and is then renamed: whoever finds a ticket, with or without the ledger's lock,
+//! finds it locked and complete.
 
 #[cfg(feature = "cli")]
 mod listed;
@@ -27,6 +29,10 @@ use std::os::fd::OwnedFd;
 
 const DIRECTORY: &str = "queue";
 
+/// A ticket until it is locked and written. One name for all: the ledger's lock lets one process in, which removes what
+/// one that was killed left.
+const NEW: &str = "new";
+
 /// A longer ticket was not written by tranche: the largest plan has a few thousand shares.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -35,7 +41,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Ticket {
     number: u64,
     queue: LedgerDirectory,
-    file: File,
+    _lock: File,
 }
 
 impl Ticket {
@@ -95,19 +101,20 @@ impl Locked<'_> {
         let numbers = queue.names()?.into_iter().filter_map(|name| number_of(name.to_str()?));
         let number = numbers.max().unwrap_or(0).saturating_add(1);
         let name = name_of(number);
-        let about = queue.path(&name);
+        let about = queue.path(NEW);
         let text = serde_json::to_string(wants).about(about.display(), "cannot be written")?;
-        let file = queue.create(&name).about(about.display(), "cannot be created")?;
-        // Nobody else has it open: those who look at tickets look at lower numbers, or have the ledger's lock.
+        let file = queue.create_anew(NEW)?;
+        // Nobody else opens it under this name, so nobody else can have a lock on it.
         flock(&file, FlockOperation::NonBlockingLockExclusive).about(about.display(), "cannot be locked")?;
-        let mut ticket = Ticket {
+        let mut file = File::from(file);
+        let written = file.write_all(text.as_bytes());
+        written.about(about.display(), "cannot be written")?;
+        queue.rename(NEW, &name)?;
+        Ok(Ticket {
             number,
             queue,
-            file: file.into(),
-        };
-        let written = ticket.file.write_all(text.as_bytes());
-        written.about(about.display(), "cannot be written")?;
-        Ok(ticket)
+            _lock: file,
+        })
     }
 }
 

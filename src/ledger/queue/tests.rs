@@ -155,3 +155,24 @@ fn a_directory_that_others_may_enter_is_refused() {
     std::os::unix::fs::symlink("/tmp", &queue).unwrap();
     assert!(ledger.lock().unwrap().line_up(&[]).is_err());
 }
+
+#[test]
+fn one_who_looks_at_the_queue_keeps_nobody_from_joining_it() {
+    let (dir, ledger) = ledger();
+    let first = line_up(&ledger, &[wanted("GPU-00000001", &["a"])]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                first.ahead().unwrap();
+            }
+        });
+        let joined = (0..2_000).try_for_each(|_| ledger.lock()?.line_up(&[]).map(drop));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        joined.unwrap();
+    });
+    // Left by a process that was killed before its ticket was published.
+    std::fs::write(dir.path().join("ledger/queue/new"), "[").unwrap();
+    let second = line_up(&ledger, &[]);
+    assert_eq!((second.ahead().unwrap().len(), tickets(dir.path())), (1, 2));
+}
