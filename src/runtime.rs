@@ -33,7 +33,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::broker::SOCKET;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::host_file::{HostFile, HostFileError};
 use crate::inject::{self, Caller, RewriteContext};
 use crate::ledger::ContainerName;
@@ -90,20 +90,6 @@ fn state_dir(mut arguments: Vec<OsString>) -> (PathBuf, Vec<OsString>) {
     }
 }
 
-/// The path of a bundle as the low-level runtime passes it to hooks, which is the name of a container in the ledger: an
-/// absolute path as it is, a relative one without links.
-fn absolute(bundle: &Path) -> Result<String> {
-    let path = match bundle.is_absolute() {
-        true => bundle.to_owned(),
-        false => bundle
-            .canonicalize()
-            .about(bundle.display(), "cannot open the bundle")?,
-    };
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| Error::failed(path.display(), "is not valid UTF-8"))
-}
-
 /// A command of an engine, until the low-level runtime takes it over.
 struct RuntimeCommand<'a> {
     arguments: &'a RuntimeArguments,
@@ -140,7 +126,6 @@ impl RuntimeCommand<'_> {
         let file = EditedFile::config(bundle, config)?;
         let bundle = bundle.unwrap_or(Path::new("."));
         let caller = Caller::of(self.arguments.root.as_deref(), bundle, id.unwrap_or_default());
-        let bundle = absolute(bundle)?;
         let mut settings = settings.or_provisional(self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
         let context = RewriteContext {
@@ -148,10 +133,7 @@ impl RuntimeCommand<'_> {
             state_dir: self.state_dir,
             host: &|| host::host(self.state_dir),
             caller,
-            container: id.map(|id| ContainerName {
-                bundle,
-                id: id.to_owned(),
-            }),
+            container: id.map(|id| ContainerName::at(bundle, id)).transpose()?,
             // This process becomes the low-level runtime, and lives until the container is created.
             process: Some(std::process::id()),
             remark: &|remark| self.report.remark(&remark),

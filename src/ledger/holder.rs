@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Who holds a claim. A claim of a container or of a process ends with its processes; every other one lasts until it is
 /// released or its time to live ends.
@@ -137,19 +137,39 @@ impl fmt::Display for Holder {
     }
 }
 
+/// `path` as an absolute path without links. What does not exist any more, at the end of the path, stays as it is: an engine
+/// may remove the bundle before the last hook of its container runs.
+fn without_links(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = path
+        .ancestors()
+        .find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+    match existing {
+        Some((above, real)) => match path.strip_prefix(above) {
+            // To join nothing would add a slash.
+            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            _ => real,
+        },
+        None => path,
+    }
+}
+
 /// A container as every engine on the machine can tell it apart.
 ///
 /// Ids are an engine's own: two engines, or two namespaces of containerd, may use one id. Their bundles differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerName {
-    /// The directory of its bundle.
+    /// The directory of its bundle: an absolute path without links.
     pub bundle: String,
     /// Its id.
     pub id: String,
 }
 
 impl ContainerName {
-    /// The container `id` of the bundle in `bundle`. Two spellings of one directory mean one container.
+    /// The container `id` of the bundle in `bundle`. Two spellings of one directory mean one container: `/var/run/docker/x`,
+    /// as dockerd names it to the runtime, and `/run/docker/x`, as runc names it to hooks.
+    ///
+    /// Every program that looks for a container in the ledger, or enters one there, makes its name here.
     ///
     /// # Errors
     /// Returns an error if there is no id, or if the bundle's path is not UTF-8.
@@ -157,9 +177,7 @@ impl ContainerName {
         if id.is_empty() {
             return Err(Error::failed("container", "has no id"));
         }
-        // The directory may not exist any more.
-        let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.to_owned());
-        match bundle.into_os_string().into_string() {
+        match without_links(bundle).into_os_string().into_string() {
             Ok(bundle) => Ok(Self {
                 bundle,
                 id: id.to_owned(),
@@ -198,6 +216,42 @@ mod tests {
         assert_eq!(of(7).container(), None, "its files are the user's");
         assert_eq!(of(7).any_container(), Some(&name));
         assert_eq!(of(7).to_string(), "container one of user 7");
+    }
+
+    #[test]
+    fn a_container_has_one_name_however_its_bundle_is_spelled_and_after_the_bundle_is_gone() {
+        let top = tempfile::tempdir().unwrap();
+        let real = top.path().canonicalize().unwrap().join("run/docker/one");
+        std::fs::create_dir_all(&real).unwrap();
+        let var_run = top.path().join("var-run");
+        std::os::unix::fs::symlink("run", &var_run).unwrap();
+        let name = ContainerName::at(&real, "one").unwrap();
+        assert_eq!(Path::new(&name.bundle), real);
+        let spellings = [
+            var_run.join("docker/one"),
+            var_run.join("docker/one/"),
+            top.path().join("run/../var-run/./docker/one"),
+        ];
+        for spelling in &spellings {
+            assert_eq!(
+                ContainerName::at(spelling, "one").unwrap(),
+                name,
+                "{}",
+                spelling.display()
+            );
+        }
+        for gone in [&real, &top.path().join("run/docker")] {
+            std::fs::remove_dir(gone).unwrap();
+            for spelling in &spellings[..2] {
+                assert_eq!(
+                    ContainerName::at(spelling, "one").unwrap(),
+                    name,
+                    "{}",
+                    spelling.display()
+                );
+            }
+        }
+        assert!(ContainerName::at(&real, "").is_err());
     }
 
     #[test]

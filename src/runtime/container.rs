@@ -59,9 +59,12 @@ pub(super) fn find(
     }
     let bundle = bundle(id, root, low_level);
     Ok(match bundle {
-        Some(bundle) => found
-            .into_iter()
-            .find(|container| Path::new(&container.name.bundle) == bundle),
+        Some(bundle) => {
+            let name = ContainerName::at(&bundle, id).ok();
+            found
+                .into_iter()
+                .find(|container| Some(&container.name) == name.as_ref())
+        }
         // A runtime that keeps its states elsewhere: the id decides if it is unique.
         None if found.len() == 1 => found.pop(),
         None => None,

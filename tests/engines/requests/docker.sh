@@ -2,14 +2,14 @@
 docker=/usr/bin/docker
 [ -x "$docker" ] || docker=docker
 docker() {
-    command "$docker" --host "unix://$bed/docker.sock" "$@"
+    command "$docker" "$@"
 }
 
 engine_up() {
     mkdir "$bed/names"
     ln -s "$bed/runtime/tranche-runtime" "$bed/names/nvidia-container-runtime-hook"
-    PATH="$bed/names:$PATH" dockerd --data-root "$bed/docker" --exec-root /run/docker --pidfile /run/docker.pid \
-        --host "unix://$bed/docker.sock" --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs \
+    # Its sockets, its state and its own containerd are where it puts them by itself: in /var/run, a link to /run.
+    PATH="$bed/names:$PATH" dockerd --data-root "$bed/docker" --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs \
         --exec-opt native.cgroupdriver=cgroupfs --default-ulimit nofile=1024:1024 \
         --add-runtime "tranche=$bed/runtime/tranche-runtime" --default-runtime "$default" > "$bed/daemon.log" 2>&1 &
     daemon=$!
@@ -18,7 +18,7 @@ engine_up() {
 }
 
 engine_down() {
-    docker ps --all --quiet | xargs -r "$docker" --host "unix://$bed/docker.sock" rm --force > /dev/null 2>&1
+    docker ps --all --quiet | xargs -r "$docker" rm --force > /dev/null 2>&1
     kill "$daemon"
     wait "$daemon"
 }
