@@ -33,7 +33,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::broker::SOCKET;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, HostFileError};
 use crate::inject::{self, Caller, RewriteContext};
 use crate::ledger::ContainerName;

@@ -249,11 +249,10 @@ impl LockedClaims<'_> {
                 ahead,
                 ..draft
             };
-            if settle {
-                draft.books.iter_mut().for_each(|book| {
-                    book.reconcile(&self.claims.machine);
-                });
-            }
+            draft.books.iter_mut().for_each(|book| match settle {
+                true => drop(book.reconcile(&self.claims.machine)),
+                false => book.end_failed_starts(&self.claims.machine),
+            });
             if !is_for_starts {
                 draft.refuse_names(reservations)?;
                 let claims: Vec<&Claim> = draft.books.iter().flat_map(|book| &book.claims).collect();
@@ -262,7 +261,8 @@ impl LockedClaims<'_> {
             let fits = draft.take_all(reservations)?;
             Ok((draft.books, fits))
         };
-        // Looking at the process of each claim takes long. A start looks at them only if it gets nothing otherwise.
+        // Looking at the process of each claim takes long. A start looks at those of other starts, and at the rest only if
+        // it gets nothing otherwise.
         let quick = is_for_starts.then(|| attempt(false));
         let done = match quick {
             Some(done) if !matches!(&done, Err(error) if error.may_pass()) => done,

@@ -27,6 +27,7 @@ impl CgroupLimit {
         Cgroup {
             path: self.path.clone(),
             inode: self.inode,
+            top: None,
         }
     }
 

@@ -115,11 +115,6 @@ impl Control {
                     continue;
                 }
             };
-            if journal.boot != self.tools.processes.boot() {
-                // Neither daemons nor modes survive a boot.
-                journals.remove(&instance)?;
-                continue;
-            }
             self.shown.show(&journal.target, Some(&journal.changes), &[]);
             let slot = self.slot(&journal.target.key);
             let mut slot = lock(&slot);
@@ -208,9 +203,7 @@ impl Control {
         let idle_since = idle_since.map(|since| since.min(now()));
         if changes.idle_since != idle_since {
             changes.idle_since = idle_since;
-            self.tools
-                .journals
-                .write(self.tools.processes.boot(), &target, Some(changes))?;
+            self.tools.journals.write(&target, Some(changes))?;
         }
         let claims: Vec<&Claim> = claims.iter().collect();
         let goal = goal(&claims, &target, Some(changes), now());
@@ -392,9 +385,7 @@ impl MachineControl for Control {
         self.settle(&mut slot, &target, &wanted, Duration::ZERO)?;
         if let Some(changes) = &mut slot.changes {
             changes.is_kept = true;
-            self.tools
-                .journals
-                .write(self.tools.processes.boot(), &target, Some(changes))?;
+            self.tools.journals.write(&target, Some(changes))?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The journals of changed devices: `control/NAME.json` in the state directory, one for each.
 //!
 //! The directory is root's own (0700), and each file is replaced in one step. So a process that is killed leaves the old
-//! journal or the new one.
+//! journal or the new one. A journal is followed until the device is as it was: a reboot leaves nothing of it to put back,
+//! and is not guessed from what `/proc` says of the boot, which a container may show otherwise.
 
 use super::changes::DeviceChanges;
 use super::target::ControlTarget;
@@ -27,8 +28,6 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The boot in which it was written. Another boot has neither the daemon nor the modes.
-    pub(super) boot: String,
     pub(super) target: ControlTarget,
     pub(super) changes: DeviceChanges,
 }
@@ -101,7 +100,7 @@ impl Journals {
     ///
     /// # Errors
     /// Returns an error if the file cannot be written. It is the old one then.
-    pub(super) fn write(&self, boot: &str, target: &ControlTarget, changes: Option<&DeviceChanges>) -> Result<()> {
+    pub(super) fn write(&self, target: &ControlTarget, changes: Option<&DeviceChanges>) -> Result<()> {
         let instance = target.instance();
         let name = format!("{instance}{SUFFIX}");
         let Some(changes) = changes else {
@@ -109,7 +108,6 @@ impl Journals {
         };
         let journal = Journal {
             version: VERSION,
-            boot: boot.to_owned(),
             target: target.clone(),
             changes: changes.clone(),
         };

@@ -91,8 +91,7 @@ impl RealDevice<'_> {
 
 impl ControlledMachine for RealDevice<'_> {
     fn save(&mut self, changes: Option<&DeviceChanges>) -> Result<()> {
-        let boot = self.tools.processes.boot();
-        self.tools.journals.write(boot, self.target, changes)?;
+        self.tools.journals.write(self.target, changes)?;
         self.shown.show(self.target, changes, self.problems);
         Ok(())
     }

@@ -17,8 +17,6 @@ use std::collections::HashSet;
 pub struct Book {
     /// The GPU.
     pub gpu: GpuUuid,
-    /// The boot in which processes and uptimes below mean something (`/proc/sys/kernel/random/boot_id`).
-    pub boot: String,
     /// The claims, of which no two hold the same. A book from [`super::Locked::change_scanned`] has only those that a
     /// rule has needed; it keeps the lines of the others as text.
     pub claims: Vec<Claim>,
@@ -43,8 +41,6 @@ pub trait World {
     fn now(&self) -> u64;
     /// Seconds since boot, without the offset of any time namespace.
     fn uptime(&self) -> u64;
-    /// This boot.
-    fn boot(&self) -> &str;
 }
 
 /// A claim that is asked for.
@@ -85,7 +81,6 @@ impl Book {
     pub fn new(gpu: GpuUuid) -> Self {
         Self {
             gpu,
-            boot: String::new(),
             claims: Vec::new(),
             unread: Unread::default(),
             waiters: Vec::new(),
@@ -155,13 +150,22 @@ impl Book {
         before - self.claims.len()
     }
 
+    /// Gives back what is reserved for starts whose process has ended: they have failed, and a start that comes after them
+    /// must not choose another share because of them. Few starts are under way at one time, so this looks at few processes.
+    pub fn end_failed_starts(&mut self, world: &impl World) {
+        // A damaged line still says what is held. Its claim cannot be given back.
+        let _: Result<(), Refused> = self.read(|_, _, line| record::may_be_reserved(line));
+        self.settle(world, |claim| {
+            claim.state == ClaimState::Reserved && claim.process.is_some()
+        });
+    }
+
     /// As [`Book::reconcile`], for the claims for which `matters` returns true. Looking at a process takes longer than
     /// everything else here, so a new claim looks only at those claims that could prevent it.
     ///
     /// Each process is looked at once: a process that ended between two looks would leave a claim that is neither held
     /// nor over.
     fn settle(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
-        self.enter_boot(world);
         self.claims.retain_mut(|claim| {
             if !matters(claim) {
                 return true;
@@ -174,17 +178,6 @@ impl Book {
             }
             outlives(claim, world)
         });
-    }
-
-    /// After a reboot no process of a claim runs, and no time that was counted from the earlier boot means anything.
-    fn enter_boot(&mut self, world: &impl World) {
-        if self.boot == world.boot() {
-            return;
-        }
-        self.read_all();
-        self.boot = world.boot().to_owned();
-        self.claims
-            .retain_mut(|claim| claim.until.is_none() && outlives(claim, world));
     }
 
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
@@ -288,6 +281,7 @@ impl Book {
             ..ask.clone()
         };
         self.read_of(&ask.holder, |_, _| false)?;
+        self.end_failed_starts(world);
         let own = self.claims.iter().filter(|claim| {
             claim.holder.is_same_user(&ask.holder) && claim.device == ask.device && claim.name.is_none()
         });
@@ -443,7 +437,6 @@ impl Book {
     /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
     pub fn release_holder(&mut self, holder: &Holder, uid: u32, world: &impl World) -> usize {
         self.read_all();
-        self.enter_boot(world);
         let mine = |c: &Claim| {
             c.holder.is_same_user(holder)
                 && (c.uid == uid || uid == 0)
@@ -467,7 +460,6 @@ impl Book {
         world: &impl World,
     ) -> Result<Vec<Claim>, Refused> {
         self.read_all();
-        self.enter_boot(world);
         for claim in self.claims.iter().filter(|claim| meant(claim)) {
             if uid != 0 && claim.uid != uid {
                 return Err(Refused::NotYours(Box::new(claim.clone())));
@@ -519,10 +511,17 @@ fn outlives(claim: &mut Claim, world: &impl World) -> bool {
 }
 
 /// Whether a claim without a process is over: its time to live has passed, or it has neither a name nor a holder.
+///
+/// A claim whose time ends later than its time to live from now is of an earlier boot: seconds since boot do not go back
+/// otherwise.
 fn is_over(claim: &Claim, world: &impl World) -> bool {
+    let has_passed = |until: u64| {
+        let now = world.uptime();
+        now >= until || claim.ttl.is_some_and(|ttl| until > now.saturating_add(ttl))
+    };
     match claim.name {
         None => claim.holder == Holder::Person,
-        Some(_) => claim.until.is_some_and(|until| world.uptime() >= until),
+        Some(_) => claim.until.is_some_and(has_passed),
     }
 }
 

@@ -36,6 +36,9 @@ pub struct Cgroup {
     pub path: String,
     /// The inode of that directory: a later cgroup of the same name has another.
     pub inode: u64,
+    /// The inode of the top of its hierarchy, as it was mounted where the claim was made: where another directory is on top,
+    /// the path means another cgroup. `None` if an earlier version of tranche recorded it.
+    pub top: Option<u64>,
 }
 
 /// A hold on a part of a device.

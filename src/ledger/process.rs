@@ -1,8 +1,15 @@
-//! The world as this machine has it: processes in `/proc`, cgroups, clocks, the boot.
+//! The world as this machine has it: processes in `/proc`, cgroups, clocks.
+//!
+//! Whoever looks may be in other namespaces than the container whose claim is looked at, and `/proc` or a part of it may be
+//! covered by a mount. Nothing of that may make a process look as if it had ended. So a process is judged only by one who is
+//! in the pid namespace that the claim names, and the kernel's word that a number is free decides, not a missing file. The
+//! boot says nothing: its number in `/proc` is another one in a container of systemd-nspawn. After a reboot, no process has
+//! both the number and the start of an earlier one, or it keeps the claim until it ends.
 
 mod cgroup;
 #[cfg(feature = "cli")]
 mod lineage;
+mod proc_files;
 mod time;
 
 #[cfg(feature = "cli")]
@@ -16,14 +23,9 @@ use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use std::fs;
-use std::io::Read;
-use std::os::linux::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use proc_files::ProcFiles;
+use std::io::ErrorKind;
 use time::Offset;
-
-/// A line of `/proc/PID/stat` is some 350 bytes: 52 numbers and a name of at most 15 bytes, 64 for a kernel thread.
-const MOST_BYTES: u64 = 4096;
 
 /// What is in the place of a cgroup now.
 #[cfg(feature = "cli")]
@@ -40,8 +42,7 @@ pub enum CgroupState {
 /// This machine, as seen from this process.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    proc: PathBuf,
-    boot: String,
+    proc: ProcFiles,
     namespace: u64,
     offset: Offset,
 }
@@ -50,22 +51,19 @@ impl Machine {
     /// Looks at `/proc`.
     ///
     /// # Errors
-    /// Returns an error if `/proc` does not show the boot, this process's pid namespace or the offset of its time
-    /// namespace: without them, the claim of one process could be taken for that of another.
+    /// Returns an error if `/proc` does not show this process's pid namespace or the offset of its time namespace, or if it
+    /// shows the processes of another pid namespace: then the claim of one process could be taken for that of another.
     pub fn here() -> Result<Self> {
-        let proc = Path::new("/proc");
-        let file = proc.join("sys/kernel/random/boot_id");
-        let boot = fs::read_to_string(&file)
-            .about(file.display(), "cannot be read")?
-            .trim()
-            .to_owned();
-        let file = proc.join("self/ns/pid");
-        let namespace = fs::metadata(&file).about(file.display(), "cannot be read")?.st_ino();
+        let proc = ProcFiles::open()?;
+        let name = "self/ns/pid";
+        let namespace = proc
+            .namespace(name)
+            .about(proc.path(name).display(), "cannot be read")?;
+        let offset = Offset::read(&proc)?;
         Ok(Self {
-            proc: proc.to_owned(),
-            boot,
+            proc,
             namespace,
-            offset: Offset::read(proc)?,
+            offset,
         })
     }
 
@@ -98,14 +96,15 @@ impl Machine {
         if init.namespace != self.namespace || self.has_ended(init) {
             return Ok(Vec::new());
         }
-        let namespace = |pid: u32| fs::metadata(self.proc.join(format!("{pid}/ns/pid"))).map(|meta| meta.st_ino());
+        let namespace = |pid: u32| self.proc.namespace(&format!("{pid}/ns/pid"));
         let of_init = namespace(init.pid).about(format!("process {}", init.pid), "cannot be looked at")?;
         if of_init == self.namespace {
             return Ok(vec![init.pid]);
         }
-        let entries = fs::read_dir(&self.proc).about(self.proc.display(), "cannot be listed")?;
-        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let pids = self.proc.processes();
+        let pids = pids.about(self.proc.path("").display(), "cannot be listed")?;
         Ok(pids
+            .into_iter()
             .filter(|pid| namespace(*pid).is_ok_and(|other| other == of_init))
             .collect())
     }
@@ -131,56 +130,63 @@ impl Machine {
         })
     }
 
-    /// When a process was started, in ticks since boot; `None` where it does not exist. That includes a zombie, which
-    /// holds no device.
+    /// When a process was started, in ticks since boot; `None` if it does not exist. That includes a zombie, which holds no
+    /// device.
     fn start_of(&self, pid: u32) -> Result<Option<u64>> {
-        let file = self.proc.join(format!("{pid}/stat"));
-        // The kernel does not say how long a file of /proc is: room for a whole line, which is then read at once.
-        let mut line = Vec::with_capacity(1024);
-        match fs::File::open(&file).and_then(|stat| stat.take(MOST_BYTES).read_to_end(&mut line)) {
-            Ok(_) => {}
-            // ESRCH: it ended between the opening and the reading.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound || e.raw_os_error() == Some(3) => return Ok(None),
-            Err(e) => return Err(Error::failed(file.display(), "cannot be read").from_source(e)),
+        match self.stat_of(pid)? {
+            Some(stat) if !stat.is_over() => Ok(Some(self.offset.without(stat.start))),
+            _ => Ok(None),
         }
-        match stat(&line) {
-            Some(Stat {
-                state: 'Z' | 'X' | 'x', ..
-            }) => Ok(None),
-            Some(Stat { start, .. }) => Ok(Some(self.offset.without(start))),
-            None => Err(Error::failed(file.display(), "is not what the kernel writes")),
+    }
+
+    /// What `/proc` says of a process; `None` if it does not show the process.
+    fn stat_of(&self, pid: u32) -> Result<Option<Stat>> {
+        let name = format!("{pid}/stat");
+        let about = || self.proc.path(&name);
+        match self.proc.read(&name) {
+            Ok(line) => match stat(&line) {
+                Some(stat) => Ok(Some(stat)),
+                None => Err(Error::failed(about().display(), "is not what the kernel writes")),
+            },
+            // ESRCH: it ended between the opening and the reading.
+            Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),
+            Err(e) => Err(Error::failed(about().display(), "cannot be read").from_source(e)),
         }
     }
 
     /// Whether the init itself is gone for certain, whatever its cgroup holds.
     fn has_ended(&self, process: &InitProcess) -> bool {
-        // The cheapest question first, since a thousand processes may be looked at. A number that is in use may be
-        // another process's by now.
-        let number = i32::try_from(process.pid).map(Pid::from_raw);
-        if number.is_ok_and(|pid| kill(pid, None) == Err(Errno::ESRCH)) {
+        // The cheapest question first, since a thousand processes may be looked at.
+        if is_free(process.pid) {
             return true;
         }
-        match self.start_of(process.pid) {
-            Ok(None) => true,
-            Ok(Some(start)) => !time::is_same(start, process.start),
-            // What cannot be read is not gone for certain.
-            Err(_) => false,
+        match self.stat_of(process.pid) {
+            // A number that is in use may be another process's by now.
+            Ok(Some(stat)) => stat.is_over() || !time::is_same(self.offset.without(stat.start), process.start),
+            // It ended since, or its file is hidden from this process, which says nothing.
+            Ok(None) | Err(_) => is_free(process.pid),
         }
     }
 
     /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes
     /// of the machine are seen.
     fn has_processes(&self, namespace: u64) -> bool {
-        let Ok(entries) = fs::read_dir(&self.proc) else {
+        let Ok(pids) = self.proc.processes() else {
             return true;
         };
-        let is_in_it = |entry: std::io::Result<fs::DirEntry>| {
-            let entry = entry.ok()?;
-            entry.file_name().to_str()?.parse::<u32>().ok()?;
-            let of_process = fs::metadata(entry.path().join("ns/pid")).ok()?.st_ino();
-            (of_process == namespace).then_some(())
-        };
-        entries.filter_map(is_in_it).next().is_some()
+        let mut namespaces = pids
+            .into_iter()
+            .map(|pid| self.proc.namespace(&format!("{pid}/ns/pid")));
+        namespaces.any(|of_process| of_process.is_ok_and(|of_process| of_process == namespace))
+    }
+}
+
+/// Whether no process has the number `pid` in the pid namespace of this process. The kernel says so, whatever is mounted.
+fn is_free(pid: u32) -> bool {
+    match i32::try_from(pid) {
+        Ok(pid) => kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH),
+        // The kernel gives no such number (proc(5), `pid_max`).
+        Err(_) => true,
     }
 }
 
@@ -191,6 +197,13 @@ struct Stat {
     parent: u32,
     /// Ticks since boot.
     start: u64,
+}
+
+impl Stat {
+    /// Whether the process has ended, although its parent has not asked how.
+    fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
 }
 
 /// Reads a line of `/proc/PID/stat`. The second field is the program's name in parentheses, which the
@@ -236,18 +249,14 @@ impl World for Machine {
     fn uptime(&self) -> u64 {
         use nix::time::{ClockId, clock_gettime};
         // This clock continues while the machine sleeps, and cannot be set. A time namespace shifts it.
-        let seconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |t| t.tv_sec());
-        u64::try_from(seconds.saturating_sub(self.offset.seconds())).unwrap_or(0)
-    }
-
-    fn boot(&self) -> &str {
-        &self.boot
+        clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| self.offset.seconds_without(time))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_name_full_of_parentheses_is_a_name() {
@@ -300,12 +309,20 @@ mod tests {
     fn what_cannot_be_read_is_not_gone() {
         let proc = tempfile::tempdir().unwrap();
         let machine = Machine {
-            proc: proc.path().to_owned(),
+            proc: ProcFiles::at(proc.path()).unwrap(),
             ..Machine::here().unwrap()
         };
         let me = Machine::here().unwrap().process(std::process::id()).unwrap();
         assert_eq!(machine.start_of(me.pid).unwrap(), None, "it is not there");
-        assert!(machine.is_gone(&me));
+        assert!(
+            !machine.is_gone(&me),
+            "the kernel knows it, although its files are hidden"
+        );
+        let never = InitProcess {
+            pid: u32::MAX,
+            ..me.clone()
+        };
+        assert!(machine.is_gone(&never));
         fs::create_dir_all(proc.path().join(format!("{}/stat", me.pid))).unwrap();
         let error = machine.start_of(me.pid).unwrap_err().to_string();
         assert!(error.ends_with("stat: cannot be read"), "{error}");
@@ -315,15 +332,15 @@ mod tests {
     #[test]
     fn a_process_may_live_while_its_pid_namespace_has_processes() {
         let proc = tempfile::tempdir().unwrap();
-        let place = |name: &str| {
-            let file = proc.path().join(name).join("ns/pid");
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(&file, "").unwrap();
-            fs::metadata(&file).unwrap().st_ino()
+        let place = |name: &str, namespace: u64| {
+            let link = proc.path().join(name).join("ns/pid");
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(format!("pid:[{namespace}]"), &link).unwrap();
+            namespace
         };
-        let (of_a_process, of_no_process) = (place("77"), place("self"));
+        let (of_a_process, of_no_process) = (place("77", 7), place("self", 8));
         let machine = Machine {
-            proc: proc.path().to_owned(),
+            proc: ProcFiles::at(proc.path()).unwrap(),
             ..Machine::here().unwrap()
         };
         let process = |namespace: u64| InitProcess {
@@ -345,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_and_boot_are_the_machines() {
+    fn clocks_are_the_machines() {
         let machine = Machine::here().unwrap();
         let uptime = || {
             let text = fs::read_to_string("/proc/uptime").unwrap();
@@ -355,7 +372,5 @@ mod tests {
         let (up, time) = (uptime(), now());
         assert!((up..=up + 600).contains(&machine.uptime()), "{up}");
         assert!((time..=time + 600).contains(&machine.now()), "{time}");
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        assert_eq!(machine.boot(), boot.trim_end());
     }
 }

@@ -1,8 +1,9 @@
 //! The form of a book on disk: text, with one line for each claim.
 //!
 //! Every start of a container with a share reads and writes the book of a GPU, so the form is one that is read in a
-//! single pass: a line that names the form, the GPU and the boot, then one line of fields between tabs for each claim,
-//! then a line with their number, by which a file that was cut off is seen.
+//! single pass: a line that names the form and the GPU, then one line of fields between tabs for each claim, then a line with
+//! their number and a checksum of all that is before it. A file that was cut off or changed in any byte is not a book: one
+//! digit of a process's number would make a claim look as if its container had ended.
 
 use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
@@ -15,7 +16,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// The number of the form that this program writes. 1 was a JSON document for each device.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
+
+/// An earlier form that is read too, so that an update of tranche loses no claim: it has no checksum, and names a boot.
+const FORMAT_WITHOUT_CHECKSUM: u32 = 2;
 
 const MARK: &str = "tranche-ledger";
 
@@ -36,14 +40,26 @@ pub(super) enum Unreadable {
 pub(super) fn encode(book: &Book) -> String {
     let mut text = String::with_capacity(book.unread.text.len() + 128 + book.claims.len() * 400);
     // Writing into a String cannot fail.
-    let _ = writeln!(text, "{MARK} {FORMAT} {} {}", book.gpu, book.boot);
+    let _ = writeln!(text, "{MARK} {FORMAT} {}", book.gpu);
     book.unread.lines().into_iter().for_each(|lines| text.push_str(lines));
     let mut promises = Promises::default();
     for claim in &book.claims {
         line(&mut text, claim, &mut promises);
     }
-    let _ = writeln!(text, "end {}", book.unread.claims.len() + book.claims.len());
+    let _ = write!(text, "{END}{} ", book.unread.claims.len() + book.claims.len());
+    let checksum = checksum(&text);
+    let _ = writeln!(text, "{checksum}");
     text
+}
+
+/// What the last line begins with.
+const END: &str = "end ";
+
+/// FNV-1a with 64 bits, as 16 hexadecimal digits. Each step is a bijection of the state, so that any change of one byte gives
+/// another sum.
+fn checksum(text: &str) -> String {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    format!("{:016x}", text.as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, step))
 }
 
 /// Finds the lines of claims that `holder` has; `None` for a person, who has no id. It finds a field with the id of the
@@ -54,6 +70,12 @@ pub(super) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
     escape(&mut field, id);
     field.push('\t');
     Some(memmem::Finder::new(&field).into_owned())
+}
+
+/// Whether `line` may be that of a claim that is reserved: it has the word as a field, whatever the meaning of the field.
+pub(super) fn may_be_reserved(line: &str) -> bool {
+    let word = ClaimState::Reserved.as_str();
+    line.split('\t').any(|field| field == word)
 }
 
 /// The promise that was read or written last, since most claims on a device are of one size.
@@ -130,7 +152,13 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     number(text, process.map(|p| p.start));
     number(text, process.map(|p| p.namespace));
     let cgroup = process.and_then(|p| p.cgroup.as_ref());
-    number(text, cgroup.map(|c| c.inode));
+    if let Some(cgroup) = cgroup {
+        let _ = write!(text, "{}", cgroup.inode);
+        if let Some(top) = cgroup.top {
+            let _ = write!(text, ":{top}");
+        }
+    }
+    text.push('\t');
     words(text, cgroup.map(|c| c.path.as_str()));
     text.push('\n');
 }
@@ -227,23 +255,31 @@ fn each_line<'a, T>(
         Some((number, line, rest.is_empty()))
     };
     let (_, first, _) = next().ok_or(Unreadable::Damaged(1))?;
-    let book = head(first)?;
+    let (book, format) = head(first)?;
     // A line for each claim has about 300 bytes.
     let mut claims = Vec::with_capacity(text.len() / 300);
     while let Some((at, line, is_last)) = next() {
-        if let Some(count) = line.strip_prefix("end ") {
-            if count != claims.len().to_string() || !is_last {
+        let begins = line.as_ptr().addr() - text.as_ptr().addr();
+        if let Some(end) = line.strip_prefix(END) {
+            let count = match format {
+                FORMAT_WITHOUT_CHECKSUM => Some(end),
+                _ => end.split_once(' ').and_then(|(count, sum)| {
+                    let summed = text.get(..begins + line.len() - sum.len())?;
+                    (checksum(summed) == sum).then_some(count)
+                }),
+            };
+            if count != Some(&claims.len().to_string()) || !is_last {
                 return Err(Unreadable::Damaged(at));
             }
             return Ok((book, claims));
         }
-        let begins = line.as_ptr().addr() - text.as_ptr().addr();
         claims.push(read(&book.gpu, line, begins).ok_or(Unreadable::Damaged(at))?);
     }
     Err(Unreadable::Damaged(claims.len() + 2))
 }
 
-fn head(line: &str) -> Result<Book, Unreadable> {
+/// The book that the first line names, and the number of its form.
+fn head(line: &str) -> Result<(Book, u32), Unreadable> {
     let wrong = || Unreadable::Damaged(1);
     let mut words = line.split(' ');
     if words.next() != Some(MARK) {
@@ -251,15 +287,27 @@ fn head(line: &str) -> Result<Book, Unreadable> {
         return Err(if is_format_1 { Unreadable::Format(1) } else { wrong() });
     }
     let format = words.next().and_then(|format| format.parse().ok()).ok_or_else(wrong)?;
-    if format != FORMAT {
+    if format != FORMAT && format != FORMAT_WITHOUT_CHECKSUM {
         return Err(Unreadable::Format(format));
     }
     let gpu: GpuUuid = words.next().and_then(|gpu| gpu.parse().ok()).ok_or_else(wrong)?;
-    let boot = words.next().ok_or_else(wrong)?.to_owned();
+    if format == FORMAT_WITHOUT_CHECKSUM && !words.next().is_some_and(is_boot) {
+        return Err(wrong());
+    }
     match words.next() {
-        None => Ok(Book { boot, ..Book::new(gpu) }),
+        None => Ok((Book::new(gpu), format)),
         Some(_) => Err(wrong()),
     }
+}
+
+/// Whether `text` has the form of `/proc/sys/kernel/random/boot_id`. It was written to tell boots apart, and now only tells
+/// damage.
+fn is_boot(text: &str) -> bool {
+    let is_expected = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_expected)
 }
 
 fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
@@ -288,9 +336,16 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         _ => return None,
     };
     let process = (fields.number()?, fields.number()?, fields.number()?);
-    let cgroup = match (fields.number()?, fields.text()?) {
-        (Some(inode), Some(path)) => Some(Cgroup { path, inode }),
-        (None, None) => None,
+    let cgroup = match (fields.word()?, fields.text()?) {
+        ("", None) => None,
+        (inode, Some(path)) => {
+            let (inode, top) = match inode.split_once(':') {
+                Some((inode, top)) => (inode, Some(decimal(top)?)),
+                None => (inode, None),
+            };
+            let inode = decimal(inode)?;
+            Some(Cgroup { path, inode, top })
+        }
         _ => return None,
     };
     let process = match process {
@@ -381,6 +436,13 @@ impl<'a> LineFields<'a> {
             words => Some(Some(unescape(words.strip_prefix('=')?)?.into_owned())),
         }
     }
+}
+
+/// `text`, whose lines were edited, with the checksum that they have now.
+#[cfg(test)]
+pub(super) fn with_checksum(text: &str) -> String {
+    let (before, _) = text.rsplit_once(' ').unwrap();
+    format!("{before} {}\n", checksum(&format!("{before} ")))
 }
 
 #[cfg(test)]

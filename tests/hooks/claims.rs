@@ -108,8 +108,16 @@ impl Scene {
     fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.file()).unwrap();
         assert!(text.contains(from), "{text}");
-        fs::write(self.file(), text.replace(from, to)).unwrap();
+        fs::write(self.file(), summed(&text.replace(from, to))).unwrap();
     }
+}
+
+/// The text of a book with the checksum of what is before it: FNV-1a with 64 bits.
+fn summed(text: &str) -> String {
+    let (before, _) = text.rsplit_once(' ').unwrap();
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    let sum = format!("{before} ").as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, step);
+    format!("{before} {sum:016x}\n")
 }
 
 /// Success, or the one line that the hook wrote.

@@ -18,9 +18,6 @@ impl World for Still {
     fn uptime(&self) -> u64 {
         0
     }
-    fn boot(&self) -> &'static str {
-        "b"
-    }
 }
 
 fn plan(mps: &str) -> Plan {

@@ -113,6 +113,28 @@ fn a_start_is_not_stopped_by_the_damaged_book_of_a_gpu_that_it_does_not_ask_for(
 }
 
 #[test]
+fn a_start_that_looks_at_every_process_leaves_the_damaged_book_of_another_gpu_as_it_is() {
+    let (dir, claims) = claims();
+    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    let entry = ClaimEntry {
+        device: plan().devices[0].key.clone(),
+        wanted: WantedPart::Part(HeldPart::share("0".parse().unwrap(), "1/4".parse().unwrap())),
+        bounds: Bounds::default(),
+        asked_as: None,
+        alone: false,
+    };
+    claims.enter(&entry, container_of("c"), Some(child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let file = dir
+        .path()
+        .join(format!("ledger/{}.claims", plan().devices[1].key.gpu()));
+    std::fs::write(&file, "damaged").unwrap();
+    reserve_all(&claims, &[start("d", shares(4, 0))]).unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "damaged");
+}
+
+#[test]
 fn what_a_dead_process_reserved_is_free_for_the_next_start() {
     let (_dir, claims) = claims();
     let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
@@ -128,6 +150,21 @@ fn what_a_dead_process_reserved_is_free_for_the_next_start() {
     let timed = Reservation::for_start(shares(1, 1), container_of("e"), None).unwrap();
     let until = reserve_all(&claims, &[timed]).unwrap()[0].until.unwrap();
     assert!((50..=60).contains(&(until - claims.uptime())), "{until}");
+}
+
+#[test]
+fn a_start_that_failed_leaves_no_share_that_the_next_one_skips() {
+    let (_dir, claims) = claims();
+    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    let mut failing = start("c", shares(1, 0));
+    failing.process = Some(child.id());
+    let failed = reserve_all(&claims, &[failing]).unwrap();
+    assert_eq!(held(&claims), failed, "it can be seen while its process lives");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(held(&claims), []);
+    let next = reserve_all(&claims, &[start("d", shares(1, 0))]).unwrap();
+    assert_eq!(next[0].part, failed[0].part);
 }
 
 /// Takes a place in the queue as a process would that waits for `wish`.

@@ -43,12 +43,6 @@ impl Processes {
         })
     }
 
-    /// The boot.
-    pub(in crate::control) fn boot(&self) -> &str {
-        use crate::ledger::World;
-        self.machine.boot()
-    }
-
     /// The numbers of the processes of a container.
     ///
     /// # Errors

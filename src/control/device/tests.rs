@@ -54,6 +54,7 @@ fn claim(part: HeldPart, number: u32, inode: u64) -> Claim {
             cgroup: Some(Cgroup {
                 path: format!("/sys/fs/cgroup/c{number}"),
                 inode,
+                top: None,
             }),
         }),
         once: true,

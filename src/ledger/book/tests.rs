@@ -11,7 +11,6 @@ use std::cell::Cell;
 struct Toy {
     dead: Cell<Vec<u32>>,
     uptime: Cell<u64>,
-    boot: String,
     now: u64,
 }
 
@@ -20,7 +19,6 @@ impl Toy {
         Self {
             dead: Cell::new(Vec::new()),
             uptime: Cell::new(100),
-            boot: "b1".into(),
             now: 1_795_227_000,
         }
     }
@@ -47,9 +45,6 @@ impl World for Toy {
     }
     fn uptime(&self) -> u64 {
         self.uptime.get()
-    }
-    fn boot(&self) -> &str {
-        &self.boot
     }
 }
 
@@ -289,11 +284,29 @@ fn root_uses_the_claim_of_a_user_only_if_its_owner_allowed_it() {
 }
 
 #[test]
-fn a_reboot_ends_what_processes_held() {
-    let (mut book, mut world) = (book(), Toy::new());
+fn a_reboot_ends_what_processes_held_and_every_time_that_was_counted_before_it() {
+    let (mut book, world) = (book(), Toy::new());
+    world.uptime.set(1_000_000);
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
-    world.boot = "b2".into();
-    assert_eq!(book.reconcile(&world), 1);
+    let mut made = ask(share("b"), "-", 0);
+    (made.name, made.holder, made.process, made.ttl) = (Some("b".into()), Holder::Person, None, Some(60));
+    book.take(&made, &world).unwrap();
+    let without_ttl = Ask {
+        name: Some("c".into()),
+        part: share("c"),
+        ttl: None,
+        ..made.clone()
+    };
+    book.take(&without_ttl, &world).unwrap();
+    assert_eq!(book.reconcile(&world), 0);
+    // No process has the number and the start of an earlier one, and the seconds since boot begin again.
+    world.kill(10);
+    world.uptime.set(100);
+    assert_eq!(book.reconcile(&world), 2);
+    assert_eq!(book.claims[0].name.as_deref(), Some("c"), "it waits for a person");
+    book.take(&made, &world).unwrap();
+    world.uptime.set(159);
+    assert_eq!(book.reconcile(&world), 0);
 }
 
 #[test]
@@ -374,9 +387,6 @@ impl World for Ends {
     }
     fn uptime(&self) -> u64 {
         self.toy.uptime.get()
-    }
-    fn boot(&self) -> &str {
-        &self.toy.boot
     }
 }
 

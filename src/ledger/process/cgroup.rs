@@ -4,9 +4,14 @@
 //! A container's cgroup is taken for its own only if its init is the sole process in it when the claim is made. That
 //! leaves out the root, the engine's own (`--cgroups=disabled`) and one that the container shares with its monitor:
 //! such a cgroup would keep a share held for ever.
+//!
+//! Its path means something only where the same cgroups are mounted: a cgroup namespace of its own, as most engines give one
+//! to a container, shows a part of them. So the inode of the directory on top is recorded too, and where that is another one,
+//! nothing can be said.
 
 #[cfg(feature = "cli")]
 use super::CgroupState;
+use super::proc_files::ProcFiles;
 use crate::ledger::claim::Cgroup;
 use rustix::fs::statfs;
 use std::collections::BTreeMap;
@@ -35,9 +40,9 @@ const VERSION_1: [(&str, &str); 5] = [
 const MOST_LEVELS: u32 = 16;
 
 /// The cgroup that belongs to the container of process `pid`; `None` where no such cgroup can be seen from here.
-pub(super) fn of(proc: &Path, pid: u32) -> Option<Cgroup> {
-    let text = fs::read_to_string(proc.join(format!("{pid}/cgroup"))).ok()?;
-    let own = fs::read_to_string(proc.join("self/cgroup")).ok()?;
+pub(super) fn of(proc: &ProcFiles, pid: u32) -> Option<Cgroup> {
+    let text = lines(proc, &format!("{pid}/cgroup")).ok()?;
+    let own = lines(proc, "self/cgroup").ok()?;
     let own = hierarchies(&own);
     candidates(&hierarchies(&text), &own)
         .into_iter()
@@ -46,9 +51,13 @@ pub(super) fn of(proc: &Path, pid: u32) -> Option<Cgroup> {
 
 /// Directories that may be the cgroups of process `pid`, in every hierarchy that engines use.
 #[cfg(feature = "cli")]
-pub(super) fn directories(proc: &Path, pid: u32) -> Vec<PathBuf> {
-    let text = fs::read_to_string(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
+pub(super) fn directories(proc: &ProcFiles, pid: u32) -> Vec<PathBuf> {
+    let text = lines(proc, &format!("{pid}/cgroup")).unwrap_or_default();
     candidates(&hierarchies(&text), &BTreeMap::new())
+}
+
+fn lines(proc: &ProcFiles, name: &str) -> io::Result<String> {
+    String::from_utf8(proc.read(name)?).map_err(io::Error::other)
 }
 
 /// The lines of `/proc/PID/cgroup` by controllers, of which version 2 has none (cgroups(7)).
@@ -95,7 +104,16 @@ fn is_own(directory: &Path, pid: u32) -> Option<Cgroup> {
     Some(Cgroup {
         path: directory.to_str()?.to_owned(),
         inode,
+        top: Some(top_of(directory)?),
     })
+}
+
+/// The inode of the top of the hierarchy that `directory` is in, as it is mounted here; `None` if it is in no hierarchy. What
+/// is at the end of the path may be missing.
+fn top_of(directory: &Path) -> Option<u64> {
+    let mut above = directory.ancestors().filter_map(|above| is_cgroup(above).ok());
+    let first = above.next()?;
+    Some(above.last().unwrap_or(first))
 }
 
 /// The inode of a directory of a cgroup file system.
@@ -165,19 +183,20 @@ pub(super) fn has_processes(cgroup: &Cgroup) -> bool {
 /// The numbers of the processes that the cgroup has.
 ///
 /// # Errors
-/// Returns an error if the file system of cgroups is not where it was when the claim was made.
+/// Returns an error if the file system of cgroups is not where it was when the claim was made, or shows other cgroups here.
 pub(super) fn processes(cgroup: &Cgroup) -> io::Result<Vec<u32>> {
     let directory = Path::new(&cgroup.path);
-    match is_cgroup(directory) {
-        Ok(inode) if inode == cgroup.inode => {}
-        // A later cgroup of that name.
-        Ok(_) => return Ok(Vec::new()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let above = directory.ancestors().skip(1).find(|above| above.exists());
-            above.map(is_cgroup).unwrap_or_else(|| Err(e))?;
-            return Ok(Vec::new());
-        }
+    let is_same = match is_cgroup(directory) {
+        Ok(inode) => inode == cgroup.inode,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
         Err(e) => return Err(e),
+    };
+    if !is_same {
+        // It was removed, and there may be a later one of its name; or this is another part of the hierarchy.
+        return match top_of(directory) {
+            Some(top) if cgroup.top.is_none_or(|recorded| recorded == top) => Ok(Vec::new()),
+            _ => Err(io::Error::other("is in another part of the hierarchy of cgroups")),
+        };
     }
     let mut processes = Vec::new();
     match collect(directory, MOST_LEVELS, &mut processes) {

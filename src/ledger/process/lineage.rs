@@ -1,9 +1,8 @@
 //! To which container a process belongs: by its cgroups, and by the processes from which it descends.
 
-use super::{Machine, cgroup, stat, time};
+use super::{Machine, cgroup, time};
 use crate::ledger::claim::InitProcess;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 
 /// The kernel has no deeper trees of processes than it has numbers of processes; a tree that an image makes is bounded here.
@@ -36,14 +35,11 @@ impl Machine {
         let mut next = pid;
         // The parent of a process that was started outside this pid namespace is 0.
         while next != 0 && ancestors.len() < MOST_ANCESTORS && seen.insert(next) {
-            let Ok(line) = fs::read(self.proc.join(format!("{next}/stat"))) else {
-                break;
-            };
-            let Some(found) = stat(&line) else { break };
+            let Ok(Some(found)) = self.stat_of(next) else { break };
             ancestors.push((next, self.offset.without(found.start)));
             next = found.parent;
         }
-        let command = fs::read(self.proc.join(format!("{pid}/comm"))).unwrap_or_default();
+        let command = self.proc.read(&format!("{pid}/comm")).unwrap_or_default();
         (!ancestors.is_empty()).then(|| Lineage {
             command: String::from_utf8_lossy(&command).trim_end().to_owned(),
             namespace: self.namespace,
@@ -73,7 +69,8 @@ impl Lineage {
 mod tests {
     use super::*;
     use crate::ledger::Cgroup;
-    use std::path::Path;
+    use crate::ledger::process::proc_files::ProcFiles;
+    use std::fs;
 
     /// A /proc with a file tree of processes.
     struct Tree(tempfile::TempDir);
@@ -97,8 +94,8 @@ mod tests {
         fn machine(&self) -> Machine {
             let here = Machine::here().unwrap();
             Machine {
-                proc: self.0.path().to_owned(),
-                offset: time::Offset::read(Path::new("/none")).unwrap(),
+                offset: time::Offset::read(&ProcFiles::at(self.0.path()).unwrap()).unwrap(),
+                proc: ProcFiles::at(self.0.path()).unwrap(),
                 ..here
             }
         }
@@ -116,6 +113,7 @@ mod tests {
             cgroup: cgroup.map(|path| Cgroup {
                 path: path.to_owned(),
                 inode: 7,
+                top: None,
             }),
         }
     }

@@ -3,10 +3,10 @@
 //! The kernel adds to the boot time, in clocks and in `/proc/PID/stat`, the offset of the time namespace of the process
 //! that reads it (time_namespaces(7)). What is recorded is without that offset.
 
+use super::proc_files::ProcFiles;
 use crate::error::{Context, Error, Result};
-use std::fs;
-use std::os::linux::fs::MetadataExt;
-use std::path::Path;
+use nix::sys::time::TimeSpec;
+use std::io::ErrorKind;
 
 /// The kernel's ticks in a second in all that it shows to programs (`USER_HZ`, times(2): fixed at 100 by the ABI of all
 /// architectures on which NVIDIA's driver runs).
@@ -29,15 +29,18 @@ impl Offset {
     /// # Errors
     /// Returns an error if the offset cannot be known: `/proc` shows the offset of the namespace for children, which is
     /// another one in a process that made a time namespace and did not enter it.
-    pub(super) fn read(proc: &Path) -> Result<Self> {
-        let namespace = |name: &str| fs::metadata(proc.join("self/ns").join(name)).map(|meta| meta.st_ino());
+    pub(super) fn read(proc: &ProcFiles) -> Result<Self> {
         let none = Self { nanoseconds: 0 };
-        let Ok(own) = namespace("time") else {
+        let name = "self/ns/time";
+        let own = match proc.namespace(name) {
             // A kernel without time namespaces (before 5.6, or built without them).
-            return Ok(none);
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(none),
+            own => own.about(proc.path(name).display(), "cannot be read")?,
         };
-        let file = proc.join("self/timens_offsets");
-        let children = namespace("time_for_children").about(file.display(), "cannot be read")?;
+        let name = "self/ns/time_for_children";
+        let children = proc
+            .namespace(name)
+            .about(proc.path(name).display(), "cannot be read")?;
         if own != children {
             let error = Error::failed("time namespace", "this process made one and did not enter it");
             return Err(error.hint("run this as a child of the process that made it: unshare --time --fork"));
@@ -45,8 +48,10 @@ impl Offset {
         if own == INITIAL {
             return Ok(none);
         }
-        let text = fs::read_to_string(&file).about(file.display(), "cannot be read")?;
-        parse(&text).ok_or_else(|| Error::failed(file.display(), "is not what the kernel writes"))
+        let name = "self/timens_offsets";
+        let text = proc.read(name).about(proc.path(name).display(), "cannot be read")?;
+        let offset = parse(&String::from_utf8_lossy(&text));
+        offset.ok_or_else(|| Error::failed(proc.path(name).display(), "is not what the kernel writes"))
     }
 
     /// A time in ticks, without the offset.
@@ -55,9 +60,10 @@ impl Offset {
         u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// The offset in whole seconds, rounded down.
-    pub(super) fn seconds(self) -> i64 {
-        i64::try_from(self.nanoseconds.div_euclid(NANOSECONDS)).unwrap_or(0)
+    /// A time of a clock, without the offset, in whole seconds. All time namespaces have the same second at one time.
+    pub(super) fn seconds_without(self, time: TimeSpec) -> u64 {
+        let shown = i128::from(time.tv_sec()) * NANOSECONDS + i128::from(time.tv_nsec());
+        u64::try_from((shown - self.nanoseconds).div_euclid(NANOSECONDS)).unwrap_or(0)
     }
 }
 
@@ -86,6 +92,8 @@ fn parse(text: &str) -> Option<Offset> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
     fn offset(seconds: i64, nanoseconds: i64) -> Offset {
         parse(&format!(
@@ -99,7 +107,12 @@ mod tests {
         assert_eq!(offset(0, 0).without(777), 777);
         assert_eq!(offset(100_000, 0).without(10_000_777), 777);
         assert_eq!(offset(-5, 0).without(277), 777);
-        assert_eq!((offset(-5, 0).seconds(), offset(100_000, 5).seconds()), (-5, 100_000));
+        // Half a second after second 777, seen from everywhere.
+        for (seconds, nanoseconds) in [(0, 0), (-5, 0), (100_000, 0), (3, 900_000_000), (-3, 400_000_000)] {
+            let shown = 777_500_000_000 + seconds * 1_000_000_000 + nanoseconds;
+            let shown = TimeSpec::new(shown / 1_000_000_000, shown % 1_000_000_000);
+            assert_eq!(offset(seconds, nanoseconds).seconds_without(shown), 777);
+        }
         // Half a tick: the kernel shows (start + offset) rounded down.
         for start_ns in (7_770_000_000..7_780_000_000u64).step_by(999_999) {
             let shown = (start_ns + 5_000_000) / 10_000_000;
@@ -112,19 +125,34 @@ mod tests {
 
     #[test]
     fn the_offset_is_that_of_a_namespace_that_this_process_is_in() {
-        let proc = tempfile::tempdir().unwrap();
-        let namespaces = proc.path().join("self/ns");
+        let top = tempfile::tempdir().unwrap();
+        let proc = ProcFiles::at(top.path()).unwrap();
+        let namespaces = top.path().join("self/ns");
+        let is_in = |name: &str, namespace: u64| {
+            let link = namespaces.join(name);
+            drop(fs::remove_file(&link));
+            symlink(format!("time:[{namespace}]"), link).unwrap();
+        };
+        let second = TimeSpec::new(777, 0);
         fs::create_dir_all(&namespaces).unwrap();
-        assert_eq!(Offset::read(proc.path()).unwrap().seconds(), 0, "no time namespaces");
-        fs::write(namespaces.join("time"), "").unwrap();
-        fs::write(proc.path().join("self/timens_offsets"), "boottime 100 0\n").unwrap();
-        assert!(Offset::read(proc.path()).is_err());
-        let children = namespaces.join("time_for_children");
-        fs::write(&children, "").unwrap();
-        let error = Offset::read(proc.path()).unwrap_err().to_string();
+        assert_eq!(
+            Offset::read(&proc).unwrap().seconds_without(second),
+            777,
+            "no time namespaces"
+        );
+        is_in("time", 7);
+        fs::write(top.path().join("self/timens_offsets"), "boottime 100 0\n").unwrap();
+        assert!(Offset::read(&proc).is_err());
+        is_in("time_for_children", 8);
+        let error = Offset::read(&proc).unwrap_err().to_string();
         assert!(error.contains("made one and did not enter it"), "{error}");
-        fs::remove_file(&children).unwrap();
-        fs::hard_link(namespaces.join("time"), &children).unwrap();
-        assert_eq!(Offset::read(proc.path()).unwrap().seconds(), 100);
+        is_in("time_for_children", 7);
+        assert_eq!(Offset::read(&proc).unwrap().seconds_without(second), 677);
+        fs::remove_file(namespaces.join("time")).unwrap();
+        fs::write(namespaces.join("time"), "").unwrap();
+        assert!(
+            Offset::read(&proc).is_err(),
+            "what cannot be read is not an offset of zero"
+        );
     }
 }

@@ -22,7 +22,9 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         Just(HeldPart::Whole),
         prop::collection::vec(share, 1..4).prop_map(HeldPart::Shares)
     ];
-    let cgroup = prop::option::of(any::<(String, u64)>().prop_map(|(path, inode)| Cgroup { path, inode }));
+    let cgroup = prop::option::of(
+        any::<(String, u64, Option<u64>)>().prop_map(|(path, inode, top)| Cgroup { path, inode, top }),
+    );
     let process = (any::<(u32, u64, u64)>(), cgroup).prop_map(|((pid, start, namespace), cgroup)| InitProcess {
         pid,
         start,
@@ -72,7 +74,7 @@ proptest! {
     #[test]
     fn a_book_is_read_as_it_was_written(claims in prop::collection::vec(any_claim(), 0..5)) {
         let mut book = Book::new("GPU-11111111".parse().unwrap());
-        (book.boot, book.claims) = ("b-1".into(), claims);
+        book.claims = claims;
         let text = encode(&book);
         prop_assert_eq!(&decode(&text), &Ok(book));
         let scanned = scan(text.clone()).unwrap();
@@ -93,7 +95,7 @@ proptest! {
         fields in prop::collection::vec("(|[0-9]{1,3}|=[a-z\\\\]{0,3}|held|once|whole|a=1/2)", 17..19),
     ) {
         for line in [line, fields.join("\t")] {
-            let text = format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n");
+            let text = summed(&format!("tranche-ledger 3 GPU-11111111\n{line}\nend 1 "));
             if decode(&text).is_ok() {
                 prop_assert!(scan(text.clone()).is_ok(), "what is read is scanned: {:?}", &text);
             }
@@ -105,35 +107,93 @@ proptest! {
     }
 }
 
+/// The text of a book with its checksum, without which nothing of it is read.
+fn summed(text: &str) -> String {
+    format!("{text}{}\n", checksum(text))
+}
+
 #[test]
 fn other_forms_are_told_apart_from_damage() {
-    let good = "tranche-ledger 2 GPU-11111111 b\nend 0\n";
-    assert!(decode(good).is_ok());
+    for good in [
+        summed("tranche-ledger 3 GPU-11111111\nend 0 "),
+        "tranche-ledger 2 GPU-11111111 5b7c5c1b-3c1a-4d6e-9d2f-6a1f3c8e0b2d\nend 0\n".to_owned(),
+    ] {
+        assert!(decode(&good).is_ok(), "{good}");
+    }
+    // The sum is that of other programs (FNV-1a of "foobar").
+    assert_eq!(checksum("foobar"), "85944171f73967e8");
     for (text, says) in [
         ("", Unreadable::Damaged(1)),
-        ("tranche-ledger 3 GPU-11111111 b\nanything\n", Unreadable::Format(3)),
+        ("tranche-ledger 4 GPU-11111111\nanything\n", Unreadable::Format(4)),
         (
             "{\"format\":1,\"device\":\"GPU-1\",\"claims\":[]}\n",
             Unreadable::Format(1),
         ),
-        ("tranche-ledger x GPU-11111111 b\nend 0\n", Unreadable::Damaged(1)),
-        ("tranche-ledger 2 GPU-1 b\nend 0\n", Unreadable::Damaged(1)),
-        ("tranche-ledger 2 GPU-11111111 b\nend 1\n", Unreadable::Damaged(2)),
+        ("tranche-ledger x GPU-11111111\nend 0\n", Unreadable::Damaged(1)),
+        ("tranche-ledger 3 GPU-1\nend 0\n", Unreadable::Damaged(1)),
+        ("tranche-ledger 3 GPU-11111111\nend 0\n", Unreadable::Damaged(2)),
         (
-            "tranche-ledger 2 GPU-11111111 b\nend 0\nend 0\n",
+            "tranche-ledger 3 GPU-11111111\nend 0 85944171f73967e8\n",
             Unreadable::Damaged(2),
         ),
-        ("tranche-ledger 2 GPU-11111111 b\n\nend 1\n", Unreadable::Damaged(2)),
+        (&summed("tranche-ledger 3 GPU-11111111\nend 1 "), Unreadable::Damaged(2)),
+        (
+            &format!("{}end 0\n", summed("tranche-ledger 3 GPU-11111111\nend 0 ")),
+            Unreadable::Damaged(2),
+        ),
+        (
+            &summed("tranche-ledger 3 GPU-11111111\n\nend 1 "),
+            Unreadable::Damaged(2),
+        ),
+        ("tranche-ledger 2 GPU-11111111 b\nend 0\n", Unreadable::Damaged(1)),
+        ("tranche-ledger 2 GPU-11111111\nend 0\n", Unreadable::Damaged(1)),
+        (
+            "tranche-ledger 2 GPU-11111111 5b7c5c1b-3c1a-4d6e-9d2f-6a1f3c8e0b2d\nend 1\n",
+            Unreadable::Damaged(2),
+        ),
     ] {
         assert_eq!(decode(text), Err(says), "{text:?}");
     }
 }
 
 #[test]
+fn a_book_of_the_earlier_form_is_read_and_written_anew_with_a_checksum() {
+    let line = "\twhole\theld\t0\t5\t\t\t\t\t\t\t=one\t=/b\t7\t8\t9\t10\t=/sys/fs/cgroup/c\t";
+    let old = format!("tranche-ledger 2 GPU-11111111 5b7c5c1b-3c1a-4d6e-9d2f-6a1f3c8e0b2d\n{line}\nend 1\n");
+    let new = summed(&format!("tranche-ledger 3 GPU-11111111\n{line}\nend 1 "));
+    assert_eq!(encode(&decode(&old).unwrap()), new);
+    assert_eq!(encode(&scan(old).unwrap()), new);
+    let process = decode(&new).unwrap().claims[0].process.clone().unwrap();
+    assert_eq!((process.pid, process.cgroup.unwrap().top), (7, None));
+}
+
+#[test]
+fn a_book_that_was_changed_in_one_byte_is_not_read() {
+    let line = "\t0=1/4\theld\t0\t5\t\t\t\t\t\t\t=one\t=/b\t7\t8\t9\t10:1\t=/sys/fs/cgroup/c\t";
+    let good = summed(&format!("tranche-ledger 3 GPU-11111111\n{line}\n{line}\nend 2 "));
+    assert_eq!(decode(&good).unwrap().claims.len(), 2);
+    let mut changes = 0;
+    for at in 0..good.len() {
+        for byte in 0..=u8::MAX {
+            let mut bad = good.clone().into_bytes();
+            if std::mem::replace(&mut bad[at], byte) == byte {
+                continue;
+            }
+            // Bytes that are no text are refused before.
+            let Ok(bad) = String::from_utf8(bad) else { continue };
+            assert!(decode(&bad).is_err() && scan(bad.clone()).is_err(), "{bad:?}");
+            changes += 1;
+        }
+    }
+    assert!(changes > 100 * good.len(), "{changes}");
+}
+
+#[test]
 fn a_text_may_contain_what_separates_fields_and_lines() {
-    let text =
-        "tranche-ledger 2 GPU-11111111 b\n\twhole\theld\t0\t5\t\t\t\t=a\\tb\\nc\\\\d\t=\t\t\t\t\t\t\t\t\t\nend 1\n";
-    let book = decode(text).unwrap();
+    let text = summed(
+        "tranche-ledger 3 GPU-11111111\n\twhole\theld\t0\t5\t\t\t\t=a\\tb\\nc\\\\d\t=\t\t\t\t\t\t\t\t\t\nend 1 ",
+    );
+    let book = decode(&text).unwrap();
     assert_eq!(book.claims[0].name.as_deref(), Some("a\tb\nc\\d"));
     assert_eq!(book.claims[0].asked_as.as_deref(), Some(""));
     assert_eq!(encode(&book), text);
@@ -157,14 +217,16 @@ fn a_claim_of_an_earlier_version_is_not_for_root() {
 fn a_line_with_more_or_less_than_the_fields_of_a_claim_is_damaged() {
     let read = |cgroup: &str, rest: &str| {
         let line = format!("\twhole\theld\t0\t5\t\t\t\t\t\t\t\t\t\t\t\t{cgroup}\t{rest}");
-        decode(&format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n")).map(|book| book.claims.len())
+        decode(&summed(&format!("tranche-ledger 3 GPU-11111111\n{line}\nend 1 "))).map(|book| book.claims.len())
     };
     assert_eq!(read("\t", ""), Ok(1));
-    assert_eq!(
-        read("7\t=/c", ""),
-        Err(Unreadable::Damaged(2)),
-        "a cgroup without a process"
-    );
+    for cgroup in ["7\t=/c", "7:1\t=/c", "\t=/c", "7\t", ":\t"] {
+        assert_eq!(
+            read(cgroup, ""),
+            Err(Unreadable::Damaged(2)),
+            "a cgroup without a process, or half of one"
+        );
+    }
     assert_eq!(read("\t", "x"), Err(Unreadable::Damaged(2)));
     assert_eq!(read("\t", "\t"), Err(Unreadable::Damaged(2)));
 }

@@ -70,9 +70,6 @@ impl World for Gone {
     fn uptime(&self) -> u64 {
         self.0.uptime()
     }
-    fn boot(&self) -> &str {
-        self.0.boot()
-    }
 }
 
 fn claims(dir: &Path) -> usize {
@@ -281,15 +278,17 @@ fn what_is_not_a_book_is_refused_and_left() {
     take(&Ledger::open(dir.path()).unwrap(), &machine, "a", "first").unwrap();
     let file = dir.path().join("ledger/GPU-11111111.claims");
     let good = std::fs::read_to_string(&file).unwrap();
-    let newer = good.replace("tranche-ledger 2 ", "tranche-ledger 3 ");
-    let unknown = good.replace("\theld\t", "\theld\tmore\t");
-    let other = good.replace("GPU-11111111", "GPU-22222222");
+    let newer = good.replace("tranche-ledger 3 ", "tranche-ledger 4 ");
+    let changed = good.replace("\theld\t", "\treserved\t");
+    let unknown = record::with_checksum(&good.replace("\theld\t", "\theld\tmore\t"));
+    let other = record::with_checksum(&good.replace("GPU-11111111", "GPU-22222222"));
     let line = good.lines().nth(1).unwrap();
-    let twice = good.replace("\nend 1", &format!("\n{line}\nend 2"));
+    let twice = record::with_checksum(&good.replace("\nend 1", &format!("\n{line}\nend 2")));
     for (bad, says) in [
         (&good[..good.len() / 2], "line 2 is not valid"),
         ("", "line 1 is not valid"),
-        (newer.as_str(), "format 3"),
+        (newer.as_str(), "format 4"),
+        (changed.as_str(), "line 3 is not valid"),
         (unknown.as_str(), "line 2 is not valid"),
         (other.as_str(), "of another GPU"),
         (twice.as_str(), "exclude one another"),
@@ -415,7 +414,7 @@ fn a_book_that_cannot_be_read_may_be_of_the_gpu_in_its_name_or_of_any() {
     for (name, text, gpu, hint) in [
         (
             "GPU-22222222.claims",
-            "tranche-ledger 3 x",
+            "tranche-ledger 4 x",
             Some("GPU-22222222"),
             "a newer tranche",
         ),

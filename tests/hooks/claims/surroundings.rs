@@ -101,16 +101,13 @@ fn directories_may_be_named_from_where_one_stands() {
 }
 
 #[test]
-fn a_reboot_a_number_used_again_and_a_clock_that_jumps() {
-    let Some(scene) = Scene::new("a_reboot_a_number_used_again_and_a_clock_that_jumps") else {
+fn a_number_used_again_and_a_clock_that_jumps() {
+    let Some(scene) = Scene::new("a_number_used_again_and_a_clock_that_jumps") else {
         return;
     };
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let (one, two) = (Init::new(), Init::new());
-    scene.claim("0", "one", &one).unwrap();
-    assert!(scene.claim("0", "two", &two).is_err());
-    scene.edit(boot.trim(), "00000000-0000-0000-0000-000000000000");
-    scene.claim("0", "two", &two).expect("nothing of an earlier boot runs");
+    scene.claim("0", "two", &two).unwrap();
+    assert!(scene.claim("0", "one", &one).is_err());
 
     let process = scene.books()[0].claims[0].process.clone().unwrap();
     let numbers = |start: u64| format!("\t{}\t{start}\t{}\t", process.pid, process.namespace);
@@ -135,7 +132,7 @@ fn a_ledger_that_is_not_ours() {
     let good = fs::read_to_string(scene.file()).unwrap();
     for (bad, says) in [
         (&good[..good.len() / 2], "line 2 is not valid in a ledger"),
-        (&good.replace("tranche-ledger 2", "tranche-ledger 7"), "has format 7"),
+        (&good.replace("tranche-ledger 3", "tranche-ledger 7"), "has format 7"),
         ("GPU memory is full\n", "line 1 is not valid in a ledger"),
     ] {
         fs::write(scene.file(), bad).unwrap();
@@ -235,4 +232,82 @@ fn a_full_disk_and_one_that_is_read_only() {
         lines[1].contains("/ledger/lock: cannot be opened: Read-only file system"),
         "{err}"
     );
+}
+
+/// Runs `script` in a shell in namespaces of its own; `None` if this process may not make them.
+fn in_namespaces(options: &[&str], script: &str) -> Option<Output> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(options);
+    let probe = Command::new(unshare.get_program())
+        .args(options)
+        .arg("true")
+        .output()
+        .unwrap();
+    if !probe.status.success() {
+        return None;
+    }
+    Some(unshare.args(["sh", "-c", script]).output().unwrap())
+}
+
+#[test]
+fn what_a_readers_own_mounts_show_ends_no_claim_of_another() {
+    let test = "what_a_readers_own_mounts_show_ends_no_claim_of_another";
+    let Some(scene) = Scene::new(test) else { return };
+    let (one, two) = (Init::new(), Init::new());
+    scene.claim("0", "one", &one).unwrap();
+    let claim = in_shell(&scene, "0", "two", &two);
+    let dir = scene.state_dir();
+    // This program is not built without that feature.
+    let gc = match cfg!(feature = "cli") {
+        true => format!(
+            "{} claim gc --state-dir {}",
+            env!("CARGO_BIN_EXE_tranche"),
+            dir.display()
+        ),
+        false => "true".to_owned(),
+    };
+    let boot = scene.top.path().join("boot");
+    fs::write(&boot, "00000000-0000-0000-0000-000000000000\n").unwrap();
+    let empty = scene.top.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let (pid, other) = (one.pid(), two.pid());
+    for mounts in [
+        // As systemd-nspawn does for its containers.
+        format!("mount --bind {} /proc/sys/kernel/random/boot_id", boot.display()),
+        format!("mount --bind {} /proc/{pid}", empty.display()),
+        format!("mount --bind /proc/{other} /proc/{pid}"),
+        format!("mount --bind /proc/{other}/stat /proc/{pid}/stat"),
+        format!("mount -t tmpfs tmpfs /proc/{pid}/ns"),
+        "mount -t tmpfs tmpfs /proc".to_owned(),
+        "mount -t tmpfs tmpfs /sys/fs/cgroup".to_owned(),
+    ] {
+        let script = format!("{mounts} || exit 9\n{claim} && exit 3\n{gc}\nexit 0");
+        let Some(output) = in_namespaces(&["-m", "--propagation", "private"], &script) else {
+            return skip::not_run(&format!("claims::{test}"), "may not mount");
+        };
+        let said = format!("{mounts}: {output:?}");
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(!said.contains("1 claim released"), "{said}");
+        assert_eq!(scene.held(), [("0".to_owned(), "one".to_owned())], "{said}");
+    }
+    drop(one);
+    scene.claim("0", "two", &two).expect("who is gone is gone");
+}
+
+#[test]
+fn a_proc_of_another_pid_namespace_is_refused() {
+    let test = "a_proc_of_another_pid_namespace_is_refused";
+    let Some(scene) = Scene::new(test) else { return };
+    let (one, two) = (Init::new(), Init::new());
+    scene.claim("0", "one", &one).unwrap();
+    let claim = in_shell(&scene, "1", "two", &two);
+    let Some(output) = in_namespaces(&["--pid", "--fork"], &claim) else {
+        return skip::not_run(&format!("claims::{test}"), "may not make a pid namespace");
+    };
+    let line = said(output).unwrap_err();
+    assert!(
+        line.contains("/proc: shows the processes of another pid namespace"),
+        "{line}"
+    );
+    assert_eq!(scene.held(), [("0".to_owned(), "one".to_owned())]);
 }

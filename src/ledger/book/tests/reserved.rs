@@ -253,3 +253,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn any_share_is_one_that_a_failed_start_had_reserved() {
+    let (mut book, world) = (book(), Toy::new());
+    reserve(&mut book, "0", "start-0000000000000001", "one", 10, &world).unwrap();
+    reserve(&mut book, "1", "start-0000000000000002", "two", 11, &world).unwrap();
+    world.kill(10);
+    let replicas = ["0", "1", "2"].map(|name| share(name).shares()[0].clone());
+    let any = |book: &mut Book, id: &str, pid| {
+        let taken = book.take_any(replicas.iter().cloned(), &ask(share("0"), id, pid), &world);
+        taken.unwrap().name.to_string()
+    };
+    // As a hook reads a book: lines of other claims are text.
+    let mut book = record::scan(record::encode(&book)).unwrap();
+    assert_eq!(
+        (any(&mut book, "three", 12), any(&mut book, "four", 13)),
+        ("0".into(), "2".into())
+    );
+}

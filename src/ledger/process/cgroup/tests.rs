@@ -79,13 +79,13 @@ fn a_cgroup_holds_until_its_last_process_has_ended() {
     }
     for made in made {
         let init = Sleeper::in_cgroup(&made.0);
-        let cgroup = of(Path::new("/proc"), init.pid()).unwrap_or_else(|| panic!("{}", made.0.display()));
+        let cgroup = of(&ProcFiles::open().unwrap(), init.pid()).unwrap_or_else(|| panic!("{}", made.0.display()));
         assert_eq!(cgroup.path, made.0.to_str().unwrap());
         assert!(has_processes(&cgroup) && !is_empty(&cgroup));
         let below = made.below("below");
         let other = Sleeper::in_cgroup(&below);
         assert_eq!(
-            of(Path::new("/proc"), init.pid()),
+            of(&ProcFiles::open().unwrap(), init.pid()),
             None,
             "others are in it: it is not its own"
         );
@@ -108,9 +108,35 @@ fn a_cgroup_holds_until_its_last_process_has_ended() {
 }
 
 #[test]
+fn one_who_sees_another_part_of_the_hierarchy_says_nothing() {
+    for made in Made::each() {
+        let init = Sleeper::in_cgroup(&made.0);
+        let cgroup = of(&ProcFiles::open().unwrap(), init.pid()).unwrap();
+        assert!(cgroup.top.is_some(), "{}", made.0.display());
+        // As from a cgroup namespace in which something else, or nothing, has this path.
+        for other in [made.below("other"), made.0.join("missing")] {
+            let other = Cgroup {
+                path: other.to_str().unwrap().into(),
+                ..cgroup.clone()
+            };
+            assert!(is_empty(&other), "{}", other.path);
+            let from_elsewhere = Cgroup {
+                top: cgroup.top.map(|top| top + 1),
+                ..other
+            };
+            assert!(
+                !is_empty(&from_elsewhere) && !has_processes(&from_elsewhere),
+                "{}",
+                from_elsewhere.path
+            );
+        }
+    }
+}
+
+#[test]
 fn the_cgroup_of_the_engine_is_not_the_containers() {
     let child = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
-    assert_eq!(of(Path::new("/proc"), child.pid()), None);
+    assert_eq!(of(&ProcFiles::open().unwrap(), child.pid()), None);
 }
 
 #[test]
@@ -119,6 +145,7 @@ fn what_cannot_be_seen_is_neither_empty_nor_in_use() {
         let cgroup = Cgroup {
             path: path.into(),
             inode: 1,
+            top: None,
         };
         assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{path}");
     }
@@ -131,6 +158,7 @@ fn a_path_that_leads_through_a_file_of_a_cgroup_says_nothing() {
         let cgroup = Cgroup {
             path: through.to_str().unwrap().into(),
             inode: 1,
+            top: None,
         };
         assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{}", through.display());
     }
@@ -142,6 +170,7 @@ fn a_tree_that_is_too_deep_to_search_is_neither_empty_nor_in_use() {
         let cgroup = Cgroup {
             path: made.0.to_str().unwrap().into(),
             inode: is_cgroup(&made.0).unwrap(),
+            top: None,
         };
         let mut deepest = made.0.clone();
         for _ in 0..MOST_LEVELS {
@@ -181,6 +210,7 @@ fn a_threaded_cgroup_has_the_processes_of_its_parent() {
         let cgroup = Cgroup {
             path: made.0.to_str().unwrap().into(),
             inode: is_cgroup(&made.0).unwrap(),
+            top: None,
         };
         assert!(is_empty(&cgroup), "{}", below.display());
         let child = Sleeper::in_cgroup(&made.0);
