@@ -7,6 +7,7 @@ mod absent;
 mod arithmetic;
 #[cfg(feature = "cli")]
 mod digest;
+mod domain;
 mod fit;
 mod guarantee;
 mod need;
@@ -115,13 +116,14 @@ pub struct Share {
 ///
 /// # Errors
 /// Returns an error if a device is in two entries, if a device does not support its strategy, or if the shares are more
-/// than the device has. A missing device is not an error: it is in [`Plan::absent`].
+/// than the device has, or more than the GPU instance of several compute instances has. A missing device is not an error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     let resolved = resolve::targets(policy, inventory)?;
     let mut devices = Vec::with_capacity(resolved.targets.len());
-    for (target, split) in resolved.targets {
-        devices.push(split_device(policy, inventory, target, split)?);
+    for (target, split) in &resolved.targets {
+        devices.push(split_device(policy, inventory, *target, split)?);
     }
+    domain::check(policy, &resolved.targets, &mut devices)?;
     devices.sort_by_key(|d| d.device);
     Ok(Plan {
         devices,

@@ -26,7 +26,7 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
         memory,
         compute,
         priority,
-        guarantees: guarantee::of(rules, target.mig.is_some(), memory.is_some(), compute.is_some()),
+        guarantees: guarantee::of(rules, target, memory.is_some(), compute.is_some()),
     };
     let mut shares: Vec<Share> = match &split.parts {
         Parts::Equal(n) => {
@@ -172,7 +172,7 @@ fn list(shares: &[Share], show: impl Fn(&Share) -> Option<String>) -> String {
 }
 
 /// The least overcommit, in tenths, that would allow it, where one would.
-fn advice(what: &str, asked: u64, whole: u64) -> String {
+pub(super) fn advice(what: &str, asked: u64, whole: u64) -> String {
     let tenths = (u128::from(asked) * 10).div_ceil(u128::from(whole.max(1)));
     match format!("{}.{}", tenths / 10, tenths % 10).parse::<Overcommit>() {
         Ok(enough) => format!("lower one, or set overcommit.{what} to {enough}"),

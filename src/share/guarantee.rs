@@ -1,7 +1,9 @@
 //! What a share is worth: for memory, compute, bandwidth and faults, by which mechanism, and how well it holds. The
 //! hardware and the driver keep these guarantees, not tranche; each strategy says which they are.
 
+use super::domain;
 use super::strategy::{GuaranteeRule, Rules};
+use crate::inventory::HostDevice;
 use serde::{Deserialize, Serialize};
 
 crate::types::words! {
@@ -80,13 +82,18 @@ pub struct Guarantees {
     pub not_available: Vec<String>,
 }
 
-/// What a share of a device under `rules` is worth.
-pub(super) fn of(rules: &dyn Rules, on_mig: bool, memory_limited: bool, compute_limited: bool) -> Guarantees {
+/// What a share of `target` under `rules` is worth.
+pub(super) fn of(rules: &dyn Rules, target: HostDevice<'_>, memory_limited: bool, compute_limited: bool) -> Guarantees {
+    let on_mig = target.mig.is_some();
+    let is_alone = domain::neighbours(target).next().is_none();
     let worth = |dimension, limited| {
         let GuaranteeRule { grade, by, .. } = rules.guarantee(dimension, limited);
         let root = rules.against_root(grade);
         let by = match on_mig {
-            true => format!("{by}; against other MIG instances: hard"),
+            true if is_alone || dimension == Dimension::Compute => {
+                format!("{by}; against other MIG instances: hard")
+            }
+            true => format!("{by}; against other GPU instances: hard"),
             false => by.to_owned(),
         };
         Guarantee { root, grade, by }

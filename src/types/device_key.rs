@@ -50,9 +50,25 @@ impl DeviceKey {
     /// Whether both use the same memory: they overlap, or they are compute instances of one GPU instance (MIG user
     /// guide, "Compute Instance": the memory belongs to the GPU instance).
     pub fn shares_memory_with(&self, other: &Self) -> bool {
-        let memory = |key: &Self| key.instance.map(|(gpu_instance, _)| gpu_instance);
-        self.overlaps(other) || (self.gpu == other.gpu && memory(self) == memory(other))
+        let (own, other) = (self.domain(), other.domain());
+        own.gpu == other.gpu && (own == other || own.gpu_instance.is_none() || other.gpu_instance.is_none())
     }
+
+    /// The domain whose memory, bandwidth and errors the device has a part in.
+    pub fn domain(&self) -> CapacityDomain<'_> {
+        CapacityDomain {
+            gpu: &self.gpu,
+            gpu_instance: self.instance.map(|(gpu_instance, _)| gpu_instance),
+        }
+    }
+}
+
+/// Devices that share memory, its bandwidth and errors: a GPU without MIG, or the compute instances of one GPU instance (MIG
+/// user guide, "Compute Instance").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CapacityDomain<'a> {
+    gpu: &'a GpuUuid,
+    gpu_instance: Option<GpuInstanceId>,
 }
 
 fn parse(text: &str) -> Option<DeviceKey> {
@@ -124,6 +140,7 @@ mod tests {
         assert!(gpu.overlaps(&gpu) && gpu.overlaps(&a) && a.overlaps(&gpu) && a.overlaps(&a));
         assert!(!a.overlaps(&b) && !a.overlaps(&c) && !gpu.overlaps(&other) && !a.overlaps(&key("GPU-99999999/7/0")));
         assert!(a.shares_memory_with(&b) && gpu.shares_memory_with(&c));
+        assert!(a.domain() == b.domain() && a.domain() != c.domain() && gpu.domain() != a.domain());
         assert!(!a.shares_memory_with(&c) && !a.shares_memory_with(&key("GPU-99999999/7/1")));
     }
 }
