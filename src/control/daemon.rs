@@ -292,7 +292,7 @@ impl Daemon<'_> {
             self.ask(&command, answer::accepted_percentage)?;
         }
         let set = self.check(0)?;
-        if (set - f64::from(compute)).abs() >= 0.5 {
+        if !limits.is_percentage(set) {
             let wrong = Unexpected::other(&format!("{set}"), &format!("{compute}"));
             return Err(DaemonError::Unexpected(CHECK.to_owned(), wrong));
         }

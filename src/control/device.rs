@@ -2,6 +2,9 @@
 //!
 //! [`settle`] decides; a [`ControlledMachine`] does it. What is about to be changed is saved before it is changed, so that a process
 //! that is killed between two steps leaves enough for the next one to go on, or to put the device back.
+//!
+//! Other programs may change the device as well. Each grant looks at what its grade depends on, and only what is still as it
+//! was set here is put back.
 
 use super::cgroup_limit::{CgroupLimit, LimitStep, forget, next_to_remove, next_to_set, record};
 use super::changes::{DaemonRecord, DeviceChanges, ModeChange, ProcessRecord, SliceChange};
@@ -30,6 +33,8 @@ pub(super) enum SeenDaemon {
     Absent,
     /// The process listens, and answers.
     Running(ProcessRecord),
+    /// As [`SeenDaemon::Running`], and another program has set other limits.
+    Altered(ProcessRecord),
     /// The process does not answer, or not as a daemon does: why.
     Silent(String),
     /// Another program listens: which.
@@ -42,7 +47,9 @@ pub(super) trait ControlledMachine {
     fn save(&mut self, changes: Option<&DeviceChanges>) -> Result<()>;
     /// Looks at the daemon; `None`: none was started.
     fn daemon(&mut self, record: Option<&DaemonRecord>) -> SeenDaemon;
-    /// Who may use the device at the same time; `None` if that is not to be changed.
+    /// Refuses if it is known before anything is changed that no daemon can be started.
+    fn check_start(&mut self) -> Result<()>;
+    /// Who may use the device at the same time; `None` if that is not to be changed, or if the device is gone.
     fn compute_mode(&mut self) -> Result<Option<ComputeMode>>;
     /// Refuses if a process uses the device that would lose it, or keep it from the daemon.
     fn refuse_users(&mut self) -> Result<()>;
@@ -64,6 +71,8 @@ pub(super) trait ControlledMachine {
     fn now(&self) -> u64;
     /// An error about the device.
     fn failed(&self, what: &str) -> Error;
+    /// Reports what was left as another program set it.
+    fn leave(&mut self, what: &str);
 }
 
 /// One step.
@@ -94,6 +103,8 @@ pub(super) fn settle(
     changes: &mut Option<DeviceChanges>,
     machine: &mut impl ControlledMachine,
 ) -> Result<()> {
+    reconsider_mode(changes, machine)?;
+    let mut is_mode_known = false;
     let cgroups = goal.cgroups.len() + changes.as_ref().map_or(0, |changes| changes.cgroups.len());
     for _ in 0..MOST_STEPS + 2 * cgroups {
         let record = changes.as_ref().and_then(|changes| changes.daemon.as_ref());
@@ -102,10 +113,18 @@ pub(super) fn settle(
             false => SeenDaemon::Absent,
         };
         note(changes, &seen);
-        match next(goal, changes.as_ref(), &seen, machine.now()) {
-            Some(step) => perform(step, goal, changes, machine)?,
-            None => return Ok(()),
+        let step = next(goal, changes.as_ref(), &seen, machine.now());
+        let relies_on_mode = match &step {
+            Some(step) => *step == Step::Start,
+            None => goal.daemon.is_some() && !goal.is_exact,
+        };
+        if relies_on_mode && !is_mode_known {
+            confirm_mode(machine)?;
+            is_mode_known = true;
         }
+        let Some(step) = step else { return Ok(()) };
+        is_mode_known |= matches!(step, Step::ExamineMode | Step::SetMode(_));
+        perform(step, goal, changes, machine)?;
     }
     Err(machine.failed("does not come to rest; this is a defect of tranche"))
 }
@@ -120,6 +139,10 @@ fn note(changes: &mut Option<DeviceChanges>, seen: &SeenDaemon) {
         SeenDaemon::Running(process) => {
             daemon.process = Some(process.clone());
             (daemon.misses, daemon.state) = (0, None);
+        }
+        SeenDaemon::Altered(process) => {
+            daemon.process = Some(process.clone());
+            (daemon.misses, daemon.state, daemon.limits) = (0, None, None);
         }
         SeenDaemon::Silent(_) => {
             daemon.misses += 1;
@@ -206,7 +229,7 @@ fn toward_daemon(
         SeenDaemon::Absent => Some(Step::Start),
         SeenDaemon::Silent(why) if !record.is_ready || record.misses >= MOST_MISSES => Some(Step::Replace(why.clone())),
         SeenDaemon::Silent(why) => Some(Step::Refuse(format!("its MPS daemon does not answer: {why}"))),
-        SeenDaemon::Running(_) => match record.limits {
+        SeenDaemon::Running(_) | SeenDaemon::Altered(_) => match record.limits {
             Some(set) if set == limits => None,
             Some(set) if !is_exact && set.covers(limits) => None,
             Some(set) if !is_exact => Some(Step::SetLimits(set.max(limits))),
@@ -272,7 +295,7 @@ fn perform(
             }
         }
         Step::RestoreMode(before) => {
-            machine.set_compute_mode(before)?;
+            restore_mode(before, machine)?;
             changes.mode = ModeChange::Unknown;
         }
         Step::Start => start(changes, machine)?,
@@ -304,12 +327,73 @@ fn perform(
             }
         }
         Step::RestoreSlice(before) => {
-            machine.set_time_slice(before)?;
+            let set = changes.time_slice.as_ref().map(|change| change.set);
+            restore_slice(before, set, machine)?;
             changes.time_slice = None;
         }
         Step::ExamineMode | Step::Forget | Step::Refuse(_) => {}
     }
     machine.save(Some(changes))
+}
+
+/// Sees to it that a change of the mode that a process was killed in goes on only if no other program has changed the mode
+/// since.
+fn reconsider_mode(changes: &mut Option<DeviceChanges>, machine: &mut impl ControlledMachine) -> Result<()> {
+    let Some(ModeChange::Changing(before)) = changes.as_ref().map(|changes| changes.mode) else {
+        return Ok(());
+    };
+    match machine.compute_mode()? {
+        Some(now) if now != before && now != ComputeMode::ExclusiveProcess => {
+            machine.leave(&format!(
+                "its compute mode is {now}, which another program set, and stays"
+            ));
+            intend(changes, machine, |changes| changes.mode = ModeChange::Unknown)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a daemon, and a claim under MPS, if the device is not in the mode that the limits depend on: a process that
+/// connects to no daemon could use the device without any limit.
+fn confirm_mode(machine: &mut impl ControlledMachine) -> Result<()> {
+    match machine.compute_mode()? {
+        None | Some(ComputeMode::ExclusiveProcess) => Ok(()),
+        Some(now) => {
+            let what = format!(
+                "its compute mode is {now}, which another program set; shares by MPS need {}",
+                ComputeMode::ExclusiveProcess
+            );
+            let hint = "set it again (nvidia-smi -c EXCLUSIVE_PROCESS), or end the containers that hold shares of it";
+            Err(machine.failed(&what).hint(hint))
+        }
+    }
+}
+
+/// Puts the mode back, unless another program has changed it since.
+fn restore_mode(before: ComputeMode, machine: &mut impl ControlledMachine) -> Result<()> {
+    match machine.compute_mode()? {
+        None | Some(ComputeMode::ExclusiveProcess) => machine.set_compute_mode(before),
+        Some(now) if now == before => Ok(()),
+        Some(now) => {
+            machine.leave(&format!(
+                "its compute mode is {now}, which another program set, and stays"
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// Puts the length of a turn back, unless another program has changed it since. If it cannot be learnt, it is put back.
+fn restore_slice(before: Interval, set: Option<Interval>, machine: &mut impl ControlledMachine) -> Result<()> {
+    match machine.time_slice() {
+        Some(now) if Some(now) != set => {
+            if now != before {
+                machine.leave("its time slice was set by another program, and stays");
+            }
+            Ok(())
+        }
+        _ => machine.set_time_slice(before),
+    }
 }
 
 /// What is to be done about the compute mode, before anything is changed.
@@ -320,6 +404,7 @@ fn examine_mode(machine: &mut impl ControlledMachine) -> Result<(ModeChange, Opt
             .failed(&what)
             .hint("end that daemon, or set sharing.mps.daemon: external"));
     }
+    machine.check_start()?;
     let Some(mode) = machine.compute_mode()? else {
         return Ok((ModeChange::Kept, None));
     };

@@ -23,6 +23,11 @@ impl Limits {
         self.max(other) == self
     }
 
+    /// Whether a daemon that reports `percentage` as its default has this limit of compute.
+    pub(super) fn is_percentage(self, percentage: f64) -> bool {
+        (percentage - f64::from(self.compute)).abs() < 0.5
+    }
+
     /// The larger one of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
@@ -38,7 +43,8 @@ impl Limits {
 pub(super) struct Goal {
     /// The limits of its MPS daemon; `None`: no daemon.
     pub(super) daemon: Option<Limits>,
-    /// Whether larger limits are lowered to these, and limits of cgroups are removed that no claim needs.
+    /// Whether larger limits are lowered to these, and limits of cgroups are removed that no claim needs. It is false while
+    /// a claim is granted, which need not wait for that.
     pub(super) is_exact: bool,
     /// The limits of memory of the cgroups of containers.
     pub(super) cgroups: Vec<WantedLimit>,

@@ -99,10 +99,11 @@ impl ControlledMachine for RealDevice<'_> {
     fn daemon(&mut self, record: Option<&DaemonRecord>) -> SeenDaemon {
         let process = record.and_then(|record| record.process.as_ref());
         let daemon = self.own_daemon();
-        let seen = daemon.look(process, record.is_some());
-        if !matches!(seen, SeenDaemon::Running(_)) {
+        let mut seen = daemon.look(process, record.is_some());
+        let SeenDaemon::Running(running) = &seen else {
             return seen;
-        }
+        };
+        let running = running.clone();
         if let Err(error) = daemon.repair() {
             return SeenDaemon::Silent(error.to_string());
         }
@@ -112,8 +113,11 @@ impl ControlledMachine for RealDevice<'_> {
         if is_ready && !is_fresh {
             *self.answered = None;
             let misses = record.map_or(0, |record| record.misses);
-            if let Err(error) = self.own_daemon().check(misses) {
-                return SeenDaemon::Silent(error.to_string());
+            let set = record.and_then(|record| record.limits);
+            match self.own_daemon().check(misses) {
+                Err(error) => return SeenDaemon::Silent(error.to_string()),
+                Ok(has) if set.is_some_and(|set| !set.is_percentage(has)) => seen = SeenDaemon::Altered(running),
+                Ok(_) => {}
             }
             *self.answered = Some(Instant::now());
             if let Err(error) = self.own_daemon().bound_logs() {
@@ -123,14 +127,21 @@ impl ControlledMachine for RealDevice<'_> {
         seen
     }
 
-    fn compute_mode(&mut self) -> Result<Option<ComputeMode>> {
+    fn check_start(&mut self) -> Result<()> {
         let checked = self.own_daemon().check_start();
-        checked.map_err(|error| self.wrong("cannot be started", &error))?;
+        checked.map_err(|error| self.wrong("cannot be started", &error))
+    }
+
+    fn compute_mode(&mut self) -> Result<Option<ComputeMode>> {
         if !self.target.is_exclusive {
             return Ok(None);
         }
-        let mode = self.nvml(NO_MODE)?.compute_mode(self.target.key.gpu());
-        mode.map(Some).map_err(|failure| self.no_mode("read", &failure))
+        match self.nvml(NO_MODE)?.compute_mode(self.target.key.gpu()) {
+            Ok(mode) => Ok(Some(mode)),
+            // What is set on it next says that it is gone.
+            Err(NvmlFailure::Gone) => Ok(None),
+            Err(failure) => Err(self.no_mode("read", &failure)),
+        }
     }
 
     fn refuse_users(&mut self) -> Result<()> {
@@ -249,5 +260,10 @@ impl ControlledMachine for RealDevice<'_> {
 
     fn failed(&self, what: &str) -> Error {
         Error::failed(self.target.device, what)
+    }
+
+    fn leave(&mut self, what: &str) {
+        tracing::warn!("{}: {what}", self.target.device);
+        self.problems.push(what.to_owned());
     }
 }

@@ -220,6 +220,24 @@ pub enum ComputeMode {
     ExclusiveProcess,
 }
 
+impl ComputeMode {
+    /// Its name as nvidia-smi and the driver's documentation write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ComputeMode::Default => "DEFAULT",
+            ComputeMode::ExclusiveThread => "EXCLUSIVE_THREAD",
+            ComputeMode::Prohibited => "PROHIBITED",
+            ComputeMode::ExclusiveProcess => "EXCLUSIVE_PROCESS",
+        }
+    }
+}
+
+impl std::fmt::Display for ComputeMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// How a GPU shares addresses with the processor (`nvmlDeviceAddressingModeType_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -277,6 +277,12 @@ impl Bed {
         modes[self.key.gpu().as_str()].as_u64()
     }
 
+    /// Sets the compute mode as another program does.
+    pub(crate) fn set_mode(&self, mode: u64) {
+        let modes = serde_json::json!({ self.key.gpu().as_str(): mode });
+        fs::write(self.host.root.join("fake-nvml.state.json"), modes.to_string()).unwrap();
+    }
+
     /// The limits of memory that NVML has for cgroups that exist, in MiB, by the cgroup's name.
     pub(crate) fn cgroup_limits(&self) -> BTreeMap<String, u64> {
         let text = fs::read(self.host.root.join("fake-nvml.cgroups.json")).unwrap_or_else(|_| b"{}".to_vec());

@@ -190,6 +190,36 @@ fn a_mode_that_another_program_set_is_not_changed() {
 }
 
 #[test]
+fn a_mode_that_another_program_sets_later_ends_grants_and_stays() {
+    let bed = Bed::new(UNEQUAL);
+    let control = bed.control();
+    bed.start(&control, "small");
+    for (mode, name) in [(0, "DEFAULT"), (2, "PROHIBITED")] {
+        bed.set_mode(mode);
+        let line = bed.refused(&control, "big");
+        let says =
+            format!("its compute mode is {name}, which another program set; shares by MPS need EXCLUSIVE_PROCESS");
+        assert!(
+            line.contains(&says) && line.contains("nvidia-smi -c EXCLUSIVE_PROCESS"),
+            "{line}"
+        );
+    }
+    bed.set_mode(3);
+    bed.start(&control, "big");
+    bed.stop("big");
+    bed.set_mode(2);
+    bed.stop("small");
+    assert_eq!((control.tick(), bed.mode()), (None, Some(2)), "it is not put back");
+    assert_eq!((control.devices(), bed.journal()), (Vec::new(), None));
+    bed.set_mode(0);
+    bed.start(&control, "small");
+    assert_eq!(bed.mode(), Some(3));
+    bed.stop("small");
+    assert_eq!(control.tick(), None);
+    bed.assert_as_it_was(&control);
+}
+
+#[test]
 fn a_full_or_read_only_state_directory_changes_nothing() {
     if !rights::can_mount("control::inputs::a_full_or_read_only_state_directory_changes_nothing") {
         return;

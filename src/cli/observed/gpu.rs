@@ -32,12 +32,7 @@ pub(in crate::cli) struct DeviceUsage {
 impl DeviceUsage {
     /// The compute mode as nvidia-smi and the driver's documentation write it.
     pub(in crate::cli) fn mode(&self) -> Option<&'static str> {
-        Some(match self.compute_mode? {
-            ComputeMode::Default => "DEFAULT",
-            ComputeMode::ExclusiveThread => "EXCLUSIVE_THREAD",
-            ComputeMode::Prohibited => "PROHIBITED",
-            ComputeMode::ExclusiveProcess => "EXCLUSIVE_PROCESS",
-        })
+        self.compute_mode.map(ComputeMode::as_str)
     }
 
     /// `3000 of 24564 MiB`.

@@ -78,6 +78,8 @@ fn share(number: u32, promise: &str) -> HeldPart {
 struct World {
     mode: ComputeMode,
     slice: Interval,
+    /// What another program set last, or what was there before: what tranche did not set.
+    others: (ComputeMode, Interval),
     /// The running daemon: its number, whether it answers, and its limits.
     daemon: Option<(u32, bool, Option<Limits>)>,
     /// The limits of memory of the cgroups that exist, in MiB, by inode.
@@ -135,16 +137,25 @@ impl ControlledMachine for Hand<'_> {
     }
 
     fn daemon(&mut self, record: Option<&DaemonRecord>) -> SeenDaemon {
-        let Some((pid, answers, _)) = self.world.daemon else {
+        let Some((pid, answers, limits)) = self.world.daemon else {
             return SeenDaemon::Absent;
         };
         let process = ProcessRecord { pid, start: 0 };
         match (record, answers) {
             (None, _) => SeenDaemon::Foreign("a process".into()),
+            (Some(DaemonRecord { limits: Some(set), .. }), true) if limits != Some(*set) => {
+                SeenDaemon::Altered(process)
+            }
             (Some(_), true) => SeenDaemon::Running(process),
             (Some(_), false) => SeenDaemon::Silent("no answer".into()),
         }
     }
+
+    fn check_start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn leave(&mut self, _: &str) {}
 
     fn compute_mode(&mut self) -> Result<Option<ComputeMode>> {
         let mode = self.world.mode;
@@ -263,6 +274,7 @@ impl Story {
             world: World {
                 mode: ComputeMode::Default,
                 slice: Interval::Short,
+                others: (ComputeMode::Default, Interval::Short),
                 daemon: None,
                 cgroups: BTreeMap::new(),
                 journal: None,
@@ -345,6 +357,11 @@ enum Event {
     Time(u64),
     DaemonDies,
     DaemonHangs,
+    /// Another program sets the mode of the device, or the length of a turn.
+    SetMode(ComputeMode),
+    SetSlice(Interval),
+    /// Another program commands the daemon.
+    SetLimits,
     Reopen,
 }
 
@@ -358,6 +375,9 @@ fn events() -> impl Strategy<Value = Vec<(Event, Trouble)>> {
         2 => (1..10u64).prop_map(Event::Time),
         1 => Just(Event::DaemonDies),
         1 => Just(Event::DaemonHangs),
+        1 => prop_oneof![Just(ComputeMode::Default), Just(ComputeMode::Prohibited)].prop_map(Event::SetMode),
+        1 => prop_oneof![Just(Interval::Medium), Just(Interval::Default)].prop_map(Event::SetSlice),
+        1 => Just(Event::SetLimits),
         1 => Just(Event::Reopen),
     ];
     let trouble = prop_oneof![
@@ -425,11 +445,18 @@ proptest! {
                         *answers = false;
                     }
                 }
+                Event::SetMode(mode) => (story.world.mode, story.world.others.0) = (mode, mode),
+                Event::SetLimits => {
+                    if let Some((_, _, Some(limits))) = &mut story.world.daemon {
+                        limits.compute = 1;
+                    }
+                }
+                Event::SetSlice(slice) => (story.world.slice, story.world.others.1) = (slice, slice),
                 Event::Reopen => story.memory = story.world.journal.clone(),
             }
             // While the mode is changed or a daemon runs, the journal says how to put that back.
             let journal = story.world.journal.as_ref();
-            if story.world.mode != ComputeMode::Default {
+            if story.world.mode != story.world.others.0 {
                 let mode = journal.map(|journal| journal.mode);
                 prop_assert!(matches!(mode, Some(ModeChange::Changing(ComputeMode::Default) | ModeChange::Changed(ComputeMode::Default))));
             }
@@ -438,10 +465,7 @@ proptest! {
                 prop_assert!(cgroups.is_some_and(|cgroups| cgroups.iter().any(|limit| limit.cgroup().inode == *inode)));
             }
             prop_assert!(story.world.daemon.is_none() || journal.is_some_and(|journal| journal.daemon.is_some()));
-            prop_assert!(
-                story.world.slice == Interval::Short
-                    || journal.is_some_and(|j| j.time_slice.as_ref().is_some_and(|change| change.before == Interval::Short))
-            );
+            prop_assert!(story.world.slice == story.world.others.1 || journal.is_some_and(|j| j.time_slice.is_some()));
         }
         let failures = story.memory.as_ref().and_then(|changes| changes.daemon.as_ref()).map_or(0, |d| d.failures);
         story.rest();
@@ -456,8 +480,7 @@ proptest! {
         story.claims.clear();
         story.rest();
         prop_assert_eq!(story.limited(), BTreeMap::new());
-        prop_assert_eq!(story.world.mode, ComputeMode::Default);
-        prop_assert_eq!(story.world.slice, Interval::Short);
+        prop_assert_eq!((story.world.mode, story.world.slice), story.world.others);
         prop_assert_eq!(story.world.daemon, None);
         prop_assert_eq!(&story.world.journal, &None);
         prop_assert_eq!(&story.memory, &None);
