@@ -35,7 +35,22 @@ fn it_is_set_for_the_first_claim_and_put_back_after_the_last_one() {
     assert!(control.tick().is_some());
     bed.stop("1");
     assert_eq!(control.tick(), None);
-    assert_eq!(bed.fake.lines(), [list, set(3), set(1)]);
+    assert_eq!(bed.fake.lines(), [list.clone(), set(3), list, set(1)]);
+    bed.assert_as_it_was(&control);
+}
+
+#[test]
+fn one_that_another_program_sets_meanwhile_stays() {
+    let bed = Bed::new(LONG);
+    let uuid = bed.uuid();
+    let control = bed.control();
+    bed.start(&control, "0");
+    let file = bed.host.root.join("time-slices.json");
+    fs::write(&file, json!({&uuid: 2}).to_string()).unwrap();
+    bed.stop("0");
+    assert_eq!(control.tick(), None);
+    let set: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(set[&uuid], 2);
     bed.assert_as_it_was(&control);
 }
 
@@ -48,7 +63,6 @@ fn one_that_cannot_be_asked_is_put_back_to_the_default_and_one_that_cannot_be_se
     bed.start(&control, "0");
     let remark = "the length of a turn could not be asked; it is put back to the driver's default";
     assert_eq!(bed.device(&control).problems, [remark]);
-    bed.fake.set_faults(json!({}));
     bed.stop("0");
     assert_eq!(control.tick(), None);
     let last = bed.fake.lines().pop().unwrap();
