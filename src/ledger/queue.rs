@@ -85,7 +85,11 @@ impl Locked<'_> {
     /// Returns an error if the queue cannot be read, or if a ticket cannot be removed.
     pub fn waiters(&self) -> LedgerResult<Vec<Waiter>> {
         match self.ledger().queue(Missing::Leave)? {
-            Some(queue) => waiters(&queue, &mut |name| Ok(queue.remove(name)?)),
+            Some(queue) => {
+                // Nobody else makes a ticket while this has the lock, so this one was left.
+                queue.remove(NEW)?;
+                waiters(&queue, &mut |name| Ok(queue.remove(name)?))
+            }
             None => Ok(Vec::new()),
         }
     }
