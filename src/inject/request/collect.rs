@@ -8,7 +8,9 @@ use super::mounts::MountRequests;
 use super::size::OwnRequest;
 use super::view::ConfigView;
 use super::visible::VisibleDevices;
-use super::{Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedDevice, WantedSize};
+use super::{
+    Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedDevice, WantedSize,
+};
 use super::{annotations, capabilities, extras, scan, size};
 use crate::derive::Mode;
 use crate::error::{Result, line};
