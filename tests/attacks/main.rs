@@ -31,6 +31,7 @@ mod precreate;
 mod propagation;
 mod races;
 mod reads;
+mod restored;
 mod run;
 mod shim;
 mod shim_ended;

@@ -5,8 +5,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::run::Ended;
 use crate::shim::{EXECUTED, Shim, asking};
 use crate::shim_ended::twin;
+use crate::shim_starts::{Ends, is_made_for};
+use crate::support::until;
 use crate::trial::Attack;
 
 /// How an engine calls the runtime, and the annotations that it writes itself.
@@ -140,4 +143,97 @@ fn annotations_of_an_image() {
             }
         }
     });
+}
+
+/// Specifications of another program: the plain names, the management of all devices, and devices of a vendor, each with the
+/// node of a GPU that the policy splits, by its number and by a mount.
+fn foreign_specifications(shim: &Shim) {
+    let split = json!({"deviceNodes": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]});
+    let node = json!({"deviceNodes": [{"path": "/dev/any-name", "type": "c", "major": 195, "minor": 0}]});
+    for (file, kind, name, edits) in [
+        ("nvidia.json", "nvidia.com/gpu", "all", &split),
+        ("own.json", "nvidia.com/gpu", "0.any", &split),
+        ("management.json", "management.nvidia.com/gpu", "all", &split),
+        ("other.json", "other.example/gpu", "x", &node),
+    ] {
+        let devices = json!([{"name": name, "containerEdits": edits}]);
+        let spec = json!({"cdiVersion": "0.5.0", "kind": kind, "devices": devices});
+        fs::write(shim.at("cdi").join(file), spec.to_string()).unwrap();
+    }
+}
+
+/// The environment is the image's word with every engine. It asks for shares, if the owner accepts that, and for nothing that
+/// somebody else has or waits for.
+#[test]
+fn variables_of_an_image() {
+    Attack::new(
+        "shim_images::variables_of_an_image",
+        "the environment of an image asks for a claim, for split devices by another program's names, or for a long wait",
+    )
+    .run_one_way(|trial| {
+        twin(trial);
+        for (env, says) in [
+            (&["NVIDIA_VISIBLE_DEVICES=nvidia.com/claim=payroll"][..], "claimsFromEnvironment"),
+            (&["NVIDIA_VISIBLE_DEVICES=1,nvidia.com/claim=1000.payroll"], "claimsFromEnvironment"),
+            (&["NVIDIA_VISIBLE_DEVICES=nvidia.com/claim=start-0000000000000000"], "claimsFromEnvironment"),
+            (&["NVIDIA_VISIBLE_DEVICES=management.nvidia.com/gpu=all"], "gpu 0"),
+            (&["NVIDIA_VISIBLE_DEVICES=other.example/gpu=x"], "gpu 0"),
+            (&["NVIDIA_VISIBLE_DEVICES=other.example/gpu=x", "NVIDIA_DRIVER_CAPABILITIES=all"], "gpu 0"),
+            (&["NVIDIA_VISIBLE_DEVICES=1,other.example/gpu=x"], "gpu 0"),
+            // All four are held, or another start waits for them.
+            (&["NVIDIA_VISIBLE_DEVICES=0", "TRANCHE_SHARES=4", "TRANCHE_WAIT=167h"], "gpu 0"),
+        ] {
+            let shim = Shim::new();
+            foreign_specifications(&shim);
+            let holder = holder(&shim);
+            shim.configure(&asking(env));
+            let before = fs::read(shim.config()).unwrap();
+            let mut ended = shim.create();
+            ended.wrong.extend(refused_after_remarks(&ended, says));
+            if fs::read(shim.config()).unwrap() != before {
+                ended.wrong.push("config.json was changed".to_owned());
+            }
+            drop(holder);
+            trial.record(&env.join(" "), &ended);
+        }
+        // By tranche's own names, whoever else defines them: every device that is not split, and a share with its claim.
+        for (name, has) in [("nvidia.com/gpu=all", "/dev/nvidia1"), ("nvidia.com/gpu=0.any", "/dev/nvidia0")] {
+            let shim = Shim::new();
+            foreign_specifications(&shim);
+            shim.configure(&asking(&[&format!("NVIDIA_VISIBLE_DEVICES={name}")]));
+            let mut ended = shim.create();
+            let seen = shim.seen().unwrap_or_default().to_string();
+            let is_claimed = seen.contains("\"claim\"") && seen.contains("/dev/nvidia0");
+            if shim.subject.is_real() && (!seen.contains(has) || seen.contains("/dev/nvidia0") != is_claimed) {
+                ended.wrong.push(format!("{name}: {seen:.400} {}", ended.stderr));
+            }
+            trial.record(name, &ended);
+        }
+    });
+}
+
+/// A process that holds one share of the first GPU until it is dropped.
+fn holder(shim: &Shim) -> Option<Ends> {
+    if !shim.subject.is_real() {
+        return None;
+    }
+    shim.program("bin/hold", "#!/bin/sh\nexec sleep 1000\n");
+    let mut host = shim.host();
+    host["runtime"]["runtimes"] = json!([shim.at("bin/hold")]);
+    shim.write_host(&host);
+    let holder = shim
+        .command(&["create", "--bundle", "bundle", "FIRST"])
+        .spawn()
+        .unwrap();
+    let holder = Ends(holder);
+    until("the first one holds a share", || is_made_for(shim, "FIRST"));
+    shim.write_host(&shim.host());
+    Some(holder)
+}
+
+/// What is wrong with an end that is no refusal whose last line has `says`.
+fn refused_after_remarks(ended: &Ended, says: &str) -> Option<String> {
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    let is_refused = ended.code != EXECUTED && last.contains(says);
+    (!is_refused).then(|| format!("not refused because of {says}: {} {:.400}", ended.code, ended.stderr))
 }

@@ -11,7 +11,7 @@ use crate::support::until;
 use crate::trial::Attack;
 
 /// Ends a process, also where a test ends with a panic.
-struct Ends(Child);
+pub(crate) struct Ends(pub(crate) Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -46,7 +46,9 @@ fn another_configuration_while_the_start_waits() {
                 .unwrap(),
         );
         until("the first one holds the shares", || is_made_for(&shim, "FIRST"));
-        shim.write_host(&shim.host());
+        let mut host = shim.host();
+        host["runtime"]["max_wait"]["environment"] = json!("100s");
+        shim.write_host(&host);
         let mut waiting = asking(&["NVIDIA_VISIBLE_DEVICES=0.any", "TRANCHE_WAIT=100s"]);
         waiting["hostname"] = json!("old");
         shim.configure(&waiting);
@@ -115,7 +117,7 @@ fn a_configuration_with_the_claim_of_another_container() {
 }
 
 /// Whether the configuration was edited for this container, which holds something.
-fn is_made_for(shim: &Shim, id: &str) -> bool {
+pub(crate) fn is_made_for(shim: &Shim, id: &str) -> bool {
     let is_edited = fs::read_to_string(shim.config()).unwrap().contains("start-");
     is_edited && shim.held().iter().any(|held| held.contains(id))
 }
