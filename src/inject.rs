@@ -5,7 +5,7 @@
 //! config.json ──request──▶ Request ──resolve──▶ devices, shares ──claims, derive──▶ Edits ──cdi::inject──▶ config.json
 //! ```
 
-mod caller;
+mod calling_engine;
 mod clean;
 mod document;
 mod guarded;
@@ -15,7 +15,7 @@ mod resolve;
 mod restore;
 mod rewrite;
 
-pub use caller::Caller;
+pub use calling_engine::CallingEngine;
 pub use clean::is_limit;
 pub use guarded::{GuardedDevice, GuardedDevices, OpenNode};
 pub use restore::refuse_restored_devices;

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use crate::broker::SOCKET;
 use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, HostFileError};
-use crate::inject::{self, Caller, RewriteContext};
+use crate::inject::{self, CallingEngine, RewriteContext};
 use crate::ledger::ContainerName;
 use crate::personality::RuntimePersonality;
 use crate::policy::RuntimeMode;
@@ -125,7 +125,7 @@ impl RuntimeCommand<'_> {
     ) -> Result<()> {
         let file = EditedFile::config(bundle, config)?;
         let bundle = bundle.unwrap_or(Path::new("."));
-        let caller = Caller::of(self.arguments.root.as_deref(), bundle, id.unwrap_or_default());
+        let caller = CallingEngine::of(self.arguments.root.as_deref(), bundle, id.unwrap_or_default());
         let mut settings = settings.or_provisional(self.report);
         settings.mode = self.mode.unwrap_or(settings.mode);
         let context = RewriteContext {

@@ -3,7 +3,7 @@
 //! # Who asks
 //!
 //! The word of a person (the user of the engine, or the operator of an orchestrator) is an annotation, unless the
-//! engine lets images write annotations ([`Caller`](super::Caller)); a mount of `/dev/null`; and docker's `--gpus`.
+//! engine lets images write annotations ([`CallingEngine`](super::CallingEngine)); a mount of `/dev/null`; and docker's `--gpus`.
 //! Every other variable may be the image's word. What a person asks for is one request: the environment adds nothing to
 //! it.
 //!

@@ -2,7 +2,7 @@
 
 use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
 use super::resolve::{self, ResolvedRequest, WantedShares};
-use super::{Caller, clean, document, require};
+use super::{CallingEngine, clean, document, require};
 use crate::call::ClaimCall;
 use crate::cdi::{self, ContainerEdits, inject};
 use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
@@ -28,7 +28,7 @@ pub struct RewriteContext<'a> {
     /// What is known of the host. Called only for a container that asks for something.
     pub host: &'a dyn Fn() -> Result<HostFile>,
     /// The engine that starts it.
-    pub caller: Caller,
+    pub caller: CallingEngine,
     /// The container; `None` if its name is not known yet.
     pub container: Option<ContainerName>,
     /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after a

@@ -16,7 +16,7 @@ use super::host::OwnerSettings;
 use super::report::RuntimeReport;
 use super::{low_level, state_dir};
 use crate::error::{Context, Error, Kind, Result};
-use crate::inject::Caller;
+use crate::inject::CallingEngine;
 use crate::inject::request::{self, ImexRequest, MigAccess, Request, WantedDevice};
 use crate::oci::State;
 use crate::policy::{CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
@@ -115,7 +115,7 @@ fn prestart(state: &State, state_dir: &Path, report: &RuntimeReport<'_>) -> Resu
         return Ok(());
     }
     let settings = OwnerSettings::read(state_dir).or_default(report);
-    let asked = request::of(&bytes, &settings, Caller::of(None, &state.bundle, &state.id))?;
+    let asked = request::of(&bytes, &settings, CallingEngine::of(None, &state.bundle, &state.id))?;
     for note in asked.notes {
         report.remark(&Error::failed("request", note));
     }

@@ -19,7 +19,7 @@ use super::report::RuntimeReport;
 use super::{host, state_dir};
 use crate::bounded;
 use crate::error::{Context, Error, Result};
-use crate::inject::{self, Caller, RewriteContext};
+use crate::inject::{self, CallingEngine, RewriteContext};
 use crate::oci::CONFIG_LIMIT;
 use crate::sys::inherited;
 
@@ -51,7 +51,7 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
         settings: &settings,
         state_dir,
         host: &|| host::host(state_dir),
-        caller: Caller::Podman,
+        caller: CallingEngine::Podman,
         // podman does not pass the id. This process ends before the container is created, so a reservation lasts for a
         // fixed time instead.
         container: None,

@@ -3,17 +3,17 @@
 use crate::cli::engines::EngineArgs;
 use crate::engine_config::Engine;
 use crate::engines::oldest_podman;
-use crate::inject::Caller;
+use crate::inject::CallingEngine;
 use crate::policy::read::DEFAULT_FILE;
 
 /// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh` recorded
 /// counts.
 pub(super) fn line(engine: Engine) -> String {
     let caller = match engine {
-        Engine::Docker => Caller::Docker,
-        Engine::Containerd => Caller::Containerd,
-        Engine::Crio => Caller::Crio,
-        Engine::Podman => Caller::Podman,
+        Engine::Docker => CallingEngine::Docker,
+        Engine::Containerd => CallingEngine::Containerd,
+        Engine::Crio => CallingEngine::Crio,
+        Engine::Podman => CallingEngine::Podman,
     };
     let installed = match engine {
         Engine::Podman => EngineArgs::default().installed_podman(),

@@ -3,7 +3,7 @@
 use super::view::ConfigView;
 use super::{LONGEST_SHOWN, MOUNTS, OWN_ANNOTATIONS};
 use crate::error::Result;
-use crate::inject::caller::Caller;
+use crate::inject::CallingEngine;
 use crate::policy::{AcceptAnnotations, RuntimeSettings};
 use crate::text::{cut, some};
 
@@ -12,7 +12,11 @@ use crate::text::{cut, some};
 ///
 /// # Errors
 /// Returns an error if the value of a refused annotation is not a text.
-pub(super) fn refuse(view: &mut ConfigView<'_>, settings: &RuntimeSettings, caller: Caller) -> Result<Option<String>> {
+pub(super) fn refuse(
+    view: &mut ConfigView<'_>,
+    settings: &RuntimeSettings,
+    caller: CallingEngine,
+) -> Result<Option<String>> {
     let why = match settings.accept_annotations {
         Some(AcceptAnnotations::Always) => None,
         Some(AcceptAnnotations::Never) => Some("the policy says runtime.acceptAnnotations: never".to_owned()),

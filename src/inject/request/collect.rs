@@ -14,7 +14,7 @@ use super::{
 use super::{annotations, capabilities, extras, scan, size};
 use crate::derive::Mode;
 use crate::error::{Result, line};
-use crate::inject::Caller;
+use crate::inject::CallingEngine;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
 use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
@@ -26,7 +26,7 @@ use crate::text::cut;
 /// # Errors
 /// Returns an error if the configuration does not parse, or has a value of another type where a container asks; a usage
 /// error for a request that is invalid or contradicts itself.
-pub fn of(config: &[u8], settings: &RuntimeSettings, caller: Caller) -> Result<Asked> {
+pub fn of(config: &[u8], settings: &RuntimeSettings, caller: CallingEngine) -> Result<Asked> {
     match scan::may_ask(config, settings) {
         true => parsed(config, settings, caller),
         false => Ok(Asked::default()),
@@ -34,7 +34,7 @@ pub fn of(config: &[u8], settings: &RuntimeSettings, caller: Caller) -> Result<A
 }
 
 /// What [`of`] does for a configuration that may ask for something.
-pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings, caller: Caller) -> Result<Asked> {
+pub(crate) fn parsed(config: &[u8], settings: &RuntimeSettings, caller: CallingEngine) -> Result<Asked> {
     let mut view = ConfigView::parse(config)?;
     let caller = caller.with_annotations(view.annotation_keys());
     let refused = annotations::refuse(&mut view, settings, caller)?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::error::Result;
-use crate::inject::Caller;
+use crate::inject::CallingEngine;
 use crate::policy::RuntimeSettings;
 
 /// A container, and the settings of the machine that it starts on.
@@ -19,7 +19,7 @@ struct Container {
     privileged: bool,
     /// docker's prestart hook for `--gpus`.
     gpus: bool,
-    caller: Caller,
+    caller: CallingEngine,
     settings: RuntimeSettings,
 }
 
@@ -28,7 +28,7 @@ struct Container {
 /// `swarm:…` set what they say. The engine is ctr if no other is named.
 fn container(line: &str) -> Container {
     let mut made = Container {
-        caller: Caller::Ctr,
+        caller: CallingEngine::Ctr,
         ..Container::default()
     };
     for word in line.split_whitespace() {
@@ -48,10 +48,10 @@ fn container(line: &str) -> Container {
             let (engine, version) = engine.split_once('-').unwrap_or((engine, ""));
             settings.oldest_podman = version.parse().ok();
             made.caller = match engine {
-                "docker" => Caller::Docker,
-                "containerd" => Caller::Containerd,
-                "podman" => Caller::Podman,
-                _ => Caller::Unknown,
+                "docker" => CallingEngine::Docker,
+                "containerd" => CallingEngine::Containerd,
+                "podman" => CallingEngine::Podman,
+                _ => CallingEngine::Unknown,
             };
         } else if let Some(whose) = word.strip_prefix("annotations:") {
             settings.accept_annotations = serde_json::from_value(json!(whose)).unwrap();

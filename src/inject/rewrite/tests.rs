@@ -66,7 +66,7 @@ impl Scene {
                 id: id.to_owned(),
             }),
             process: Some(std::process::id()),
-            caller: Caller::Ctr,
+            caller: CallingEngine::Ctr,
             remark: &|remark| panic!("{remark}"),
         };
         rewrite(config, &context)
@@ -401,7 +401,7 @@ fn what_the_owner_forbids_counts_even_if_it_was_not_known_at_first() {
         host: &|| Ok(scene.host.clone()),
         container: None,
         process: None,
-        caller: Caller::Ctr,
+        caller: CallingEngine::Ctr,
         remark: &|remark| remarks.borrow_mut().push(remark.to_string()),
     };
     assert!(rewrite(&bytes, &context).unwrap().is_none());

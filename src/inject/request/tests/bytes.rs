@@ -5,7 +5,7 @@ use crate::inject::request::collect::parsed;
 use proptest::prelude::*;
 
 fn of_bytes(config: &str) -> Result<Asked> {
-    of(config.as_bytes(), &RuntimeSettings::default(), Caller::Ctr)
+    of(config.as_bytes(), &RuntimeSettings::default(), CallingEngine::Ctr)
 }
 
 #[test]
@@ -46,7 +46,10 @@ fn a_name_behind_an_escape_is_found() {
             ..RuntimeSettings::default()
         };
         assert!(
-            of(config.as_bytes(), &settings, Caller::Ctr).unwrap().request.is_some(),
+            of(config.as_bytes(), &settings, CallingEngine::Ctr)
+                .unwrap()
+                .request
+                .is_some(),
             "{config}"
         );
     }
@@ -115,16 +118,16 @@ fn a_request_in_a_configuration_that_does_not_parse_is_refused() {
     }
     let mut settings = RuntimeSettings::default();
     let config = r#"{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"],"capabilities":{"bounding":1}},"mounts":1}"#;
-    assert!(of(config.as_bytes(), &settings, Caller::Ctr).is_ok());
+    assert!(of(config.as_bytes(), &settings, CallingEngine::Ctr).is_ok());
     settings.accept_volume_mounts = true;
-    let line = crate::error::line(&of(config.as_bytes(), &settings, Caller::Ctr).unwrap_err());
+    let line = crate::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: mounts does not parse: invalid type"),
         "{line}"
     );
     settings.accept_volume_mounts = false;
     settings.accept_environment = crate::policy::AcceptEnvironment::Privileged;
-    let line = crate::error::line(&of(config.as_bytes(), &settings, Caller::Ctr).unwrap_err());
+    let line = crate::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: process.capabilities does not parse: invalid type"),
         "{line}"
@@ -234,8 +237,8 @@ proptest! {
         prop_assert_eq!(&serde_json::from_str::<Value>(&config).unwrap(), &container.config());
         let settings = &container.settings;
         for asked in [
-            of(config.as_bytes(), settings, Caller::Ctr),
-            parsed(config.as_bytes(), settings, Caller::Ctr),
+            of(config.as_bytes(), settings, CallingEngine::Ctr),
+            parsed(config.as_bytes(), settings, CallingEngine::Ctr),
         ] {
             match (&plain, asked) {
                 (Ok(plain), Ok(asked)) => prop_assert_eq!(plain, &asked),
@@ -272,7 +275,7 @@ proptest! {
         let mut config = made.config().to_string().into_bytes();
         let at = at.index(config.len());
         config.splice(at..at, damage);
-        if let Err(wrong) = of(&config, &made.settings, Caller::Ctr) {
+        if let Err(wrong) = of(&config, &made.settings, CallingEngine::Ctr) {
             prop_assert_eq!(crate::error::line(&wrong).lines().count(), 1);
         }
     }

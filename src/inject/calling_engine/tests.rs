@@ -2,9 +2,9 @@ use super::*;
 
 const ID: &str = "a1b2";
 
-fn of(root: &str, bundle: &str) -> Caller {
+fn of(root: &str, bundle: &str) -> CallingEngine {
     let root = Some(root).filter(|root| !root.is_empty());
-    Caller::of(root.map(Path::new), Path::new(bundle), ID)
+    CallingEngine::of(root.map(Path::new), Path::new(bundle), ID)
 }
 
 #[test]
@@ -14,44 +14,44 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
         (
             "/var/run/docker/runtime-runc/moby",
             format!("{TASKS}/moby/{ID}"),
-            Caller::Docker,
+            CallingEngine::Docker,
         ),
         (
             "/run/user/1000/docker/runtime-tranche/moby",
             format!("/run/user/1000/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/{ID}"),
-            Caller::Docker,
+            CallingEngine::Docker,
         ),
         (
             "/run/docker/runtime-x/other",
             format!("{TASKS}/other/{ID}"),
-            Caller::Docker,
+            CallingEngine::Docker,
         ),
         (
             "/run/containerd/runc/k8s.io",
             format!("{TASKS}/k8s.io/{ID}"),
-            Caller::Containerd,
+            CallingEngine::Containerd,
         ),
         (
             "/run/containerd/runc/default",
             format!("{TASKS}/default/{ID}/"),
-            Caller::Ctr,
+            CallingEngine::Ctr,
         ),
         // The hook of docker does not know the directory.
-        ("", format!("{TASKS}/moby/{ID}"), Caller::Docker),
+        ("", format!("{TASKS}/moby/{ID}"), CallingEngine::Docker),
         (
             "",
             format!("/var/lib/containers/storage/overlay-containers/{ID}/userdata"),
-            Caller::Podman,
+            CallingEngine::Podman,
         ),
         (
             "",
             format!("/home/u/.local/share/containers/storage/vfs-containers/{ID}/userdata"),
-            Caller::Podman,
+            CallingEngine::Podman,
         ),
         (
             "/run/runc",
             format!("/run/containers/storage/btrfs-containers/{ID}/userdata"),
-            Caller::Podman,
+            CallingEngine::Podman,
         ),
     ] {
         assert_eq!(of(root, &bundle), expected, "{root} {bundle}");
@@ -71,7 +71,7 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
         ("", format!("/var/lib/containers/storage/overlay/{ID}/userdata")),
         ("", format!("/var/lib/containers/storage/overlay-containers/{ID}")),
     ] {
-        assert_eq!(of(root, &bundle), Caller::Unknown, "{root} {bundle}");
+        assert_eq!(of(root, &bundle), CallingEngine::Unknown, "{root} {bundle}");
     }
 }
 
@@ -79,11 +79,11 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
 #[test]
 fn an_annotation_only_makes_the_answer_safer() {
     for caller in [
-        Caller::Docker,
-        Caller::Containerd,
-        Caller::Ctr,
-        Caller::Podman,
-        Caller::Unknown,
+        CallingEngine::Docker,
+        CallingEngine::Containerd,
+        CallingEngine::Ctr,
+        CallingEngine::Podman,
+        CallingEngine::Unknown,
     ] {
         for keys in [
             &["nerdctl/name", "a"][..],
@@ -91,7 +91,10 @@ fn an_annotation_only_makes_the_answer_safer() {
             &["io.kubernetes.cri-o.ContainerID"],
         ] {
             let found = caller.with_annotations(keys.iter().copied());
-            assert!(matches!(found, Caller::Nerdctl | Caller::Crio), "{caller:?} {keys:?}");
+            assert!(
+                matches!(found, CallingEngine::Nerdctl | CallingEngine::Crio),
+                "{caller:?} {keys:?}"
+            );
             assert!(found.doubt("9.0".parse().ok().as_ref()).is_some());
         }
         let others = [
@@ -106,23 +109,23 @@ fn an_annotation_only_makes_the_answer_safer() {
 
 #[test]
 fn images_write_annotations_with_these_engines() {
-    let doubt = |caller: Caller, podman: &str| caller.doubt(podman.parse().ok().as_ref());
-    for caller in [Caller::Docker, Caller::Containerd, Caller::Ctr] {
+    let doubt = |caller: CallingEngine, podman: &str| caller.doubt(podman.parse().ok().as_ref());
+    for caller in [CallingEngine::Docker, CallingEngine::Containerd, CallingEngine::Ctr] {
         assert_eq!(doubt(caller, ""), None);
     }
     for fixed in ["4.5.1", "4.6.0", "5.0", "10.0.0"] {
-        assert_eq!(doubt(Caller::Podman, fixed), None, "{fixed}");
+        assert_eq!(doubt(CallingEngine::Podman, fixed), None, "{fixed}");
     }
     for old in ["1.0", "3.4.4", "4.3.1", "4.4.4", "4.5", "4.5.0"] {
         let expected = format!("podman {old} copies annotations from images");
-        assert_eq!(doubt(Caller::Podman, old), Some(expected));
+        assert_eq!(doubt(CallingEngine::Podman, old), Some(expected));
     }
     assert!(
-        doubt(Caller::Podman, "")
+        doubt(CallingEngine::Podman, "")
             .unwrap()
             .contains("version of podman is not known")
     );
-    for caller in [Caller::Nerdctl, Caller::Crio, Caller::Unknown] {
+    for caller in [CallingEngine::Nerdctl, CallingEngine::Crio, CallingEngine::Unknown] {
         assert!(doubt(caller, "5.0").is_some(), "{caller:?}");
     }
 }

@@ -19,7 +19,7 @@ use crate::types::EngineVersion;
 
 /// The engine that calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Caller {
+pub enum CallingEngine {
     /// docker.
     Docker,
     /// The CRI plugin of containerd, for the kubelet and crictl.
@@ -49,7 +49,7 @@ const NERDCTL: &str = "nerdctl/";
 /// Which CRI-O writes for each container.
 const CRIO: &str = "io.kubernetes.cri-o.ContainerID";
 
-impl Caller {
+impl CallingEngine {
     /// The engine that creates the container `id` with this `--root` and `--bundle`, as far as these show it: that is
     /// podman for CRI-O, and another client of containerd for nerdctl.
     pub fn of(root: Option<&Path>, bundle: &Path, id: &str) -> Self {
