@@ -203,7 +203,7 @@ fn a_text_may_contain_what_separates_fields_and_lines() {
 fn a_claim_of_an_earlier_version_is_not_for_root() {
     let read = |options: &str| {
         let line = format!("\twhole\theld\t1000\t5\t\t\t{options}\t\t\t\t\t\t\t\t\t\t\t");
-        let book = decode(&format!("tranche-ledger 2 GPU-11111111 b\n{line}\nend 1\n"));
+        let book = decode(&summed(&format!("tranche-ledger 3 GPU-11111111\n{line}\nend 1 ")));
         book.map(|book| (book.claims[0].once, book.claims[0].for_root))
     };
     assert_eq!(read(""), Ok((false, false)));
