@@ -169,19 +169,26 @@ impl<'a> Resolver<'a> {
     fn share(&mut self, device: HostDevice<'_>, share: &WantedShare, asked_as: String) -> Result<()> {
         let split = split(&self.host.plan, device)?;
         let shares = self.shares.entry(device.device()).or_default();
+        if split.method.is_whole() {
+            let error = Error::usage(&asked_as, format!("{device} is dedicated, so it has no shares"));
+            return Err(error.hint(format!(
+                "ask for all of it: {}={}",
+                CdiKind::nvidia_gpu(),
+                device.name()
+            )));
+        }
+        let refused = |what: String| {
+            let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
+            Error::usage(&asked_as, what).hint(format!("expected one of {}", some(&names)))
+        };
         match share {
             WantedShare::Any if split.replica().is_none() => {
-                let names = split.shares.iter().map(|share| share.name.to_string());
-                let error = Error::usage(&asked_as, "the shares of this device are not equal");
-                return Err(error.hint(format!("expected one of {}", some(&names.collect::<Vec<_>>()))));
+                return Err(refused("the shares of this device are not equal".to_owned()));
             }
             WantedShare::Any => shares.any += 1,
             WantedShare::Named(name) => {
-                let Some(share) = split.share(name) else {
-                    let names = split.shares.iter().map(|share| share.name.to_string());
-                    let error = Error::usage(&asked_as, format!("{device} has no share of that name"));
-                    return Err(error.hint(format!("expected one of {}", some(&names.collect::<Vec<_>>()))));
-                };
+                let share = split.share(name);
+                let share = share.ok_or_else(|| refused(format!("{device} has no share of that name")))?;
                 if !shares.named.contains(&share.name) {
                     shares.named.push(share.name.clone());
                 }

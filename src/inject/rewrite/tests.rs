@@ -303,6 +303,11 @@ fn all_contains_neither_split_nor_dedicated_devices() {
     let after = scene.changed("a", &asking(&["NVIDIA_VISIBLE_DEVICES=all"]));
     assert!(nodes(&after).contains(&"/dev/nvidia1") && !nodes(&after).contains(&"/dev/nvidia0"));
     assert!(scene.held().is_empty());
+    for part in ["0.any", "0.whole", "0.0"] {
+        let refused = scene.refused("a", &asking(&[&format!("NVIDIA_VISIBLE_DEVICES={part}")]));
+        let says = "gpu 0 is dedicated, so it has no shares; ask for all of it: nvidia.com/gpu=0";
+        assert!(refused.ends_with(says), "{refused}");
+    }
     // The dedicated device by its name is reserved.
     let after = scene.changed("b", &asking(&["NVIDIA_VISIBLE_DEVICES=0"]));
     assert!(nodes(&after).contains(&"/dev/nvidia0"));
