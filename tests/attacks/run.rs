@@ -68,7 +68,7 @@ const XCPU_OF_A_SHELL: i32 = 128 + 24;
 /// Longer than any run takes on a machine that is not stuck.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// A program that must fail gets less time, because some attacks hang it: this, or many times what the slowest run of the
+/// A program that must fail gets less time, because some attacks hang it: this, or four times what the slowest run of the
 /// real program has taken so far on this machine.
 const HANGS_IF_NAIVE: Duration = Duration::from_secs(4);
 
@@ -80,7 +80,7 @@ fn patience(subject: &Subject) -> Duration {
     let slowest = Duration::from_millis(SLOWEST.load(Ordering::Relaxed));
     match subject.is_real() {
         true => HANGS,
-        false => (slowest * 20).clamp(HANGS_IF_NAIVE, HANGS),
+        false => (slowest * 4).clamp(HANGS_IF_NAIVE, HANGS),
     }
 }
 
