@@ -53,7 +53,7 @@ fn what_many_devices_lack_is_reported_once() {
     // The GPU has two names, and is one of all.
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
-        lines[0].contains("nvidia.yaml:15:13: devices[0]."),
+        lines[0].contains("nvidia.yaml:17:13: devices[0]."),
         "the first place is named: {lines:?}"
     );
     assert!(

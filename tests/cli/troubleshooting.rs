@@ -182,7 +182,7 @@ fn each_message_is_one_that_is_printed() {
     let literals = literals();
     assert!(literals.len() > 1000, "{}", literals.len());
     let entries = entries(PAGE);
-    assert!((25..60).contains(&entries.len()), "{}", entries.len());
+    assert!((25..90).contains(&entries.len()), "{}", entries.len());
     for Entry { message, text } in &entries {
         assert!(words(message) > 1, "{message}");
         match of_another(message) {
