@@ -48,14 +48,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         show(args, &by_broker::held::<Vec<Held>>(answer["released"].take())?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Before anybody has to wait for it: NSS may take seconds.
+    let user = args.user.as_deref().map(UserClaims::named).transpose()?;
     let Some(claims) = Claims::existing(state_dir)? else {
         bail!(match (&args.what, &args.user) {
             (Some(what), _) => not_found(what, &[], &mut View::default()),
             (None, user) => nothing_of(user.as_deref().unwrap_or_default()),
         });
     };
-    // Before anybody has to wait for it: NSS may take seconds.
-    let user = args.user.as_deref().map(UserClaims::named).transpose()?;
     // Locked until the specification is gone: a claim made anew under this name writes its own under the same lock.
     if let Some(user) = &user {
         claims.books()?.claims().for_each(|claim| user.ask_about(claim));
