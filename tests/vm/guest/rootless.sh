@@ -23,7 +23,7 @@ remove() {
 
 for runtime in crun runc; do
     check "a container of a user holds a share: $runtime" "" started one 5.any
-    check "the share is the user's: $runtime" "nvidia.com/gpu=5.any 1000" held
+    check "the share is the user's: $runtime" "nvidia.com/gpu=5.0 1000" held
     check "the container reads from its GPU: $runtime" "2" user_podman exec one /bin/sh -c "head -c 2 /dev/nvidia5 | wc -c"
     check "a second container gets another share: $runtime" "" started two 5.any
     check "a share under MPS is refused: $runtime" "" refused three 7.small
