@@ -7,12 +7,13 @@ mod names;
 mod ranges;
 
 use crate::error::{Error, Result};
+use crate::mutex::lock;
 use names::{Answer, Names};
 use ranges::Ranges;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Who is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -162,11 +163,6 @@ impl Stamp {
         let found = std::fs::metadata(path).ok();
         Self(found.map(|meta| (meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec())))
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing fails while it is locked.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

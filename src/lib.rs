@@ -33,6 +33,7 @@
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
+//! | `mutex` | locks of values that each change leaves complete |
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`facts`] | what the broker knows of the host now |
@@ -124,6 +125,8 @@ pub mod facts;
 pub mod fuzzing;
 #[cfg(feature = "cli")]
 pub mod host;
+#[cfg(feature = "cli")]
+mod mutex;
 #[cfg(feature = "cli")]
 pub mod observe;
 #[cfg(feature = "cli")]

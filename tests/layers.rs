@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("personality", ""),
     ("program", ""),
     ("mps", ""),
+    ("mutex", ""),
     ("sys", ""),
     // File formats, without paths.
     ("ldcache", "error"),
@@ -36,7 +37,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("sim", "error inventory"),
     ("sources", "bounded error inventory sim"),
     // What reads and writes files.
-    ("accounts", "bounded error program types"),
+    ("accounts", "bounded error mutex program types"),
     ("root", "error"),
     ("ledger", "error root text types"),
     ("messages", "error root text"),
@@ -73,11 +74,11 @@ const LAYERS: &[(&str, &str)] = &[
     ("observe", "host ledger types"),
     (
         "control",
-        "bounded claims error facts host inventory ledger mps peer policy program root share sys text types",
+        "bounded claims error facts host inventory ledger mps mutex peer policy program root share sys text types",
     ),
     (
         "serve",
-        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger peer policy root share sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger mutex peer policy root share sys text types",
     ),
     // From requests to the configuration of a container.
     (
@@ -95,7 +96,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages observe policy program root serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),

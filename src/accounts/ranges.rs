@@ -28,7 +28,7 @@ struct Segment {
     owners: Vec<usize>,
 }
 
-/// A user can be an owner by its name and by its uid. More owners than that are several users, whoever they are.
+/// A user can be an owner by its name and by its uid. More owners than that are always several users.
 const MOST_OWNERS: usize = 3;
 
 impl Ranges {

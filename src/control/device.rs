@@ -344,9 +344,7 @@ fn reconsider_mode(changes: &mut Option<DeviceChanges>, machine: &mut impl Contr
     };
     match machine.compute_mode()? {
         Some(now) if now != before && now != ComputeMode::ExclusiveProcess => {
-            machine.leave(&format!(
-                "its compute mode is {now}, which another program set, and stays"
-            ));
+            leave_mode(now, machine);
             intend(changes, machine, |changes| changes.mode = ModeChange::Unknown)
         }
         _ => Ok(()),
@@ -375,12 +373,16 @@ fn restore_mode(before: ComputeMode, machine: &mut impl ControlledMachine) -> Re
         None | Some(ComputeMode::ExclusiveProcess) => machine.set_compute_mode(before),
         Some(now) if now == before => Ok(()),
         Some(now) => {
-            machine.leave(&format!(
-                "its compute mode is {now}, which another program set, and stays"
-            ));
+            leave_mode(now, machine);
             Ok(())
         }
     }
+}
+
+fn leave_mode(now: ComputeMode, machine: &mut impl ControlledMachine) {
+    machine.leave(&format!(
+        "its compute mode is {now}, which another program set, and stays"
+    ));
 }
 
 /// Puts the length of a turn back, unless another program has changed it since. If it cannot be learnt, it is put back.

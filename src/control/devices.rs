@@ -14,10 +14,11 @@ use crate::claims::Claims;
 use crate::error::{Error, Result, line};
 use crate::facts::HostFacts;
 use crate::ledger::{Claim, ContainerName, InitProcess};
+use crate::mutex::lock;
 use crate::types::{DeviceKey, HostPath, Strategy};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How old an answer of a daemon may be when a claim is granted.
@@ -293,11 +294,6 @@ impl Control {
         let what = "is not shared by MPS with a daemon that tranche manages";
         Error::usage(key, what).hint("see: tranche plan")
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in the mutex agrees with the journal after each step, so it can be used after a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MachineControl for Control {

@@ -4,10 +4,11 @@ use super::cgroup_limit::CgroupLimit;
 use super::changes::{DaemonRecord, DeviceChanges, ModeChange};
 use super::state::{CgroupMemory, ControlledDevice, DaemonState, DaemonStatus};
 use super::target::ControlTarget;
+use crate::mutex::lock;
 use crate::types::DeviceKey;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The devices that are changed now.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub(super) struct Shown(Mutex<BTreeMap<DeviceKey, ControlledDevice>>);
 
 impl Shown {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<DeviceKey, ControlledDevice>> {
-        // Each change of the map is one insertion or one removal, which a panic elsewhere does not leave half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        // Each change of the map is one insertion or one removal.
+        lock(&self.0)
     }
 
     /// Shows a device as it is now; removes it if nothing of it is changed.

@@ -84,7 +84,7 @@ pub(super) fn remove_every_limit(config: &mut Value) {
 }
 
 /// As [`remove_every_limit`], if `config` has the hook of a claim already. The variables that the share of that claim sets
-/// stay: whoever added the hook gave them the share's values. Returns whether anything was removed.
+/// stay: the program that added the hook gave them the share's values. Returns whether anything was removed.
 pub(super) fn remove_limits(config: &mut Value) -> bool {
     let calls: Vec<ClaimCall> = hooks(config)
         .filter_map(|hook| ClaimCall::of_hook(&words(hook)))

@@ -1,7 +1,7 @@
 //! Containers that are restored from a checkpoint.
 //!
-//! Whoever made the checkpoint wrote the whole configuration, which may be an image: podman from 4.4 on restores one that
-//! carries a checkpoint. crun runs no hooks when it restores, so that such a container takes no claim.
+//! The author of the checkpoint wrote the whole configuration, and that may be the author of an image: podman from 4.4 on
+//! restores an image that carries a checkpoint. crun runs no hooks when it restores, so that such a container takes no claim.
 
 use super::guarded::GuardedDevices;
 use super::rewrite::StartLedger;

@@ -109,7 +109,7 @@ fn wait(request: &Request, host: &HostFile) -> (WaitTime, Option<String>) {
         RequestSource::Environment => ("environment", host.runtime.max_wait.environment),
         RequestSource::Annotation | RequestSource::Volume => ("annotation", host.runtime.max_wait.annotation),
     };
-    // Whoever asks for nothing may wait as long as the policy says.
+    // A container that asks for no time may wait as long as the policy says.
     let most = most.max(of_policy);
     let note = || format!("a wait of {time} is shortened to {most}, because others wait behind it (maxWait.{key})");
     (time.min(most), (time > most).then(note))

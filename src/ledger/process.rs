@@ -1,6 +1,6 @@
 //! The world as this machine has it: processes in `/proc`, cgroups, clocks.
 //!
-//! Whoever looks may be in other namespaces than the container whose claim is looked at, and `/proc` or a part of it may be
+//! The reader may be in other namespaces than the container whose claim it checks, and `/proc` or a part of it may be
 //! covered by a mount. Nothing of that may make a process look as if it had ended. So a process is judged only by one who is
 //! in the pid namespace that the claim names, and the kernel's word that a number is free decides, not a missing file. The
 //! boot says nothing: its number in `/proc` is another one in a container of systemd-nspawn. After a reboot, no process has

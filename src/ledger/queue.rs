@@ -6,8 +6,8 @@
 //! it.
 //!
 //! A ticket gets its number while the ledger is locked, so every ticket with a lower number was there before. It gets its
-//! lock and its text under another name and is then renamed: whoever finds a ticket, with or without the ledger's lock,
-//! finds it locked and complete.
+//! lock and its text under another name and is then renamed: every reader, with or without the ledger's lock, finds a
+//! ticket that is locked and complete.
 
 #[cfg(feature = "cli")]
 mod listed;

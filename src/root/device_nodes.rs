@@ -20,7 +20,7 @@ pub fn number_of(path: &Path) -> Option<DeviceNumber> {
     is_device.then(|| (major(status.st_rdev()), minor(status.st_rdev())))
 }
 
-/// The device nodes that a bind mount of `source`, a path of the host, brings, each with its path on the host.
+/// The device nodes that a bind mount of `source`, a path of the host, brings, each with its path at or below `source`.
 ///
 /// Of a directory, its own nodes and those of `homes`, the directories in which the nodes of interest are on the host, if
 /// these are below it and mounted with it. A search of everything below it would take too long.
@@ -32,26 +32,31 @@ pub fn nodes_brought<'a>(
     if let Some(number) = number_of(source) {
         return vec![(source.to_owned(), number)];
     }
-    let Ok(source) = std::fs::canonicalize(source) else {
+    let Ok(real) = std::fs::canonicalize(source) else {
         return Vec::new();
     };
-    if !source.is_dir() {
+    if !real.is_dir() {
         return Vec::new();
     }
-    let mut directories: BTreeSet<PathBuf> = [source.clone(), source.join("nvidia-caps")].into();
+    let mut directories: BTreeSet<PathBuf> = [real.clone(), real.join("nvidia-caps")].into();
     let homes: BTreeSet<&Path> = homes.into_iter().collect();
     let homes = homes.into_iter().filter_map(|home| std::fs::canonicalize(home).ok());
-    for home in homes.filter(|home| home.starts_with(&source)) {
+    for home in homes.filter(|home| home.starts_with(&real)) {
         let same_mount = || {
             let device = |path: &Path| std::fs::metadata(path).map(|status| status.st_dev());
-            matches!((device(&home), device(&source)), (Ok(a), Ok(b)) if a == b)
+            matches!((device(&home), device(&real)), (Ok(a), Ok(b)) if a == b)
         };
         if is_recursive || same_mount() {
             directories.insert(home.join("nvidia-caps"));
             directories.insert(home);
         }
     }
-    directories.iter().flat_map(|directory| nodes_in(directory)).collect()
+    let found = directories.iter().flat_map(|directory| nodes_in(directory));
+    // All of them are below the real directory.
+    let below = |path: PathBuf| path.strip_prefix(&real).map(|below| source.join(below));
+    found
+        .filter_map(|(path, number)| Some((below(path).ok()?, number)))
+        .collect()
 }
 
 fn nodes_in(directory: &Path) -> Vec<(PathBuf, DeviceNumber)> {

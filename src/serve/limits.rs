@@ -1,8 +1,9 @@
 //! How many connections are open at the same time.
 
 use crate::accounts::Account;
+use crate::mutex::lock;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// How many connections may be open at the same time.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +86,7 @@ impl ConnectionPlaces {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Account, usize>> {
-        // Nothing fails while it is locked.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

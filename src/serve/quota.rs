@@ -54,7 +54,7 @@ impl<'a> ClientQuota<'a> {
         let plan = &self.facts.plan;
         let (mut own, mut all) = (0, 0);
         for claim in books.claims() {
-            // Whoever has come since the accounts were asked for was asked for by a thread of its own.
+            // A user who came after the accounts were read was looked up by the thread of that connection.
             let account = self.accounts.already_known(claim.uid);
             own += if account == self.account { count(claim) } else { 0 };
             all += if account == Account::Owner {

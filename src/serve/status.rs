@@ -6,8 +6,8 @@ use crate::claims::Claims;
 use crate::control::{PublicStatus, STATUS_FILE};
 use crate::error::{Context, Result};
 use crate::ledger::Books;
+use crate::mutex::lock;
 use crate::share::Plan;
-use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Commands<'_> {
@@ -17,7 +17,7 @@ impl Commands<'_> {
     /// Returns an error if the ledger cannot be listed or the file cannot be written.
     pub(super) fn write_status(&self) -> Result<()> {
         // One writer at a time, so that an older state never replaces a newer one.
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.shown);
         let books = match Claims::existing(self.state_dir())? {
             Some(claims) => claims.books()?,
             None => Books::default(),

@@ -21,8 +21,8 @@ pub(crate) enum Actor {
     Accident,
 }
 
-/// The attacks of each actor, by the beginnings of their names. The first one that fits counts.
-const ATTACKS: [(&str, Actor); 30] = [
+/// The attacks of each actor, by the beginnings of their names. The first one that fits counts; all others are of an image.
+const ATTACKS: [(&str, Actor); 28] = [
     ("bundles::nodes_and_mounts", Actor::EngineUser),
     ("bundles::a_config_that_lies", Actor::EngineUser),
     ("bundles::the_hosts_own_root", Actor::EngineUser),
@@ -50,9 +50,7 @@ const ATTACKS: [(&str, Actor); 30] = [
     ("shim_host::a_configuration", Actor::EngineUser),
     ("shim_host::", Actor::LocalUser),
     ("shim_killed::", Actor::Accident),
-    ("sockets::", Actor::LocalUser),
     ("specs::", Actor::OtherVendor),
-    ("", Actor::Image),
 ];
 
 impl Actor {

@@ -102,10 +102,9 @@ impl Scene {
         Ended {
             code,
             stderr,
-            covers: Vec::new(),
             took: start.elapsed(),
-            processor: Duration::ZERO,
             wrong,
+            ..Ended::default()
         }
     }
 

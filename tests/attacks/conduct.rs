@@ -119,12 +119,8 @@ fn can_be_traced(stage: &Stage) -> Vec<String> {
 
 fn seen(wrong: Vec<String>) -> Ended {
     Ended {
-        code: 0,
-        stderr: String::new(),
-        covers: Vec::new(),
-        took: Duration::ZERO,
-        processor: Duration::ZERO,
         wrong,
+        ..Ended::default()
     }
 }
 

@@ -99,10 +99,9 @@ fn run(bed: &Bed, engine: Engine, image: &Path, options: &[&str], command: &[&st
     let ended = Ended {
         code: i32::from(!output.status.success()),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        covers: Vec::new(),
         took: start.elapsed(),
-        processor: std::time::Duration::ZERO,
         wrong,
+        ..Ended::default()
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &ended.stderr;
     (output.status.success(), text, ended)
@@ -215,15 +214,12 @@ fn an_image_whose_dev_is_a_link() {
             let (without, with) = (changed(&[]), changed(&["nvidia.com/gpu=0"]));
             let more: Vec<_> = with.difference(&without).collect();
             let ended = Ended {
-                code: 0,
-                stderr: String::new(),
-                covers: Vec::new(),
                 took: start.elapsed(),
-                processor: std::time::Duration::ZERO,
                 wrong: (!more.is_empty())
                     .then(|| format!("the hook changed {more:?}"))
                     .into_iter()
                     .collect(),
+                ..Ended::default()
             };
             trial.record(&format!("{links:?}, {engine:?}"), &ended);
         }
@@ -367,10 +363,9 @@ fn an_image_that_mounts_on_the_host() {
         let ended = Ended {
             code: step.code,
             stderr: step.text.clone(),
-            covers: Vec::new(),
             took: start.elapsed(),
-            processor: std::time::Duration::ZERO,
             wrong,
+            ..Ended::default()
         };
         trial.record(&format!("{engine:?}"), &ended);
     });

@@ -76,11 +76,9 @@ impl Host {
         }
         let ended = Ended {
             code,
-            stderr: String::new(),
-            covers: Vec::new(),
             took: start.elapsed(),
-            processor: Duration::ZERO,
             wrong,
+            ..Ended::default()
         };
         (ended, text)
     }

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::run::Ended;
 use crate::shim::{Shim, asking};
@@ -33,10 +32,7 @@ fn run(shim: &Shim, input: File, output: &str) -> Ended {
     Ended {
         code: ended.status.code().unwrap_or(-1),
         stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
-        covers: Vec::new(),
-        took: Duration::ZERO,
-        processor: Duration::ZERO,
-        wrong: Vec::new(),
+        ..Ended::default()
     }
 }
 
@@ -149,9 +145,6 @@ fn without_reader(shim: &Shim, given: File) -> Ended {
     Ended {
         code: ended.status.code().unwrap_or(-1),
         stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
-        covers: Vec::new(),
-        took: Duration::ZERO,
-        processor: Duration::ZERO,
-        wrong: Vec::new(),
+        ..Ended::default()
     }
 }

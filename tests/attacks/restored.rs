@@ -1,4 +1,4 @@
-//! A checkpoint that was made elsewhere: whoever made it wrote the whole configuration of the container (containerd's
+//! A checkpoint that was made elsewhere: its author wrote the whole configuration of the container (containerd's
 //! CVE-2026-53492; podman from 4.4 on restores an image that carries an annotation for it).
 
 use std::fs;

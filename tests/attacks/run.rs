@@ -85,6 +85,7 @@ fn patience(subject: &Subject) -> Duration {
 }
 
 /// What a run left behind.
+#[derive(Default)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stderr: String,

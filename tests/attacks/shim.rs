@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tranche::claims::Claims;
@@ -189,10 +189,9 @@ impl Shim {
         let mut ended = Ended {
             code: finished.code,
             stderr: finished.stderr,
-            covers: Vec::new(),
             took: start.elapsed(),
             processor: finished.processor,
-            wrong: Vec::new(),
+            ..Ended::default()
         };
         differences("the host", &before, &self.outside(), &mut ended.wrong);
         self.judge(&mut ended);
@@ -296,10 +295,7 @@ pub(crate) fn marked(mark: &str) -> Value {
 pub(crate) fn judged(code: i32, wrong: Vec<String>) -> Ended {
     Ended {
         code,
-        stderr: String::new(),
-        covers: Vec::new(),
-        took: Duration::ZERO,
-        processor: Duration::ZERO,
         wrong,
+        ..Ended::default()
     }
 }

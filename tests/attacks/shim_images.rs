@@ -196,7 +196,7 @@ fn variables_of_an_image() {
             drop(holder);
             trial.record(&env.join(" "), &ended);
         }
-        // By tranche's own names, whoever else defines them: every device that is not split, and a share with its claim.
+        // By tranche's own names, even if other files define them: every device that is not split, and a share with its claim.
         for (name, has) in [("nvidia.com/gpu=all", "/dev/nvidia1"), ("nvidia.com/gpu=0.any", "/dev/nvidia0")] {
             let shim = Shim::new();
             foreign_specifications(&shim);
@@ -231,7 +231,7 @@ fn holder(shim: &Shim) -> Option<Ends> {
     Some(holder)
 }
 
-/// What is wrong with an end that is no refusal whose last line has `says`.
+/// What is wrong with an end, if it is not a refusal whose last line has `says`.
 fn refused_after_remarks(ended: &Ended, says: &str) -> Option<String> {
     let last = ended.stderr.lines().last().unwrap_or_default();
     let is_refused = ended.code != EXECUTED && last.contains(says);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
@@ -70,11 +70,9 @@ impl Place {
         }
         let ended = Ended {
             code,
-            stderr: String::new(),
-            covers: Vec::new(),
             took: start.elapsed(),
-            processor: Duration::ZERO,
             wrong,
+            ..Ended::default()
         };
         (ended, text)
     }

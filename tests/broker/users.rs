@@ -29,7 +29,7 @@ fn a_claim_is_not_used_by_another_user() {
     assert_eq!(claims[0].process.as_ref().unwrap().pid, init.pid());
 }
 
-/// The hooks of root's engine have no user but root, whoever started the container.
+/// The hooks of root's engine have no user but root, no matter who started the container.
 #[test]
 fn a_claim_is_not_used_by_an_engine_of_root_unless_its_owner_allowed_it() {
     let Some(scene) = Scene::new("a_claim_is_not_used_by_an_engine_of_root_unless_its_owner_allowed_it") else {

@@ -42,6 +42,8 @@ pub(crate) struct Bed {
     containers: Mutex<BTreeMap<String, Child>>,
     /// The name of the state directory.
     pub(crate) state: String,
+    /// How long the driver's library may take: a minute, unless a test has one that hangs.
+    pub(crate) nvml_patience: Duration,
 }
 
 /// The facts as a test changes them.
@@ -94,6 +96,7 @@ impl Bed {
             key,
             containers: Mutex::default(),
             state: "state".to_owned(),
+            nvml_patience: Duration::from_secs(60),
         }
     }
 
@@ -149,8 +152,7 @@ impl Bed {
             root: self.host.root.clone(),
             program: PathBuf::from(env!("CARGO_BIN_EXE_tranche")),
             systemctl,
-            // Less than a library that hangs.
-            nvml_patience: Duration::from_secs(5),
+            nvml_patience: self.nvml_patience,
         };
         Control::open(options, Arc::new(FactsOfBed(Arc::clone(&self.facts)))).unwrap()
     }

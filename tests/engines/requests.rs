@@ -133,7 +133,7 @@ pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script:
     let whole = format!(
         "place='{}'\n{variables}\n{}{words}trap engine_down EXIT\nengine_up \"$1\"\n{script}",
         place(&bed).join(" "),
-        include_str!("requests/common.sh"),
+        include_str!("requests/verbs.sh"),
     );
     let session = session(&bed, engine, 1, &whole);
     session.ok("refresh");

@@ -1,4 +1,4 @@
-//! `restore`: whoever made a checkpoint wrote the whole configuration of its container.
+//! `restore`: the author of a checkpoint wrote the whole configuration of its container.
 
 use std::fs;
 

@@ -51,7 +51,7 @@ fn engine(place: &Place, script: &str) -> Child {
 fn nobody_starts(place: &Place, plan: &Plan) {
     let claims = Claims::open(&place.at("state")).unwrap();
     claims.withdraw(&["other"]).unwrap();
-    // Whoever still waited would have it before this one.
+    // A start that still waited would get it before this one.
     let reservation = Reservation::of("mine", Wish::default());
     claims.reserve(plan, &reservation, &Unoffered).unwrap();
     assert!(!place.at("bin/arguments").exists(), "a container was created");

@@ -7,9 +7,10 @@ use crate::derive::HookOptions;
 use crate::error::{Error, Result, line};
 use crate::facts::{Facts, HostFacts};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
+use crate::mutex::lock;
 use crate::policy::read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// For how long a failure is repeated: users must not make the broker examine the host again and again.
@@ -77,7 +78,7 @@ fn written(state_dir: &Path) -> HostSource {
 
 impl HostFacts for HostNow {
     fn now(&self) -> Result<Arc<Facts>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         match &*known {
             Known::Facts(facts, sources) if sources.iter().all(HostSource::is_unchanged) => {
                 return Ok(Arc::clone(facts));

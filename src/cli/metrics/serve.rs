@@ -1,18 +1,19 @@
 //! A small server for a program that collects metrics: nothing but `GET /metrics`.
 //!
 //! Every user of the machine can connect. A client has a short time for its request and for taking the answer, and there is
-//! room for some of them at once. One that comes when there is none takes the place of the oldest one that keeps the server
-//! waiting: a collector sends its request at once, so that slow clients crowd out one another.
+//! room for some of them at once. One that comes when all places are taken gets the place of the oldest one that keeps the
+//! server waiting: a collector sends its request at once, so that slow clients crowd out one another.
 
 use super::exposition::CONTENT_TYPE;
 use crate::bounded;
 use crate::cli::out;
 use crate::error::{Context, Error};
+use crate::mutex::lock;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a request. Collectors send some hundreds.
@@ -76,9 +77,9 @@ fn serve(listener: &TcpListener, make: &Make<'_>) -> ! {
             let (clients, page) = (&clients, &page);
             let _ = std::thread::Builder::new().spawn_scoped(threads, move || {
                 talk(stream, || {
-                    clients.keeps_us_waiting(place, false);
+                    clients.keeps_server_waiting(place, false);
                     let text = page.text();
-                    clients.keeps_us_waiting(place, true);
+                    clients.keeps_server_waiting(place, true);
                     text
                 });
                 clients.leave(place);
@@ -184,7 +185,7 @@ impl<'m> Page<'m> {
                 if let Some(kept) = self.kept(KEEP_MEANWHILE) {
                     return kept;
                 }
-                self.making.lock().unwrap_or_else(PoisonError::into_inner)
+                lock(&self.making)
             }
         };
         // Another client may have waited for it and got it.
@@ -211,7 +212,7 @@ struct OpenClients(Mutex<(u64, BTreeMap<u64, OpenClient>)>);
 struct OpenClient {
     stream: TcpStream,
     /// Whether it has not sent its request or taken its answer.
-    keeps_us_waiting: bool,
+    keeps_server_waiting: bool,
 }
 
 impl OpenClients {
@@ -220,7 +221,7 @@ impl OpenClients {
         let mut guard = lock(&self.0);
         let (next, open) = &mut *guard;
         if open.len() >= MOST_CLIENTS {
-            let oldest = open.iter().find(|(_, client)| client.keeps_us_waiting);
+            let oldest = open.iter().find(|(_, client)| client.keeps_server_waiting);
             let oldest = open.remove(&oldest.map(|(place, _)| *place)?)?;
             // Its thread finds its connection closed.
             let _ = oldest.stream.shutdown(Shutdown::Both);
@@ -231,26 +232,21 @@ impl OpenClients {
             place,
             OpenClient {
                 stream: stream.try_clone().ok()?,
-                keeps_us_waiting: true,
+                keeps_server_waiting: true,
             },
         );
         Some(place)
     }
 
-    fn keeps_us_waiting(&self, place: u64, keeps: bool) {
+    fn keeps_server_waiting(&self, place: u64, keeps: bool) {
         if let Some(client) = lock(&self.0).1.get_mut(&place) {
-            client.keeps_us_waiting = keeps;
+            client.keeps_server_waiting = keeps;
         }
     }
 
     fn leave(&self, place: u64) {
         lock(&self.0).1.remove(&place);
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing fails while it is locked.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn send(client: &mut TcpStream, answer: &str) -> io::Result<()> {

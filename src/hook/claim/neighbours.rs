@@ -106,8 +106,7 @@ fn bound(bundle: &Path, mount: &RuntimeMount, own: &[OwnNode]) -> Vec<(PathBuf, 
     let source = bundle.join(source);
     let homes: Vec<HostPath> = own.iter().map(|node| node.host.parent()).collect();
     let nodes = nodes_brought(&source, mount.recursive, homes.iter().map(HostPath::as_path));
-    let real = std::fs::canonicalize(&source).unwrap_or_else(|_| source.clone());
-    let in_container = |path: PathBuf| match path.strip_prefix(&source).or_else(|_| path.strip_prefix(&real)) {
+    let in_container = |path: PathBuf| match path.strip_prefix(&source) {
         Ok(below) if below == Path::new("") => mount.at.clone(),
         Ok(below) => mount.at.join(below),
         Err(_) => path,

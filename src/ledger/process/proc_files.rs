@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Longer files are none of those that are read here. `status` has some 1,500 bytes, and a list of cgroups some hundred.
+/// The most bytes that are read of one file. `status` has some 1,500 bytes, and a list of cgroups some hundred.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// `/proc`, held open.

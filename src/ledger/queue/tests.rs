@@ -175,7 +175,7 @@ fn one_who_looks_at_the_queue_keeps_nobody_from_joining_it() {
     let left = dir.path().join("ledger/queue/new");
     std::fs::write(&left, "[").unwrap();
     assert_eq!(ledger.lock().unwrap().waiters().unwrap().len(), 1);
-    assert!(!left.exists(), "whoever has the lock removes it");
+    assert!(!left.exists(), "the holder of the lock removes it");
     std::fs::write(&left, "[").unwrap();
     let second = line_up(&ledger, &[]);
     assert_eq!((second.ahead().unwrap().len(), tickets(dir.path())), (1, 2));

@@ -253,7 +253,7 @@ fn a_late_hook_leaves_the_specification_of_a_later_claim_of_the_same_name() {
         late.run().ok();
         assert_eq!(fs::read_to_string(scene.spec("job")).unwrap(), text);
     }
-    // The file of its own claim goes, whoever wrote the same name before.
+    // The file of its own claim goes, even if another claim had the same name before.
     fs::remove_file(scene.spec("job")).unwrap();
     scene.create(&["--name=job", "--device=0", "--once"]).run().ok();
     let last = scene.start("nvidia.com/claim=job", "second");

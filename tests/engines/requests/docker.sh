@@ -50,14 +50,8 @@ remove() {
     docker rm --force "$1"
 }
 
-# An image of the files in $1 with the changes of a Dockerfile: image NAME CHANGE…
-image() {
-    name=$1 changes=
-    shift
-    for change in "$@"; do
-        changes="$changes --change $(echo "$change" | sed 's/ /\\ /')"
-    done
-    eval "tar -C \"\$files\" -c . | docker import $changes - localhost/$name > /dev/null"
+import_() {
+    docker import "$@"
 }
 
 # A container of an image, with options of the engine: box OPTION… IMAGE COMMAND…

@@ -71,7 +71,7 @@ fn a_refused_annotation_is_one_line_with_the_setting_and_a_form_that_no_image_ca
         "{never}"
     );
     assert!(note("@nerdctl/name=a @cdi.k8s.io/nerdctl/x=0").contains("labels of images"));
-    // An annotation without a value asks for nothing, and others are none of tranche's.
+    // An annotation without a value asks for nothing, and tranche ignores the others.
     for line in [
         "by:podman-4.3.1 @cdi.k8s.io/x= @tranche.dev/shares=~",
         "by:unknown @a=b @cdi.k8s.io=nvidia.com/gpu=0",
@@ -257,7 +257,7 @@ fn the_last_variable_of_docker_s_gpus_is_the_user_s() {
     );
 }
 
-/// Whoever asked for the device: variables that are not accepted narrow it, and neither widen it nor make it fail.
+/// No matter who asked for the device: variables that are not accepted narrow it, and neither widen it nor make it fail.
 #[test]
 fn an_environment_that_is_not_accepted_only_narrows() {
     let person = "@cdi.k8s.io/a=nvidia.com/gpu=0";

@@ -34,6 +34,16 @@ start() {
     ask "$@"
 }
 
+# An image of the files in $files with the changes of a Dockerfile: image NAME CHANGE…
+image() {
+    name=$1 changes=
+    shift
+    for change in "$@"; do
+        changes="$changes --change $(echo "$change" | sed 's/ /\\ /')"
+    done
+    eval "tar -C \"\$files\" -c . | import_ $changes - localhost/$name > /dev/null"
+}
+
 # What a process sees of a GPU: nodes, variables, the pipe directory of MPS, the driver.
 look='ls -d /dev/nvidia[0-9]* 2>/dev/null; env; ls /tmp/nvidia-mps 2>/dev/null; find /usr/lib -name "libcuda.so.*"'
 
