@@ -79,9 +79,7 @@ mod tests {
             let mut command = Command::new("unshare");
             command.args(["--pid", "--fork", "--kill-child", "sh", "-c"]);
             command.arg("unshare --pid --fork --kill-child sleep 1000 & echo; wait");
-            let Ok(mut engine) = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
-                return;
-            };
+            let mut engine = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
             let mut line = String::new();
             BufReader::new(engine.stdout.take().unwrap())
                 .read_line(&mut line)
