@@ -76,10 +76,13 @@ const INTRODUCTION: &str = "\
 A test writes this page from `tests/cli/support_matrix/rows.rs`, and checks that each test that is named here exists.
 [engines.md](engines.md) says what must be set in each engine, and [export.md](export.md) how programs without CDI are used.
 
-The tests use the programs that are installed: on Debian 12 podman 4.3, crun 1.8, runc 1.1, docker 20.10, containerd 1.6,
-bubblewrap 0.8, systemd 252 and LXC 5.0. A test whose program is not installed is listed as \"not run\" by `make test`. The GPU,
-NVML and the MPS daemon are fakes in all of them. No cell of this page is about a real GPU.
+The tests use the programs that are installed; below are those of Debian 12, with bubblewrap 0.8, systemd 252 and LXC 5.0. A
+test whose program is not installed is listed as \"not run\" by `make test`. The GPU, NVML and the MPS daemon are fakes in all
+of them. No cell of this page is about a real GPU.
+";
 
+/// What the cells of the matrix say.
+const WORDS: &str = "\
 | word | meaning |
 |---|---|
 | tested | a test starts containers with the real program |
@@ -91,9 +94,20 @@ NVML and the MPS daemon are fakes in all of them. No cell of this page is about 
 | – | the program does not have it, or does not need it; the list below gives the reason |
 ";
 
+/// The engines and their versions, the same in each document that lists them.
+const VERSIONS: &str = "\
+| engine | tests, at each change | by hand, once |
+|---|---|---|
+| podman | 4.3.1 | 5.4.2, 5.8.2 |
+| docker | 20.10 | 26.1, 28.5, 29 |
+| containerd | 1.6 | 1.7, 2.1, 2.4 |
+| CRI-O | – | 1.33, 1.37 |
+| under them | crun 1.8.1, runc 1.1.5 | crun 1.28, runc 1.3.6 |
+";
+
 /// The page.
 fn page() -> String {
-    let mut page = format!("{INTRODUCTION}\n| column | what is tried |\n|---|---|\n");
+    let mut page = format!("{INTRODUCTION}\n{VERSIONS}\n{WORDS}\n| column | what is tried |\n|---|---|\n");
     for (name, what) in COLUMNS {
         page += &format!("| {name} | {what} |\n");
     }
@@ -158,6 +172,14 @@ fn each_test_of_the_matrix_exists() {
         "cli/export.rs::lxc_gives_what_is_exported",
     ] {
         assert!(wrong(missing, row).is_some(), "{missing}");
+    }
+}
+
+#[test]
+fn every_document_has_the_same_list_of_engines() {
+    for document in ["README.md", "docs/engines.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        assert!(text.contains(VERSIONS), "{document} has not this list:\n{VERSIONS}");
     }
 }
 
