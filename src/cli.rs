@@ -102,7 +102,7 @@ enum Verb {
 /// # Errors
 /// Returns the exit code if help was requested and printed, or after a line about invalid arguments.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, LevelFilter), ExitCode> {
-    let command = without_empty_variables(Arguments::command());
+    let command = with_last_option(without_empty_variables(Arguments::command()), &[]);
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let parsed = command.try_get_matches_from(&arguments).and_then(|matches| {
         let wants_list = wants_list_of_simulations(&matches);
@@ -142,6 +142,35 @@ fn without_empty_variables(command: Command) -> Command {
             _ => arg,
         })
         .mut_subcommands(without_empty_variables)
+}
+
+/// The commands that NVIDIA's `nvidia-ctk` has as well.
+const OF_NVIDIA: [&[&str]; 6] = [
+    &["cdi", "generate"],
+    &["cdi", "list"],
+    &["cdi", "transform", "root"],
+    &["runtime", "configure"],
+    &["system", "create-device-nodes"],
+    &["system", "create-dev-char-symlinks"],
+];
+
+/// Makes the last of an option's values count in the commands of [`OF_NVIDIA`], as there: scripts append theirs to a line of
+/// somebody else's. In every other command, an option that is given twice is a mistake. `path` leads to `command`.
+fn with_last_option(command: Command, path: &[&str]) -> Command {
+    let is_one = OF_NVIDIA.contains(&path);
+    let is_on_the_way = OF_NVIDIA.iter().any(|known| known.starts_with(path));
+    let command = if is_one {
+        command.args_override_self(true)
+    } else {
+        command
+    };
+    match is_on_the_way {
+        true => command.mut_subcommands(|below| {
+            let name = below.get_name().to_owned();
+            with_last_option(below, &[path, &[name.as_str()]].concat())
+        }),
+        false => command,
+    }
 }
 
 /// Runs the command.

@@ -7,6 +7,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::types::PROGRAM_VERSION;
+
 /// The help of `tranche-oci`.
 pub const HELP: &str = "\
 tranche-oci: the hooks of tranche, which container engines run
@@ -24,6 +26,59 @@ Under the name nvidia-cdi-hook, the first argument is VERB. Under the name nvidi
 followed by VERB, or `cdi`, `runtime` or `system`, followed by the arguments of that command of `tranche`.
 ";
 
+/// The help under the name `nvidia-ctk`.
+const CTK_HELP: &str = "\
+nvidia-ctk: the commands of NVIDIA's program of this name, which tranche runs
+
+  nvidia-ctk hook VERB [OPTION VALUE]...   run an OCI hook (nvidia-ctk hook --help)
+  nvidia-ctk cdi generate|list|transform   the same as tranche cdi
+  nvidia-ctk runtime configure             the same as tranche runtime configure
+  nvidia-ctk system COMMAND                the same as tranche system: create-device-nodes, create-dev-char-symlinks
+  nvidia-ctk info                          nothing, as in NVIDIA's program; see tranche list and tranche doctor
+  nvidia-ctk config                        not here: edit /etc/tranche/config.yaml
+  nvidia-ctk --version                     print the version of NVIDIA's program that this one stands for, and its own
+
+--debug, --quiet and --config FILE may come before the command. nvidia-ctk cdi generate --help lists the options of a command.
+";
+
+/// The help of hooks under the names of NVIDIA's programs.
+const HOOK_HELP: &str = "\
+nvidia-cdi-hook: the hooks of NVIDIA's program of this name, which tranche runs
+
+  nvidia-cdi-hook VERB [OPTION VALUE]...   run an OCI hook; the container's state is read from standard input
+  nvidia-cdi-hook --version                print the version of NVIDIA's program that this one stands for, and its own
+
+VERB is create-symlinks (--link TARGET::LINK), update-ldcache (--folder DIR), enable-cuda-compat (--host-driver-version VERSION,
+--host-cuda-version VERSION, --cuda-compat-container-root DIR), disable-device-node-modification, update-application-profile,
+chmod (--path PATH, --mode OCTAL) or noop. Each takes --container-spec FILE in the place of standard input.
+";
+
+/// What `nvidia-ctk info` prints.
+const INFO: &str = "\
+nvidia-ctk info: NVIDIA's program has no information here either. tranche list shows the devices of this host, tranche inventory
+all that is known of it, and tranche doctor what is wrong.
+";
+
+/// What `nvidia-ctk completion` prints: a comment in the language of every shell.
+const COMPLETION: &str = "\
+# nvidia-ctk is tranche here. The package of tranche installs completions for bash, zsh and fish under the name tranche.
+";
+
+/// The version of NVIDIA's container toolkit whose commands, options and hooks are taken under its names.
+pub const NVIDIA_VERSION: &str = "1.20.0";
+
+/// What `--version` prints under a name of NVIDIA's: `title` and the version in the form of NVIDIA's program, which scripts
+/// parse, and in the line of its commit the program that answers.
+pub fn nvidia_version(title: &str, program: &str) -> String {
+    format!("{title} version {NVIDIA_VERSION}\ncommit: {program} {PROGRAM_VERSION}\n")
+}
+
+/// What `nvidia-container-runtime --version` prints before the version of the low-level runtime, with the version of the
+/// runtime specification.
+pub(crate) fn nvidia_runtime_version() -> String {
+    nvidia_version("NVIDIA Container Runtime", "tranche-runtime") + "spec: 1.3.0\n\n"
+}
+
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Personality {
@@ -33,10 +88,12 @@ pub enum Personality {
     Runtime(Vec<OsString>),
     /// A command of `tranche`, which is not in this program: its arguments.
     CommandLine(Vec<OsString>),
-    /// The version.
-    Version,
-    /// What this program is.
-    Help,
+    /// A text: a version, or help.
+    Print(String),
+    /// NVIDIA's hook program without a hook: NVIDIA's prints a warning, and its exit code is 0.
+    NoHook,
+    /// A command that only NVIDIA's program has: the command, and what takes its place.
+    Replaced(&'static str, &'static str),
     /// No command that exists.
     Unknown(Option<OsString>),
 }
@@ -46,41 +103,93 @@ impl Personality {
     ///
     /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
     /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi`, `runtime` or `system`. Options of the program as a whole may
-    ///   precede it.
+    ///   precede it. Every other command of NVIDIA's program has an answer that names what takes its place.
     /// - Under any other name, `hook` or `runtime`.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
         let called = arguments.next().unwrap_or_default();
         let mut rest: Vec<OsString> = arguments.collect();
-        let name = file_name(&called);
-        if name == Some("nvidia-cdi-hook") {
-            return Personality::Hook(rest);
+        match file_name(&called) {
+            Some("nvidia-cdi-hook") => return Self::of_nvidia_hook(rest),
+            Some("nvidia-ctk") => return Self::of_nvidia_ctk(rest),
+            _ => {}
         }
-        let is_ctk = name == Some("nvidia-ctk");
-        let command = if is_ctk { first_command(&rest) } else { 0 };
-        // The options before the command are about nvidia-ctk's log; hooks have their own way to report.
-        let options = rest.get(..command).unwrap_or_default();
-        match rest.get(command).and_then(|command| command.to_str()) {
+        match rest.first().and_then(|command| command.to_str()) {
             // This hook reads a configuration and not a state, and needs what the runtime needs.
-            Some("hook") if !is_ctk && rest.get(1).is_some_and(|verb| verb == PRECREATE) => Personality::Runtime(rest),
+            Some("hook") if rest.get(1).is_some_and(|verb| verb == PRECREATE) => Self::Runtime(rest),
             Some("hook") => {
-                rest.drain(..=command);
-                Personality::Hook(rest)
+                rest.remove(0);
+                Self::Hook(rest)
             }
-            Some("cdi" | "runtime" | "system") if is_ctk => Personality::CommandLine(rest),
             Some("runtime") => {
                 rest.remove(0);
-                Personality::Runtime(rest)
+                Self::Runtime(rest)
             }
-            Some("--version" | "-V") => Personality::Version,
-            Some("--help" | "-h") => Personality::Help,
-            None if is_ctk && options.iter().any(|option| option == "--version" || option == "-v") => {
-                Personality::Version
-            }
-            None if is_ctk && options.iter().any(|option| option == "--help" || option == "-h") => Personality::Help,
-            _ => Personality::Unknown(rest.get(command).cloned()),
+            Some("--version" | "-V") => Self::Print(format!("tranche-oci {PROGRAM_VERSION}\n")),
+            Some("--help" | "-h") => Self::Print(HELP.to_owned()),
+            _ => Self::Unknown(rest.first().cloned()),
         }
     }
+
+    /// The arguments of `nvidia-cdi-hook`, or those of `nvidia-ctk hook`.
+    fn of_nvidia_hook(rest: Vec<OsString>) -> Self {
+        let verb = first_command(&rest, false);
+        let is_verb_help = rest.get(verb + 1).is_some_and(is_help);
+        match rest.get(verb).and_then(|verb| verb.to_str()) {
+            None if rest.iter().any(is_version) => Self::Print(nvidia_version("NVIDIA CDI Hook", "tranche-oci")),
+            None if rest.iter().any(is_help) => Self::Print(HOOK_HELP.to_owned()),
+            None if rest.len() == verb => Self::NoHook,
+            Some("help") => Self::Print(HOOK_HELP.to_owned()),
+            Some(_) if is_verb_help => Self::Print(HOOK_HELP.to_owned()),
+            _ => Self::Hook(rest),
+        }
+    }
+
+    fn of_nvidia_ctk(mut rest: Vec<OsString>) -> Self {
+        let at = first_command(&rest, true);
+        // The options before the command are about nvidia-ctk's log; hooks have their own way to report.
+        let options = rest.get(..at).unwrap_or(&rest);
+        let command = rest.get(at).and_then(|command| command.to_str());
+        let is_last = rest.len() == at + 1;
+        match command {
+            None if options.iter().any(is_version) => {
+                Self::Print(nvidia_version("NVIDIA Container Toolkit CLI", "tranche-oci"))
+            }
+            None if rest.len() == at => Self::Print(CTK_HELP.to_owned()),
+            Some("help") if is_last => Self::Print(CTK_HELP.to_owned()),
+            Some("help") => {
+                // `help cdi` is `cdi --help`.
+                rest.remove(at);
+                rest.push("--help".into());
+                Self::of_nvidia_ctk(rest)
+            }
+            Some("hook") => Self::of_nvidia_hook(rest.split_off(at + 1)),
+            Some("cdi" | "runtime" | "system") => {
+                // Without a command of theirs, NVIDIA's program prints their help.
+                let is_transform = rest.get(at + 1).is_some_and(|word| word == "transform") && rest.len() == at + 2;
+                if is_last || is_transform {
+                    rest.push("--help".into());
+                }
+                Self::CommandLine(rest)
+            }
+            Some("info") => Self::Print(INFO.to_owned()),
+            Some("completion") => Self::Print(COMPLETION.to_owned()),
+            Some("config") => Self::Replaced(
+                "nvidia-ctk config",
+                "edit /etc/nvidia-container-runtime/config.toml, which tranche cdi refresh reads, or set the same under runtime: \
+                 in /etc/tranche/config.yaml",
+            ),
+            _ => Self::Unknown(rest.get(at).cloned()),
+        }
+    }
+}
+
+fn is_version(word: &OsString) -> bool {
+    word == "--version" || word == "-v"
+}
+
+fn is_help(word: &OsString) -> bool {
+    word == "--help" || word == "-h"
 }
 
 /// The verb of podman's precreate hook.
@@ -95,6 +204,8 @@ pub enum RuntimePersonality {
     Cdi(Vec<OsString>),
     /// As [`RuntimePersonality::Runtime`], in the mode that needs NVIDIA's `nvidia-container-cli`.
     Legacy(Vec<OsString>),
+    /// The version under a name of NVIDIA's runtime: the arguments, with which the low-level runtime prints its own.
+    NvidiaVersion(Vec<OsString>),
     /// podman's precreate hook: the arguments after the verb.
     Precreate(Vec<OsString>),
     /// NVIDIA's prestart hook: its arguments.
@@ -114,6 +225,11 @@ impl RuntimePersonality {
         let mut rest: Vec<OsString> = arguments.collect();
         match file_name(&called) {
             Some("nvidia-container-runtime-hook" | "nvidia-container-toolkit") => Self::NvidiaHook(rest),
+            Some("nvidia-container-runtime" | "nvidia-container-runtime.cdi" | "nvidia-container-runtime.legacy")
+                if options_of(&rest).any(|word| word == "--version" || word == "-version") =>
+            {
+                Self::NvidiaVersion(rest)
+            }
             Some("nvidia-container-runtime.cdi") => Self::Cdi(rest),
             Some("nvidia-container-runtime.legacy") => Self::Legacy(rest),
             _ if rest.iter().take(2).eq(["hook", PRECREATE]) => {
@@ -125,23 +241,27 @@ impl RuntimePersonality {
     }
 }
 
+/// The options before the command.
+fn options_of(words: &[OsString]) -> impl Iterator<Item = &OsString> {
+    words
+        .iter()
+        .take_while(|word| word.as_encoded_bytes().starts_with(b"-"))
+}
+
 fn file_name(called: &OsStr) -> Option<&str> {
     Path::new(called).file_name()?.to_str()
 }
 
-/// Where the command of `nvidia-ctk` is among its arguments: after options of the program as a whole, one of which has a
+/// Where the command is among the arguments: after options of the program as a whole. With `has_config`, one of those has a
 /// value.
-fn first_command(arguments: &[OsString]) -> usize {
+fn first_command(arguments: &[OsString], has_config: bool) -> usize {
     let mut at = 0;
     while let Some(argument) = arguments.get(at) {
         if !argument.as_encoded_bytes().starts_with(b"-") {
             break;
         }
-        at += if argument == "--config" || argument == "-c" {
-            2
-        } else {
-            1
-        };
+        let has_value = has_config && (argument == "--config" || argument == "-c");
+        at += if has_value { 2 } else { 1 };
     }
     at
 }
@@ -164,7 +284,9 @@ mod tests {
         assert_eq!(of(&["tranche-oci", "hook", "prepare", "--link", "a::/b"]), verb());
         assert_eq!(of(&["/usr/bin/nvidia-cdi-hook", "prepare", "--link", "a::/b"]), verb());
         assert_eq!(of(&["nvidia-ctk", "hook", "prepare", "--link", "a::/b"]), verb());
-        assert_eq!(of(&["tranche-oci", "--version"]), Personality::Version);
+        assert!(
+            matches!(of(&["tranche-oci", "--version"]), Personality::Print(text) if text.starts_with("tranche-oci "))
+        );
         assert_eq!(of(&["tranche-oci"]), Personality::Unknown(None));
         // Only nvidia-ctk has options before its command, and commands of `tranche`.
         for words in [&["tranche-oci", "--quiet", "hook"][..], &["tranche-oci", "cdi"]] {
@@ -211,6 +333,14 @@ mod tests {
         for name in ["nvidia-container-runtime-hook", "/usr/bin/nvidia-container-toolkit"] {
             assert_eq!(called(name), RuntimePersonality::NvidiaHook(owned(&words)));
         }
+        assert_eq!(
+            runtime(&["nvidia-container-runtime", "--version"]),
+            RuntimePersonality::NvidiaVersion(owned(&["--version"]))
+        );
+        assert_eq!(
+            runtime(&["tranche-runtime", "--version"]),
+            RuntimePersonality::Runtime(owned(&["--version"]))
+        );
         assert_eq!(runtime(&[]), RuntimePersonality::Runtime(vec![]));
         assert_eq!(
             runtime(&["tranche-runtime", "hook", "precreate", "--state-dir", "/s"]),
@@ -233,10 +363,6 @@ mod tests {
             let words = [&["/usr/bin/nvidia-ctk"], options, &["cdi", "generate"]].concat();
             assert_eq!(of(&words), Personality::CommandLine(owned(&words[1..])), "{options:?}");
         }
-        for version in ["--version", "-v"] {
-            assert_eq!(of(&["nvidia-ctk", version]), Personality::Version);
-        }
-        assert_eq!(of(&["nvidia-ctk", "--help"]), Personality::Help);
         assert_eq!(of(&["nvidia-ctk", "--config"]), Personality::Unknown(None));
         assert_eq!(
             of(&["nvidia-ctk", "runtime", "configure"]),
@@ -246,9 +372,70 @@ mod tests {
             of(&["nvidia-ctk", "system", "create-dev-char-symlinks"]),
             Personality::CommandLine(owned(&["system", "create-dev-char-symlinks"]))
         );
+    }
+
+    #[test]
+    fn every_command_of_nvidia_s_programs_has_an_answer() {
+        let printed = |words: &[&str]| match of(words) {
+            Personality::Print(text) => text,
+            other => panic!("{words:?}: {other:?}"),
+        };
+        for words in [
+            &["nvidia-ctk"][..],
+            &["nvidia-ctk", "--help"],
+            &["nvidia-ctk", "-d", "help"],
+        ] {
+            assert_eq!(printed(words), CTK_HELP);
+        }
+        for words in [
+            &["nvidia-cdi-hook", "--help"][..],
+            &["nvidia-cdi-hook", "help"],
+            &["nvidia-cdi-hook", "create-symlinks", "--help"],
+            &["nvidia-ctk", "hook", "--help"],
+            &["nvidia-ctk", "hook", "help"],
+            &["nvidia-ctk", "help", "hook"],
+            &["nvidia-ctk", "hook", "chmod", "-h"],
+        ] {
+            assert_eq!(printed(words), HOOK_HELP, "{words:?}");
+        }
+        let version = |title: &str| format!("{title} version 1.20.0\ncommit: tranche-oci {PROGRAM_VERSION}\n");
+        for option in ["--version", "-v"] {
+            assert_eq!(
+                printed(&["nvidia-ctk", option]),
+                version("NVIDIA Container Toolkit CLI")
+            );
+            assert_eq!(printed(&["nvidia-cdi-hook", option]), version("NVIDIA CDI Hook"));
+        }
+        assert!(printed(&["nvidia-ctk", "info"]).contains("tranche list"));
+        assert!(printed(&["nvidia-ctk", "completion", "bash"]).starts_with('#'));
+        for words in [
+            &["nvidia-cdi-hook"][..],
+            &["nvidia-cdi-hook", "--quiet"],
+            &["nvidia-ctk", "hook"],
+        ] {
+            assert_eq!(of(words), Personality::NoHook, "{words:?}");
+        }
+        assert!(matches!(
+            of(&["nvidia-ctk", "config", "default"]),
+            Personality::Replaced("nvidia-ctk config", _)
+        ));
+        for group in [&["cdi"][..], &["runtime"], &["system"], &["cdi", "transform"]] {
+            let help = [group, &["--help"]].concat();
+            assert_eq!(
+                of(&[&["nvidia-ctk"], group].concat()),
+                Personality::CommandLine(owned(&help))
+            );
+        }
         assert_eq!(
-            of(&["nvidia-ctk", "config"]),
-            Personality::Unknown(Some("config".into()))
+            of(&["nvidia-ctk", "help", "cdi"]),
+            Personality::CommandLine(owned(&["cdi", "--help"]))
+        );
+        assert_eq!(of(&["nvidia-ctk", "other"]), Personality::Unknown(Some("other".into())));
+        // Engines pass what they like behind a verb.
+        let words = ["create-symlinks", "--link", "a::/b", "--help"];
+        assert_eq!(
+            of(&[&["nvidia-cdi-hook"], &words[..]].concat()),
+            Personality::Hook(owned(&words))
         );
     }
 }

@@ -29,7 +29,7 @@ mod report;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use crate::broker::SOCKET;
@@ -37,7 +37,7 @@ use crate::error::{Context, Error, Result};
 use crate::host_file::{HostFile, HostFileError};
 use crate::inject::{self, CallingEngine, RewriteContext};
 use crate::ledger::ContainerName;
-use crate::personality::RuntimePersonality;
+use crate::personality::{RuntimePersonality, nvidia_runtime_version};
 use crate::policy::RuntimeMode;
 use arguments::{Action, Exec, RuntimeArguments};
 use container::HoldingContainer;
@@ -55,6 +55,11 @@ use report::RuntimeReport;
 /// has an option of that name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, lines: &mut dyn Write) -> u8 {
     match RuntimePersonality::of(arguments) {
+        RuntimePersonality::NvidiaVersion(words) => {
+            // A reader that closed the pipe does not want the version.
+            let _ = stdout().write_all(nvidia_runtime_version().as_bytes());
+            execute(words, None, lines)
+        }
         RuntimePersonality::Runtime(words) => execute(words, None, lines),
         RuntimePersonality::Cdi(words) => execute(words, Some(RuntimeMode::Cdi), lines),
         RuntimePersonality::Legacy(words) => execute(words, Some(RuntimeMode::Legacy), lines),

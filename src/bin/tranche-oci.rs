@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execv;
 use tranche::error::{Context, Error, Kind, line};
 use tranche::hook;
-use tranche::personality::{HELP, Personality};
+use tranche::personality::Personality;
 use tranche::sys::inherited;
 
 fn main() -> ExitCode {
@@ -29,8 +29,20 @@ fn run() -> anyhow::Result<ExitCode> {
         // defaults.
         Personality::CommandLine(arguments) => return Err(execute("tranche", "nvidia-ctk", arguments).into()),
         Personality::Runtime(words) => return Err(execute("tranche-runtime", "tranche-runtime", words).into()),
-        Personality::Version => return print(&format!("tranche-oci {}\n", tranche::types::PROGRAM_VERSION)),
-        Personality::Help => return print(HELP),
+        Personality::Print(text) => return print(&text),
+        Personality::NoHook => {
+            // If standard error is closed, nobody is there to read it.
+            let _ = writeln!(
+                std::io::stderr(),
+                "tranche-oci: nvidia-cdi-hook: no hook named; see nvidia-cdi-hook --help"
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        Personality::Replaced(command, by) => {
+            return Err(Error::usage(command, "tranche does not have this command")
+                .hint(by)
+                .into());
+        }
         Personality::Unknown(None) => Error::usage("command line", "a command is missing"),
         Personality::Unknown(Some(other)) => Error::usage(other.display(), "not a command"),
     };

@@ -59,17 +59,25 @@ pub(super) fn run(verb: Verb) -> Result<ExitCode> {
     }
 }
 
-/// What is in the directories that an engine reads. A directory that was named must exist; the usual ones need not, and
-/// a missing one is reported.
+/// What happens if a directory that was named does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MissingDir {
+    /// It is reported, as one of the usual directories is.
+    Reported,
+    /// It is an error.
+    Refused,
+}
+
+/// What is in the directories that an engine reads. The usual ones need not exist, and a missing one is reported.
 ///
 /// # Errors
-/// Returns an error if a directory was named and does not exist.
-fn registry(args: &SpecDirArgs) -> Result<Registry> {
+/// Returns an error if a directory was named and does not exist, unless this is only to be reported.
+fn registry(args: &SpecDirArgs, missing: MissingDir) -> Result<Registry> {
     let dirs = spec_dirs(args);
-    let is_named = dirs != SpecDirArgs::default().dirs();
+    let is_refused = missing == MissingDir::Refused && dirs != SpecDirArgs::default().dirs();
     for dir in dirs.iter().filter(|dir| !dir.is_dir()) {
         match dir.symlink_metadata() {
-            Err(e) if e.kind() == ErrorKind::NotFound && !is_named => {
+            Err(e) if e.kind() == ErrorKind::NotFound && !is_refused => {
                 out::note(format_args!("{}: not found", dir.display()));
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {

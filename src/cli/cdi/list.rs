@@ -2,6 +2,7 @@
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
+use super::MissingDir;
 use anyhow::Result;
 
 use crate::types::QualifiedName;
@@ -23,7 +24,8 @@ struct ListedDevice<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let registry = super::registry(&args.dirs)?;
+    // NVIDIA's tool lists nothing of a directory that does not exist, so that a script need not look for it first.
+    let registry = super::registry(&args.dirs, MissingDir::Reported)?;
     for problem in &registry.problems {
         out::note(problem);
     }

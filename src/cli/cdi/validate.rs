@@ -68,7 +68,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
 /// What was asked for: the directories that engines read, or each file and directory that was named.
 fn registries(args: &Args) -> Result<Vec<Registry>> {
     if args.files.is_empty() {
-        return Ok(vec![super::registry(&args.dirs)?]);
+        return Ok(vec![super::registry(&args.dirs, super::MissingDir::Refused)?]);
     }
     let read = |file: &PathBuf| match file.symlink_metadata() {
         Err(_) => Err(Error::usage(file.display(), "no such file or directory").into()),

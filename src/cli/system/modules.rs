@@ -7,16 +7,22 @@ use std::process::{Command, Stdio};
 /// The modules whose devices containers use, the one that the others need first.
 const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];
 
-/// Loads the driver's modules, which lie below `driver_root` if it is not `/`. With `dry_run`, only returns the commands.
+/// Loads the driver's modules, which lie below `driver_root` if it is not `/`. With `dry_run`, only returns the commands, also
+/// on a machine without modprobe.
 ///
 /// # Errors
 /// Returns an error if modprobe is not found, or if it fails.
 pub(super) fn load(driver_root: Option<&Path>, dry_run: bool) -> Result<Vec<String>> {
     let program = ["/sbin/modprobe", "/usr/sbin/modprobe", "/bin/modprobe"].map(Path::new);
-    let program = program.into_iter().find(|path| path.exists());
-    let program = program.ok_or_else(|| {
-        Error::failed("modprobe", "not found in /sbin, /usr/sbin or /bin").hint("load the driver's modules another way")
-    })?;
+    let installed = program.into_iter().find(|path| path.exists());
+    let program = match (installed, dry_run) {
+        (Some(path), _) => path,
+        (None, true) => Path::new("/sbin/modprobe"),
+        (None, false) => {
+            return Err(Error::failed("modprobe", "not found in /sbin, /usr/sbin or /bin")
+                .hint("load the driver's modules another way"));
+        }
+    };
     let root = driver_root.filter(|root| *root != Path::new("/"));
     let mut commands = Vec::new();
     for module in MODULES {

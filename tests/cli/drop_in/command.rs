@@ -117,7 +117,87 @@ fn nvidia_ctk_is_a_link_and_takes_commands_for_both_programs() {
         let said = ctk(&[options, &["hook", "noop"]].concat());
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{options:?}");
     }
-    assert!(ctk(&["--version"]).out.starts_with("tranche-oci "));
+    // The form that scripts parse, and the program that answers.
+    let version = "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: tranche-oci 0.";
+    assert!(ctk(&["--version"]).out.starts_with(version));
+    // What tranche does not have names what takes its place.
     let said = ctk(&["config", "default"]);
     assert_eq!((said.code, said.err.lines().count()), (Some(2), 1), "{}", said.err);
+    assert!(said.err.contains("/etc/tranche/config.yaml"), "{}", said.err);
+    // What NVIDIA's program answers with its help or with nothing ends with 0.
+    for words in [
+        &[][..],
+        &["help"],
+        &["help", "cdi"],
+        &["info"],
+        &["hook", "--help"],
+        &["cdi"],
+        &["cdi", "transform"],
+        &["runtime"],
+        &["system"],
+        &["completion", "bash"],
+    ] {
+        let said = ctk(words);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{words:?}");
+        assert!(!said.out.is_empty(), "{words:?}");
+    }
+    let said = ctk(&["hook"]);
+    assert_eq!((said.code, said.err.lines().count()), (Some(0), 1), "{}", said.err);
+}
+
+#[test]
+fn of_an_option_that_is_given_twice_the_last_one_counts_as_in_nvidia_s_tool() {
+    let twice = generate(
+        "t4x2",
+        &[
+            "--vendor=first.com",
+            "--vendor=vendor.com",
+            "--format=yaml",
+            "--format=json",
+        ],
+    );
+    assert_eq!(twice.spec()["kind"], "vendor.com/gpu");
+    let list = tranche(&[], &["cdi", "list", "--json", "--json", "--spec-dir=/nowhere"]);
+    assert_eq!(list.code, Some(0), "{}", list.err);
+    let configure = [
+        "runtime",
+        "configure",
+        "--runtime=crio",
+        "--runtime=docker",
+        "--dry-run",
+        "--dry-run",
+    ];
+    let missing = ["--config=/first", "--config=/nowhere/daemon.json"];
+    let said = tranche(&[], &[&configure[..], &missing].concat());
+    assert!(!said.err.contains("multiple times"), "{}", said.err);
+    // Elsewhere, it is a mistake.
+    let said = tranche(&[], &["list", "--inventory=sim:t4x2", "--inventory=sim:t4x2"]);
+    assert_eq!(said.code, Some(2), "{}", said.out);
+}
+
+#[test]
+fn modules_are_not_loaded_in_a_dry_run_so_modprobe_need_not_be_there() {
+    let said = tranche(
+        &[],
+        &["system", "create-device-nodes", "--load-kernel-modules", "--dry-run"],
+    );
+    assert!(said.err.contains("/modprobe nvidia-uvm"), "{}", said.err);
+    assert!(!said.err.contains("modprobe: not found"), "{}", said.err);
+}
+
+#[test]
+fn each_file_with_the_same_devices_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = generate("t4x2", &[]).spec();
+    for (file, device) in [("a.json", 0), ("b.json", 1)] {
+        let mut one = all.clone();
+        one["devices"] = serde_json::json!([all["devices"][device]]);
+        fs::write(directory.path().join(file), one.to_string()).unwrap();
+    }
+    let output = format!("--output={}", directory.path().join("nvidia.yaml").display());
+    let said = tranche(&[], &["cdi", "generate", "--inventory=sim:t4x2", &output]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for file in ["a.json", "b.json"] {
+        assert!(said.err.lines().any(|line| line.contains(file)), "{file}: {}", said.err);
+    }
 }

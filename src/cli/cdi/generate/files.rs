@@ -90,7 +90,7 @@ impl Writer<'_> {
         for file in &files {
             file.write()?;
         }
-        for conflict in files.iter().filter_map(|file| hints::conflict(&file.path, &file.spec)) {
+        for conflict in files.iter().flat_map(|file| hints::conflicts(&file.path, &file.spec)) {
             tracing::warn!("{conflict}");
         }
         // After an incomplete examination, a kind may be missing only because its devices did not answer.

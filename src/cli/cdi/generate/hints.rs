@@ -3,7 +3,7 @@
 use crate::cdi::directory::entries;
 use crate::cdi::encode::Format;
 use crate::cdi::registry::Registry;
-use crate::cdi::{Spec, build};
+use crate::cdi::{Problem, Spec, build};
 use crate::edits::Derived;
 use crate::types::CdiVersion;
 use std::path::{Path, PathBuf};
@@ -32,18 +32,29 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
     })
 }
 
-/// Why engines find no device of `spec`, which was written to `file`: another file of the directory defines the same
-/// ones.
-pub(super) fn conflict(file: &Path, spec: &Spec) -> Option<String> {
+/// Why engines do not find devices of `spec`, which was written to `file`: other files of the directory define the same
+/// ones. One line for each set of files.
+pub(super) fn conflicts(file: &Path, spec: &Spec) -> Vec<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     // Usually the file is alone, and then nothing is read. A file that cannot be read defines nothing.
     let mut paths = entries(directory).filter_map(|path| path.ok());
-    paths.find(|path| Format::of_path(path).is_some() && path.file_name() != file.file_name())?;
+    if !paths.any(|path| Format::of_path(&path).is_some() && path.file_name() != file.file_name()) {
+        return Vec::new();
+    }
     let registry = Registry::read(&[directory.to_owned()]);
-    let names = spec.devices.iter().map(|one| format!("{}={}", spec.kind, one.name));
-    let problem = names.into_iter().find_map(|name| registry.loss_of(&name));
-    problem.map(ToString::to_string)
+    let names: Vec<String> = spec
+        .devices
+        .iter()
+        .map(|one| format!("{}={}", spec.kind, one.name))
+        .collect();
+    let loses_one = |problem: &&Problem| names.iter().any(|name| problem.loses(name));
+    registry
+        .problems
+        .iter()
+        .filter(loses_one)
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// The topmost directory on the way to `file` that does not exist yet, and so will be created.
