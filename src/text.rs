@@ -8,6 +8,11 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
+/// Whether Go's `strconv.ParseBool`, by which NVIDIA's programs read switches, takes `text` for true.
+pub(crate) fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
 /// `text` with every character escaped that changes how a terminal shows the text around it.
 ///
 /// These are control characters (escape sequences begin with one, and a line break would begin a line of its own in a

@@ -18,6 +18,8 @@ use crate::types::{ComputeCapability, CudaVersion, DriverVersion};
 pub struct Requirement {
     /// The variable, for messages.
     pub variable: String,
+    /// What it requires, in the language of NVIDIA's tools: the variable's value, or what its value stands for.
+    pub text: String,
     /// Of these, at least one must hold. Empty if nothing is required that can be checked.
     alternatives: Vec<Alternative>,
 }
@@ -97,18 +99,22 @@ impl Requirement {
         }
         Ok(Self {
             variable: variable.to_owned(),
+            text: text.to_owned(),
             alternatives,
         })
     }
 
     /// The requirement of an image that says by `CUDA_VERSION` alone for which CUDA it was made: that version or a later
-    /// one. Its patch level does not matter. `None` if the text is not a version.
+    /// one. Its patch level does not matter, and without a minor version it is 0, as NVIDIA's runtime hook reads it. `None` if
+    /// the text is not a version.
     pub(super) fn of_cuda_version(text: &str) -> Option<Self> {
-        let mut numbers = version(text.split(['-', '+']).next()?)?;
-        numbers.truncate(2);
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let mut numbers = version(text.split(['-', '+']).next()?).filter(|numbers| numbers.len() <= 3)?;
+        numbers.resize(2, 0);
         let shown: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        let text = format!("cuda>={}", shown.join("."));
         let alternative = Alternative {
-            text: format!("cuda>={}", shown.join(".")),
+            text: text.clone(),
             conditions: vec![Condition::Version(
                 VersionProperty::Cuda,
                 Operator::GreaterEqual,
@@ -117,6 +123,7 @@ impl Requirement {
         };
         Some(Self {
             variable: "CUDA_VERSION".to_owned(),
+            text,
             alternatives: vec![alternative],
         })
     }

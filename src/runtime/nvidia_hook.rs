@@ -4,6 +4,7 @@
 //! runtime created the container, it has done the work and removed this hook. Otherwise, the hook executes NVIDIA's
 //! `nvidia-container-cli`, which changes the container that was created already. The hook never succeeds without one of both.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{Write, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -19,8 +20,9 @@ use crate::error::{Context, Error, Kind, Result};
 use crate::inject::CallingEngine;
 use crate::inject::request::{self, ImexRequest, MigAccess, Request, WantedDevice};
 use crate::oci::State;
-use crate::policy::{CudaCompatMode, NvidiaCli, RuntimeMode, RuntimeSettings};
-use crate::types::PROGRAM_VERSION;
+use crate::personality::nvidia_version;
+use crate::policy::{CudaCompatMode, RuntimeMode, RuntimeSettings};
+use crate::text::is_true;
 
 /// What makes tranche do the work.
 const CONFIGURE: &str = "run tranche runtime configure --runtime docker --set-as-default, and restart docker";
@@ -28,29 +30,28 @@ const CONFIGURE: &str = "run tranche runtime configure --runtime docker --set-as
 /// The program of NVIDIA's libnvidia-container.
 const CLI: &str = "nvidia-container-cli";
 
+/// Where `-debug` sends the messages of `nvidia-container-cli`.
+const DEBUG: &str = "/dev/stderr";
+
 /// Runs the hook and returns the exit code; does not return if `nvidia-container-cli` is executed.
 pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     let (state_dir, words) = state_dir(words);
-    let mut words = words.iter().filter_map(|word| word.to_str());
-    // NVIDIA's hook has these options. Its log and the file of its settings are not needed here.
-    let command = loop {
-        match words.next() {
-            Some("-config" | "--config") => drop(words.next()),
-            Some("-version" | "--version") => {
-                // A reader that closed the pipe does not want the version.
-                let _ = writeln!(stdout(), "tranche-runtime {PROGRAM_VERSION}");
-                return 0;
-            }
-            Some(option) if option.starts_with('-') => {}
-            command => break command,
-        }
-    };
-    let name = format!("nvidia-container-runtime-hook {}", command.unwrap_or_default());
+    let asked = HookArguments::parse(words.iter().filter_map(|word| word.to_str()));
+    if asked.version {
+        // A reader that closed the pipe does not want the version.
+        let _ = stdout().write_all(nvidia_version("NVIDIA Container Runtime Hook", "tranche-runtime").as_bytes());
+        return 0;
+    }
+    let name = format!("nvidia-container-runtime-hook {}", asked.command.unwrap_or_default());
     let mut arguments = RuntimeArguments {
         name: Some(name.trim_end().to_owned()),
         ..RuntimeArguments::default()
     };
-    let done = match command {
+    let done = match asked.command {
+        _ if asked.unknown.is_some() => {
+            let option = asked.unknown.unwrap_or_default();
+            Err(Error::usage(option, "unknown option of this hook").hint("expected -config, -debug or -version"))
+        }
         Some("prestart") => State::read(stdin()).inspect(|state| {
             arguments.action = Action::End { id: state.id.clone() };
         }),
@@ -59,7 +60,7 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
         None => Err(Error::usage("command line", "a command is missing").hint("expected prestart")),
     };
     let report = RuntimeReport::new(&arguments, &state_dir, lines);
-    match done.and_then(|state| prestart(&state, &state_dir, &report)) {
+    match done.and_then(|state| prestart(&state, &state_dir, asked.debug, &report)) {
         Ok(()) => 0,
         Err(error) => {
             report.failure(&error);
@@ -68,12 +69,45 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     }
 }
 
+/// The arguments of NVIDIA's hook, which Go's `flag` package parses: one dash or two, and the first word without a dash is the
+/// command.
+#[derive(Default)]
+struct HookArguments<'a> {
+    command: Option<&'a str>,
+    debug: bool,
+    version: bool,
+    /// An option that NVIDIA's hook does not have.
+    unknown: Option<&'a str>,
+}
+
+impl<'a> HookArguments<'a> {
+    fn parse(mut words: impl Iterator<Item = &'a str>) -> Self {
+        let mut asked = Self::default();
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix('-') else {
+                asked.command = Some(word);
+                break;
+            };
+            let option = option.strip_prefix('-').unwrap_or(option);
+            let (option, value) = option.split_once('=').map_or((option, None), |(o, v)| (o, Some(v)));
+            let is_set = value.is_none_or(is_true);
+            match option {
+                "debug" => asked.debug = is_set,
+                "version" => asked.version = is_set,
+                // The file of its settings: `tranche cdi refresh` has read it.
+                "config" => drop(value.or_else(|| words.next())),
+                _ => asked.unknown = Some(word),
+            }
+        }
+        asked
+    }
+}
+
 /// The part of config.json that decides whether tranche's runtime created the container, and where its root is.
 #[derive(Deserialize)]
 struct HookedConfig {
     root: Option<Root>,
     hooks: Option<std::collections::HashMap<String, Option<Vec<ConfiguredHook>>>>,
-    process: Option<HookedProcess>,
 }
 
 #[derive(Deserialize)]
@@ -86,11 +120,6 @@ struct ConfiguredHook {
     args: Option<Vec<String>>,
 }
 
-#[derive(Deserialize)]
-struct HookedProcess {
-    env: Option<Vec<String>>,
-}
-
 impl HookedConfig {
     /// Whether the container has a hook of tranche's.
     fn has_our_hooks(&self) -> bool {
@@ -98,35 +127,50 @@ impl HookedConfig {
         let mut args = hooks.filter_map(|hook| hook.args.as_deref());
         args.any(|args| matches!(args, [program, hook, ..] if program == "tranche-oci" && hook == "hook"))
     }
-
-    /// The value of a variable.
-    fn variable(&self, name: &str) -> Option<&str> {
-        let env = self.process.as_ref()?.env.as_ref()?;
-        // The last one counts, as for the request.
-        let mut values = env.iter().rev().filter_map(|entry| entry.split_once('='));
-        values.find(|(other, _)| *other == name).map(|(_, value)| value)
-    }
 }
 
-fn prestart(state: &State, state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
+fn prestart(state: &State, state_dir: &Path, debug: bool, report: &RuntimeReport<'_>) -> Result<()> {
     let bytes = EditedFile::config(Some(&state.bundle), None)?.read()?;
     let config: HookedConfig = serde_json::from_slice(&bytes).about("config.json", "does not parse")?;
     if config.has_our_hooks() {
         return Ok(());
     }
     let settings = OwnerSettings::read(state_dir).or_default(report);
-    let asked = request::of(&bytes, &settings, CallingEngine::of(None, &state.bundle, &state.id))?;
+    let asked = request::of(
+        &bytes,
+        &as_for_cli(&settings),
+        CallingEngine::of(None, &state.bundle, &state.id),
+    )?;
     for note in asked.notes {
         report.remark(&Error::failed("request", note));
     }
     match asked.request {
-        Some(request) => Err(by_cli(state, &config, &settings, &request)?),
+        Some(request) => Err(by_cli(state, &config, &settings, &request, debug)?),
         None => Ok(()),
     }
 }
 
+/// The settings with which a request is read for `nvidia-container-cli`: it knows no CDI name, so a name without a vendor gets
+/// none, as in the mode `cdi`.
+fn as_for_cli(settings: &RuntimeSettings) -> RuntimeSettings {
+    let mode = match settings.mode {
+        RuntimeMode::Cdi => RuntimeMode::Auto,
+        mode => mode,
+    };
+    RuntimeSettings {
+        mode,
+        ..settings.clone()
+    }
+}
+
 /// Executes `nvidia-container-cli`. Returns only if that fails.
-fn by_cli(state: &State, config: &HookedConfig, settings: &RuntimeSettings, request: &Request) -> Result<Error> {
+fn by_cli(
+    state: &State,
+    config: &HookedConfig,
+    settings: &RuntimeSettings,
+    request: &Request,
+    debug: bool,
+) -> Result<Error> {
     if !matches!(settings.mode, RuntimeMode::Auto | RuntimeMode::Legacy) && !settings.skip_mode_detection {
         return Err(Error::failed("docker --gpus", "needs a container runtime that adds GPUs").hint(CONFIGURE));
     }
@@ -142,8 +186,8 @@ fn by_cli(state: &State, config: &HookedConfig, settings: &RuntimeSettings, requ
         .root
         .as_ref()
         .ok_or_else(|| Error::failed("config.json", "has no root.path"))?;
-    let mut words = options(cli);
-    words.extend(configure(request, |name| config.variable(name).map(str::to_owned))?);
+    let mut words = options(settings, debug);
+    words.extend(configure(request)?);
     words.push(format!("--pid={pid}"));
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     words.push(state.bundle.join(&root.path).into());
@@ -151,34 +195,54 @@ fn by_cli(state: &State, config: &HookedConfig, settings: &RuntimeSettings, requ
 }
 
 /// The options of the program as a whole, its command, and the options of the command that do not depend on the request.
-fn options(cli: &NvidiaCli) -> Vec<String> {
-    let mut words = Vec::new();
+fn options(settings: &RuntimeSettings, debug: bool) -> Vec<String> {
+    let cli = &settings.nvidia_cli;
+    let root = settings.driver_root.as_ref().map(|root| root.as_path().display());
+    let mut words: Vec<String> = root.map(|root| format!("--root={root}")).into_iter().collect();
     let mut flag = |is_set: bool, word: &str| words.extend(is_set.then(|| word.to_owned()));
     flag(cli.load_kmods, "--load-kmods");
     flag(cli.no_create_imex_channels, "--no-create-imex-channels");
     flag(cli.no_pivot, "--no-pivot");
-    let values = [("debug", &cli.debug), ("ldcache", &cli.ldcache), ("user", &cli.user)];
-    let value = |(name, value): (&str, &Option<String>)| value.as_ref().map(|value| format!("--{name}={value}"));
+    let debug = if debug { Some(DEBUG) } else { cli.debug.as_deref() };
+    let values = [
+        ("debug", debug),
+        ("ldcache", cli.ldcache.as_deref()),
+        ("user", cli.user.as_deref()),
+    ];
+    let value = |(name, value): (&str, Option<&str>)| value.map(|value| format!("--{name}={value}"));
     words.extend(values.into_iter().filter_map(value));
     words.push("configure".to_owned());
-    let compat = match cli.cuda_compat_mode {
-        CudaCompatMode::Ldconfig => Some("ldconfig"),
-        CudaCompatMode::Mount => Some("mount"),
-        CudaCompatMode::Hook | CudaCompatMode::Disabled => Some("disabled"),
-    };
-    words.extend(compat.map(|mode| format!("--cuda-compat-mode={mode}")));
-    words.push(match &cli.ldconfig {
-        Some(path) => format!("--ldconfig={path}"),
-        // Debian wraps the program in a script, which libnvidia-container cannot execute.
-        None if Path::new("/sbin/ldconfig.real").exists() => "--ldconfig=@/sbin/ldconfig.real".to_owned(),
-        None => "--ldconfig=@/sbin/ldconfig".to_owned(),
+    words.push(match cli.cuda_compat_mode {
+        CudaCompatMode::Ldconfig => "--cuda-compat-mode=ldconfig".to_owned(),
+        CudaCompatMode::Mount => "--cuda-compat-mode=mount".to_owned(),
+        CudaCompatMode::Hook | CudaCompatMode::Disabled => "--cuda-compat-mode=disabled".to_owned(),
     });
+    let ldconfig = cli.ldconfig.as_deref().unwrap_or("@/sbin/ldconfig");
+    words.push(format!(
+        "--ldconfig={}",
+        real_ldconfig(ldconfig, |path| Path::new(path).exists())
+    ));
     words.extend(cli.no_cgroups.then(|| "--no-cgroups".to_owned()));
     words
 }
 
-/// The options for what the container requests. `variable` gives the value of a variable of the container.
-fn configure(request: &Request, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
+/// The ldconfig to execute for a configured one. Debian wraps the host's (`@`) in a script, which libnvidia-container cannot
+/// execute; the program is beside it under another name.
+fn real_ldconfig(configured: &str, exists: impl Fn(&str) -> bool) -> String {
+    let Some(path) = configured.strip_prefix('@') else {
+        return configured.to_owned();
+    };
+    let script = path.strip_suffix(".real").unwrap_or(path);
+    let real = format!("{script}.real");
+    if exists(&real) {
+        format!("@{real}")
+    } else {
+        format!("@{script}")
+    }
+}
+
+/// The options for what the container requests.
+fn configure(request: &Request) -> Result<Vec<String>> {
     let only_by_tranche =
         |what: &str| Error::new(Kind::Failed, what, format!("cannot be given to a container by {CLI}")).hint(CONFIGURE);
     if request.size.is_some() {
@@ -210,9 +274,26 @@ fn configure(request: &Request, variable: impl Fn(&str) -> Option<String>) -> Re
     let mut words: Vec<String> = lists
         .map(|(name, list)| format!("--{name}={}", list.join(",")))
         .collect();
-    words.extend(request.capabilities.iter().map(|capability| format!("--{capability}")));
+    // By name: a set in the order of the driver's documentation has another order.
+    let capabilities: BTreeSet<&str> = request.capabilities.iter().map(|one| one.as_str()).collect();
+    words.extend(capabilities.iter().map(|capability| format!("--{capability}")));
     let required = request.requirements.iter().filter(|_| request.requirements_bind);
-    let required = required.filter_map(|requirement| variable(&requirement.variable));
-    words.extend(required.map(|text| format!("--require={text}")));
+    words.extend(required.map(|requirement| format!("--require={}", requirement.text)));
     Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_of_debian_is_not_executed() {
+        let debian = |path: &str| path == "/sbin/ldconfig.real";
+        for configured in ["@/sbin/ldconfig", "@/sbin/ldconfig.real"] {
+            assert_eq!(real_ldconfig(configured, debian), "@/sbin/ldconfig.real");
+            assert_eq!(real_ldconfig(configured, |_| false), "@/sbin/ldconfig");
+        }
+        // The image's own.
+        assert_eq!(real_ldconfig("/sbin/ldconfig", debian), "/sbin/ldconfig");
+    }
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tranche::policy::read::nvidia_config;
 
 use crate::place::{EXECUTED, Place, plain};
 use crate::support::scene::{Ended, run};
@@ -57,10 +58,14 @@ fn a_container_that_needs_nothing_starts() {
         hook(&place, words).silent();
     }
     let version = hook(&place, &["-version"]);
+    let first = "NVIDIA Container Runtime Hook version 1.20.0\ncommit: tranche-runtime 0.";
     assert_eq!(
-        (version.code, version.stdout.starts_with("tranche-runtime 0.")),
-        (0, true)
+        (version.code, version.stdout.starts_with(first)),
+        (0, true),
+        "{}",
+        version.stdout
     );
+    assert_eq!(hook(&place, &["-unheard-of", "poststop"]).code, 2);
 }
 
 #[test]
@@ -125,4 +130,110 @@ fn the_program_gets_what_the_container_requests() {
         "{}",
         ended.stderr
     );
+}
+
+/// A container, NVIDIA's settings, and the arguments that NVIDIA's hook gave `nvidia-container-cli` for them.
+#[derive(serde::Deserialize)]
+struct Recorded {
+    what: String,
+    env: Vec<String>,
+    #[serde(default)]
+    privileged: bool,
+    #[serde(default)]
+    mounts: Vec<String>,
+    #[serde(default)]
+    config: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    /// `None` if it did nothing, or failed.
+    arguments: Option<Vec<String>>,
+    #[serde(default)]
+    fails: bool,
+}
+
+/// Where tranche does something else on purpose: it starts the container where NVIDIA's hook fails, or passes a device once.
+const OTHERWISE: [(&str, Option<&[&str]>); 5] = [
+    // NVIDIA's hook passes `--device=,0`.
+    ("twice the same device", Some(&["--device=0", "--compute", "--utility"])),
+    // `/` is the default of `--root`.
+    ("root, /", Some(&["--device=0", "--compute", "--utility"])),
+    // A version that cannot be compared is reported, and the container starts.
+    ("legacy image, four numbers", Some(&LEGACY)),
+    ("legacy image, a word", Some(&LEGACY)),
+    ("legacy image, a space", Some(&LEGACY)),
+];
+
+const LEGACY: [&str; 8] = [
+    "--device=all",
+    "--compat32",
+    "--compute",
+    "--display",
+    "--graphics",
+    "--ngx",
+    "--utility",
+    "--video",
+];
+
+/// Recorded with version 1.20.0 of NVIDIA's hook, with an `nvidia-container-cli` that prints its arguments. Without
+/// `--ldconfig`, `--pid` and the root, which depend on the machine.
+#[test]
+fn the_program_gets_the_arguments_that_nvidia_s_hook_gives_it() {
+    let place = Place::new();
+    let recorded = include_str!("../data/nvidia-hook.jsonl");
+    let mut wrong = Vec::new();
+    for line in recorded.lines() {
+        let recorded: Recorded = serde_json::from_str(line).unwrap();
+        fs::write(place.at("config.toml"), &recorded.config).unwrap();
+        let mut settings = nvidia_config(&place.at("config.toml")).unwrap().settings;
+        settings.nvidia_cli.path = Some(place.at("bin/runc"));
+        let mut host = place.host(&[]);
+        host["runtime"] = serde_json::to_value(settings).unwrap();
+        fs::write(place.at("state/host.json"), host.to_string()).unwrap();
+        let mut config = plain();
+        let capability = if recorded.privileged {
+            "CAP_SYS_ADMIN"
+        } else {
+            "CAP_CHOWN"
+        };
+        config["process"] = json!({"env": recorded.env, "capabilities": {"bounding": [capability]}});
+        let mount = |path: &String| json!({"source": "/dev/null", "destination": path});
+        config["mounts"] = recorded.mounts.iter().map(mount).collect();
+        place.configure(&config);
+
+        let words: Vec<&str> = recorded.flags.iter().map(String::as_str).chain(["prestart"]).collect();
+        let ended = hook(&place, &words);
+        let got = match ended.code {
+            EXECUTED => {
+                let mut arguments = place.start().arguments;
+                let machine = ["--ldconfig=", "--pid="];
+                arguments.retain(|word| !machine.iter().any(|own| word.starts_with(own)));
+                arguments.pop();
+                Ok(Some(arguments))
+            }
+            0 => Ok(None),
+            _ => Err(()),
+        };
+        let theirs = if recorded.fails {
+            Err(())
+        } else {
+            Ok(recorded.arguments)
+        };
+        let other = OTHERWISE.iter().find(|(what, _)| *what == recorded.what);
+        let expected = other.map_or(theirs.clone(), |(_, rest)| {
+            let first = ["--load-kmods", "configure", "--cuda-compat-mode=ldconfig"];
+            Ok(rest.map(|rest| [&first[..], rest].concat().into_iter().map(str::to_owned).collect()))
+        });
+        assert!(
+            other.is_none() || expected != theirs,
+            "{}: no difference",
+            recorded.what
+        );
+        if got != expected {
+            wrong.push(format!(
+                "{}\n got      {got:?}\n expected {expected:?}\n {}",
+                recorded.what, ended.stderr
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -18,7 +18,7 @@ use crate::inject::CallingEngine;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
 use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
-use crate::text::cut;
+use crate::text::{cut, is_true};
 
 /// Finds what a container asks for in its `config.json`. The bytes of a configuration that cannot ask for anything are
 /// not parsed, so that it may be invalid: the runtime behind finds that out.
@@ -274,7 +274,6 @@ impl<'a> Asking<'a> {
     }
 
     fn requirements(&mut self) -> Result<Vec<Requirement>> {
-        let is_true = |text: &str| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
         if self.settings.disable_require || self.environment.get("NVIDIA_DISABLE_REQUIRE").is_some_and(is_true) {
             return Ok(Vec::new());
         }
