@@ -11,6 +11,7 @@
 pub mod build;
 pub mod directory;
 pub mod encode;
+mod fields;
 #[cfg(feature = "cli")]
 pub mod header;
 pub mod inject;
@@ -19,9 +20,11 @@ pub mod parse;
 mod problem;
 pub mod references;
 pub mod registry;
+mod scalar;
 pub mod spec;
 #[cfg(feature = "cli")]
 pub mod transform;
+mod tree;
 mod unresolvable;
 pub mod validate;
 pub mod version;

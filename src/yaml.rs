@@ -5,15 +5,6 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MergeKeyPolicy, Options, Spanned};
 use std::fmt;
 
-/// One step on the way from the root of a document to a value in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathStep {
-    /// The value of this key.
-    Field(&'static str),
-    /// The entry of a list with this number, from 0.
-    Item(usize),
-}
-
 /// Options of the parser: merge keys (`<<`) work, and an error is one line without an excerpt of the file.
 pub fn options() -> Options {
     serde_saphyr::options! {
@@ -48,30 +39,6 @@ fn without_place(text: &str) -> &str {
         Some(rest) => rest.split_once(": ").map_or(text, |(_, what)| what),
         None => text.strip_prefix("error: ").unwrap_or(text),
     }
-}
-
-/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is
-/// not valid YAML.
-pub fn find(text: &str, steps: &[PathStep]) -> Option<Place> {
-    let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
-    let mut here = &root;
-    for step in steps {
-        let next = match (step, &here.value) {
-            (PathStep::Field(name), Value::Map(fields)) => {
-                let mut fields = fields.iter();
-                fields
-                    .find(|(key, _)| key.value.text() == Some(name))
-                    .map(|(_, value)| value)
-            }
-            (PathStep::Item(i), Value::List(items)) => items.get(*i),
-            _ => None,
-        };
-        match next {
-            Some(next) => here = next,
-            None => break,
-        }
-    }
-    place(here.referenced)
 }
 
 /// A value with its place.
@@ -176,34 +143,5 @@ impl<'de> Visitor<'de> for ValueVisitor {
             entries.push(entry);
         }
         Ok(Value::Map(entries))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_is_found_or_the_nearest_one_above_it() {
-        let text = "a: 1\ndevices:\n- name: x\n- name: y\n  containerEdits:\n    env:\n    - A=b\n    - oops\n";
-        let at = |steps: &[PathStep]| find(text, steps).map(|p| (p.line, p.column));
-        let devices = PathStep::Field("devices");
-        let env = [
-            devices.clone(),
-            PathStep::Item(1),
-            PathStep::Field("containerEdits"),
-            PathStep::Field("env"),
-            PathStep::Item(1),
-        ];
-        assert_eq!(at(&env), Some((8, 7)));
-        assert_eq!(
-            at(&[devices.clone(), PathStep::Item(1), PathStep::Field("name")]),
-            Some((4, 9))
-        );
-        assert_eq!(
-            at(&[devices, PathStep::Item(0), PathStep::Field("nothing")]),
-            Some((3, 3))
-        );
-        assert_eq!(find("a: [", &env), None);
     }
 }

@@ -1,9 +1,12 @@
 //! Reads a specification. JSON and YAML are read by one strict YAML parser, as in the reference library: an unknown
-//! field or a duplicate key makes the whole file invalid.
+//! field or a duplicate key makes the whole file invalid. What a word means, and which field a name means, is decided by the
+//! library's rules as well, so that an engine and tranche read one thing in one file.
 
 use super::Spec;
+use super::fields::Misfit;
+use super::scalar::Scalar;
+use super::tree::{Node, PathStep, Value};
 use crate::types::Place;
-use crate::yaml;
 use serde::Deserialize;
 
 /// Why a text is not a specification.
@@ -44,14 +47,8 @@ impl Refusal {
 /// # Errors
 /// Returns an error if the text is not UTF-8, not YAML, or does not have the fields of [`Spec`].
 pub fn spec(text: &[u8]) -> Result<Spec, Refusal> {
-    let text = utf8(text)?;
-    if text.trim().is_empty() {
-        return Err(Refusal::Empty);
-    }
-    serde_saphyr::from_str_with_options(text, yaml::options()).map_err(|e| {
-        let (at, what) = yaml::explain(&e);
-        Refusal::Invalid { at, what }
-    })
+    let root = root(text)?;
+    Spec::deserialize(&root).map_err(|Misfit { at, what }| Refusal::Invalid { at, what })
 }
 
 /// The kind and the names of the devices in a text that [`spec()`] refuses, if these can still be read.
@@ -66,8 +63,22 @@ pub fn outline(text: &[u8]) -> Option<(String, Vec<String>)> {
     struct Name {
         name: String,
     }
-    let outline: Outline = serde_saphyr::from_str_with_options(utf8(text).ok()?, yaml::options()).ok()?;
+    let outline = Outline::deserialize(&root(text).ok()?).ok()?;
     Some((outline.kind, outline.devices.into_iter().map(|d| d.name).collect()))
+}
+
+/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is not
+/// valid YAML.
+pub fn place_of(text: &[u8], steps: &[PathStep]) -> Option<Place> {
+    root(text).ok().map(|root| root.find(steps))
+}
+
+/// The values of the text.
+fn root(text: &[u8]) -> Result<Node, Refusal> {
+    match Node::parse(utf8(text)?)? {
+        Some(root) if !matches!(root.value, Value::Scalar(Scalar::Null)) => Ok(root),
+        _ => Err(Refusal::Empty),
+    }
 }
 
 fn utf8(text: &[u8]) -> Result<&str, Refusal> {

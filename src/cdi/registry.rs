@@ -9,7 +9,6 @@ use super::header::REFRESHED;
 use super::validate::{Fault, validate};
 use super::{Device, Problem, Spec, directory, encode, open, parse, references};
 use crate::types::{CdiKind, Place, QualifiedName};
-use crate::yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -271,7 +270,7 @@ impl Registry {
 
 /// The place in `text` of what `fault` is about.
 fn place_of(text: &[u8], fault: &Fault) -> Option<Place> {
-    yaml::find(std::str::from_utf8(text).ok()?, &fault.at)
+    parse::place_of(text, &fault.at)
 }
 
 /// The whole names of devices; one that is not valid is quoted.

@@ -5,9 +5,9 @@
 //! what makes an engine crash. [`super::references`] checks whether the host has what a file refers to.
 
 use super::spec::{ContainerEdits, DeviceNode, Hook, IntelRdt, Spec};
+use super::tree::PathStep;
 use super::version::minimum_version;
 use crate::types::{CdiKind, CdiVersion, DeviceName};
-use crate::yaml::PathStep;
 use std::collections::BTreeSet;
 use std::fmt;
 

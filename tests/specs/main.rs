@@ -16,3 +16,4 @@ mod cdi_properties;
 mod golden;
 mod injection;
 mod parity;
+mod spellings;
