@@ -48,6 +48,7 @@ mod visible;
 pub use collect::of;
 #[cfg(fuzzing)]
 pub(crate) use collect::parsed;
+pub(super) use extras::switch;
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ use crate::cdi::{self, ContainerEdits, inject};
 use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
 use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
 use crate::edits::Edits;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::host_file::HostFile;
 use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
@@ -209,10 +209,10 @@ impl Injection<'_> {
     fn beside_gpus(&self) -> Result<Edits> {
         let mut all = Edits::default();
         for mode in &self.request.modes {
-            all.merge(&self.all_of(*mode, Vec::new())?)?;
+            all.merge(&self.what_there_is(*mode)?)?;
         }
         match &self.request.imex {
-            ImexRequest::All => all.merge(&self.all_of(Mode::Imex, Vec::new())?)?,
+            ImexRequest::All => all.merge(&self.what_there_is(Mode::Imex)?)?,
             ImexRequest::Channels(channels) if channels.is_empty() => {}
             ImexRequest::Channels(channels) => {
                 let channels = channels.iter().map(|id| DeviceChoice::Channel(*id)).collect();
@@ -230,6 +230,21 @@ impl Injection<'_> {
             )?)?;
         }
         Ok(all)
+    }
+
+    /// The edits of the device `all` of `mode`; none, with a remark, if this host has nothing of it. As with NVIDIA's runtime,
+    /// such a container starts: images that can use GPUDirect Storage ask for it on every host.
+    fn what_there_is(&self, mode: Mode) -> Result<Edits> {
+        match self.all_of(mode, Vec::new()) {
+            Err(error) if error.kind() == Kind::Nothing => {
+                let object =
+                    request::switch(mode).map_or("every IMEX channel".to_owned(), |name| format!("{name}=enabled"));
+                let what = Error::failed(object, "has no effect, and the container starts without it");
+                (self.context.remark)(what.from_source(error));
+                Ok(Edits::default())
+            }
+            edits => edits,
+        }
     }
 
     /// The edits of the device `all` of `mode`, with `devices` alone if there are any.

@@ -34,6 +34,12 @@ pub(super) fn modes(environment: &Environment<'_>) -> impl Iterator<Item = (&'st
         .filter(|(variable, _)| environment.is(variable, "enabled"))
 }
 
+/// The variable whose value `enabled` adds `mode`.
+pub(in crate::inject) fn switch(mode: Mode) -> Option<&'static str> {
+    let mut known = MODES.iter();
+    known.find(|(_, other)| *other == mode).map(|(variable, _)| *variable)
+}
+
 /// The channels of a list; `object` is what has it, for messages. A list with `void` or `none` has no channels.
 pub(super) fn imex<'a>(object: &str, names: impl Iterator<Item = &'a str>) -> Result<ImexRequest> {
     let names: Vec<&str> = names.collect();

@@ -57,6 +57,16 @@ impl Scene {
     }
 
     fn run_bytes(&self, id: &str, config: &[u8], host: &dyn Fn() -> Result<HostFile>) -> Result<Option<Vec<u8>>> {
+        self.run_with(id, config, host, &|remark| panic!("{remark}"))
+    }
+
+    fn run_with(
+        &self,
+        id: &str,
+        config: &[u8],
+        host: &dyn Fn() -> Result<HostFile>,
+        remark: &dyn Fn(Error),
+    ) -> Result<Option<Vec<u8>>> {
         let context = RewriteContext {
             settings: &self.host.runtime,
             state_dir: self.state.path(),
@@ -67,7 +77,7 @@ impl Scene {
             }),
             process: Some(std::process::id()),
             caller: CallingEngine::Ctr,
-            remark: &|remark| panic!("{remark}"),
+            remark,
         };
         rewrite(config, &context)
     }
@@ -380,6 +390,52 @@ fn names_of_a_specification_are_injected_as_it_says() {
     );
     let refused = scene.refused("d", &asking(&["NVIDIA_VISIBLE_DEVICES=other.com/thing=b"]));
     assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
+}
+
+/// As with NVIDIA's runtime. Images that can use GPUDirect Storage ask for it on every host.
+#[test]
+fn what_a_host_does_not_have_in_addition_to_gpus_is_reported_and_the_container_starts() {
+    let scene = Scene::of("t4x2", "version: v1\n");
+    let host = || Ok(scene.host.clone());
+    let run = |config: &Value| {
+        let said = std::cell::RefCell::new(Vec::new());
+        let config = serde_json::to_vec(config).unwrap();
+        let changed = scene.run_with("a", &config, &host, &|remark| said.borrow_mut().push(line(&remark)));
+        let changed: Value = serde_json::from_slice(&changed.unwrap().unwrap()).unwrap();
+        (changed, said.into_inner())
+    };
+    let (plain, said) = run(&asking(&["NVIDIA_VISIBLE_DEVICES=0"]));
+    assert_eq!(said, [""; 0]);
+    for variable in ["NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH"] {
+        let (changed, said) = run(&asking(&["NVIDIA_VISIBLE_DEVICES=0", &format!("{variable}=enabled")]));
+        let first = format!("{variable}=enabled: has no effect, and the container starts without it: host: no /dev/");
+        assert!(said.len() == 1 && said[0].starts_with(&first), "{said:?}");
+        assert_eq!(nodes(&changed), nodes(&plain), "{variable}");
+    }
+    let mut scene = scene.host.clone();
+    scene.runtime.accept_volume_mounts = true;
+    let scene = Scene {
+        state: tempfile::tempdir().unwrap(),
+        host: scene,
+    };
+    let mut config = asking(&["NVIDIA_VISIBLE_DEVICES=0"]);
+    let mounts = config["mounts"].as_array_mut().unwrap();
+    mounts.push(json!({"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/imex/all"}));
+    let said = std::cell::RefCell::new(Vec::new());
+    let bytes = serde_json::to_vec(&config).unwrap();
+    let remark = |remark: Error| said.borrow_mut().push(line(&remark));
+    assert!(
+        scene
+            .run_with("b", &bytes, &|| Ok(scene.host.clone()), &remark)
+            .unwrap()
+            .is_some()
+    );
+    let said = said.into_inner();
+    let first = "every IMEX channel: has no effect, and the container starts without it: host: no IMEX channels found";
+    assert!(said.len() == 1 && said[0].starts_with(first), "{said:?}");
+    // A channel that is named is asked for.
+    let named = asking(&["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_IMEX_CHANNELS=7"]);
+    assert!(scene.refused("c", &named).starts_with("IMEX channel 7: not found"));
 }
 
 #[test]
