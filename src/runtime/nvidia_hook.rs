@@ -30,6 +30,15 @@ const CONFIGURE: &str = "run tranche runtime configure --runtime docker --set-as
 /// The program of NVIDIA's libnvidia-container.
 const CLI: &str = "nvidia-container-cli";
 
+/// The help of the hook.
+const USAGE: &str = "\
+nvidia-container-runtime-hook: the hook that docker before 29.2 adds for --gpus, which tranche runs
+
+  nvidia-container-runtime-hook [-debug] prestart   give the GPUs to the container whose state is read from standard input
+  nvidia-container-runtime-hook poststart|poststop  do nothing
+  nvidia-container-runtime-hook -version            print the version of NVIDIA's program that this one stands for, and its own
+";
+
 /// Where `-debug` sends the messages of `nvidia-container-cli`.
 const DEBUG: &str = "/dev/stderr";
 
@@ -40,6 +49,10 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     if asked.version {
         // A reader that closed the pipe does not want the version.
         let _ = stdout().write_all(nvidia_version("NVIDIA Container Runtime Hook", "tranche-runtime").as_bytes());
+        return 0;
+    }
+    if asked.help {
+        let _ = stdout().write_all(USAGE.as_bytes());
         return 0;
     }
     let name = format!("nvidia-container-runtime-hook {}", asked.command.unwrap_or_default());
@@ -76,6 +89,7 @@ struct HookArguments<'a> {
     command: Option<&'a str>,
     debug: bool,
     version: bool,
+    help: bool,
     /// An option that NVIDIA's hook does not have.
     unknown: Option<&'a str>,
 }
@@ -94,6 +108,7 @@ impl<'a> HookArguments<'a> {
             match option {
                 "debug" => asked.debug = is_set,
                 "version" => asked.version = is_set,
+                "help" | "h" => asked.help = true,
                 // The file of its settings: `tranche cdi refresh` has read it.
                 "config" => drop(value.or_else(|| words.next())),
                 _ => asked.unknown = Some(word),

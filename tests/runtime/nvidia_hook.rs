@@ -65,6 +65,13 @@ fn a_container_that_needs_nothing_starts() {
         "{}",
         version.stdout
     );
+    let help = hook(&place, &["-help"]);
+    assert_eq!(
+        (help.code, help.stdout.contains("prestart")),
+        (0, true),
+        "{}",
+        help.stdout
+    );
     assert_eq!(hook(&place, &["-unheard-of", "poststop"]).code, 2);
 }
 

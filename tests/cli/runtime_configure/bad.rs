@@ -328,6 +328,7 @@ fn docker_has_no_drop_ins_and_hooks_are_no_mode() {
     refused(
         &bed,
         |bed| bed.run("configure", &relative[1..]),
-        "cannot be used multiple times",
+        // The last one counts, as in NVIDIA's tool.
+        "--drop-in-config x.conf: docker reads no drop-ins",
     );
 }
