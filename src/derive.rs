@@ -23,6 +23,7 @@ pub use gated::mig_access;
 pub use hook::HookOptions;
 pub use mode::Mode;
 pub use options::{DeviceChoice, NameStrategy, Options, capabilities_from_text};
+pub use select::missing_from;
 pub use share::{Sharing, claimed_since_held};
 
 use crate::edits::{Derived, DerivedDevice};

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
     out::either(args.json, &rows, || text(&inventory, &rows, args.wide))?;
-    Ok(look::exit_code(look::missing(&inventory).as_deref()))
+    Ok(look::exit_code(look::missing(&inventory.degraded).as_deref()))
 }
 
 /// What is unusual about `gpu`.
@@ -108,6 +108,9 @@ fn notes(gpu: &Gpu) -> Vec<String> {
         Some(VirtualizationMode::Vgpu) => note("vGPU"),
         Some(VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga) => note("vGPU host"),
         _ => {}
+    }
+    if gpu.uses_system_memory {
+        note("memory is RAM");
     }
     if gpu.addressing == Some(AddressingMode::Ats) {
         note("coherent");

@@ -2,8 +2,8 @@
 
 use super::{DeviceChoice, NameStrategy, Options};
 use crate::error::Result;
-use crate::inventory::{Catalogue, HostDevice, Warning};
-use crate::types::DeviceName;
+use crate::inventory::{Catalogue, Degraded, HostDevice, Inventory, Warning};
+use crate::types::{DeviceName, DeviceSelector};
 
 /// The devices that `choices` name, in their order, each once.
 ///
@@ -26,6 +26,48 @@ pub(super) fn chosen<'a>(catalogue: &Catalogue<'a>, choices: &[DeviceChoice]) ->
         }
     }
     Ok(found)
+}
+
+/// What keeps `inventory` from being complete for a specification of `choices`. A device that is lost does not matter to a
+/// specification of others; a file of the driver is missing from every device.
+pub fn missing_from<'a>(inventory: &'a Inventory, choices: &[DeviceChoice]) -> Vec<&'a Degraded> {
+    let is_for_all = choices.is_empty() || choices.contains(&DeviceChoice::All);
+    let catalogue = inventory.catalogue();
+    let is_missing = |degraded: &&Degraded| match degraded {
+        Degraded::Device { device, .. } => is_for_all || choices.iter().any(|one| concerns(device, one, &catalogue)),
+        Degraded::Nvml { .. }
+        | Degraded::NoLibraries { .. }
+        | Degraded::Library { .. }
+        | Degraded::Lost { .. }
+        | Degraded::NoGpu { .. } => true,
+    };
+    inventory.degraded.iter().filter(is_missing).collect()
+}
+
+/// Whether a specification of `choice` lacks something because the device called `label` (`gpu 2`, `gpu 0:1`,
+/// `gpu 0000:41:00.0`) is not complete. A GPU and its MIG devices concern each other.
+fn concerns(label: &str, choice: &DeviceChoice, catalogue: &Catalogue<'_>) -> bool {
+    let DeviceChoice::Device(chosen) = choice else {
+        return false;
+    };
+    // A choice that is not found is refused, whatever is missing.
+    let (Some(found), Ok(lost)) = (
+        catalogue.find(chosen),
+        label.strip_prefix("gpu ").unwrap_or(label).parse(),
+    ) else {
+        return true;
+    };
+    match lost {
+        DeviceSelector::Index(lost) => {
+            let own = found.device();
+            own.gpu == lost.gpu && (own.mig == lost.mig || own.mig.is_none() || lost.mig.is_none())
+        }
+        // While a GPU is not counted, the indices of others may be different ones.
+        lost => {
+            let lost = catalogue.find(&lost);
+            matches!(chosen, DeviceSelector::Index(_)) || lost.is_some_and(|lost| lost.key().overlaps(&found.key()))
+        }
+    }
 }
 
 /// The name of `device` under `strategy`; `None` if it has none. A warning is added where no other warning says why.

@@ -42,7 +42,7 @@ pub(super) fn run(mut args: Args) -> Result<ExitCode> {
     let mut options = options::options(&args)?;
     args.at.look.take_feature_flags(&args.what.feature_flags);
     let inventory = look::inventory(&args.at.host, &args.at.look)?;
-    let outcome = Outcome::of(&inventory, options.mode, args.file.degraded);
+    let outcome = Outcome::of(&inventory, options.mode, &options.devices, args.file.degraded);
     if args.at.host.is_here()
         && let Some(hook) = &options.hook
     {

@@ -147,8 +147,8 @@ fn refresh(args: &RefreshArgs, place: &RefreshPlace, dry_run: bool, names: &Plai
     }
     // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no more.
     let accepts_degraded = args.degraded || examined.is_not_loaded;
-    let outcome = Outcome::of(&examined.inventory, Mode::Auto, accepts_degraded);
-    let missing = look::missing(&examined.inventory).filter(|_| !outcome.is_complete());
+    let outcome = Outcome::of(&examined.inventory, Mode::Auto, &[], accepts_degraded);
+    let missing = look::missing(&examined.inventory.degraded).filter(|_| !outcome.is_complete());
     let signs = examined.signs.clone();
     let found = match FoundFiles::of(examined, &outcome) {
         Ok(found) => found,

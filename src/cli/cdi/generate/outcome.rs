@@ -4,7 +4,7 @@
 //! answers again. It never replaces an older file, because containers that run today would lose their devices.
 
 use crate::cli::look;
-use crate::derive::Mode;
+use crate::derive::{self, DeviceChoice, Mode};
 use crate::error::{Error, Kind};
 use crate::inventory::Inventory;
 use anyhow::{Result, bail};
@@ -18,11 +18,21 @@ pub(in crate::cli::cdi) struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a specification of `mode` that is made from `inventory`. Modes that are about other devices than
-    /// GPUs do not depend on what can be degraded.
-    pub(in crate::cli::cdi) fn of(inventory: &Inventory, mode: Mode, accept_degraded: bool) -> Self {
-        let is_about_gpus = matches!(mode, Mode::Auto | Mode::Nvml | Mode::Management);
-        let missing = look::missing(inventory).filter(|_| is_about_gpus && !accept_degraded);
+    /// The outcome for a specification of `mode` that is made from `inventory` and has the devices `choices`. Modes that
+    /// are about other devices than GPUs do not depend on what can be degraded.
+    pub(in crate::cli::cdi) fn of(
+        inventory: &Inventory,
+        mode: Mode,
+        choices: &[DeviceChoice],
+        accept_degraded: bool,
+    ) -> Self {
+        let choices = match mode {
+            Mode::Auto | Mode::Nvml => choices,
+            // A container that manages the host gets every device.
+            Mode::Management => &[],
+            _ => return Self { missing: None },
+        };
+        let missing = look::missing(derive::missing_from(inventory, choices)).filter(|_| !accept_degraded);
         Self { missing }
     }
 

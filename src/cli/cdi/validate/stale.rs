@@ -81,7 +81,7 @@ pub(in crate::cli) fn compare<'a>(
     if compared.is_empty() {
         return Ok(found);
     }
-    if let Some(missing) = look::missing(inventory) {
+    if let Some(missing) = look::missing(&inventory.degraded) {
         found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
