@@ -4,6 +4,7 @@ mod config_map;
 mod document;
 mod entry;
 mod fill;
+mod misplaced;
 mod nvidia_config;
 mod runtime;
 mod sections;
@@ -56,7 +57,7 @@ pub fn parse(file: &str, text: &str) -> Result<Read> {
 ///
 /// # Errors
 /// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing` or `runtime`,
-/// or an impossible value.
+/// a section at a place where nothing reads it, or an impossible value.
 pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
     let mut document = Document {
@@ -74,6 +75,7 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         let what = format!("version: \"{}\" is unknown", version.value);
         return Err(Error::usage(version.place.of(file), what).hint("write version: v1"));
     }
+    misplaced::check(&document, &root)?;
     let mig_too = without_effect(&document, &root, &mut warnings)?;
     let policy = match top.sharing {
         Some(sharing) => sharing::read(file, sharing, mig_too, &mut warnings)?,
@@ -126,8 +128,8 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
             ),
             "imex" => warn("imex is for NVIDIA's device plugin in Kubernetes; it has no effect here".into()),
             _ => {
-                let known = ["version", "flags", "resources", "imex", "sharing", "runtime"];
-                let near = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                let near =
+                    nearest(name, &misplaced::TOP).map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 warn(format!("\"{name}\" is unknown and has no effect{near}"));
             }
         }
@@ -253,6 +255,89 @@ mod tests {
             complaint("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2, shares: []}\n")
                 .contains("replicas")
         );
+    }
+
+    /// Files that tools of Kubernetes read, and what people write who remember the keys and not their places.
+    #[test]
+    fn a_section_that_nothing_reads_is_refused_with_where_it_belongs() {
+        let sharing = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n";
+        let indented = |by: usize| {
+            sharing
+                .lines()
+                .map(|line| format!("{:by$}{line}\n", ""))
+                .collect::<String>()
+        };
+        for (text, says) in [
+            // The values of NVIDIA's charts: of the device plugin, and of the GPU Operator.
+            (
+                format!("config:\n  map:\n    default: |-\n{}", indented(6)),
+                "c.yaml:4:7: config.map.default: holds a configuration as text, as a values file of Helm does; write that text \
+                 to a file of its own",
+            ),
+            (
+                format!(
+                    "version: v1\ndevicePlugin:\n  config:\n    data:\n      any: |-\n{}",
+                    indented(8)
+                ),
+                "devicePlugin.config.data.any: holds a configuration as text",
+            ),
+            (
+                format!("devicePlugin:\n  config:\n{}", indented(4)),
+                "c.yaml:3:5: sharing: is below devicePlugin.config, where nothing reads it; write it at the top of the file, \
+                 without indentation",
+            ),
+            (
+                format!("flags:\n{}", indented(2)),
+                "c.yaml:2:3: sharing: is below flags, where nothing reads it",
+            ),
+            (
+                format!(
+                    "apiVersion: v1\nkind: List\nitems:\n- kind: ConfigMap\n  data:\n    a: |\n{}",
+                    indented(6)
+                ),
+                "c.yaml:2:7: kind: List holds several objects of Kubernetes, and a policy is one; write the ConfigMap among its \
+                 items to a file of its own, or the configuration in it",
+            ),
+            (
+                sharing
+                    .replace("sharing:\n", "version: v1\n")
+                    .replace("  timeSlicing", "timeSlicing"),
+                "c.yaml:2:1: timeSlicing: is at the top of the file and belongs to sharing; write sharing: on the line before \
+                 it, and indent what belongs to it",
+            ),
+            (
+                "version: v1\nMPS: {}\n".to_owned(),
+                "c.yaml:2:1: MPS: is at the top of the file and belongs to sharing",
+            ),
+            (
+                "acceptEnvironment: never\n".to_owned(),
+                "acceptEnvironment: is at the top of the file and belongs to runtime",
+            ),
+            (
+                "version: v1\nresources:\n- {name: nvidia.com/gpu, replicas: 4}\n".to_owned(),
+                "c.yaml:2:1: resources: a list of resources to share is at the top of the file; write it below sharing",
+            ),
+            (
+                sharing.replace("sharing", "sharings"),
+                "c.yaml:1:1: \"sharings\" is unknown; did you mean sharing?",
+            ),
+            (
+                "image: x\nreplicas: 3\n".to_owned(),
+                "c.yaml:1:1: no key of this file belongs to a policy; expected version, sharing or runtime at the top",
+            ),
+        ] {
+            let said = complaint(&text);
+            assert!(said.contains(says), "{text}\n{said}");
+        }
+        // What belongs to NVIDIA's plugin alone is accepted, and so is a word that is not known yet.
+        for text in [
+            "version: v1\nresources: {gpus: [{pattern: '*', name: nvidia.com/gpu}]}\n".to_owned(),
+            format!("{sharing}sharding: {{a: b}}\nnodes: [c]\n"),
+            "flags: {migStrategy: none}\n".to_owned(),
+            String::new(),
+        ] {
+            assert!(parse("c.yaml", &text).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -16,22 +16,21 @@ pub(super) struct Resolved<'a> {
     pub(super) notes: Vec<String>,
     /// One line for each pair of entries of which only one has an effect on a device.
     pub(super) warnings: Vec<String>,
-    /// Devices that an entry names and that this host does not have.
+    /// Devices that an entry names and that are left out.
     pub(super) absent: Vec<AbsentDevice>,
 }
 
 /// Finds the devices of every entry.
 ///
 /// # Errors
-/// Returns a usage error if a device is in two entries of one strategy, or if an entry names a device that it cannot
-/// share (a GPU in MIG mode, a MIG device of another profile).
+/// Returns a usage error if a device is in two entries of one strategy.
 pub(super) fn targets<'a>(policy: &'a Policy, inventory: &'a Inventory) -> Result<Resolved<'a>> {
     let mut resolved = Resolved::default();
     let catalogue = inventory.catalogue();
     let mut overruled: BTreeMap<(Place, Place), Vec<String>> = BTreeMap::new();
     for split in &policy.splits {
         let absent_before = resolved.absent.len();
-        let meant = meant(policy, split, &catalogue, &mut resolved.absent)?;
+        let meant = meant(policy, split, &catalogue, &mut resolved.absent);
         if meant.is_empty() && resolved.absent.len() == absent_before {
             // One file may serve many machines, so an entry for a profile that this one lacks is not a mistake.
             let place = split.place.of(&policy.file);
@@ -80,28 +79,32 @@ fn twice(policy: &Policy, target: HostDevice<'_>, one: &Split, other: &Split) ->
         .hint("give each entry its own list of devices")
 }
 
-/// The devices that an entry means. Those that it names and that are absent go to `absent`.
+/// The devices that an entry means. Those that it names and that are left out go to `absent`.
 fn meant<'a>(
     policy: &Policy,
     split: &Split,
     catalogue: &Catalogue<'a>,
     absent: &mut Vec<AbsentDevice>,
-) -> Result<Vec<HostDevice<'a>>> {
-    let mut miss = |place: Place, asked: String, hint: String| {
-        let place = place.of(&policy.file);
-        absent.push(AbsentDevice { place, asked, hint });
+) -> Vec<HostDevice<'a>> {
+    let mut leave_out = |place: Place, asked: String, why: &str, hint: String| {
+        absent.push(AbsentDevice {
+            place: place.of(&policy.file),
+            asked,
+            why: why.to_owned(),
+            hint,
+        });
     };
     let of_resource = catalogue.usable().filter(|device| is_of(*device, &split.resource));
     match &split.devices {
-        DeviceSet::All => Ok(of_resource.collect()),
+        DeviceSet::All => of_resource.collect(),
         DeviceSet::Count(n) => {
             let mut found: Vec<HostDevice<'a>> = of_resource.collect();
             if found.len() < *n as usize {
                 let hint = format!("this host has {}", found.len());
-                miss(split.place, format!("{n} devices"), hint);
+                leave_out(split.place, format!("{n} devices"), AbsentDevice::NOT_FOUND, hint);
             }
             found.truncate(*n as usize);
-            Ok(found)
+            found
         }
         DeviceSet::List(selectors) => {
             let mut found: Vec<HostDevice<'a>> = Vec::new();
@@ -109,14 +112,17 @@ fn meant<'a>(
                 match catalogue.find(&selector.value) {
                     // A device that is in the list by index and by UUID is one device.
                     Some(device) if found.contains(&device) => {}
-                    Some(device) => found.push(checked(policy, device, selector.place, &split.resource)?),
+                    Some(device) => match why_not(device, &split.resource) {
+                        None => found.push(device),
+                        Some((why, hint)) => leave_out(selector.place, device.to_string(), &why, hint),
+                    },
                     None => {
-                        let hint = catalogue.instead_of(&selector.value);
-                        miss(selector.place, format!("device {}", selector.value), hint);
+                        let (asked, hint) = (&selector.value, catalogue.instead_of(&selector.value));
+                        leave_out(selector.place, format!("device {asked}"), AbsentDevice::NOT_FOUND, hint);
                     }
                 }
             }
-            Ok(found)
+            found
         }
     }
 }
@@ -139,21 +145,23 @@ fn is_of(device: HostDevice<'_>, resource: &Resource) -> bool {
     }
 }
 
-/// `device`, if an entry for `resource` may name it.
-fn checked<'a>(policy: &Policy, device: HostDevice<'a>, place: Place, resource: &Resource) -> Result<HostDevice<'a>> {
+/// Why an entry for `resource` cannot share `device` although it names it, and what to do; `None` if it can. MIG modes and
+/// profiles change while the policy stays the same.
+fn why_not(device: HostDevice<'_>, resource: &Resource) -> Option<(String, String)> {
     if device.mig.is_none() && device.gpu.is_in_mig_mode() {
-        let what = "is in MIG mode, where work runs on its instances only";
+        let why = "is in MIG mode, where work runs on its instances only, and is left out".to_owned();
         let hint = format!("name those instead: \"{}:0\" and so on", device.name());
-        return Err(policy.wrong(place, device, what).hint(hint));
+        return Some((why, hint));
     }
     match resource {
         Resource::Mig(profile) if !is_of(device, resource) => {
             let own = device.mig.and_then(|mig| mig.profile.as_ref());
             let own = own.map(|own| format!("a {own}"));
             let own = own.unwrap_or_else(|| "not a MIG device of a known profile".to_owned());
-            let error = policy.wrong(place, device, format!("is {own}, and the entry is for mig-{profile}"));
-            Err(error.hint("remove it from the list, or write nvidia.com/gpu as the name"))
+            let why = format!("is {own}, and the entry, which is for mig-{profile}, leaves it out");
+            let hint = "remove it from the list, or write nvidia.com/gpu as the name".to_owned();
+            Some((why, hint))
         }
-        _ => Ok(device),
+        _ => None,
     }
 }
