@@ -2,7 +2,7 @@
 
 use super::plan::is_free;
 use super::reserve::{Reservation, ReserveError};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter};
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish, fit};
@@ -111,6 +111,14 @@ impl<'a> Draft<'a> {
         let asked = || self.plan.devices.iter().filter(|split| wish.is_about(split));
         let claims = self.books.iter().flat_map(|book| &book.claims);
         let is_asked = |claim: &&Claim| asked().any(|split| claim.device.overlaps(&split.key));
+        // Whoever holds something or waits is not the reason for a wish that can never be served.
+        if error.kind() == Kind::Usage {
+            return ReserveError::NothingFits {
+                error,
+                held: Vec::new(),
+                waiting: 0,
+            };
+        }
         ReserveError::NothingFits {
             error,
             held: claims.filter(is_asked).cloned().collect(),

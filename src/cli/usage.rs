@@ -2,15 +2,22 @@
 
 use super::Arguments;
 use crate::error::{Error, Kind};
+use crate::text::some;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 use std::ffi::OsString;
 
 /// One line for `error`, which `arguments` caused.
 pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error {
     let root = Arguments::command();
-    let (path, command) = command_of(&root, arguments);
-    let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-    let verbs = verbs.join(", ");
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    let (path, command) = command_of(&root, arguments, unknown);
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs: Vec<&str> = shown.map(Command::get_name).collect();
+    let verbs = some(&verbs);
     let what = match error.kind() {
         clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             format!("a command is missing; expected one of {verbs}")
@@ -27,10 +34,12 @@ pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error 
     Error::new(Kind::Usage, object, what).hint(format!("see {path} --help"))
 }
 
-/// The verb that was typed, with the words that lead to it, as far as they exist.
-fn command_of<'a>(root: &'a Command, arguments: &[OsString]) -> (String, &'a Command) {
+/// The verb that was typed, with the words that lead to it, as far as they exist. `unknown` is the word that is not a verb:
+/// those behind it lead nowhere.
+fn command_of<'a>(root: &'a Command, arguments: &[OsString], unknown: Option<&str>) -> (String, &'a Command) {
     let (mut path, mut command) = (root.get_name().to_owned(), root);
-    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+    let words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    for word in words.take_while(|word| Some(*word) != unknown) {
         if let Some(verb) = command.find_subcommand(word) {
             path = format!("{path} {}", verb.get_name());
             command = verb;
@@ -100,10 +109,25 @@ mod tests {
         let missing = said(&["tranche"]);
         assert!(
             missing.starts_with("command line: a command is missing; expected one of list, ")
-                && missing.ends_with("; see tranche --help"),
+                && missing.ends_with(" more; see tranche --help")
+                && missing.len() < 150,
             "{missing}"
         );
-        assert!(said(&["tranche", "frob"]).starts_with("command line: unrecognized subcommand 'frob'"));
+        // The word that follows is a verb, but not of the one that does not exist.
+        for words in [
+            &["tranche", "frob"][..],
+            &["tranche", "frob", "plan"],
+            &["tranche", "frob", "mps", "run"],
+        ] {
+            let unknown = said(words);
+            assert!(
+                unknown.starts_with("command line: unrecognized subcommand 'frob'; expected one of list, ")
+                    && unknown.ends_with("; see tranche --help"),
+                "{unknown}"
+            );
+        }
+        let unknown = said(&["tranche", "mps", "frob"]);
+        assert!(!unknown.contains("run"), "a hidden verb: {unknown}");
         // What was typed may come from a script that took it from an image.
         assert_eq!(
             said(&["tranche", "list", "--\u{1b}[31m\u{202e}"])

@@ -75,7 +75,8 @@ pub struct Fit {
 /// then the first device. `is_free` says whether nobody holds a share.
 ///
 /// # Errors
-/// Returns an error if no device serves the wish. It says what each device in question has free.
+/// Returns an error if no device serves the wish. It says what each device in question has free; if no device could serve
+/// the wish even with nothing held, it is a usage error that says what each has.
 pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
     let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
     if asked.is_empty() {
@@ -99,7 +100,11 @@ pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> b
         let chosen = choose(device, &free(device, &is_free), wish)?;
         Some(sum(device, &chosen))
     });
-    found.min_by_key(spare).ok_or_else(|| refuse(&asked, wish, &is_free))
+    let can_ever = |device: &&SplitDevice| choose(device, &free(device, &|_, _| true), wish).is_some();
+    found.min_by_key(spare).ok_or_else(|| match asked.iter().any(can_ever) {
+        true => refuse(&asked, wish, &is_free),
+        false => never(&asked, wish),
+    })
 }
 
 /// The shares of one device to take: exactly those that are asked for by name or number, or as few as serve.
@@ -199,6 +204,36 @@ fn unknown_share(asked: &[&SplitDevice], wish: &Wish) -> Error {
         format!("{} has {}", split.device, some(&names))
     });
     Error::usage(wish.text(), "not found").hint(has.collect::<Vec<_>>().join("; "))
+}
+
+/// The error for a wish that no device in question serves, whatever is released.
+fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
+    let has = asked.iter().take(8).map(|device| {
+        if device.method.is_whole() {
+            return format!("{} is given whole, without a size", device.device);
+        }
+        let shares: Vec<&Share> = device.shares.iter().collect();
+        let Fit { memory, compute, .. } = sum(device, &shares);
+        let unlimited = |what| format!(", without a limit of {what}");
+        let memory = match memory {
+            Some(memory) => format!(", {memory}"),
+            None if wish.memory.is_some() => unlimited("memory"),
+            None => String::new(),
+        };
+        let compute = match compute {
+            Some(compute) => format!(", {compute}%"),
+            None if wish.compute.is_some() => unlimited("compute"),
+            None => String::new(),
+        };
+        let one = if device.one_share_a_claim { ", one a claim" } else { "" };
+        format!(
+            "{} has {}{memory}{compute}{one}",
+            device.device,
+            counted(shares.len(), "share")
+        )
+    });
+    let what = "no device of the policy can give it, even if nothing is held";
+    Error::usage(wish.text(), what).hint(has.collect::<Vec<_>>().join("; "))
 }
 
 fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
