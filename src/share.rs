@@ -52,7 +52,8 @@ pub struct Plan {
     /// Choices that were made between two entries of the policy, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Devices that the policy names and that this host does not have, in the order of the policy.
+    /// Devices that the policy names and that are left out, because this host does not have them or they cannot be shared as
+    /// they are now, in the order of the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<AbsentDevice>,
 }
@@ -75,6 +76,9 @@ pub struct SplitDevice {
     pub method: Method,
     /// Its memory; `None` if the driver does not report it.
     pub memory: Option<MemorySize>,
+    /// Whether that is the memory of the machine: the GPU has none of its own, so a share of it is one of RAM.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uses_system_memory: bool,
     /// The shares, replicas by number, others by name.
     pub shares: Vec<Share>,
     /// Memory in MiB that no share has.
@@ -116,7 +120,8 @@ pub struct Share {
 ///
 /// # Errors
 /// Returns an error if a device is in two entries, if a device does not support its strategy, or if the shares are more
-/// than the device has, or more than the GPU instance of several compute instances has. A missing device is not an error: it is in [`Plan::absent`].
+/// than the device has, or more than the GPU instance of several compute instances has. A device that is missing, or in MIG mode,
+/// is not an error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     let resolved = resolve::targets(policy, inventory)?;
     let mut devices = Vec::with_capacity(resolved.targets.len());
@@ -230,6 +235,7 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
         kind: split.kind.clone(),
         method,
         memory: target.memory(),
+        uses_system_memory: target.gpu.uses_system_memory,
         shares: cut.shares,
         memory_left_mib: cut.memory_left_mib,
         compute_left: cut.compute_left,

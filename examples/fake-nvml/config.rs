@@ -98,7 +98,8 @@ pub(crate) struct Gpu {
     #[serde(default = "vendor")]
     pub(crate) pci_device_id: u32,
     pub(crate) name: String,
-    pub(crate) memory_mib: u64,
+    /// A GPU without memory of its own has none.
+    pub(crate) memory_mib: Option<u64>,
     /// NVML's name in lower case: `turing`, `ampere`, `ada`, `hopper`, `blackwell`; or NVML's number.
     pub(crate) architecture: String,
     /// CUDA compute capability, `8.9`.

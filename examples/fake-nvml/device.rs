@@ -45,7 +45,7 @@ fn memory(call: Call, device: nvmlDevice_t) -> Answer<(u64, u64)> {
     let (total, used) = match call.handle(device)? {
         Handle::Gpu(_) => {
             let (_, gpu) = call.parent(device)?;
-            (gpu.memory_mib, gpu.used_mib)
+            (gpu.memory_mib.ok_or(UNSUPPORTED)?, gpu.used_mib)
         }
         Handle::Mig(..) => {
             let (_, instance, _) = call.device(device)?;

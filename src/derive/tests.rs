@@ -76,6 +76,7 @@ fn gpu(index: u32, minor: u32) -> Gpu {
             by_path: Some(format!("pci-0000:0{index}:00.0-card")),
         }],
         mig_devices: Vec::new(),
+        uses_system_memory: false,
         unnamed_instances: Vec::new(),
     }
 }

@@ -235,7 +235,11 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
             .cores
             .zip(compute_capability)
             .and_then(|(cores, capability)| sms(cores, capability)),
-        memory: facts.memory.filter(|m| *m > 0).map(MemorySize::from_bytes),
+        memory: match facts.uses_system_memory {
+            false => facts.memory.filter(|m| *m > 0).map(MemorySize::from_bytes),
+            true => system_memory(scan, &object),
+        },
+        uses_system_memory: facts.uses_system_memory,
         mig: facts.mig,
         compute_mode: facts.compute_mode,
         persistence: facts.persistence,
@@ -247,6 +251,23 @@ fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -
         mig_devices: Vec::new(),
         unnamed_instances: Vec::new(),
     })
+}
+
+/// The memory of the inspected machine, which `gpu` uses because it has none of its own.
+fn system_memory(scan: &Scan<'_>, gpu: &str) -> Option<MemorySize> {
+    const MEMINFO: &str = "/meminfo";
+    let text = scan.roots.proc.text(MEMINFO);
+    let memory = text.as_ref().ok().and_then(|text| proc::total_memory(text));
+    if memory.is_none() {
+        let why = match text {
+            Ok(_) => "has no line MemTotal".to_owned(),
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        let path = scan.roots.proc.host(MEMINFO);
+        let text = format!("uses the memory of the machine, whose size is unknown: {path} {why}");
+        scan.findings.warn(gpu, text);
+    }
+    memory
 }
 
 /// The number of streaming multiprocessors of a GPU with so many CUDA cores; `None` if it is unknown how many of them one

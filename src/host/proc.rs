@@ -1,6 +1,6 @@
 //! Parsers of the files that the kernel and the driver provide under `/proc`. No input makes them panic.
 
-use crate::types::{CapMinor, ComputeInstanceId, DriverVersion, GpuInstanceId, GpuUuid, Minor, PciAddress};
+use crate::types::{CapMinor, ComputeInstanceId, DriverVersion, GpuInstanceId, GpuUuid, MemorySize, Minor, PciAddress};
 use std::collections::BTreeMap;
 
 /// The version in `/proc/driver/nvidia/version`:
@@ -14,6 +14,13 @@ use std::collections::BTreeMap;
 pub(crate) fn module_version(text: &str) -> Option<DriverVersion> {
     let line = text.lines().find_map(|l| l.strip_prefix("NVRM version:"))?;
     line.split_whitespace().find_map(|word| word.parse().ok())
+}
+
+/// The memory of the machine in `/proc/meminfo` (proc_meminfo(5)): `MemTotal:       125513728 kB`, in units of 1024 bytes.
+pub(crate) fn total_memory(text: &str) -> Option<MemorySize> {
+    let value = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(MemorySize::from_bytes(kib.checked_mul(1024)?)).filter(|_| kib > 0)
 }
 
 /// One GPU in `/proc/driver/nvidia/gpus/<address>/information`.

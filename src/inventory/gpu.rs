@@ -32,8 +32,11 @@ pub struct Gpu {
     /// Streaming multiprocessors of the whole GPU; `None` if the driver or the hardware does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sms: Option<u32>,
-    /// Memory in all, as the driver reports it.
+    /// Memory in all, as the driver reports it, or that of the machine if the GPU has none of its own.
     pub memory: Option<MemorySize>,
+    /// Whether the GPU has no memory of its own and uses that of the machine, as the processors do (GB10, Thor, Orin).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uses_system_memory: bool,
     /// MIG mode; `None` for a GPU that has no MIG, or where NVML did not answer.
     pub mig: Option<MigState>,
     /// Compute mode.

@@ -82,19 +82,28 @@ pub struct Guarantees {
     pub not_available: Vec<String>,
 }
 
+/// What a limit of memory is worth on a GPU that has none of its own (CUDA for Tegra application note, "Memory Management": the
+/// GPU reads and writes what a program allocates as the processor's, and no limit of the GPU counts that).
+const OF_RAM: &str = "the memory is the machine's RAM: programs of the processor use it too, and what a process allocates as theirs is not counted";
+
 /// What a share of `target` under `rules` is worth.
 pub(super) fn of(rules: &dyn Rules, target: HostDevice<'_>, memory_limited: bool, compute_limited: bool) -> Guarantees {
     let on_mig = target.mig.is_some();
     let is_alone = domain::neighbours(target).next().is_none();
     let worth = |dimension, limited| {
         let GuaranteeRule { grade, by, .. } = rules.guarantee(dimension, limited);
+        let is_of_ram = dimension == Dimension::Memory && target.gpu.uses_system_memory;
+        let (grade, by) = match is_of_ram {
+            true => (grade.min(Grade::Advisory), format!("{by}; {OF_RAM}")),
+            false => (grade, by.to_owned()),
+        };
         let root = rules.against_root(grade);
         let by = match on_mig {
             true if is_alone || dimension == Dimension::Compute => {
                 format!("{by}; against other MIG instances: hard")
             }
             true => format!("{by}; against other GPU instances: hard"),
-            false => by.to_owned(),
+            false => by,
         };
         Guarantee { root, grade, by }
     };

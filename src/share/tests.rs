@@ -35,6 +35,7 @@ fn gpu(index: u32, mib: u64) -> Gpu {
         node: None,
         dri: Vec::new(),
         mig_devices: Vec::new(),
+        uses_system_memory: false,
         unnamed_instances: Vec::new(),
     }
 }
@@ -168,9 +169,6 @@ fn what_cannot_hold_is_refused_with_what_would() {
     );
     let e = refused("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 49}\n");
     assert!(e.contains("at most 48"), "{e}");
-    let e =
-        refused("sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [2], replicas: 2}\n");
-    assert!(e.contains("MIG mode") && e.contains("2:0"), "{e}");
     let e = refused(
         "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n    \
          - {name: nvidia.com/gpu, devices: [1], replicas: 2}\n",
@@ -209,6 +207,30 @@ fn a_device_that_is_absent_costs_itself_alone() {
         ]
     );
     assert_eq!(p.notes, [""; 0]);
+}
+
+/// The MIG mode and the profiles change while the policy stays the same.
+#[test]
+fn a_device_that_cannot_be_shared_as_it_is_costs_itself_alone() {
+    let p = planned(
+        "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [2, 0], replicas: 2}\n    \
+         - {name: nvidia.com/mig-7g.80gb, devices: [\"2:0\"], replicas: 2}\n  dedicated: {devices: [GPU-00000002-aaaa, 1]}\n",
+    );
+    let split: Vec<_> = p.devices.iter().map(|d| d.device.cdi_name()).collect();
+    assert_eq!(split, ["0", "1"]);
+    let said: Vec<String> = p.absent.iter().map(ToString::to_string).collect();
+    let is_mig = "gpu 2: is in MIG mode, where work runs on its instances only, and is left out; name those instead: \"2:0\" and \
+                  so on";
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said.contains(&format!("c.yaml:4:40: {is_mig}")), "{said:?}");
+    assert!(said.contains(&format!("c.yaml:6:25: {is_mig}")), "{said:?}");
+    let profile = "c.yaml:5:48: gpu 2:0: is a 3g.40gb, and the entry, which is for mig-7g.80gb, leaves it out; ";
+    assert!(said.iter().any(|line| line.starts_with(profile)), "{said:?}");
+    // A file of an earlier version has no reason.
+    let mut json = serde_json::to_value(&p.absent[0]).unwrap();
+    json.as_object_mut().unwrap().remove("why");
+    let old: AbsentDevice = serde_json::from_value(json).unwrap();
+    assert!(old.to_string().contains(": not found; "), "{old}");
 }
 
 #[test]
@@ -470,7 +492,14 @@ fn the_best_fit_leaves_least() {
     let e = fits(UNEQUAL, memory(70), &["0.small"]).unwrap_err().to_string();
     assert_eq!(
         e,
-        "70.0 GiB: no device can give it now; gpu 0 has 2 of 3 shares free, 60.0 GiB, 90%; gpu 1 has 10 of 10 shares free, 23.9 GiB, 100%"
+        "70.0 GiB: no device of the policy can give it, even if nothing is held; gpu 0 has 3 shares, 68.0 GiB, 100%; \
+         gpu 1 has 10 shares, 23.9 GiB, 100%"
+    );
+    let e = fits(UNEQUAL, memory(61), &["0.small"]).unwrap_err();
+    assert_eq!(e.kind(), crate::error::Kind::Failed);
+    assert_eq!(
+        e.to_string(),
+        "61.0 GiB: no device can give it now; gpu 0 has 2 of 3 shares free, 60.0 GiB, 90%; gpu 1 has 10 of 10 shares free, 23.9 GiB, 100%"
     );
 }
 
@@ -511,17 +540,37 @@ fn shares_by_number_of_a_device() {
 #[test]
 fn what_has_no_limit_serves_no_wish_for_memory() {
     let ts = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n";
-    assert!(
-        fits(
-            ts,
-            Wish {
-                memory: Some(MemorySize::from_mib(1)),
-                ..Wish::default()
-            },
-            &[]
-        )
-        .is_err()
-    );
+    let memory = Wish {
+        memory: Some(MemorySize::from_mib(1)),
+        ..Wish::default()
+    };
+    let compute = Wish {
+        compute: Some(10),
+        ..Wish::default()
+    };
+    // Whoever waits for it waits in vain, also if shares are held now.
+    for (wish, held, says) in [
+        (
+            &memory,
+            &[][..],
+            "1 MiB: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares, without a limit of memory",
+        ),
+        (&memory, &["0.0", "0.1", "0.2", "0.3"], "without a limit of memory"),
+        (
+            &compute,
+            &[],
+            "10% compute: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares, without a limit of compute",
+        ),
+        (
+            &Wish::shares(5),
+            &[],
+            "5 shares: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares",
+        ),
+    ] {
+        let error = fits(ts, wish.clone(), held).unwrap_err();
+        assert_eq!(error.kind(), crate::error::Kind::Usage, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
     assert_eq!(names(&fits(ts, Wish::default(), &["0.0"]).unwrap()), "0.1");
 }
 

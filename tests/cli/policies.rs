@@ -518,3 +518,43 @@ fn a_plan_says_what_keeps_the_memory_of_a_share() {
         );
     }
 }
+
+/// A limit of memory on a GPU that has none of its own is one of RAM, which a program can get around.
+#[test]
+fn a_share_of_a_gpu_without_memory_of_its_own_is_one_of_ram() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = fake_host::build("dgx-spark", &directory.path().join("host")).unwrap();
+    let root = format!("--root={}", host.root.display());
+    let config = directory.path().join("config.yaml");
+    let config_is = format!("--config={}", config.display());
+    let state = format!("--state-dir={}", directory.path().join("state").display());
+    let plan = |strategy: &str, more: &[&str]| {
+        let text = format!("sharing:\n  {strategy}:\n    resources:\n    - {{name: nvidia.com/gpu, replicas: 4}}\n");
+        std::fs::write(&config, text).unwrap();
+        let Said { code, out, err } = tranche(&[&["plan", &root, &config_is, &state], more].concat());
+        assert_eq!(code, Some(0), "{err}");
+        out
+    };
+    let text = plan("mps", &[]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "gpu 0: NVIDIA GB10, 119.6 GiB of RAM, mps, 4 equal shares",
+        "nvidia.com/gpu=0.any 29.9 GiB of RAM, up to 25% of compute",
+        "memory none advisory MPS limit of each process",
+        "the memory is the machine's RAM: programs of the processor use it too",
+    ] {
+        assert!(words.contains(part), "{part}: {text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&plan("mps", &["--json"])).unwrap();
+    let device = &json["devices"][0];
+    assert_eq!(
+        (&device["uses_system_memory"], &device["shares"][0]["memory"]),
+        (&true.into(), &serde_json::json!(30_643_u64 << 20))
+    );
+    assert!(plan("timeSlicing", &[]).contains("119.6 GiB of RAM, time-slicing"));
+    let listed = tranche(&["list", &root]).out;
+    assert!(
+        listed.contains("119.6 GiB") && listed.contains("memory is RAM, coherent"),
+        "{listed}"
+    );
+}

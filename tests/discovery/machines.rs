@@ -127,6 +127,8 @@ fn what_each_kind_of_machine_has() {
     assert_eq!(coherent.gpus[0].addressing, Some(AddressingMode::Ats));
     assert_eq!(coherent.platform.arch, tranche::inventory::Arch::Aarch64);
 
+    assert!(!coherent.gpus[0].uses_system_memory);
+
     let guest = bed("vgpu-guest").look();
     assert_eq!(guest.gpus[0].virtualization, Some(VirtualizationMode::Vgpu));
 
@@ -139,4 +141,31 @@ fn what_each_kind_of_machine_has() {
     assert!(bare.driver.is_none() && bare.gpus.is_empty());
     let idle = bed("driver-no-gpu").look();
     assert!(idle.driver.is_some() && idle.gpus.is_empty());
+}
+
+/// NVML does not say how much memory a GB10 has, because it has none of its own.
+#[test]
+fn a_gpu_without_memory_of_its_own_has_that_of_the_inspected_machine() {
+    let bed = bed("dgx-spark");
+    let inventory = bed.look();
+    let gpu = &inventory.gpus[0];
+    // That of the machine which the test runs on is another one.
+    assert_eq!(gpu.memory, Some(MemorySize::from_mib(125_513_728 / 1024)));
+    assert!(gpu.uses_system_memory && gpu.addressing == Some(AddressingMode::Ats));
+    assert_eq!(gpu.sms, Some(48));
+    assert_eq!(warnings(&inventory), [""; 0]);
+    assert_eq!(inventory.degraded, []);
+    // Without it, the memory is unknown, and nothing is invented.
+    bed.remove("/proc/meminfo");
+    let inventory = bed.look();
+    assert_eq!(inventory.gpus[0].memory, None);
+    let said = one_warning(&inventory);
+    assert!(
+        said.starts_with(
+            "gpu 0: uses the memory of the machine, whose size is unknown: /proc/meminfo cannot be read: "
+        ),
+        "{said}"
+    );
+    fs::write(bed.host.path("/proc/meminfo"), "MemTotal: much\n").unwrap();
+    assert!(one_warning(&bed.look()).ends_with("/proc/meminfo has no line MemTotal"));
 }

@@ -21,7 +21,7 @@ use tranche::inventory::{
     AddressingMode, Architecture, ControlRole, DriverCapability, FileKind, Inventory, MigMode, PlatformKind, Source,
     VirtualizationMode, load,
 };
-use tranche::types::{HostPath, Minor};
+use tranche::types::{HostPath, MemorySize, Minor};
 
 mod broken_nodes;
 mod broken_nvml;

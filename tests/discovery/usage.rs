@@ -180,3 +180,12 @@ fn a_host_without_a_driver_gives_nothing() {
     let usage = bed("no-driver").usage(&options());
     assert!(usage.gpus.is_empty() && usage.warnings.is_empty(), "{usage:?}");
 }
+
+#[test]
+fn a_gpu_without_memory_of_its_own_has_none_to_report() {
+    let usage = bed("dgx-spark").usage(&options());
+    assert_eq!(usage.warnings, []);
+    let gpu = &usage.gpus[0];
+    assert!(gpu.uses_system_memory && gpu.memory.is_none(), "{gpu:?}");
+    assert!(!bed("gb200").usage(&options()).gpus[0].uses_system_memory);
+}

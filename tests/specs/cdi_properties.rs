@@ -93,6 +93,7 @@ prop_compose! {
             node,
             dri: vec![DriNode { kind: DriKind::Card, node: card, by_path }],
             mig_devices: migs,
+            uses_system_memory: false,
             unnamed_instances: Vec::new(),
         }
     }

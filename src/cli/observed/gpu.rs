@@ -17,6 +17,8 @@ pub(in crate::cli) struct DeviceUsage {
     pub(in crate::cli) key: Option<DeviceKey>,
     pub(in crate::cli) memory_mib: Option<u64>,
     pub(in crate::cli) memory_used_mib: Option<u64>,
+    /// Whether it has no memory of its own and uses that of the machine.
+    pub(in crate::cli) uses_system_memory: bool,
     /// Percent of the last sample period in which a kernel ran; `null` in MIG mode.
     pub(in crate::cli) busy_percent: Option<u32>,
     /// Percent of that time in which memory was read or written.
@@ -48,6 +50,7 @@ pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], specs: &Sp
     for gpu in gpus {
         let whole = observe::key(gpu, None, None);
         devices.push(DeviceUsage {
+            uses_system_memory: gpu.uses_system_memory,
             busy_percent: gpu.busy,
             memory_busy_percent: gpu.memory_busy,
             compute_mode: gpu.compute_mode,
@@ -65,6 +68,7 @@ pub(super) fn devices(gpus: &[GpuUsage], processes: &[DeviceProcess], specs: &Sp
                 on_it.count()
             };
             devices.push(DeviceUsage {
+                uses_system_memory: gpu.uses_system_memory,
                 processes: gpu.processes.as_ref().and(key.as_ref()).map(on_it),
                 ..device(index, key, mig.memory, processes, specs)
             });
@@ -86,6 +90,7 @@ fn device(
         device: named.unwrap_or_else(|| format!("nvidia.com/gpu={}", index.cdi_name())),
         memory_mib: memory.map(|memory| mib(memory.total)),
         memory_used_mib: memory.map(|memory| mib(memory.used)),
+        uses_system_memory: false,
         busy_percent: None,
         memory_busy_percent: None,
         compute_mode: None,

@@ -78,7 +78,8 @@ fn alike(devices: &[SplitDevice]) -> Vec<Vec<&SplitDevice>> {
 fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     let [first, others @ ..] = devices else { return };
     let names: Vec<String> = devices.iter().map(|d| d.device.cdi_name()).collect();
-    let memory = first.memory.map(|m| format!(", {m}")).unwrap_or_default();
+    let ram = of_ram(first);
+    let memory = first.memory.map(|m| format!(", {m}{ram}")).unwrap_or_default();
     let title = format!(
         "gpu {}: {}{memory}, {}",
         some(&names),
@@ -104,7 +105,8 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
         || first.compute_left > 0 && first.compute_promised.is_some()
     {
         let (mib, percent) = (first.memory_left_mib, first.compute_left);
-        text.push_str(&format!("  left over: {mib} MiB of memory, {percent}% of compute\n"));
+        let what = if first.uses_system_memory { "RAM" } else { "memory" };
+        text.push_str(&format!("  left over: {mib} MiB of {what}, {percent}% of compute\n"));
     }
     if let Some(share) = first.shares.first() {
         grades(text, &share.guarantees);
@@ -143,6 +145,11 @@ fn times(percent: u32) -> String {
     text.strip_suffix('0').unwrap_or(&text).to_owned()
 }
 
+/// What follows a size of memory of a device: that of the machine, if the GPU has none of its own.
+fn of_ram(split: &SplitDevice) -> &'static str {
+    if split.uses_system_memory { " of RAM" } else { "" }
+}
+
 /// The names of a device, and what a container gets under each.
 fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
     let device = split.device.cdi_name();
@@ -151,9 +158,9 @@ fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
     let mut rows: Vec<(String, String)> = match split.replica() {
         None => named
             .iter()
-            .map(|share| (format!("{base}.{}", share.name), size(share)))
+            .map(|share| (format!("{base}.{}", share.name), size(split, share)))
             .collect(),
-        Some(share) => vec![(format!("{base}.any"), size(share))],
+        Some(share) => vec![(format!("{base}.any"), size(split, share))],
     };
     if let (Some(_), [first, .., last]) = (split.replica(), named) {
         let name = format!("{base}.{} … {}", first.name, last.name);
@@ -169,8 +176,8 @@ fn rows(split: &SplitDevice, sharing: &Sharing) -> Vec<(String, String)> {
     rows
 }
 
-fn size(share: &Share) -> String {
-    let memory = share.memory.map(|m| m.to_string());
+fn size(split: &SplitDevice, share: &Share) -> String {
+    let memory = share.memory.map(|m| format!("{m}{}", of_ram(split)));
     let compute = share.compute.map(|c| format!("up to {c} of compute"));
     let parts: Vec<String> = memory.into_iter().chain(compute).collect();
     if parts.is_empty() {

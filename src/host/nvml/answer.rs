@@ -92,6 +92,8 @@ pub(crate) struct GpuFacts {
     pub cores: Option<u32>,
     /// Total, in bytes.
     pub memory: Option<u64>,
+    /// Whether NVML says that its memory cannot be asked for: the GPU has none of its own.
+    pub uses_system_memory: bool,
     pub mig: Option<MigState>,
     pub compute_mode: Option<ComputeMode>,
     pub persistence: Option<bool>,

@@ -119,13 +119,13 @@ fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuFacts, 
         addressing: known(out, gpu, "addressing mode", nvml::addressing_mode(device), addressing),
         cores: None,
         memory: None,
+        uses_system_memory: false,
         mig_devices: Vec::new(),
     };
-    facts.memory = out.value(
-        gpu,
-        "memory",
-        unless_lost(nvml::memory(device).map(|memory| memory.total))?,
-    );
+    let memory = unless_lost(nvml::memory(device).map(|memory| memory.total))?;
+    // NVML API reference, "nvmlDeviceGetMemoryInfo": not supported on an integrated GPU with unified memory.
+    facts.uses_system_memory = matches!(memory, Err(NvmlError::NotSupported));
+    facts.memory = out.value(gpu, "memory", memory);
     // Old drivers and virtual GPUs do not say it, and only checks depend on it.
     facts.cores = device.num_cores().ok();
     if facts.mig.is_some_and(|mode| mode.current == MigMode::Enabled) {

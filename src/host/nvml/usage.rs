@@ -27,6 +27,8 @@ pub struct GpuUsage {
     pub uuid: Option<String>,
     /// Its memory.
     pub memory: Option<MemoryUsage>,
+    /// Whether it has no memory of its own and uses that of the machine.
+    pub uses_system_memory: bool,
     /// Percent of the last sample period in which a kernel ran; unknown in MIG mode.
     pub busy: Option<u32>,
     /// Percent of that time in which memory was read or written.
@@ -126,10 +128,12 @@ fn ask_gpu(index: u32, device: &Device<'_>, out: &mut Pipe) -> Result<GpuUsage, 
     let is_mig = |mode: nvml_wrapper::structs::device::MigMode| mode.current == ffi::NVML_DEVICE_MIG_ENABLE;
     let is_mig = device.mig_mode().is_ok_and(is_mig);
     let mode = out.value(gpu, "compute mode", or_unknown(device.compute_mode()));
+    let memory = unless_lost(memory(device))?;
     Ok(GpuUsage {
         index,
         uuid: out.value(gpu, "UUID", uuid),
-        memory: out.value(gpu, "memory", unless_lost(memory(device))?),
+        uses_system_memory: matches!(memory, Err(NvmlError::NotSupported)),
+        memory: out.value(gpu, "memory", memory),
         busy: busy.as_ref().map(|busy| busy.gpu),
         memory_busy: busy.map(|busy| busy.memory),
         compute_mode: mode.flatten().and_then(compute_mode),
