@@ -73,4 +73,8 @@ pub trait MachineControl: Send + Sync {
 
     /// The devices that are changed now, in the order of their names.
     fn devices(&self) -> Vec<ControlledDevice>;
+
+    /// A line for each record of a changed device that cannot be read. What was changed of such a device is unknown, and the
+    /// device is not in [`MachineControl::devices`].
+    fn unreadable(&self) -> Vec<String>;
 }

@@ -130,15 +130,27 @@ fn ask(state: &super::place::StateArgs, mut request: Value) -> Result<Value> {
     }
 }
 
+/// What the broker says of the devices that are changed.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct MpsAnswer {
+    pub(super) devices: Vec<ControlledDevice>,
+    /// A line for each record that cannot be read: what is changed of its device is unknown.
+    #[serde(default)]
+    pub(super) problems: Vec<String>,
+}
+
 fn status(args: &StatusArgs) -> Result<ExitCode> {
     let answer = ask(&args.state, json!({"action": "status"}))?;
-    let devices: Vec<ControlledDevice> = serde_json::from_value(answer["devices"].clone())?;
-    out::either(args.json, &json!({"devices": devices}), || text(&devices))?;
-    if devices.is_empty() && !args.json {
+    let MpsAnswer { devices, problems } = serde_json::from_value(answer)?;
+    let shown = json!({"devices": devices, "problems": problems});
+    out::either(args.json, &shown, || text(&devices))?;
+    problems.iter().for_each(out::note);
+    if devices.is_empty() && problems.is_empty() && !args.json {
         out::note("no device is changed for shares");
     }
     let is_wrong = |daemon: &DaemonStatus| matches!(daemon.state, DaemonState::Failed | DaemonState::Foreign);
-    match devices.iter().filter_map(|device| device.daemon.as_ref()).any(is_wrong) {
+    let has_wrong_daemon = devices.iter().filter_map(|device| device.daemon.as_ref()).any(is_wrong);
+    match has_wrong_daemon || !problems.is_empty() {
         true => Ok(out::code(Kind::Found)),
         false => Ok(ExitCode::SUCCESS),
     }

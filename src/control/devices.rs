@@ -91,6 +91,7 @@ impl Control {
             program: options.program.clone(),
             nvml_patience: options.nvml_patience,
         };
+        tools.journals.remove_left()?;
         let claims = Claims::open(state_dir)?;
         let control = Self {
             options,
@@ -418,5 +419,14 @@ impl MachineControl for Control {
 
     fn devices(&self) -> Vec<ControlledDevice> {
         self.shown.devices()
+    }
+
+    fn unreadable(&self) -> Vec<String> {
+        self.tools
+            .journals
+            .unreadable()
+            .iter()
+            .map(|error| line(error))
+            .collect()
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Journal {
     pub(super) changes: DeviceChanges,
 }
 
+/// More than the directory has names.
+const MOST_NAMES: usize = 16 << 10;
+
 /// All journals of a state directory.
 #[derive(Debug)]
 pub(super) struct Journals {
@@ -64,13 +67,36 @@ impl Journals {
     /// # Errors
     /// Returns an error if the directory cannot be listed.
     pub(super) fn instances(&self) -> Result<Vec<String>> {
-        const MOST_NAMES: usize = 16 << 10;
         let names = self
             .directory
             .names(MOST_NAMES)
             .about(self.path.display(), "cannot be listed")?;
         let instance = |name: &OsStr| Some(name.to_str()?.strip_suffix(SUFFIX)?.to_owned());
         Ok(names.iter().filter_map(|name| instance(name)).collect())
+    }
+
+    /// An error for each journal that cannot be read, or for the directory.
+    pub(super) fn unreadable(&self) -> Vec<Error> {
+        match self.instances() {
+            Ok(instances) => instances
+                .iter()
+                .filter_map(|instance| self.read(instance).err())
+                .collect(),
+            Err(error) => vec![error],
+        }
+    }
+
+    /// Removes the files of writers that were killed before a journal had its name. The broker calls this when it starts:
+    /// nobody else writes journals then.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be listed, or if a file cannot be removed.
+    pub(super) fn remove_left(&self) -> Result<()> {
+        let removed = self.directory.remove_left(MOST_NAMES);
+        removed.about(
+            self.path.display(),
+            "files of a process that was killed cannot be removed",
+        )
     }
 
     /// The journal of a device; `None` if nothing of it is changed.

@@ -13,7 +13,7 @@ use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::directory::single;
 use super::found::proc_path;
-use super::temporary::Temporary;
+use super::temporary::{self, Temporary};
 use super::{Directory, FileType, Permissions};
 
 /// What [`OwnDirectory::link`] did.
@@ -126,6 +126,19 @@ impl OwnDirectory {
         })?;
         fill(&File::from(fd))?;
         new.rename_to(name)
+    }
+
+    /// Removes the temporary files and links of processes that were killed, of whatever age: nobody else may write in this
+    /// directory now.
+    ///
+    /// # Errors
+    /// Returns `FileTooLarge` if the directory has more than `limit` names, or the kernel's error.
+    pub fn remove_left(&self, limit: usize) -> io::Result<()> {
+        let names = self.names(limit)?;
+        names
+            .iter()
+            .filter(|name| temporary::is_name(name))
+            .try_for_each(|name| self.remove(name))
     }
 
     /// Removes the file or link `name`. Does nothing if it does not exist.

@@ -24,6 +24,15 @@ const LEFT: i64 = 60;
 /// How many names are tried. If all are taken, another process makes them on purpose.
 const TRIES: usize = 16;
 
+/// Whether `name` is one that [`Temporary::make`] tries.
+pub(super) fn is_name(name: &OsStr) -> bool {
+    let Some(name) = name.to_str().and_then(|name| name.strip_prefix(NAME)) else {
+        return false;
+    };
+    let is_number = |number: &str| number.len() == 16 && number.bytes().all(|b| b.is_ascii_hexdigit());
+    name.is_empty() || name.strip_prefix('-').is_some_and(is_number)
+}
+
 /// An entry that is removed when this is dropped, unless it was renamed.
 pub(super) struct Temporary<'d> {
     directory: BorrowedFd<'d>,

@@ -85,6 +85,10 @@ impl MachineControl for Recorded {
     fn devices(&self) -> Vec<ControlledDevice> {
         Vec::new()
     }
+
+    fn unreadable(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 struct Host(Arc<Facts>);

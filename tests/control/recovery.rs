@@ -102,6 +102,34 @@ fn a_journal_that_cannot_be_read_keeps_its_device_alone_from_use() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_is_shown_and_a_file_of_a_killed_broker_is_removed() {
+    let bed = Bed::new(UNEQUAL);
+    drop(bed.control());
+    let control_dir = bed.state().join("control");
+    // As kill -9 leaves it between the two steps of a replacement, a moment ago.
+    let left = [".tranche-new", ".tranche-new-0123456789abcdef"];
+    let others = [".tranche-newer", ".tranche-new-x", "README"];
+    for name in left.iter().chain(&others) {
+        fs::write(control_dir.join(name), "half").unwrap();
+    }
+    fs::write(control_dir.join("0.json"), "{").unwrap();
+    let control = bed.control();
+    for (name, stays) in left.iter().map(|n| (n, false)).chain(others.iter().map(|n| (n, true))) {
+        assert_eq!(control_dir.join(name).exists(), stays, "{name}");
+    }
+    let said = control.unreadable();
+    assert!(
+        control.devices().is_empty()
+            && said.len() == 1
+            && said[0].contains("control/0.json: is not a valid journal: ")
+            && said[0].contains("; it says how to put the device back"),
+        "{said:?}"
+    );
+    fs::remove_file(control_dir.join("0.json")).unwrap();
+    assert_eq!(control.unreadable(), [""; 0]);
+}
+
+#[test]
 fn a_daemon_that_a_person_started_stays_until_a_person_stops_it() {
     let bed = Bed::new(UNEQUAL);
     let control = bed.control();

@@ -53,6 +53,45 @@ fn said(output: &Output) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
 
+/// What is changed of a device whose journal is damaged is unknown, which is not the same as nothing.
+#[test]
+fn a_damaged_journal_is_no_unchanged_device() {
+    let bed = Bed::new(UNEQUAL);
+    let run = |words: &[&str]| said(&tranche(&bed, words).output().unwrap());
+    drop(bed.control());
+    fs::write(bed.state().join("control/0.json"), "{").unwrap();
+    let removal = [
+        "system",
+        "prepare-removal",
+        "--spec-dir=/nonexistent",
+        "--tmpfiles-dir=/nonexistent",
+    ];
+    let says = "control/0.json: is not a valid journal: ";
+    // With the broker, and without one.
+    {
+        let _broker = Broker::start(&bed);
+        let (code, text) = run(&["mps", "status"]);
+        assert!(
+            code == 4 && text.contains(says) && !text.contains("no device is changed"),
+            "{code}: {text}"
+        );
+        let output = tranche(&bed, &["mps", "status", "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(4));
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(status["problems"][0].as_str().unwrap().contains(says), "{status}");
+        let (code, text) = run(&removal);
+        assert!(
+            code == 4 && text.contains("devices: one of them may still be changed for shares: "),
+            "{code}: {text}"
+        );
+    }
+    let (code, text) = run(&removal);
+    assert!(
+        code == 4 && text.contains("devices: one of them may still be changed for shares: "),
+        "{code}: {text}"
+    );
+}
+
 #[test]
 fn a_person_starts_shows_restarts_and_stops_a_daemon() {
     let bed = Bed::new(UNEQUAL);

@@ -1,6 +1,7 @@
 //! Devices that tranche changed for shares: MPS daemons, compute modes, lengths of turns.
 
 use crate::broker::{self, BrokerError};
+use crate::cli::mps::MpsAnswer;
 use crate::cli::sharing::SharingArgs;
 use crate::cli::{broker as broker_verb, out};
 use crate::control::{ControlledDevice, MachineControl};
@@ -9,6 +10,7 @@ use crate::serve::Socket;
 use crate::types::DeviceKey;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,8 +27,8 @@ pub(super) fn put_back(at: &SharingArgs, dry_run: bool) -> Result<Vec<Error>> {
     let socket = state_dir.join(broker::SOCKET);
     match ask(&socket, json!({"action": "status"})) {
         Ok(answer) => {
-            let devices: Vec<ControlledDevice> = serde_json::from_value(answer["devices"].clone())?;
-            Ok(each(&devices, dry_run, |key| {
+            let MpsAnswer { devices, problems } = serde_json::from_value(answer)?;
+            let remaining = each(&devices, dry_run, |key| {
                 match ask(&socket, json!({"action": "stop", "device": key, "force": false})) {
                     Ok(_) => Ok(()),
                     Err(BrokerError::Refused(error)) => Err(error),
@@ -34,7 +36,8 @@ pub(super) fn put_back(at: &SharingArgs, dry_run: bool) -> Result<Vec<Error>> {
                         Err(Error::failed(socket.display(), "the broker does not answer").from_source(error))
                     }
                 }
-            }))
+            });
+            Ok(with_unknown(remaining, &problems))
         }
         Err(BrokerError::Refused(error)) => Err(error.into()),
         // Only the broker changes devices, and it leaves a journal of each.
@@ -43,7 +46,8 @@ pub(super) fn put_back(at: &SharingArgs, dry_run: bool) -> Result<Vec<Error>> {
             // In the place of the broker, so that no other one starts meanwhile.
             let _place = Socket::open(state_dir)?;
             let control = broker_verb::control(at)?;
-            Ok(each(&control.devices(), dry_run, |key| control.stop(key, false)))
+            let remaining = each(&control.devices(), dry_run, |key| control.stop(key, false));
+            Ok(with_unknown(remaining, &control.unreadable()))
         }
     }
 }
@@ -54,12 +58,22 @@ fn ask(socket: &Path, mut request: Value) -> Result<Value, BrokerError> {
     broker::ask(socket, &request, PATIENCE)
 }
 
-/// Whether a device is changed: `control/NAME.json` in the state directory.
+/// `remaining` and the devices whose records cannot be read: what was changed of them is unknown, and they are not put back.
+fn with_unknown(mut remaining: Vec<Error>, problems: &[String]) -> Vec<Error> {
+    remaining.extend(problems.iter().map(|problem| {
+        let what = format!("one of them may still be changed for shares: {problem}");
+        Error::new(Kind::Found, "devices", what)
+    }));
+    remaining
+}
+
+/// Whether a device is changed: `control/NAME.json` in the state directory. If that cannot be listed, one may be.
 fn has_journal(state_dir: &Path) -> bool {
-    let journals = std::fs::read_dir(state_dir.join("control")).into_iter().flatten();
-    journals
-        .flatten()
-        .any(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+    let is_journal = |path: &Path| path.extension().is_some_and(|extension| extension == "json");
+    match std::fs::read_dir(state_dir.join("control")) {
+        Ok(mut files) => files.any(|file| file.is_ok_and(|file| is_journal(&file.path()))),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Stops each device by `stop`; returns what remains.
