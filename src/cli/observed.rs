@@ -171,7 +171,7 @@ impl Observed {
         observed.claims = own.and_then(Result::ok).unwrap_or_default();
         let public = observed.read_public(&args.state.state_dir);
         match root_only::check(&args.state.state_dir) {
-            Ok(()) => observed.read_ledger(args)?,
+            Ok(()) => observed.read_ledger(args, plan.as_ref())?,
             Err(unseen) => observed.take_public(public.as_ref(), unseen),
         }
         observed.daemons = daemons(public.as_ref());
@@ -193,7 +193,7 @@ impl Observed {
         self.books.errors().chain(&self.problems)
     }
 
-    fn read_ledger(&mut self, args: &ObserveArgs) -> Result<()> {
+    fn read_ledger(&mut self, args: &ObserveArgs, plan: Option<&Plan>) -> Result<()> {
         let claims = Claims::existing(&args.state.state_dir)?;
         let uptime = match &claims {
             Some(claims) => {
@@ -207,7 +207,7 @@ impl Observed {
             None => 0,
         };
         self.view = View::new(Specs::read(&args.specs, &args.state.state_dir), uptime);
-        self.devices = device::devices(&self.view.specs, &self.books);
+        self.devices = device::devices(&self.view.specs, plan, &self.books);
         self.claims = self.books.claims().map(|claim| self.view.held(claim)).collect();
         Ok(())
     }
@@ -217,7 +217,9 @@ impl Observed {
         match public {
             Some(public) => {
                 self.written = Some(public.written);
-                self.devices = public.devices.iter().map(DeviceStatus::of_public).collect();
+                let devices = public.devices.iter();
+                let devices = devices.map(|device| DeviceStatus::of_public(device, public.plan_known));
+                self.devices = devices.collect();
             }
             None => self.problems.push(unseen),
         }

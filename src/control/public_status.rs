@@ -31,8 +31,16 @@ pub struct PublicStatus {
     pub version: u32,
     /// When it was written, in seconds since 1970.
     pub written: u64,
+    /// Whether the broker knew the plan. If not, nothing is known of the shares that the policy makes.
+    #[serde(default = "known")]
+    pub plan_known: bool,
     /// The devices that are handed out with a claim, in the order of the plan; then those of an earlier plan.
     pub devices: Vec<PublicDevice>,
+}
+
+/// Older brokers did not write it.
+fn known() -> bool {
+    true
 }
 
 /// A device that is handed out with a claim.
@@ -46,8 +54,11 @@ pub struct PublicDevice {
     pub strategy: Option<Strategy>,
     /// The shares that it has under the present policy; empty for a device that stays whole.
     pub shares: Vec<String>,
-    /// Those that a container can have now.
+    /// Those that a container can have now, each of them alone.
     pub free: Vec<String>,
+    /// How many of those can be had together; `None` in the file of an older broker.
+    #[serde(default)]
+    pub free_together: Option<usize>,
     /// Whether its book in the ledger could be read. If not, it is unknown what is held or free.
     pub readable: bool,
     /// What is held of it.
@@ -94,11 +105,12 @@ impl PublicStatus {
             .about(path.display(), "is damaged")
     }
 
-    /// What the ledger has, of the devices of `plan` and of others, `now` (seconds since 1970). `controlled` are the
-    /// devices that the broker changes.
-    pub fn of(plan: &Plan, books: &Books, controlled: &[ControlledDevice], now: u64) -> Self {
-        let planned = plan.devices.iter().map(|split| PublicDevice::planned(split, books));
-        let is_planned = |key: &DeviceKey| plan.devices.iter().any(|split| split.key == *key);
+    /// What the ledger has, of the devices of `plan` and of others, `now` (seconds since 1970). `plan` is `None` if it is not
+    /// known. `controlled` are the devices that the broker changes.
+    pub fn of(plan: Option<&Plan>, books: &Books, controlled: &[ControlledDevice], now: u64) -> Self {
+        let split = || plan.into_iter().flat_map(|plan| &plan.devices);
+        let planned = split().map(|split| PublicDevice::planned(split, books));
+        let is_planned = |key: &DeviceKey| split().any(|split| split.key == *key);
         let others: BTreeMap<&DeviceKey, ()> = books.claims().map(|claim| (&claim.device, ())).collect();
         let others = others.into_keys().filter(|key| !is_planned(key));
         let mut devices: Vec<PublicDevice> = planned
@@ -115,8 +127,16 @@ impl PublicStatus {
         Self {
             version: STATUS_VERSION,
             written: now,
+            plan_known: plan.is_some(),
             devices,
         }
+    }
+}
+
+impl PublicStatus {
+    /// Whether `other` says the same, at another time.
+    pub fn is_same_state(&self, other: &Self) -> bool {
+        (self.plan_known, &self.devices) == (other.plan_known, &other.devices)
     }
 }
 
@@ -135,14 +155,19 @@ impl PublicDevice {
                 .map(|share| &share.name)
                 .filter(|_| !split.method.is_whole())
         };
+        let free: Vec<ShareName> = names()
+            .filter(|name| other.readable && is_free(name))
+            .cloned()
+            .collect();
+        let together = book.map_or(free.len(), |book| {
+            book.fit_together(&split.key, split.part(&free).shares().to_vec(), split.bounds())
+        });
         Self {
             device: format!("{}={}", split.kind, split.device.cdi_name()),
             strategy: Some(split.method.strategy()),
             shares: names().map(ToString::to_string).collect(),
-            free: names()
-                .filter(|name| other.readable && is_free(name))
-                .map(ToString::to_string)
-                .collect(),
+            free: free.iter().map(ToString::to_string).collect(),
+            free_together: Some(together),
             ..other
         }
     }
@@ -156,6 +181,7 @@ impl PublicDevice {
             strategy: None,
             shares: Vec::new(),
             free: Vec::new(),
+            free_together: Some(0),
             readable: !books.damaged.iter().any(|book| book.may_be_of(key.gpu())),
             claims: claims.map(|claim| PublicClaim::of(claim, key)).collect(),
             daemon: None,
@@ -254,7 +280,7 @@ mod tests {
             idle_since: None,
             problems: vec!["secret-id has lost its daemon".into()],
         };
-        let status = PublicStatus::of(&plan, &books, &[controlled], 77);
+        let status = PublicStatus::of(Some(&plan), &books, &[controlled], 77);
         let [first, other] = &status.devices[..] else {
             panic!("{status:?}");
         };
@@ -297,6 +323,24 @@ mod tests {
     }
 
     #[test]
+    fn without_a_plan_that_is_what_the_file_says() {
+        let plan = plan();
+        let elsewhere = DeviceKey::whole("GPU-00000000-0000-0000-0000-000000000000".parse().unwrap());
+        let (_top, books) = books(&plan, &elsewhere);
+        let unknown = PublicStatus::of(None, &books, &[], 1);
+        assert!(!unknown.plan_known && unknown.devices.len() == 2);
+        let none = PublicStatus::of(Some(&Plan::default()), &books, &[], 1);
+        assert!(none.plan_known && !none.is_same_state(&unknown) && none.devices == unknown.devices);
+        let json = serde_json::to_string(&none).unwrap();
+        let old = json.replace("\"plan_known\":true,", "");
+        assert_eq!(
+            serde_json::from_str::<PublicStatus>(&old).unwrap(),
+            none,
+            "an older broker's file"
+        );
+    }
+
+    #[test]
     fn a_book_that_cannot_be_read_leaves_nothing_free() {
         let plan = plan();
         let top = tempfile::tempdir().unwrap();
@@ -304,7 +348,7 @@ mod tests {
         // A file of an earlier format, which this version cannot read.
         let book = format!("ledger/{}.json", plan.devices[0].key.gpu());
         std::fs::write(top.path().join(book), "{").unwrap();
-        let status = PublicStatus::of(&plan, &claims.books().unwrap(), &[], 1);
+        let status = PublicStatus::of(Some(&plan), &claims.books().unwrap(), &[], 1);
         let device = &status.devices[0];
         assert!(
             !device.readable && device.free.is_empty() && device.shares.len() == 3,

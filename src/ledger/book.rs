@@ -330,6 +330,26 @@ impl Book {
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 
+    /// How many of `shares` of `device`, each of which [is free](Book::is_free), can be claimed together, the smallest first.
+    pub fn fit_together(&self, device: &DeviceKey, mut shares: Vec<HeldShare>, bounds: Bounds) -> usize {
+        shares.sort_by_key(|share| (share.promise.memory(), share.promise.compute()));
+        let fit = |number: usize| {
+            let part = HeldPart::Shares(shares.get(..number).unwrap_or_default().to_vec());
+            number == 0 || self.is_free(device, &part, bounds)
+        };
+        // Usually it is all of them. Else half of the numbers are left by each step: what fits with more fits with fewer.
+        let (mut fits, mut too_many) = (0, shares.len() + 1);
+        let mut next = shares.len();
+        while fits + 1 < too_many {
+            match fit(next) {
+                true => fits = next,
+                false => too_many = next,
+            }
+            next = fits + (too_many - fits) / 2;
+        }
+        fits
+    }
+
     /// Whether no share of `device` can be claimed, because a claim holds the whole of it, the GPU that it is on or an
     /// instance on it.
     pub fn is_closed(&self, device: &DeviceKey) -> bool {

@@ -5,7 +5,7 @@ use super::request::{BrokerRequest, MpsAction};
 use super::{ServeOptions, entry, own};
 use crate::accounts::Accounts;
 use crate::claims::Claims;
-use crate::control::{MachineControl, PublicDevice};
+use crate::control::{MachineControl, PublicStatus};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, HostFacts};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(super) struct Commands<'a> {
     /// A byte that is written here wakes the thread that compares the machine with the ledger.
     wake: &'a UnixStream,
     /// What status.json has.
-    pub(super) shown: Mutex<Option<Vec<PublicDevice>>>,
+    pub(super) shown: Mutex<Option<PublicStatus>>,
 }
 
 impl<'a> Commands<'a> {
@@ -75,7 +75,7 @@ impl<'a> Commands<'a> {
             }
             BrokerRequest::MpsStatus => {
                 owner_alone(peer, "mps")?;
-                Ok(json!({ "devices": self.control.devices() }))
+                Ok(json!({ "devices": self.control.devices(), "problems": self.control.unreadable() }))
             }
             BrokerRequest::Enter(request) => entry::enter(self, peer, &request),
             BrokerRequest::Leave(container) => entry::leave(self, peer, container),

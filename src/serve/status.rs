@@ -7,7 +7,6 @@ use crate::control::{PublicStatus, STATUS_FILE};
 use crate::error::{Context, Result};
 use crate::ledger::Books;
 use crate::mutex::lock;
-use crate::share::Plan;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Commands<'_> {
@@ -24,8 +23,7 @@ impl Commands<'_> {
         };
         // Without a plan, the devices of which something is held are listed by their keys.
         let facts = self.facts();
-        let none = Plan::default();
-        let plan = facts.as_ref().map_or(&none, |facts| &facts.plan);
+        let plan = facts.as_ref().ok().map(|facts| &facts.plan);
         // A clock before 1970 is not set.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -33,12 +31,12 @@ impl Commands<'_> {
             .as_secs();
         let status = PublicStatus::of(plan, &books, &self.control.devices(), now);
         let path = self.state_dir().join(STATUS_FILE);
-        if shown.as_ref() == Some(&status.devices) && path.exists() {
+        if shown.as_ref().is_some_and(|shown| shown.is_same_state(&status)) && path.exists() {
             return Ok(());
         }
         let text = serde_json::to_string(&status).about(path.display(), "cannot be written as JSON")?;
         write::write(&path, &format!("{text}\n"))?;
-        *shown = Some(status.devices);
+        *shown = Some(status);
         Ok(())
     }
 }

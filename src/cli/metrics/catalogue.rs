@@ -64,7 +64,7 @@ families! {
     DEVIATIONS: "tranche_deviations" Gauge ["device" "kind"] "What differs from the expected state, by kind.";
     SHARES: "tranche_device_shares" Gauge ["device"] "Shares that the present policy makes of the device; 1 for a dedicated device.";
     HELD: "tranche_device_shares_held" Gauge ["device"] "Shares of the present policy that are held; 1 for a dedicated device that is held.";
-    FREE: "tranche_device_shares_free" Gauge ["device"] "Shares that a container can have now; 1 for a dedicated device that is free.";
+    FREE: "tranche_device_shares_free" Gauge ["device"] "Shares that containers can have now, all of them together; 1 for a dedicated device that is free.";
     EARLIER: "tranche_device_shares_of_earlier_policy" Gauge ["device"]
         "Shares that are held and that the present policy does not have.";
     WHOLE: "tranche_device_held_whole" Gauge ["device"] "Whether one claim holds all of the device: 1 or 0.";

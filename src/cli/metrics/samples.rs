@@ -56,13 +56,16 @@ fn devices(out: &mut Exposition, observed: &Observed) {
     for device in &observed.devices {
         let label = [device.device.as_str()];
         out.add(family::READABLE, &label, truth(device.readable));
+        if !device.policy_known {
+            continue;
+        }
         // A dedicated device has no shares: it is one.
         let is_one = device.shares.is_empty();
-        let of = |shares: &[String], whole: bool| if is_one { usize::from(whole) } else { shares.len() };
-        out.add(family::SHARES, &label, count(of(&device.shares, true)));
+        let of = |shares: usize, whole: bool| if is_one { usize::from(whole) } else { shares };
+        out.add(family::SHARES, &label, count(of(device.shares.len(), true)));
         if device.readable {
-            out.add(family::HELD, &label, count(of(&device.held, device.held_whole)));
-            out.add(family::FREE, &label, count(of(&device.free, !device.is_held())));
+            out.add(family::HELD, &label, count(of(device.held.len(), device.held_whole)));
+            out.add(family::FREE, &label, count(of(device.free_together, !device.is_held())));
             out.add(family::EARLIER, &label, count(device.held_of_earlier_policy.len()));
             out.add(family::WHOLE, &label, truth(device.held_whole));
         }

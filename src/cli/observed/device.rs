@@ -4,6 +4,7 @@ use crate::cli::held::or_dash;
 use crate::cli::specs::{Offered, Specs};
 use crate::control::PublicDevice;
 use crate::ledger::{Books, HeldPart, HeldShare};
+use crate::share::Plan;
 use crate::text::some;
 use crate::types::DeviceKey;
 use serde::Serialize;
@@ -21,23 +22,37 @@ pub(in crate::cli) struct DeviceStatus {
     pub(in crate::cli) held: Vec<String>,
     /// Shares that are held and that the policy of now does not have.
     pub(in crate::cli) held_of_earlier_policy: Vec<String>,
+    /// Whether it is known what the policy of now says of the device. If not, `shares` is empty, `held` has every share that is
+    /// held, and what is free is unknown.
+    pub(in crate::cli) policy_known: bool,
     /// Whether one claim holds all of it.
     pub(in crate::cli) held_whole: bool,
     /// Whether the device's book in the ledger could be read. If not, it is unknown what is held or free.
     pub(in crate::cli) readable: bool,
-    /// The shares that a container can have now; empty while the whole device is held.
+    /// The shares that a container can have now, each of them alone; empty while the whole device is held.
     pub(in crate::cli) free: Vec<String>,
+    /// How many of those can be had together: beside shares of an earlier policy, not all of them need fit.
+    pub(in crate::cli) free_together: usize,
 }
 
-/// The devices that specifications offer or of which something is held, in the order of their names.
-pub(super) fn devices(specs: &Specs, books: &Books) -> Vec<DeviceStatus> {
+/// The devices that specifications offer or of which something is held, in the order of their names. `plan` is that of
+/// host.json, if it could be read: a device that no specification offers is one of an earlier policy only if the plan does not
+/// have it either.
+pub(super) fn devices(specs: &Specs, plan: Option<&Plan>, books: &Books) -> Vec<DeviceStatus> {
     let unknown = Offered::default();
     let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();
     for claim in books.claims() {
         keys.entry(&claim.device).or_insert(&unknown);
     }
     let devices = keys.into_iter();
-    let devices = devices.map(|(key, offered)| DeviceStatus::new(specs.device(key), key, offered, books));
+    let is_known = |key: &DeviceKey| {
+        let is_left_out = |plan: &Plan| plan.devices.iter().all(|split| split.key != *key);
+        specs.named(key).is_some() || plan.is_some_and(is_left_out)
+    };
+    let devices = devices.map(|(key, offered)| {
+        let status = DeviceStatus::new(specs.device(key), key, offered, books);
+        if is_known(key) { status } else { status.without_policy() }
+    });
     let mut devices: Vec<DeviceStatus> = devices.collect();
     devices.sort_by(|a, b| (a.device.len(), &a.device).cmp(&(b.device.len(), &b.device)));
     devices
@@ -66,6 +81,18 @@ impl DeviceStatus {
         let siblings = |is_meant: &dyn Fn(&str) -> bool| -> Vec<String> {
             offered.siblings.iter().filter(|name| is_meant(name)).cloned().collect()
         };
+        let free = siblings(&|name| readable && is_free(name));
+        let free_together = match book {
+            Some(book) => {
+                let share = |name: &String| {
+                    let promise = offered.size(name)?;
+                    let name = name.parse().ok()?;
+                    Some(HeldShare { name, promise })
+                };
+                book.fit_together(key, free.iter().filter_map(share).collect(), offered.bounds)
+            }
+            None => free.len(),
+        };
         Self {
             device,
             key: key.clone(),
@@ -73,14 +100,28 @@ impl DeviceStatus {
             held: siblings(&|name| now.iter().any(|share| share.name.as_str() == name)),
             held_of_earlier_policy: earlier.into_iter().collect(),
             // Instances of a GPU exclude it as a whole, and the reverse.
+            policy_known: true,
             held_whole: on_it().any(|claim| claim.device != *key || claim.part.shares().is_empty()),
             readable,
-            free: siblings(&|name| readable && is_free(name)),
+            free,
+            free_together,
         }
     }
 
-    /// The device as the broker wrote it down for everybody.
-    pub(super) fn of_public(device: &PublicDevice) -> Self {
+    /// The same device where nothing is known of the policy: what is held of it need not be of an earlier one.
+    fn without_policy(mut self) -> Self {
+        self.held.append(&mut self.held_of_earlier_policy);
+        self.policy_known = false;
+        self
+    }
+
+    /// The device as the broker wrote it down for everybody. `plan_known` says whether the broker knew the policy.
+    pub(super) fn of_public(device: &PublicDevice, plan_known: bool) -> Self {
+        let status = Self::of_planned(device);
+        if plan_known { status } else { status.without_policy() }
+    }
+
+    fn of_planned(device: &PublicDevice) -> Self {
         let held = || device.claims.iter().flat_map(|claim| &claim.shares);
         let (now, earlier): (BTreeSet<&String>, BTreeSet<&String>) =
             held().partition(|name| device.shares.contains(name));
@@ -90,9 +131,11 @@ impl DeviceStatus {
             shares: device.shares.clone(),
             held: now.into_iter().cloned().collect(),
             held_of_earlier_policy: earlier.into_iter().cloned().collect(),
+            policy_known: true,
             held_whole: device.claims.iter().any(|claim| claim.shares.is_empty()),
             readable: device.readable,
             free: device.free.clone(),
+            free_together: device.free_together.unwrap_or(device.free.len()),
         }
     }
 
@@ -110,6 +153,9 @@ impl DeviceStatus {
             return "whole".to_owned();
         }
         let mut parts = Vec::new();
+        if !self.policy_known && !self.held.is_empty() {
+            parts.push(self.held.len().to_string());
+        }
         if !self.shares.is_empty() {
             parts.push(format!("{} of {}", self.held.len(), self.shares.len()));
         }
@@ -122,11 +168,14 @@ impl DeviceStatus {
     /// What of it is free, in a table.
     pub(in crate::cli) fn free_text(&self) -> String {
         match &self.free[..] {
-            _ if !self.readable => "unknown".to_owned(),
+            _ if !self.readable || !self.policy_known => "unknown".to_owned(),
             [] if self.shares.is_empty() && !self.held_whole && self.held_of_earlier_policy.is_empty() => {
                 "whole".to_owned()
             }
             [] => "-".to_owned(),
+            free if self.free_together < free.len() => {
+                format!("{} ({} fit together)", ranges(free), self.free_together)
+            }
             free => ranges(free),
         }
     }

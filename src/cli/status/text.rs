@@ -91,6 +91,13 @@ fn usage(text: &mut String, gpus: &[DeviceUsage]) {
     }
     text.push('\n');
     text.push_str(&table.text());
+    for gpu in gpus.iter().filter(|gpu| gpu.uses_system_memory) {
+        let line = format!(
+            "{}: has no memory of its own; a share of its memory is one of RAM",
+            gpu.device
+        );
+        text.push_str(&format!("{line}\n"));
+    }
     for gpu in gpus.iter().filter(|gpu| gpu.hides_mps_clients) {
         let line = format!(
             "{}: this driver reports the memory of MPS clients as that of their server",

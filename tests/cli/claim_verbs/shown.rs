@@ -159,6 +159,10 @@ fn a_share_that_does_not_fit_beside_an_earlier_policy_s_is_not_free() {
     // Two of eight fit into the quarter that is left, and each of the eight is free.
     let eight = ["0", "1", "2", "3", "4", "5", "6", "7"];
     devices(&policy(8, small), &[("nvidia.com/gpu=0", &eight)]);
+    let status = scene.json(&["status"]);
+    assert_eq!(status["devices"][0]["free_together"], 2, "{status}");
+    let page = scene.at_specs(&["status"]).run().ok();
+    assert!(page.contains("  0–7 (2 fit together)\n"), "{page}");
     let large = "name: small, compute: 20%, memory: 9Gi";
     devices(
         &policy(2, large),
@@ -272,4 +276,42 @@ fn who_is_not_root_is_told_so() {
         }
     }
     assert_eq!(scene.claims(), ["one"]);
+}
+
+/// What no specification and no host.json says is unknown. It need not be of an earlier policy.
+#[test]
+fn without_specifications_a_held_share_is_not_of_an_earlier_policy() {
+    let test = "shown::without_specifications_a_held_share_is_not_of_an_earlier_policy";
+    let Some(scene) = Scene::new(test) else { return };
+    let _init = scene.start("nvidia.com/gpu=0.1", "aaaa1111");
+    for file in fs::read_dir(scene.at("cdi")).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let json = scene.json(&["status"]);
+    let device = &json["devices"][0];
+    assert_eq!(
+        (&device["policy_known"], &device["held"]),
+        (&json!(false), &json!(["1"])),
+        "{json}"
+    );
+    assert_eq!(
+        (&device["held_of_earlier_policy"], &device["free"]),
+        (&json!([]), &json!([]))
+    );
+    assert_eq!(json["deviations"], json!([]));
+    let status = scene.at_specs(&["status"]).run().ok();
+    let line = status.lines().find(|line| line.starts_with("GPU-")).unwrap();
+    assert!(
+        line.ends_with("  1     unknown") && !status.contains("earlier policy"),
+        "{status}"
+    );
+    // The specifications say what the policy is, and then a share that it lacks is one of an earlier policy.
+    scene.policy(&POLICY.replace("replicas: 4", "replicas: 2"));
+    scene.generate();
+    let device = scene.json(&["status"])["devices"][0].clone();
+    assert_eq!(
+        (&device["policy_known"], &device["held_of_earlier_policy"]),
+        (&json!(true), &json!(["1"])),
+        "{device}"
+    );
 }

@@ -343,3 +343,25 @@ fn only_its_user_and_root_give_a_share_back() {
         assert_eq!(by_hand.is_ok(), may, "{uid}: {by_hand:?}");
     }
 }
+
+#[test]
+fn how_many_free_shares_fit_together() {
+    let shares = |of: &[&str]| -> Vec<HeldShare> {
+        let part = |text: &&str| sized(text.split_once('=').unwrap().0, text.split_once('=').unwrap().1);
+        of.iter().flat_map(|text| part(text).shares().to_vec()).collect()
+    };
+    let bounds: Bounds = "10000:100".parse().unwrap();
+    for (held_part, asked, fit) in [
+        ("mps:1:1", &["a=mps:1:1", "b=mps:1:1"][..], 2),
+        // Each of them fits alone, and the two smaller ones together.
+        ("mps:5000:50", &["a=mps:3000:30", "b=mps:2000:20", "c=mps:4000:10"], 2),
+        ("mps:5000:50", &["a=mps:5000:1", "b=mps:5000:1"], 1),
+        ("mps:5000:50", &["a=mps:5001:1"], 0),
+        ("mps:5000:50", &[], 0),
+        ("mps:-:-", &["a=mps:-:-", "b=mps:-:-"], 2),
+    ] {
+        let book = held(&[(GPU, sized("0", held_part))], "10000:100");
+        let found = book.fit_together(&GPU.parse().unwrap(), shares(asked), bounds);
+        assert_eq!(found, fit, "{asked:?} beside {held_part}");
+    }
+}
