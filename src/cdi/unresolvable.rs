@@ -1,6 +1,7 @@
 //! Why a name is not a CDI device: engines say only "unresolvable CDI devices".
 
 use super::registry::Registry;
+use crate::call::ClaimCall;
 use crate::error::Error;
 use crate::text::some;
 use crate::types::QualifiedName;
@@ -14,6 +15,12 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
     let Some((kind, _)) = name.split_once('=') else {
         return incomplete(name, registry);
     };
+    if name.strip_suffix("=all") == Some(kind) && is_claimed(registry, kind) {
+        let names = names(registry, |name| name.kind.to_string() == kind);
+        let what =
+            "has no device: it would have those that need no claim, and the policy splits or dedicates every device";
+        return Error::usage(name, what).hint(format!("name a device or a share: {}", some(&names)));
+    }
     let names = names(registry, |name| name.kind.to_string() == kind);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     Error::usage(name, "no such CDI device").hint(match names.as_slice() {
@@ -22,6 +29,14 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
             Some(nearest) => format!("did you mean {nearest}? expected one of {}", some(names)),
             None => format!("expected one of {}", some(names)),
         },
+    })
+}
+
+/// Whether a device of `kind` is given with a claim only.
+fn is_claimed(registry: &Registry, kind: &str) -> bool {
+    registry.devices().any(|(name, found)| {
+        let mut hooks = found.device.edits.hooks.iter();
+        name.kind.to_string() == kind && hooks.any(|hook| ClaimCall::of_hook(&hook.args).is_some())
     })
 }
 

@@ -3,9 +3,9 @@
 use super::directory::entries;
 use crate::error::{Context, Error, Result};
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -23,6 +23,28 @@ const SUFFIX: &str = ".tmp";
 /// Returns an error if a directory cannot be made or written, if the disk is full, or if `path` is a directory.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     Prepared::new(path, text)?.put_in_place()
+}
+
+/// Makes a directory with mode 0755, and its parents: others must read or reach what is in it. The umask of the caller does
+/// not count, and directories that exist keep their mode.
+///
+/// # Errors
+/// Returns an error if a directory cannot be made, or if something else has its name.
+pub fn make_directory(dir: &Path) -> Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+    for dir in missing.into_iter().rev().filter(|dir| !dir.as_os_str().is_empty()) {
+        match fs::create_dir(dir) {
+            // Another process has made it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made.about(dir.display(), "cannot make the directory")?,
+        }
+        let open = fs::set_permissions(dir, Permissions::from_mode(0o755));
+        open.about(dir.display(), "cannot set its mode")?;
+    }
+    match dir.is_dir() {
+        true => Ok(()),
+        false => Err(Error::failed(dir.display(), "is not a directory").hint("remove it")),
+    }
 }
 
 /// A file that is complete on the disk under a temporary name. Dropping it removes it.
@@ -46,11 +68,7 @@ impl Prepared {
         if fs::symlink_metadata(path).is_ok_and(|m| m.is_dir()) {
             return Err(Error::failed(path.display(), "is a directory"));
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&dir)
-            .about(dir.display(), "cannot make the directory")?;
+        make_directory(&dir)?;
         remove_abandoned(&dir)?;
         let mut file = temporary(&dir).about(path.display(), "cannot write")?;
         file.write_all(text.as_bytes()).about(path.display(), "cannot write")?;
@@ -204,7 +222,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "x").unwrap();
         let e = write(&dir.path().join("file/x.yaml"), "y").unwrap_err().to_string();
-        assert!(e.contains("cannot make the directory"), "{e}");
+        assert!(e.contains("is not a directory"), "{e}");
         fs::create_dir_all(dir.path().join("x.yaml/sub")).unwrap();
         let e = write(&dir.path().join("x.yaml"), "y").unwrap_err().to_string();
         assert!(e.contains("is a directory"), "{e}");

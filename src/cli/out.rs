@@ -87,14 +87,33 @@ fn say(line: impl std::fmt::Display) {
 
 /// Prints what went wrong, in one line, and returns the exit code that says it to a program.
 pub fn complain(error: anyhow::Error) -> ExitCode {
-    say(format_args!("tranche: {}", line(error.as_ref())));
+    say(format_args!(
+        "tranche: {}",
+        for_user(error.as_ref(), nix::unistd::geteuid().is_root())
+    ));
     code(kind(&error))
+}
+
+/// The line for an error. A user other than root who lacks a permission is told who has it, unless the error does so.
+fn for_user(error: &(dyn std::error::Error + 'static), is_root: bool) -> String {
+    let line = line(error);
+    let lacks_permission = std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let errno = error.downcast_ref::<nix::errno::Errno>();
+        let errno = errno.map(|errno| io::Error::from(*errno).kind());
+        io.or(errno) == Some(io::ErrorKind::PermissionDenied)
+    });
+    match lacks_permission && !is_root && !line.contains("root") {
+        true => format!("{line}; run this command as root"),
+        false => line,
+    }
 }
 
 /// Prints a line for each thing that went wrong, and returns the exit code of the last; success if nothing did.
 pub fn complain_all<'a>(errors: impl IntoIterator<Item = &'a Error>) -> ExitCode {
+    let is_root = nix::unistd::geteuid().is_root();
     errors.into_iter().fold(ExitCode::SUCCESS, |_, error| {
-        say(format_args!("tranche: {}", line(error)));
+        say(format_args!("tranche: {}", for_user(error, is_root)));
         code(error.kind())
     })
 }
@@ -129,6 +148,28 @@ mod tests {
         let error = anyhow::Error::from(Error::new(Kind::Found, "policy", "cannot be applied").from_source(inner));
         assert_eq!(kind(&error), Kind::Found);
         assert_eq!(kind(&anyhow::anyhow!("unknown")), Kind::Failed);
+    }
+
+    #[test]
+    fn a_user_who_lacks_a_permission_is_told_who_has_it() {
+        let denied = |hint: &str| {
+            let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+            let error = Error::failed("/etc/cdi", "cannot make the directory").from_source(denied);
+            if hint.is_empty() { error } else { error.hint(hint) }
+        };
+        let line = for_user(&denied(""), false);
+        assert!(
+            line.starts_with("/etc/cdi: cannot make the directory") && line.ends_with("; run this command as root"),
+            "{line}"
+        );
+        assert!(!for_user(&denied(""), true).contains("as root"));
+        assert!(!for_user(&denied("only root may"), false).contains("as root"));
+        let errno = Error::failed("/run/x", "cannot be opened").from_source(nix::errno::Errno::EPERM);
+        assert!(for_user(&errno, false).ends_with("as root"));
+        let wrapped = anyhow::Error::from(denied("")).context("refresh");
+        assert!(for_user(wrapped.as_ref(), false).ends_with("as root"));
+        let full = Error::failed("/etc/cdi", "cannot write").from_source(io::Error::other("disk full"));
+        assert!(!for_user(&full, false).contains("as root"));
     }
 
     #[test]

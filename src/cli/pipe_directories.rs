@@ -7,13 +7,11 @@
 use super::out;
 use crate::cdi::write;
 use crate::derive::Sharing;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
 use crate::share::{Need, Plan};
 use crate::types::HostPath;
 use rustix::fs::statfs;
-use std::fs::{self, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where administrators' files for systemd-tmpfiles are (tmpfiles.d(5)).
@@ -51,7 +49,7 @@ impl TmpfilesArgs {
 pub(super) fn make(sharing: &Sharing) -> Result<()> {
     of(&sharing.plan, &sharing.state_dir)
         .iter()
-        .try_for_each(|dir| make_one(dir.as_path()))
+        .try_for_each(|dir| write::make_directory(dir.as_path()))
 }
 
 /// As [`make`], for a specification in the directory `of_spec`. If that directory outlives a boot and the pipe
@@ -64,7 +62,7 @@ pub(super) fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Tmp
     let tmpfiles = &tmpfiles.tmpfiles_dir;
     let pipes = sharing.map(|sharing| of(&sharing.plan, &sharing.state_dir));
     let pipes = pipes.unwrap_or_default();
-    pipes.iter().try_for_each(|dir| make_one(dir.as_path()))?;
+    pipes.iter().try_for_each(|dir| write::make_directory(dir.as_path()))?;
     let file = tmpfiles.join(FILE);
     if is_in_memory(of_spec) {
         return Ok(());
@@ -93,24 +91,6 @@ pub(super) fn of(plan: &Plan, state_dir: &HostPath) -> Vec<HostPath> {
             _ => None,
         })
         .collect()
-}
-
-/// Makes a directory with mode 0755, and its parents: MPS servers run as their clients' user, and must reach it. The
-/// umask of the caller does not count.
-fn make_one(dir: &Path) -> Result<()> {
-    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
-    for dir in missing.into_iter().rev() {
-        match fs::create_dir(dir) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-            made => made.about(dir.display(), "cannot be made")?,
-        }
-        let open = fs::set_permissions(dir, Permissions::from_mode(0o755));
-        open.about(dir.display(), "its mode cannot be set")?;
-    }
-    match dir.is_dir() {
-        true => Ok(()),
-        false => Err(Error::failed(dir.display(), "is not a directory").hint("remove it")),
-    }
 }
 
 /// The lines for systemd-tmpfiles.
@@ -151,6 +131,7 @@ fn is_in_memory(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_line_makes_one_directory_and_nothing_else() {
@@ -165,7 +146,7 @@ mod tests {
     fn a_pipe_directory_and_its_parents_are_open_to_all() {
         let top = tempfile::tempdir().unwrap();
         let dir = top.path().join("mps/0");
-        make_one(&dir).unwrap();
+        write::make_directory(&dir).unwrap();
         for dir in [dir.as_path(), &top.path().join("mps")] {
             assert_eq!(
                 fs::metadata(dir).unwrap().permissions().mode() & 0o777,
@@ -174,10 +155,15 @@ mod tests {
                 dir.display()
             );
         }
-        make_one(&dir).unwrap();
+        write::make_directory(&dir).unwrap();
         let file = top.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(make_one(&file).unwrap_err().to_string().contains("is not a directory"));
+        assert!(
+            write::make_directory(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("is not a directory")
+        );
     }
 
     #[test]

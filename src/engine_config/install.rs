@@ -6,12 +6,12 @@
 use super::document::{ConfigFile, Syntax};
 use super::edit::Edit;
 use super::record::{Beside, Record};
-use crate::cdi::write::{remove_abandoned, temporary};
+use crate::cdi::write::{make_directory, remove_abandoned, temporary};
 use crate::digest::Digest;
 use crate::error::{Context, Error, Result};
-use std::fs::{self, DirBuilder, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a configuration file. Real ones have some thousands.
@@ -340,12 +340,4 @@ fn replace(path: &Path, bytes: &[u8], directory: &Path, like: Option<&Metadata>)
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .about(parent.display(), "cannot be brought to the disk")
-}
-
-fn make_directory(directory: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(directory)
-        .about(directory.display(), "cannot make the directory")
 }

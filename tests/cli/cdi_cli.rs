@@ -335,3 +335,59 @@ fn a_directory_that_did_not_exist_is_named() {
     assert!(first.contains(&line), "{first}");
     assert!(!write().contains(": created"));
 }
+
+/// Engines of other users read the directories too, whatever the umask of the one who makes them.
+#[test]
+fn the_umask_does_not_close_the_directories_that_engines_read() {
+    let top = tempfile::tempdir().unwrap();
+    let mode = |path: &str| top.path().join(path).metadata().unwrap().permissions().mode() & 0o7777;
+    let run = |arguments: &str| {
+        let line = format!("umask 077; exec '{}' {arguments}", env!("CARGO_BIN_EXE_tranche"));
+        let output = Command::new("/bin/sh")
+            .args(["-c", &line])
+            .current_dir(top.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("cdi generate --inventory=sim:t4x2 --output=etc/cdi/nvidia.yaml");
+    assert_eq!(
+        (mode("etc"), mode("etc/cdi"), mode("etc/cdi/nvidia.yaml")),
+        (0o755, 0o755, 0o644)
+    );
+    fs::create_dir(top.path().join("own")).unwrap();
+    fs::set_permissions(top.path().join("own"), PermissionsExt::from_mode(0o700)).unwrap();
+    run("cdi generate --inventory=sim:t4x2 --output=own/cdi/nvidia.yaml");
+    assert_eq!(
+        (mode("own"), mode("own/cdi")),
+        (0o700, 0o755),
+        "a directory that exists keeps its mode"
+    );
+}
+
+/// `all` has the devices that need no claim.
+#[test]
+fn inspect_says_why_there_is_no_device_all() {
+    let top = tempfile::tempdir().unwrap();
+    let dir = format!("--spec-dir={}", top.path().display());
+    let inspected = |sharing: &str| {
+        let config = top.path().join("config.yaml");
+        fs::write(&config, format!("sharing:\n{sharing}")).unwrap();
+        let output = format!("--output={}", top.path().join("nvidia.yaml").display());
+        let config = format!("--config={}", config.display());
+        let made = cdi(&["generate", "--inventory=sim:t4x2", &config, &output]);
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        cdi(&["inspect", "nvidia.com/gpu=all", &dir])
+    };
+    for sharing in [
+        "  dedicated: {devices: all}\n",
+        "  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n",
+    ] {
+        let said = inspected(sharing);
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        let says = "nvidia.com/gpu=all: has no device: it would have those that need no claim, and the policy splits or dedicates \
+                    every device; name a device or a share: nvidia.com/gpu=0";
+        assert!(said.err.contains(says), "{}", said.err);
+    }
+    assert_eq!(inspected("  dedicated: {devices: [0]}\n").code, Some(0));
+}

@@ -3,7 +3,7 @@
 use crate::program;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -128,13 +128,15 @@ fn a_file_that_another_directory_hides_is_one_line() {
 #[test]
 fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
     let directory = tempfile::tempdir().unwrap();
-    let write = |inventory: &str, name: &str| {
+    let write_in = |spec_dir: &Path, inventory: &str, name: &str| {
         let output = program(&["cdi", "generate", inventory, "--output"])
             .arg(directory.path().join(name))
+            .env("TRANCHE_SPEC_DIR", spec_dir)
             .output()
             .unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
+    let write = |inventory: &str, name: &str| write_in(directory.path(), inventory, name);
     let warned = |said: &str| said.matches("engines ignore them in every file").count();
     // Neither a new file, nor one that takes the place of its older self, nor one of other devices.
     for (inventory, name) in [
@@ -159,6 +161,9 @@ fn a_file_beside_another_of_the_same_devices_is_reported_when_it_is_written() {
             && said.contains("lost: nvidia.com/gpu=0, nvidia.com/gpu=1, "),
         "{said}"
     );
+    // Where no engine looks, files do not affect each other.
+    let (code, said) = write_in(Path::new("/etc/cdi"), "--inventory=sim:t4x2", "tranche.yaml");
+    assert_eq!((code, warned(&said)), (Some(0), 0), "{said}");
 }
 
 /// A directory with a specification that was generated from a saved inventory.

@@ -1,11 +1,12 @@
 //! `tranche system create-dev-char-symlinks`.
 
 use super::{examine, modules};
+use crate::cdi::write::make_directory;
 use crate::cli::look::{self, LookArgs};
 use crate::cli::out;
 use crate::cli::place::HostArgs;
 use crate::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
-use crate::error::{Context, Error};
+use crate::error::Error;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let directory = std::path::absolute(&args.dev_char_path)?;
     if !args.dry_run {
-        std::fs::create_dir_all(&directory).about(directory.display(), "cannot be created")?;
+        make_directory(&directory)?;
     }
     let wanted = links(&inventory, args.create_all);
     for link in &wanted {

@@ -4,6 +4,8 @@ use crate::cdi::directory::entries;
 use crate::cdi::encode::Format;
 use crate::cdi::registry::Registry;
 use crate::cdi::{Problem, Spec, build};
+use crate::claim_spec::is_same;
+use crate::cli::place::SpecDirArgs;
 use crate::edits::Derived;
 use crate::types::CdiVersion;
 use std::path::{Path, PathBuf};
@@ -33,10 +35,19 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
 }
 
 /// Why engines do not find devices of `spec`, which was written to `file`: other files of the directory define the same
-/// ones. One line for each set of files.
+/// ones. One line for each set of files. In a directory that no engine reads, such as `/tmp`, files do not affect each other.
 pub(super) fn conflicts(file: &Path, spec: &Spec) -> Vec<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
+    let named = std::env::var_os("TRANCHE_SPEC_DIR").unwrap_or_default();
+    let named = SpecDirArgs {
+        spec_dirs: std::env::split_paths(&named)
+            .filter(|dir| !dir.as_os_str().is_empty())
+            .collect(),
+    };
+    if !named.dirs().iter().any(|read| is_same(read, directory)) {
+        return Vec::new();
+    }
     // Usually the file is alone, and then nothing is read. A file that cannot be read defines nothing.
     let mut paths = entries(directory).filter_map(|path| path.ok());
     if !paths.any(|path| Format::of_path(&path).is_some() && path.file_name() != file.file_name()) {

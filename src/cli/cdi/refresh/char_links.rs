@@ -1,7 +1,7 @@
 //! The links in `/dev/char`. MIG devices get new nodes while the machine runs, so a refresh makes their links.
 
+use crate::cdi::write::make_directory;
 use crate::device_files::{CharLink, LinkChange, links};
-use crate::error::Context;
 use crate::inventory::Inventory;
 use crate::text::counted;
 use anyhow::Result;
@@ -17,7 +17,7 @@ pub(super) fn of(inventory: &Inventory) -> Vec<CharLink> {
 /// # Errors
 /// Returns an error if the directory or a link cannot be made. The specifications are written then.
 pub(super) fn make(dir: &Path, links: &[CharLink]) -> Result<()> {
-    std::fs::create_dir_all(dir).about(dir.display(), "cannot be created")?;
+    make_directory(dir)?;
     let mut made = 0;
     for link in links {
         if link.make(dir)? != LinkChange::Kept {
