@@ -1,5 +1,6 @@
 //! Man pages and completions of `tranche`, from the definition of its command line.
 
+use crate::completions;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -29,9 +30,7 @@ pub(super) fn write(share: &Path) -> Result<()> {
     pages(&tranche, &made(share, "man/man1")?)?;
     for (shell, directory, name) in COMPLETIONS {
         let file = made(share, directory)?.join(name);
-        let mut text = Vec::new();
-        clap_complete::generate(shell, &mut Arguments::command(), "tranche", &mut text);
-        fs::write(&file, text).with_context(|| file.display().to_string())?;
+        fs::write(&file, completions::of(&Arguments::command(), shell)).with_context(|| file.display().to_string())?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod commands;
+mod completions;
 mod licences;
 
 use anyhow::{Result, bail};

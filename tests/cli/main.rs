@@ -20,6 +20,8 @@ mod cdi_options;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
+#[cfg(feature = "pages")]
+mod completions;
 mod console_blocks;
 mod doctor;
 mod documents;

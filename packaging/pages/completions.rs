@@ -1,0 +1,137 @@
+//! What shells complete: the words that an option takes, files only where a file is meant, and the names of the devices and
+//! claims of this machine. Hidden options are not offered.
+
+use clap::builder::{PossibleValuesParser, Resettable};
+use clap::{Arg, Command, ValueHint};
+use clap_complete::Shell;
+use tranche::cdi::encode::Format;
+use tranche::derive::{Mode, NameStrategy};
+use tranche::engine_config::Engine;
+use tranche::export::ExportTarget;
+use tranche::inventory::DriverCapability;
+use tranche::types::CdiVersion;
+
+/// Names that are known only when they are completed. The generator writes [`Names::placeholder`], which is then replaced by
+/// what prints them.
+#[derive(Clone, Copy)]
+enum Names {
+    /// Devices and shares, as commands of tranche take them: `0`, `0.any`.
+    Devices,
+    /// The same with their kinds, as engines take them. Behind the `=`, bash completes a word of its own.
+    CdiNames,
+    /// Claims that were made beforehand.
+    Claims,
+    /// Claims, devices and shares.
+    Held,
+}
+
+impl Names {
+    const ALL: [Self; 4] = [Self::Devices, Self::CdiNames, Self::Claims, Self::Held];
+
+    fn placeholder(self) -> &'static str {
+        match self {
+            Self::Devices => "TRANCHE_DEVICES",
+            Self::CdiNames => "TRANCHE_CDI_NAMES",
+            Self::Claims => "TRANCHE_CLAIMS",
+            Self::Held => "TRANCHE_HELD",
+        }
+    }
+
+    /// A command that prints them, one a line. It has no double quote, which shells put around it.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Devices => "tranche cdi list 2>/dev/null | sed 's/^[^=]*=//'",
+            Self::CdiNames => "tranche cdi list 2>/dev/null | sed 'p;s/^[^=]*=//'",
+            Self::Claims => "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'",
+            Self::Held => {
+                "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'; \
+                 tranche cdi list 2>/dev/null | sed 's/^[^=]*=//'"
+            }
+        }
+    }
+}
+
+/// The completions of `command` for `shell`.
+pub(super) fn of(command: &Command, shell: Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut offered(command), "tranche", &mut text);
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    for names in Names::ALL {
+        let (placeholder, prints) = (names.placeholder(), names.command());
+        text = match shell {
+            Shell::Zsh => {
+                let function = format!("_{}", placeholder.to_lowercase());
+                let body = format!("{function}() {{ compadd -- ${{(f)\"$({prints})\"}} }}\n");
+                let text = text.replace(&format!("({placeholder})"), &function);
+                text.replacen("#compdef tranche\n", &format!("#compdef tranche\n\n{body}"), 1)
+            }
+            Shell::Fish => text.replace(&format!("{placeholder}\\t''"), &format!("({prints})")),
+            _ => text.replace(placeholder, &format!("$({prints})")),
+        };
+    }
+    text.into_bytes()
+}
+
+/// `command` without what is hidden, and with what each option takes.
+fn offered(command: &Command) -> Command {
+    // The program ends soon, and clap wants names that last as long as it does.
+    let mut offered = Command::new(&*command.get_name().to_owned().leak());
+    if let Some(about) = command.get_about() {
+        offered = offered.about(about.clone());
+    }
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    offered
+        .args(arguments.map(|argument| with_values(command.get_name(), argument)))
+        .subcommands(verbs.map(self::offered))
+}
+
+/// `argument` of the command `verb` with what it takes.
+fn with_values(verb: &str, argument: &Arg) -> Arg {
+    let none = || Resettable::Reset;
+    // What they exclude may be hidden.
+    let argument = argument
+        .clone()
+        .conflicts_with(none())
+        .requires(none())
+        .required_unless_present(none());
+    if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
+        return argument;
+    }
+    fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+        all.iter().copied().map(word).collect()
+    }
+    let id = argument.get_id().as_str().to_owned();
+    let value = argument
+        .get_value_names()
+        .and_then(|names| names.first())
+        .map(ToString::to_string);
+    let words: Vec<&'static str> = match (verb, id.as_str()) {
+        (_, "mode") => words(Mode::ALL, Mode::as_str),
+        (_, "format") => words(&[Format::Yaml, Format::Json], Format::extension),
+        (_, "relative_to") => vec!["host", "container"],
+        (_, "runtime") => words(&Engine::ALL, Engine::name),
+        (_, "target") => words(ExportTarget::ALL, ExportTarget::as_str),
+        (_, "cdi_version") => words(CdiVersion::ALL, CdiVersion::as_str),
+        (_, "device_name_strategies") => words(NameStrategy::ALL, NameStrategy::as_str),
+        (_, "driver_capabilities") => ["all"]
+            .into_iter()
+            .chain(words(DriverCapability::ALL, DriverCapability::as_str))
+            .collect(),
+        ("inspect", "names") => vec![Names::CdiNames.placeholder()],
+        ("show", "name") | ("run", "claim") => vec![Names::Claims.placeholder()],
+        ("release", "what") => vec![Names::Held.placeholder()],
+        (_, "device_ids") => vec![Names::Devices.placeholder()],
+        _ if matches!(value.as_deref(), Some("DEVICE" | "DEVICE.SHARE")) => vec![Names::Devices.placeholder()],
+        _ => Vec::new(),
+    };
+    if !words.is_empty() {
+        return argument.value_parser(PossibleValuesParser::new(words));
+    }
+    argument.value_hint(match value.as_deref() {
+        Some("DIR") => ValueHint::DirPath,
+        Some("FILE" | "PATH" | "ENGINE") => ValueHint::FilePath,
+        Some("PROGRAM") => ValueHint::CommandWithArguments,
+        _ => ValueHint::Other,
+    })
+}
