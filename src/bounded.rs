@@ -30,12 +30,14 @@ pub(crate) fn read(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(limit + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > limit {
-        true => Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {limit} bytes"),
-        )),
+        true => Err(too_large(limit)),
         false => Ok(bytes),
     }
+}
+
+/// The error of an input that has more than `limit` bytes.
+pub(crate) fn too_large(limit: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes"))
 }
 
 /// Reads the first line, and returns it without its end.

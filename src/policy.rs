@@ -22,6 +22,11 @@ use crate::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, 
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
+/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a
+/// GPU under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made,
+/// so the bound is checked before anything is made.
+pub const MOST_PARTS: u32 = 1024;
+
 /// A whole policy. By default, nothing is split.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {

@@ -30,12 +30,82 @@ fn host_file(sources: Vec<HostSource>) -> HostFile {
 /// A state directory with this file.
 fn written(file: &HostFile) -> tempfile::TempDir {
     let state = tempfile::tempdir().unwrap();
-    fs::write(state.path().join(NAME), serde_json::to_vec(file).unwrap()).unwrap();
+    fs::write(state.path().join(NAME), file.text().unwrap()).unwrap();
     state
 }
 
 fn complaint(state: &Path) -> String {
     HostFile::read(state).unwrap_err().to_string()
+}
+
+/// The file of a host whose first GPU the policy divides like this, and the second one into shares with names.
+fn divided(parts: &str) -> HostFile {
+    let policy = format!(
+        "sharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, devices: [0], {parts}}}, {{name: nvidia.com/gpu, \
+         devices: [1], shares: [{{name: a}}, {{name: b}}]}}]}}}}\n"
+    );
+    let policy = crate::policy::read::parse("c.yaml", &policy).unwrap().policy;
+    let file = host_file(Vec::new());
+    let plan = share::plan(&policy, &file.inventory).unwrap();
+    HostFile { plan, ..file }
+}
+
+#[test]
+fn equal_replicas_are_a_number_in_the_file() {
+    let size = |parts| {
+        let file = divided(parts);
+        assert_eq!(HostFile::load(written(&file).path()).unwrap(), file);
+        file.text().unwrap().len()
+    };
+    let (two, many) = (size("replicas: 2"), size("replicas: 1024"));
+    assert!(many < two + 16, "{two} bytes with 2 replicas, {many} with 1024");
+}
+
+#[test]
+fn replicas_that_no_plan_has_are_damage() {
+    let text = divided("replicas: 4").text().unwrap();
+    let replicas = text.find("\"replicas\":{").unwrap();
+    let count = replicas + text[replicas..].find(":4}").unwrap();
+    for number in ["0", "1", "1025", "4294967295"] {
+        let state = tempfile::tempdir().unwrap();
+        let text = format!("{}:{number}}}{}", &text[..count], &text[count + 3..]);
+        fs::write(state.path().join(NAME), text).unwrap();
+        let error = HostFile::load(state.path()).unwrap_err();
+        assert!(matches!(error, HostFileError::Damaged { .. }), "{number}: {error}");
+    }
+}
+
+#[test]
+fn the_first_line_has_the_settings_and_nothing_that_grows() {
+    let first = |parts| head(divided(parts).text().unwrap().as_bytes()).unwrap();
+    let line = first("replicas: 2");
+    assert_eq!(line, first("replicas: 1024"));
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Line {
+        version: u32,
+        program: String,
+        runtime: RuntimeSettings,
+    }
+    let expected = Line {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        runtime: RuntimeSettings::default(),
+    };
+    assert_eq!(serde_json::from_slice::<Line>(&line).unwrap(), expected);
+}
+
+/// Written by the version of tranche before the settings had a line of their own.
+const FIRST_FORM: &str = include_str!("../../tests/data/host-file/version-1.json");
+
+#[test]
+fn a_file_of_the_first_form_can_be_written_again_and_its_settings_are_read() {
+    let state = tempfile::tempdir().unwrap();
+    fs::write(state.path().join(NAME), FIRST_FORM).unwrap();
+    let error = HostFile::read(state.path()).unwrap_err();
+    assert!(matches!(error, HostFileError::OtherVersion { .. }), "{error}");
+    assert!(error.repaired_by().is_some());
+    assert_eq!(head(FIRST_FORM.as_bytes()).unwrap(), FIRST_FORM.trim_end().as_bytes());
 }
 
 #[test]
@@ -55,7 +125,8 @@ fn a_file_that_is_missing_damaged_or_of_another_version_can_be_written_again() {
     assert!(matches!(read(), HostFileError::Missing { path: of } if of == path));
     let none = HostFile::read(&state.path().join("missing/state")).unwrap_err();
     assert!(matches!(none, HostFileError::Missing { .. }));
-    let text = serde_json::to_string(&host_file(Vec::new())).unwrap();
+    let text = host_file(Vec::new()).text().unwrap();
+    let text = text.trim_end();
     for damaged in [
         "",
         "{}",
@@ -68,7 +139,7 @@ fn a_file_that_is_missing_damaged_or_of_another_version_can_be_written_again() {
         assert_eq!(read().repaired_by(), Some(&[][..]));
     }
     let older = text.replacen(&format!("\"version\":{VERSION}"), "\"version\":0", 1);
-    let other = r#"{"version":2,"program":"99.0.0","new":{}}"#;
+    let other = r#"{"version":3,"program":"99.0.0","new":{}}"#;
     let mine = format!("\"program\":\"{}\"", env!("CARGO_PKG_VERSION"));
     let patched = text.replacen(&mine, "\"program\":\"99.0.0\"", 1);
     for (text, of) in [
@@ -242,7 +313,7 @@ proptest! {
 
     #[test]
     fn no_damage_harms_the_reader(at in any::<prop::sample::Index>(), byte: u8, cut: bool) {
-        let mut bytes = serde_json::to_vec(&host_file(Vec::new())).unwrap();
+        let mut bytes = host_file(Vec::new()).text().unwrap().into_bytes();
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] = byte }
         let state = tempfile::tempdir().unwrap();

@@ -11,7 +11,6 @@ mod sections;
 mod sharing;
 mod source;
 
-pub use entry::MOST_PARTS;
 pub use nvidia_config::{DEFAULT_NVIDIA_CONFIG, ReadSettings, nvidia_config};
 pub use source::text;
 

@@ -16,19 +16,16 @@ use serde::de::DeserializeOwned;
 use super::report::RuntimeReport;
 use crate::bounded;
 use crate::error::{Context, Error, Result};
-use crate::host_file::{HostFile, NAME};
+use crate::host_file::{self, HostFile, NAME};
 use crate::ledger::STATE_DIR;
 use crate::policy::{AcceptAnnotations, RuntimeSettings};
 use crate::root::is_in_user_namespace;
 
-/// The most bytes of `host.json` that are read.
-const MOST_BYTES: u64 = 64 << 20;
-
 /// How long a refresh may take. NVML takes seconds to start GPUs without persistence mode.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the owner decided about the runtime, from one reading of `host.json`: the rest of the file is skipped and may have
-/// any form.
+/// What the owner decided about the runtime, from one reading of the first line of `host.json`: the rest of the file is not
+/// read and may have any form.
 #[derive(Debug)]
 pub(super) struct OwnerSettings {
     /// `None` if the file does not exist.
@@ -44,7 +41,7 @@ impl OwnerSettings {
             runtimes: Vec<String>,
         }
         let path = state_dir.join(NAME);
-        let bytes = bytes(&path).about(path.display(), "cannot be used");
+        let bytes = head(&path).about(path.display(), "cannot be used");
         let mut runtimes = None;
         let read = bytes.and_then(|bytes| {
             let Some(bytes) = bytes else { return Ok(None) };
@@ -97,8 +94,8 @@ impl OwnerSettings {
     }
 }
 
-/// The bytes of the `host.json` at `path`; `None` if it does not exist.
-fn bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// The first line of the `host.json` at `path` ([`host_file::head`]); `None` if it does not exist.
+fn head(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // Every command of the runtime comes here: none may wait for the other end of a FIFO.
     let file = match bounded::regular_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -112,10 +109,10 @@ fn bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
             "another user could have written it",
         ));
     }
-    bounded::read(file, MOST_BYTES).map(Some)
+    host_file::head(file).map(Some)
 }
 
-/// The settings in `host.json`, or a part of them.
+/// The settings in the first line of `host.json`, or a part of them.
 fn part<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     #[derive(Deserialize)]
     struct Part<T> {

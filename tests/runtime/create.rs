@@ -305,6 +305,18 @@ fn a_failure_is_in_the_engine_s_log() {
 }
 
 #[test]
+fn a_host_file_of_the_first_form_is_written_again_for_a_container_that_asks() {
+    let place = Place::new();
+    let host = place.host(&[&place.at("bin/runc")]).to_string();
+    fs::write(place.at("host"), host).unwrap();
+    let [new, file] = ["host", "state/host.json"].map(|path| place.at(path).display().to_string());
+    script(&place.at("bin/tranche"), &format!("cp {new} {file}"));
+    place.host_file_of_the_first_form();
+    place.passes(&["create", "--bundle", "bundle", "ID"]);
+    assert!(is_edited(&place.config()));
+}
+
+#[test]
 fn a_missing_host_file_is_written_once() {
     let place = Place::new();
     let host = place.host(&[&place.at("bin/runc")]).to_string();

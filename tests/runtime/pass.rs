@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use tranche::host_file::HostFile;
+
 use crate::place::{EXECUTED, Place, compile, install, link, plain, said, script};
 
 /// Commands as engines write them, and odd ones.
@@ -75,6 +77,32 @@ fn a_configuration_that_requests_nothing_keeps_every_byte() {
     assert_eq!(fs::read_to_string(place.config()).unwrap(), text);
     let after = fs::metadata(place.config()).unwrap();
     assert_eq!(after.modified().unwrap(), before.modified().unwrap());
+}
+
+/// What a container costs that asks for nothing does not grow with the plan: everything after the first line may be of any
+/// size, even of one that nobody reads.
+#[test]
+fn a_command_that_needs_the_settings_alone_reads_the_first_line_of_the_host_file() {
+    let place = Place::new();
+    place.configure(&plain());
+    let path = place.at("state/host.json");
+    let host: HostFile = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    fs::write(&path, host.text().unwrap()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(65 << 20).unwrap();
+    for command in [&["create", "--bundle", "bundle", "ID"][..], &["state", "ID"], &["delete", "ID"]] {
+        place.passes(command);
+    }
+}
+
+#[test]
+fn a_host_file_of_the_first_form_serves_a_container_that_asks_for_nothing() {
+    let place = Place::new();
+    place.configure(&plain());
+    place.host_file_of_the_first_form();
+    for command in [&["create", "--bundle", "bundle", "ID"][..], &["state", "ID"]] {
+        place.passes(command);
+    }
 }
 
 /// Nothing that a command needs may depend on host.json, except what a request needs.

@@ -63,6 +63,13 @@ impl Place {
         fs::write(self.at("state/host.json"), self.host(paths).to_string()).unwrap();
     }
 
+    /// Writes the `host.json` of a version of tranche that had another form of the file, with this low-level runtime.
+    pub(crate) fn host_file_of_the_first_form(&self) {
+        let mut host: Value = serde_json::from_str(include_str!("../data/host-file/version-1.json")).unwrap();
+        host["runtime"]["runtimes"] = vec![self.at("bin/runc").display().to_string()].into();
+        fs::write(self.at("state/host.json"), host.to_string()).unwrap();
+    }
+
     /// The content of `host.json`.
     pub(crate) fn host(&self, paths: &[&Path]) -> Value {
         let runtimes = paths.iter().map(|path| path.display().to_string()).collect();
@@ -97,7 +104,7 @@ impl Place {
         let policy = policy::read::parse("policy.yaml", policy).unwrap().policy;
         let plan = share::plan(&policy, &sim::open("hgx-h200").unwrap()).unwrap();
         let mut host = self.host(&[&self.at("bin/runc")]);
-        host["plan"] = serde_json::to_value(&plan).unwrap();
+        host["plan"]["plan"] = serde_json::to_value(&plan).unwrap();
         fs::write(self.at("state/host.json"), host.to_string()).unwrap();
         plan
     }

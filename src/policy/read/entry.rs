@@ -2,14 +2,9 @@
 
 use super::sections::{Entry, ShareSection};
 use crate::error::{Error, Result};
-use crate::policy::{DeviceSet, Parts, Placed, Resource, ShareAsk, Split, Strategy};
+use crate::policy::{DeviceSet, MOST_PARTS, Parts, Placed, Resource, ShareAsk, Split, Strategy};
 use crate::types::{CdiKind, Place, ShareName};
 use std::fmt::Display;
-
-/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a
-/// GPU under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made,
-/// so the bound is checked before anything is made.
-pub const MOST_PARTS: u32 = 1024;
 
 /// Names that no share may have: `0.any` is any replica, and `all` and `none` are devices.
 const RESERVED: [&str; 3] = [ShareName::ANY, "all", "none"];

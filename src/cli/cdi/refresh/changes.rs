@@ -163,8 +163,7 @@ impl Changes {
             self.content.sources.push(HostSource { path, ..seen });
             prepared.extend(new);
         }
-        let mut text = serde_json::to_string(&self.content).about(self.host_file.display(), "cannot be written")?;
-        text.push('\n');
+        let text = self.content.text().about(self.host_file.display(), "cannot be written")?;
         let is_current = std::fs::read(&self.host_file).is_ok_and(|old| old == text.as_bytes());
         let specs: Vec<SpecReport> = self.specs.into_iter().map(|spec| spec.report).collect();
         let report = RefreshReport {
