@@ -131,6 +131,18 @@ fn files_that_do_not_say_whose_they_are_stay() {
     }
 }
 
+/// So a claim takes as long to make with hundreds of others as with none.
+#[test]
+fn the_file_of_a_claim_that_exists_stays_and_is_not_read() {
+    let Some(scene) = scene("the_file_of_a_claim_that_exists_stays_and_is_not_read") else {
+        return;
+    };
+    fs::write(scene.spec("one"), "?").unwrap();
+    let said = scene.at_specs(&["claim", "gc"]).run().ok();
+    assert!(!said.err.contains("one"), "{}", said.err);
+    assert_eq!(specs(&scene), ["one", "two"]);
+}
+
 #[test]
 fn a_specification_elsewhere_is_found_by_its_claim() {
     let Some(scene) = Scene::new("collected::a_specification_elsewhere_is_found_by_its_claim") else {
