@@ -87,6 +87,18 @@ impl Registry {
         registry
     }
 
+    /// Reads those files of `dir` that `wanted` accepts: to parse a file takes most of the time.
+    #[cfg(feature = "cli")]
+    pub fn read_only(dir: &Path, wanted: impl Fn(&Path) -> bool) -> Self {
+        let mut registry = Self::default();
+        for path in registry.candidates(dir).into_iter().filter(|path| wanted(path)) {
+            registry.add(&path, 0);
+        }
+        registry.resolve();
+        registry.sort_problems();
+        registry
+    }
+
     /// Reads one file, whatever its name is.
     pub fn read_file(path: &Path) -> Self {
         let mut registry = Self::default();
@@ -266,6 +278,24 @@ impl Registry {
             self.problems.push(Problem::losing(last, None, what, Some(names)));
         }
     }
+}
+
+/// Whether the file at `path` may define devices of `kind`. It is not parsed: a file defines none of a kind that its text does
+/// not contain. Where an escape or a tag of YAML could spell the kind in another way, the answer is yes.
+#[cfg(feature = "cli")]
+pub fn may_define(path: &Path, kind: &str) -> bool {
+    let is_in_names = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+    open::read(path).is_ok_and(|text| {
+        let ends = memchr::memmem::find_iter(&text, kind).map(|at| at + kind.len());
+        let mut after = ends.map(|end| text.get(end));
+        text.iter().any(|byte| b"\\!".contains(byte)) || after.any(|next| !next.is_some_and(is_in_names))
+    })
+}
+
+/// Whether the file at `path` has the mark of `tranche cdi refresh`. It is not parsed, and may be invalid.
+#[cfg(feature = "cli")]
+pub fn has_mark_of_refresh(path: &Path) -> bool {
+    open::read(path).is_ok_and(|text| encode::comments_of(&text).iter().any(|line| line == REFRESHED))
 }
 
 /// The place in `text` of what `fault` is about.

@@ -67,6 +67,7 @@ impl Place {
     pub(crate) fn host_file_of_the_first_form(&self) {
         let mut host: Value = serde_json::from_str(include_str!("../data/host-file/version-1.json")).unwrap();
         host["runtime"]["runtimes"] = vec![self.at("bin/runc").display().to_string()].into();
+        host["runtime"]["accept_annotations"] = "always".into();
         fs::write(self.at("state/host.json"), host.to_string()).unwrap();
     }
 

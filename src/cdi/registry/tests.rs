@@ -99,3 +99,62 @@ fn broken_files_are_named_with_what_is_lost() {
     assert!(said[4].starts_with("e.yml: engines read"), "{said:?}");
     assert_eq!(said.len(), 5);
 }
+
+/// Every way to write a kind that the parser reads as this one.
+#[test]
+fn a_file_with_devices_of_a_kind_may_define_some() {
+    let kind = "v.com/cards";
+    let spellings = [
+        "kind: v.com/cards",
+        "kind: \"v.com/cards\"",
+        "kind: 'v.com/cards'",
+        "kind:   v.com/cards   # cards",
+        "? kind\n: v.com/cards",
+        "kind: >-\n  v.com/cards",
+        "kind: |-\n  v.com/cards",
+        "kind: &a v.com/cards",
+        "kind: !!str v.com/cards",
+        "kind: \"v.com\\x2fcards\"",
+        "kind: \"v.com\\/cards\"",
+        "kind: \"\\u0076.com/cards\"",
+        "kind: \"v.com/\\\n  cards\"",
+        "\"kind\": \"v.com/cards\"",
+        "kind: !!binary di5jb20vY2FyZHM=",
+    ];
+    let (dir, registry) = dirs(&[]);
+    assert!(names(&registry).is_empty());
+    let path = dir.path().join("a.yaml");
+    let mut read = 0;
+    for spelling in spellings {
+        let text = one(&["0"]).replace("kind: v.com/cards", spelling);
+        fs::write(&path, text).unwrap();
+        let is_read = names(&Registry::read_file(&path)) == ["v.com/cards=0"];
+        assert!(!is_read || may_define(&path, kind), "{spelling}");
+        read += usize::from(is_read);
+    }
+    assert!(read > 10, "only {read} of the spellings are read");
+    let json = r#"{"cdiVersion":"0.5.0","kind":"v.com/cards","devices":[]}"#;
+    fs::write(&path, json).unwrap();
+    assert!(may_define(&path, kind));
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_parsed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.yaml");
+    for other in ["v.com/cards.shared", "v.com/cards2", "v.com/card", "w.com/cards"] {
+        fs::write(&path, one(&["0"]).replace("v.com/cards", other)).unwrap();
+        assert!(!may_define(&path, "v.com/cards"), "{other}");
+        assert!(may_define(&path, other));
+    }
+    assert!(!may_define(&dir.path().join("missing.yaml"), "v.com/cards"));
+}
+
+#[test]
+fn only_the_wanted_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.yaml"), one(&["0"])).unwrap();
+    fs::write(dir.path().join("b.yaml"), "?").unwrap();
+    let registry = Registry::read_only(dir.path(), |path| path.ends_with("a.yaml"));
+    assert_eq!((registry.files().len(), registry.problems.len()), (1, 0));
+}

@@ -2,7 +2,7 @@
 
 use crate::cdi::directory::entries;
 use crate::cdi::encode::Format;
-use crate::cdi::registry::Registry;
+use crate::cdi::registry::{Registry, may_define};
 use crate::cdi::{Problem, Spec, build};
 use crate::claim_spec::is_same;
 use crate::cli::place::SpecDirArgs;
@@ -48,12 +48,14 @@ pub(super) fn conflicts(file: &Path, spec: &Spec) -> Vec<String> {
     if !named.dirs().iter().any(|read| is_same(read, directory)) {
         return Vec::new();
     }
-    // Usually the file is alone, and then nothing is read. A file that cannot be read defines nothing.
-    let mut paths = entries(directory).filter_map(|path| path.ok());
-    if !paths.any(|path| Format::of_path(&path).is_some() && path.file_name() != file.file_name()) {
+    let is_written = |path: &Path| path.file_name() == file.file_name();
+    let may_define = |path: &Path| may_define(path, &spec.kind);
+    // Most files have devices of another kind, and are not parsed. A file that cannot be read defines nothing.
+    let mut others = entries(directory).filter_map(|path| path.ok());
+    if !others.any(|path| Format::of_path(&path).is_some() && !is_written(&path) && may_define(&path)) {
         return Vec::new();
     }
-    let registry = Registry::read(&[directory.to_owned()]);
+    let registry = Registry::read_only(directory, |path| is_written(path) || may_define(path));
     let names: Vec<String> = spec
         .devices
         .iter()

@@ -5,7 +5,7 @@ use super::found::FoundFiles;
 use super::limit::{self, LimitedWriter, VersionLimit};
 use super::others::{self, OtherFiles};
 use super::{PlainNames, take_over};
-use crate::cdi::registry::Registry;
+use crate::cdi::registry::{Registry, has_mark_of_refresh};
 use crate::cdi::write::Prepared;
 use crate::error::{Context, Error};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
@@ -265,7 +265,7 @@ impl SpecReport {
 
 /// The specifications in `dir` that a refresh wrote.
 pub(super) fn own_files(dir: &Path) -> Vec<PathBuf> {
-    let registry = Registry::read(&[dir.to_owned()]);
+    let registry = Registry::read_only(dir, has_mark_of_refresh);
     let own = registry.files().iter().filter(|file| file.is_refreshed());
     own.map(|file| file.path.clone()).collect()
 }
