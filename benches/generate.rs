@@ -45,7 +45,8 @@ fn main() {
     let hosts = [
         ("1 GPU", hgx(&scene.path().join("one"), 1)),
         ("8 GPUs", hgx(&scene.path().join("eight"), 8)),
-        ("16 GPUs of 7 MIG devices", mig(&scene.path().join("mig"))),
+        ("8 GPUs of 7 MIG devices", mig(&scene.path().join("mig8"), 8)),
+        ("16 GPUs of 7 MIG devices", mig(&scene.path().join("mig"), 16)),
     ];
     for (name, host) in &hosts {
         if let Some(missing) = host.not_made.first() {
@@ -53,7 +54,11 @@ fn main() {
             return;
         }
     }
-    let output = |number: usize| scene.path().join(format!("{number}.yaml"));
+    let output = |number: usize| {
+        let directory = scene.path().join(format!("cdi{number}"));
+        fs::create_dir_all(&directory).unwrap();
+        directory.join("nvidia.yaml")
+    };
     let mut runners = vec![
         Runner::new("an empty static program", &empty, Vec::new(), ""),
         Runner::new("tranche --version", Path::new(TRANCHE), vec!["--version".into()], ""),
@@ -67,6 +72,9 @@ fn main() {
             "",
         ));
     }
+    let crowded = beside_others(&hosts[1].1, scene.path());
+    let others = format!("cdi generate, {}, beside {OTHERS} others", hosts[1].0);
+    runners.push(Runner::new(&others, Path::new(TRANCHE), generate(&hosts[1].1, &crowded), ""));
     for _ in 0..runner::rounds(200) {
         runners.iter_mut().for_each(Runner::round);
     }
@@ -99,6 +107,25 @@ fn main() {
     }
 }
 
+/// How many specifications of other kinds are in the directory.
+const OTHERS: usize = 12;
+
+/// The output in a directory with [`OTHERS`] specifications of other kinds, each as large as the one of `host`.
+fn beside_others(host: &Host, scene: &Path) -> PathBuf {
+    let directory = scene.join("crowded");
+    fs::create_dir_all(&directory).unwrap();
+    let output = directory.join("nvidia.yaml");
+    let made = Command::new(TRANCHE).args(generate(host, &output)).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = fs::read_to_string(&output).unwrap();
+    for number in 0..OTHERS {
+        let other = text.replace("kind: nvidia.com/gpu", &format!("kind: vendor{number}.com/device"));
+        assert_ne!(other, text);
+        fs::write(directory.join(format!("vendor{number}.yaml")), other).unwrap();
+    }
+    output
+}
+
 fn generate(host: &Host, output: &Path) -> Vec<String> {
     let root = host.root.display();
     vec![
@@ -124,13 +151,13 @@ fn hgx(into: &Path, count: usize) -> Host {
     host
 }
 
-/// Sixteen GPUs of seven MIG devices each.
-fn mig(into: &Path) -> Host {
+/// So many GPUs of seven MIG devices each.
+fn mig(into: &Path, count: u64) -> Host {
     let mut host = fake_host::build("dgx-a100-mig", into).unwrap();
     let mut minors = String::from("config 1\nmonitor 2\n");
     let mut caps = Vec::new();
     let mut gpus = Vec::new();
-    for gpu in 0..16 {
+    for gpu in 0..count {
         let instances: Vec<Value> = (0..7)
             .map(|n| {
                 let (gi, cap) = (n + 7, 3 + gpu * 14 + n * 2);

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crun::{compile, hook, median, start};
+use crun::{compile, hook, median, starts};
 use serde_json::json;
 use stub_elf::{Machine, library};
 
@@ -136,7 +136,7 @@ fn main() {
     for count in over {
         println!("over the limit: a first start with {count} libraries");
     }
-    start_of_a_container(top.path(), &oci, rounds.min(31));
+    start_of_a_container(top.path(), &oci, before.as_deref(), &empty, rounds.min(31));
 }
 
 /// A bundle whose image has `count` libraries, and a driver among them.
@@ -252,15 +252,28 @@ impl Bench {
     }
 }
 
-/// crun alone, on a bundle of a static program, with the hook in its configuration and without.
-fn start_of_a_container(top: &Path, oci: &Path, rounds: usize) {
-    let arguments = Bench::new(&top.join("crun"), oci, 50).arguments;
-    let hooks = json!({"createContainer": hook(oci, &arguments)});
-    match start(&top.join("crun/50"), &hooks, rounds) {
-        Ok([without, with]) => println!(
-            "a container's start under crun: {without:.2?} without, {with:.2?} with the hook ({:.2}x)",
-            with.as_secs_f64() / without.as_secs_f64()
-        ),
-        Err(said) => println!("not run: benches/prepare: start under crun: {said}"),
+/// crun alone, on a bundle of a static program in an image with 50 libraries: without a hook, with an empty one, and with the
+/// hooks of a first start.
+fn start_of_a_container(top: &Path, oci: &Path, before: Option<&Path>, empty: &Path, rounds: usize) {
+    let bench = Bench::new(&top.join("crun"), oci, 50);
+    let called = |program: &Path, arguments| json!({"createContainer": hook(program, arguments)});
+    let mut names = vec!["no hook", "an empty hook", "the hook"];
+    let mut hooks = vec![json!({}), called(empty, &bench.arguments), called(oci, &bench.arguments)];
+    if let Some(before) = before {
+        names.push("the hook before");
+        hooks.push(called(before, &bench.arguments_before));
+    }
+    let times = match starts(&bench.bundle, &hooks, rounds, || bench.reset()) {
+        Ok(times) => times,
+        Err(said) => return println!("not run: benches/prepare: start under crun: {said}"),
+    };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let over = times.get(1).copied().unwrap_or_default();
+    for (name, time) in names.iter().zip(&times) {
+        println!(
+            "a container's start under crun, {name:16} {:>7.2} ms, {:>6.2} ms over the empty hook",
+            milliseconds(*time),
+            milliseconds(*time) - milliseconds(over)
+        );
     }
 }

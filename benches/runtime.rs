@@ -38,7 +38,7 @@ fn main() {
     let at = |name: &str| scene.path().join(name);
     let empty = runner::empty(scene.path());
     let passing = passing(scene.path(), &empty);
-    refresh(scene.path(), &empty);
+    refresh(scene.path(), "state", MPS, &empty);
     let configuration = |environment: &str| {
         let text = include_str!("../tests/configs/podman-4.3.1-crun-plain.json");
         let mut config: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -90,6 +90,49 @@ fn main() {
     let changed = |row: usize| fs::read(&files[row].0).unwrap() != files[row].1;
     assert_eq!([2, 3, 4, 5].map(changed), [false, false, true, true]);
     runner::table(&mut runners);
+    plans(scene.path(), &runtime, &empty, &configuration("A=b"));
+}
+
+/// The sharing section of the rows above.
+const MPS: &str = "{mps: {daemon: external, computeMode: keep, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
+
+/// `create` of a container that asks for nothing, and `state`, with plans of different sizes. The last plan is the largest
+/// that a policy may make of eight GPUs.
+fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
+    let bundle = scene.join("plans");
+    fs::create_dir_all(&bundle).unwrap();
+    fs::write(bundle.join("config.json"), config).unwrap();
+    let equal = |devices: &str, count: usize| {
+        format!("{{timeSlicing: {{resources: [{{name: nvidia.com/gpu, devices: {devices}, replicas: {count}}}]}}}}")
+    };
+    let names: Vec<String> = (0..1024).map(|number| format!("{{name: s{number}}}")).collect();
+    let named = format!(
+        "{{timeSlicing: {{resources: [{{name: nvidia.com/gpu, devices: all, shares: [{}]}}]}}}}",
+        names.join(", ")
+    );
+    let policies = [
+        ("no share", "{}".to_owned()),
+        ("10 shares", equal("[0]", 10)),
+        ("8,192 equal shares", equal("all", 1024)),
+        ("8,192 named shares", named),
+    ];
+    let mut runners = Vec::new();
+    for (number, (plan, sharing)) in policies.iter().enumerate() {
+        let state = format!("state-{number}");
+        refresh(scene, &state, sharing, empty);
+        let state = scene.join(state).to_str().unwrap().to_owned();
+        let bytes = fs::metadata(Path::new(&state).join("host.json")).unwrap().len();
+        println!("{plan}: host.json has {bytes} bytes");
+        for (verb, words) in [("create", &["create", "--bundle", bundle.to_str().unwrap(), "c"][..]), ("state", &["state", "c"])] {
+            let all = ["--state-dir", &state].into_iter().chain(words.iter().copied());
+            let name = format!("{verb}, nothing requested, {plan}");
+            runners.push(Runner::new(&name, runtime, all.map(str::to_owned).collect(), ""));
+        }
+    }
+    for _ in 0..runner::rounds(300) {
+        runners.iter_mut().for_each(Runner::round);
+    }
+    runner::table(&mut runners);
 }
 
 /// Compiles a static program that executes `target` with its own arguments.
@@ -108,9 +151,9 @@ fn passing(directory: &Path, target: &Path) -> PathBuf {
     program
 }
 
-/// Writes host.json for [`HOST`], whose device nodes this machine need not have, with `low_level` as the only low-level
-/// runtime.
-fn refresh(scene: &Path, low_level: &Path) {
+/// Writes host.json for [`HOST`], whose device nodes this machine need not have, into the directory `state`. `sharing` is that
+/// section of the policy, and `low_level` the only low-level runtime.
+fn refresh(scene: &Path, state: &str, sharing: &str, low_level: &Path) {
     let tranche = env!("CARGO_BIN_EXE_tranche");
     let output = Command::new(tranche)
         .args(["inventory", "--inventory"])
@@ -121,16 +164,13 @@ fn refresh(scene: &Path, low_level: &Path) {
     let mut host: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     absent(&mut host);
     fs::write(scene.join("host"), host.to_string()).unwrap();
-    let policy = format!(
-        "version: v1\nsharing: {{mps: {{daemon: external, computeMode: keep, resources: [{{name: nvidia.com/gpu, devices: [0], replicas: 10}}]}}}}\n\
-         runtime: {{runtimes: [{low_level:?}]}}\n"
-    );
+    let policy = format!("version: v1\nsharing: {sharing}\nruntime: {{runtimes: [{low_level:?}]}}\n");
     fs::write(scene.join("policy.yaml"), policy).unwrap();
     let mut refresh = Command::new(tranche);
     refresh.args(["cdi", "refresh", "--inventory"]).arg(scene.join("host"));
     for (option, name) in [
         ("--config", "policy.yaml"),
-        ("--state-dir", "state"),
+        ("--state-dir", state),
         ("--output-dir", "cdi"),
     ] {
         refresh.arg(option).arg(scene.join(name));

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crun::{compile, hook, median, start};
+use crun::{compile, hook, median, starts};
 use serde_json::json;
 use support::engines::{Bed, Engine};
 use support::init::Init;
@@ -348,8 +348,9 @@ fn under_crun(oci: &Path, rounds: usize) {
         "createRuntime": hook(oci, &claim(0, &state_dir)),
         "poststop": hook(oci, &release(&state_dir)),
     });
-    let [without, with] = match start(&dir.path().join("bundle"), &hooks, rounds) {
-        Ok(times) => times,
+    let (without, with) = match starts(&dir.path().join("bundle"), &[json!({}), hooks], rounds, || ()).as_deref() {
+        Ok([without, with]) => (*without, *with),
+        Ok(_) => return,
         Err(said) => return println!("not run: benches/shares, crun alone: {said}"),
     };
     line("crun run", without, "");

@@ -33,17 +33,22 @@ pub(crate) fn hook(oci: &Path, arguments: &[String]) -> Value {
     json!([{"path": oci, "args": args, "env": ["PATH="]}])
 }
 
-/// Medians of a whole start and end of a container, without `hooks` and with them.
+/// Medians of a whole start and end of a container, with each of these `hooks` in turns. `reset` is called before each start.
 ///
 /// # Errors
 /// What crun said, where it cannot run here.
-pub(crate) fn start(bundle: &Path, hooks: &Value, rounds: usize) -> Result<[Duration; 2], String> {
+pub(crate) fn starts(
+    bundle: &Path,
+    hooks: &[Value],
+    rounds: usize,
+    mut reset: impl FnMut(),
+) -> Result<Vec<Duration>, String> {
     let root = bundle.join("rootfs");
     for directory in ["proc", "dev"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     compile(&root, "program", "int main(void) { return 0; }\n");
-    let configs = [&json!({}), hooks].map(|hooks| {
+    let configs = hooks.iter().map(|hooks| {
         json!({
             "ociVersion": "1.0.2",
             "process": {"terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["/program"], "cwd": "/", "env": []},
@@ -53,9 +58,11 @@ pub(crate) fn start(bundle: &Path, hooks: &Value, rounds: usize) -> Result<[Dura
             "hooks": hooks
         })
     });
-    let mut times = [Vec::new(), Vec::new()];
+    let configs: Vec<Value> = configs.collect();
+    let mut times = vec![Vec::new(); configs.len()];
     for _ in 0..rounds {
         for (config, times) in configs.iter().zip(&mut times) {
+            reset();
             fs::write(bundle.join("config.json"), config.to_string()).unwrap();
             let mut crun = Command::new("crun");
             crun.args(["--cgroup-manager=disabled", "run", "--bundle"]).arg(bundle);
@@ -68,5 +75,5 @@ pub(crate) fn start(bundle: &Path, hooks: &Value, rounds: usize) -> Result<[Dura
             }
         }
     }
-    Ok(times.map(median))
+    Ok(times.into_iter().map(median).collect())
 }
