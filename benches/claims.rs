@@ -44,7 +44,12 @@ fn main() {
     }
     let mut runners = vec![Runner::new("an empty static program", &empty, Vec::new(), "")];
     for (name, place) in [("claim create, none held", "none"), ("claim create, 400 held", "many")] {
-        runners.push(Runner::new(name, Path::new(TRANCHE), create(scene.path(), place, "new"), ""));
+        runners.push(Runner::new(
+            name,
+            Path::new(TRANCHE),
+            create(scene.path(), place, "new"),
+            "",
+        ));
     }
     for _ in 0..runner::rounds(60) {
         runners.iter_mut().for_each(Runner::round);
@@ -64,7 +69,16 @@ fn places(scene: &Path, place: &str) -> [String; 2] {
 
 /// The arguments that make the claim `name` of one share.
 fn create(scene: &Path, place: &str, name: &str) -> Vec<String> {
-    let mut words = ["claim", "create", "--inventory=sim:hgx-h200", "--shares=1", "--name", name].map(str::to_owned).to_vec();
+    let mut words = [
+        "claim",
+        "create",
+        "--inventory=sim:hgx-h200",
+        "--shares=1",
+        "--name",
+        name,
+    ]
+    .map(str::to_owned)
+    .to_vec();
     words.push(format!("--config={}", scene.join("policy.yaml").display()));
     words.extend(places(scene, place));
     words
@@ -72,5 +86,9 @@ fn create(scene: &Path, place: &str, name: &str) -> Vec<String> {
 
 fn run(words: Vec<String>) {
     let output = Command::new(TRANCHE).args(&words).env_clear().output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

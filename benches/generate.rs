@@ -74,7 +74,12 @@ fn main() {
     }
     let crowded = beside_others(&hosts[1].1, scene.path());
     let others = format!("cdi generate, {}, beside {OTHERS} others", hosts[1].0);
-    runners.push(Runner::new(&others, Path::new(TRANCHE), generate(&hosts[1].1, &crowded), ""));
+    runners.push(Runner::new(
+        &others,
+        Path::new(TRANCHE),
+        generate(&hosts[1].1, &crowded),
+        "",
+    ));
     for _ in 0..runner::rounds(200) {
         runners.iter_mut().for_each(Runner::round);
     }

@@ -258,7 +258,11 @@ fn start_of_a_container(top: &Path, oci: &Path, before: Option<&Path>, empty: &P
     let bench = Bench::new(&top.join("crun"), oci, 50);
     let called = |program: &Path, arguments| json!({"createContainer": hook(program, arguments)});
     let mut names = vec!["no hook", "an empty hook", "the hook"];
-    let mut hooks = vec![json!({}), called(empty, &bench.arguments), called(oci, &bench.arguments)];
+    let mut hooks = vec![
+        json!({}),
+        called(empty, &bench.arguments),
+        called(oci, &bench.arguments),
+    ];
     if let Some(before) = before {
         names.push("the hook before");
         hooks.push(called(before, &bench.arguments_before));

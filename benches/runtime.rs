@@ -94,7 +94,8 @@ fn main() {
 }
 
 /// The sharing section of the rows above.
-const MPS: &str = "{mps: {daemon: external, computeMode: keep, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
+const MPS: &str =
+    "{mps: {daemon: external, computeMode: keep, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
 
 /// `create` of a container that asks for nothing, and `state`, with plans of different sizes. The last plan is the largest
 /// that a policy may make of eight GPUs.
@@ -123,7 +124,10 @@ fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
         let state = scene.join(state).to_str().unwrap().to_owned();
         let bytes = fs::metadata(Path::new(&state).join("host.json")).unwrap().len();
         println!("{plan}: host.json has {bytes} bytes");
-        for (verb, words) in [("create", &["create", "--bundle", bundle.to_str().unwrap(), "c"][..]), ("state", &["state", "c"])] {
+        for (verb, words) in [
+            ("create", &["create", "--bundle", bundle.to_str().unwrap(), "c"][..]),
+            ("state", &["state", "c"]),
+        ] {
             let all = ["--state-dir", &state].into_iter().chain(words.iter().copied());
             let name = format!("{verb}, nothing requested, {plan}");
             runners.push(Runner::new(&name, runtime, all.map(str::to_owned).collect(), ""));

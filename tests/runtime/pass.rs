@@ -90,7 +90,11 @@ fn a_command_that_needs_the_settings_alone_reads_the_first_line_of_the_host_file
     fs::write(&path, host.text().unwrap()).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(65 << 20).unwrap();
-    for command in [&["create", "--bundle", "bundle", "ID"][..], &["state", "ID"], &["delete", "ID"]] {
+    for command in [
+        &["create", "--bundle", "bundle", "ID"][..],
+        &["state", "ID"],
+        &["delete", "ID"],
+    ] {
         place.passes(command);
     }
 }

@@ -163,7 +163,10 @@ impl Changes {
             self.content.sources.push(HostSource { path, ..seen });
             prepared.extend(new);
         }
-        let text = self.content.text().about(self.host_file.display(), "cannot be written")?;
+        let text = self
+            .content
+            .text()
+            .about(self.host_file.display(), "cannot be written")?;
         let is_current = std::fs::read(&self.host_file).is_ok_and(|old| old == text.as_bytes());
         let specs: Vec<SpecReport> = self.specs.into_iter().map(|spec| spec.report).collect();
         let report = RefreshReport {
