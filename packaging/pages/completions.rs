@@ -18,7 +18,7 @@ enum Names {
     /// Devices and shares, as commands of tranche take them: `0`, `0.any`.
     Devices,
     /// The same with their kinds, as engines take them. Behind the `=`, bash completes a word of its own.
-    CdiNames,
+    WithKind,
     /// Claims that were made beforehand.
     Claims,
     /// Claims, devices and shares.
@@ -26,12 +26,12 @@ enum Names {
 }
 
 impl Names {
-    const ALL: [Self; 4] = [Self::Devices, Self::CdiNames, Self::Claims, Self::Held];
+    const ALL: [Self; 4] = [Self::Devices, Self::WithKind, Self::Claims, Self::Held];
 
     fn placeholder(self) -> &'static str {
         match self {
             Self::Devices => "TRANCHE_DEVICES",
-            Self::CdiNames => "TRANCHE_CDI_NAMES",
+            Self::WithKind => "TRANCHE_CDI_NAMES",
             Self::Claims => "TRANCHE_CLAIMS",
             Self::Held => "TRANCHE_HELD",
         }
@@ -41,7 +41,7 @@ impl Names {
     fn command(self) -> &'static str {
         match self {
             Self::Devices => "tranche cdi list 2>/dev/null | sed 's/^[^=]*=//'",
-            Self::CdiNames => "tranche cdi list 2>/dev/null | sed 'p;s/^[^=]*=//'",
+            Self::WithKind => "tranche cdi list 2>/dev/null | sed 'p;s/^[^=]*=//'",
             Self::Claims => "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'",
             Self::Held => {
                 "tranche claim list 2>/dev/null | sed -n 's/^nvidia.com.claim=//p' | sed 's/ .*//'; \
@@ -118,7 +118,7 @@ fn with_values(verb: &str, argument: &Arg) -> Arg {
             .into_iter()
             .chain(words(DriverCapability::ALL, DriverCapability::as_str))
             .collect(),
-        ("inspect", "names") => vec![Names::CdiNames.placeholder()],
+        ("inspect", "names") => vec![Names::WithKind.placeholder()],
         ("show", "name") | ("run", "claim") => vec![Names::Claims.placeholder()],
         ("release", "what") => vec![Names::Held.placeholder()],
         (_, "device_ids") => vec![Names::Devices.placeholder()],

@@ -84,7 +84,8 @@ pub struct Guarantees {
 
 /// What a limit of memory is worth on a GPU that has none of its own (CUDA for Tegra application note, "Memory Management": the
 /// GPU reads and writes what a program allocates as the processor's, and no limit of the GPU counts that).
-const OF_RAM: &str = "the memory is the machine's RAM: programs of the processor use it too, and what a process allocates as theirs is not counted";
+const OF_RAM: &str = "the memory is the machine's RAM: programs of the processor use it too, and what a process allocates \
+                      as theirs is not counted";
 
 /// What a share of `target` under `rules` is worth.
 pub(super) fn of(rules: &dyn Rules, target: HostDevice<'_>, memory_limited: bool, compute_limited: bool) -> Guarantees {
