@@ -117,7 +117,7 @@ fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
         ("8,192 equal shares", equal("all", 1024)),
         ("8,192 named shares", named),
     ];
-    let mut runners = Vec::new();
+    let mut runners = vec![Runner::new("the low-level runtime alone", empty, Vec::new(), "")];
     for (number, (plan, sharing)) in policies.iter().enumerate() {
         let state = format!("state-{number}");
         refresh(scene, &state, sharing, empty);
