@@ -54,6 +54,8 @@ impl Claims {
     /// program for which it is made has ended ([`Claims::called_by`]).
     pub(super) fn take_turn<A: Attempt>(&self, attempt: &A, wait: Duration) -> Result<A::Got, A::Error> {
         let began = Instant::now();
+        // Before it can be seen to wait: the program that called it may be ended as soon as that is seen.
+        let callers = Callers::nearest(if wait.is_zero() { 0 } else { self.callers });
         let locked = self.lock()?;
         let refused = match attempt.make(&locked, None) {
             Err(error) if A::may_pass(&error) && !wait.is_zero() => error,
@@ -67,7 +69,6 @@ impl Claims {
         let ticket = locked.locked.line_up(&wants)?;
         drop(locked);
         let watch = self.ledger.watch();
-        let callers = Callers::nearest(self.callers);
         loop {
             if callers.has_ended() {
                 return Err(nobody_waits().into());

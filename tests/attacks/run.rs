@@ -137,14 +137,10 @@ pub(crate) fn run(stage: &Stage) -> Ended {
     fence.extend(stage.fence.iter().cloned());
     let fence: Vec<&Path> = fence.iter().map(PathBuf::as_path).collect();
     command.args(stage.subject.arguments(&fence)).current_dir(&root);
-    let here = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let here = mounts_here();
     let (code, stderr) = finish(command, stage.state.as_bytes(), &stage.subject);
     let mut wrong = complaints(code, &stderr);
-    wrong.extend(new_mounts(
-        &here,
-        &fs::read_to_string("/proc/self/mountinfo").unwrap(),
-        &root,
-    ));
+    wrong.extend(new_mounts(&here, &mounts_here(), &root));
     if let (Ok(before), Ok(after), false) = (list("before"), list("after"), stage.mounts_move) {
         wrong.extend(new_mounts(&before, &after, &root));
         wrong.extend(covers_that_do_harm(&before, &after, &root));
@@ -162,6 +158,11 @@ pub(crate) fn run(stage: &Stage) -> Ended {
         processor: Duration::ZERO,
         wrong,
     }
+}
+
+/// The mounts that this thread sees.
+fn mounts_here() -> String {
+    fs::read_to_string("/proc/thread-self/mountinfo").unwrap()
 }
 
 /// The beginning of a command in the namespaces that the scene needs.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::actors::Actor;
 use crate::stage::{Ended, Stage};
 use crate::subject::Subject;
-use crate::support::old_kernel;
+use crate::support::{old_kernel, own_mounts};
 
 /// An attack: not a row of a matrix, but an idea.
 #[derive(Debug, Clone, Copy)]
@@ -95,9 +95,14 @@ impl Attack {
         self.finish(trial, &body);
     }
 
-    /// Whether it can be tried; says so if not. The naive program mounts, and serves no image where it may not.
+    /// Whether it can be tried; says so if not. The naive program mounts, and serves no image where it may not. From then on,
+    /// the test has mounts of its own, because mounts are compared before and after each run.
     fn can_run(&self) -> bool {
-        crate::can_mount(self.name)
+        let can = crate::can_mount(self.name);
+        if can {
+            own_mounts::enter();
+        }
+        can
     }
 
     fn finish(self, real: Trial, body: &dyn Fn(&mut Trial)) {
