@@ -32,7 +32,7 @@ pub mod version;
 pub mod write;
 
 pub use build::{LeftOut, build};
-pub use problem::Problem;
+pub use problem::{Problem, ProblemKind, Reference};
 pub use spec::{ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec};
 pub use unresolvable::unresolvable;
 pub use version::minimum_version;

@@ -101,10 +101,8 @@ fn settle(derived: &mut Derived) {
         }
         let new = seen.insert(device.name.clone());
         if !new {
-            warnings.push(Warning {
-                object: format!("device {}", device.name),
-                text: "two devices have this name; the first one is kept".into(),
-            });
+            let text = "two devices have this name; the first one is kept";
+            warnings.push(Warning::new(format_args!("device {}", device.name), text));
         }
         new && !device.edits.is_empty()
     });

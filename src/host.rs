@@ -28,7 +28,7 @@ pub use roots::{RootPaths, Roots};
 pub use usage::{Usage, usage};
 
 use crate::error::{Context, Result};
-use crate::inventory::{Degraded, Inventory};
+use crate::inventory::{Degraded, Inventory, WarningKind};
 use crate::types::{HostPath, Minor};
 use nvml::NvmlQuestion;
 use scan::Scan;
@@ -148,7 +148,7 @@ fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>, question: Nvm
                 (Some(_), true) => (OsString::from(NVML), NVML.to_owned()),
                 (Some(_), false) => {
                     let text = "not found: memory, modes and MIG UUIDs are unknown; install the driver's libraries";
-                    scan.findings.warn(NVML, text);
+                    scan.findings.warn_of(WarningKind::Incomplete, NVML, text);
                     return None;
                 }
                 (None, _) => return None,
@@ -158,7 +158,7 @@ fn start_nvml(scan: &Scan<'_>, found: &driver::FoundLibraries<'_>, question: Nvm
     nvml::start(question, options, &library, &shown)
         .map_err(|e| {
             let why = format!("cannot be asked: its process cannot be started: {e}");
-            scan.findings.warn("NVML", &why);
+            scan.findings.warn_of(WarningKind::Incomplete, "NVML", &why);
             scan.findings.degrade(Degraded::Nvml { why });
         })
         .ok()

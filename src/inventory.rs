@@ -111,6 +111,43 @@ pub struct Warning {
     pub object: String,
     /// What was wrong, and what that means.
     pub text: String,
+    /// What kind of thing went wrong.
+    #[serde(default, skip_serializing_if = "WarningKind::is_other")]
+    pub kind: WarningKind,
+}
+
+/// What kind of thing went wrong, for a program that has to know it without reading the text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    /// What has the path of a device node is not the driver's node: other numbers, a link, a file.
+    WrongNode,
+    /// A node that every program with a GPU opens does not exist. The inventory says so as well.
+    MissingNode,
+    /// The kernel module and the libraries are of different versions.
+    Versions,
+    /// The inventory is incomplete because of it, and has a [`Degraded`] that says so.
+    Incomplete,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl Warning {
+    /// A warning that no program has to know.
+    pub fn new(object: impl std::fmt::Display, text: impl Into<String>) -> Self {
+        Self {
+            object: object.to_string(),
+            text: text.into(),
+            kind: WarningKind::Other,
+        }
+    }
+}
+
+impl WarningKind {
+    fn is_other(&self) -> bool {
+        *self == Self::Other
+    }
 }
 
 /// Names that were looked for in the same places and not found. This need not be a fault: few hosts have everything.

@@ -15,6 +15,32 @@ pub struct Problem {
     pub what: String,
     /// The devices that no engine finds because of it; `None` if even their names cannot be read.
     pub lost: Option<Vec<String>>,
+    /// What kind of problem it is.
+    #[serde(skip)]
+    pub kind: ProblemKind,
+}
+
+/// What kind of problem it is, for a program that has to know it without reading the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The file or directory cannot be read, or engines refuse its content.
+    #[default]
+    Invalid,
+    /// Engines do not read the file because of its name.
+    Name,
+    /// Another file of the directory defines the same devices.
+    Conflict,
+    /// The file refers to something that this host does not have.
+    Reference(Reference),
+}
+
+/// Something that a specification refers to and that this host does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// Whether it is the program of a hook. Otherwise, it is a file or a device node for the container.
+    pub is_hook: bool,
+    /// Its path on the host.
+    pub path: PathBuf,
 }
 
 impl Problem {
@@ -25,7 +51,14 @@ impl Problem {
             at,
             what: what.into(),
             lost: Some(Vec::new()),
+            kind: ProblemKind::Invalid,
         }
+    }
+
+    /// The same problem, of another kind.
+    #[must_use]
+    pub fn of(self, kind: ProblemKind) -> Self {
+        Problem { kind, ..self }
     }
 
     /// A problem because of which the devices `lost` are lost.

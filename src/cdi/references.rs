@@ -1,6 +1,7 @@
 //! Checks whether everything that a specification refers to exists on this host. An engine notices only when a
 //! container starts, and then refuses it.
 
+use super::problem::Reference;
 use super::spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
 use super::validate::{Fault, Faults};
 use std::fs;
@@ -8,23 +9,37 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-/// Everything that `spec` refers to and that an engine on this host would not find, or could not use.
-pub fn broken(spec: &Spec) -> Vec<Fault> {
+/// Everything that `spec` refers to and that an engine on this host would not find, or could not use: what is wrong,
+/// and what is referred to.
+pub fn broken(spec: &Spec) -> Vec<(Fault, Reference)> {
     let mut faults = Faults::default();
-    faults.field("containerEdits", |f| of_edits(f, &spec.edits));
+    let mut references = Vec::new();
+    faults.field("containerEdits", |f| of_edits(f, &mut references, &spec.edits));
     faults.each("devices", &spec.devices, |f, device| {
-        f.field("containerEdits", |f| of_edits(f, &device.edits));
+        f.field("containerEdits", |f| of_edits(f, &mut references, &device.edits));
     });
-    faults.found
+    // Each fault was added with its reference.
+    faults.found.into_iter().zip(references).collect()
 }
 
-fn of_edits(faults: &mut Faults, edits: &ContainerEdits) {
-    faults.each("mounts", &edits.mounts, |f, mount| f.add_if("hostPath", source(mount)));
-    faults.each("deviceNodes", &edits.device_nodes, |f, node| {
-        let field = if node.host_path.is_some() { "hostPath" } else { "path" };
-        f.add_if(field, device(node));
+fn of_edits(faults: &mut Faults, references: &mut Vec<Reference>, edits: &ContainerEdits) {
+    let mut add = |f: &mut Faults, field: &'static str, what: Option<String>, is_hook: bool, path: &str| {
+        if let Some(what) = what {
+            f.add_at(field, what);
+            let path = path.into();
+            references.push(Reference { is_hook, path });
+        }
+    };
+    faults.each("mounts", &edits.mounts, |f, mount| {
+        add(f, "hostPath", source(mount), false, &mount.host_path);
     });
-    faults.each("hooks", &edits.hooks, |f, hook| f.add_if("path", program(hook)));
+    faults.each("deviceNodes", &edits.device_nodes, |f, node| match &node.host_path {
+        Some(path) => add(f, "hostPath", device(node), false, path),
+        None => add(f, "path", device(node), false, &node.path),
+    });
+    faults.each("hooks", &edits.hooks, |f, hook| {
+        add(f, "path", program(hook), true, &hook.path);
+    });
 }
 
 /// What is wrong with the source of a mount. The source of a file system such as tmpfs is not a path.
@@ -126,7 +141,7 @@ mod tests {
         spec.edits.mounts = vec![mount("/"), mount(&at("gone")), mount("relative"), tmpfs];
         spec.edits.hooks = vec![hook("/bin/sh"), hook(&at("plain")), hook("/nowhere/hook")];
         spec.devices[0].edits.device_nodes = vec![node("/dev/null"), node(&at("plain")), node("/dev/nowhere"), made];
-        let said: Vec<String> = broken(&spec).iter().map(ToString::to_string).collect();
+        let said: Vec<String> = broken(&spec).iter().map(|(fault, _)| fault.to_string()).collect();
         assert_eq!(
             said,
             [

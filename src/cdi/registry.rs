@@ -6,6 +6,7 @@
 
 #[cfg(feature = "cli")]
 use super::header::REFRESHED;
+use super::problem::ProblemKind;
 use super::validate::{Fault, validate};
 use super::{Device, Problem, Spec, directory, encode, open, parse, references};
 use crate::types::{CdiKind, Place, QualifiedName};
@@ -113,10 +114,10 @@ impl Registry {
         for file in &self.files {
             let faults = references::broken(&file.spec);
             let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-            for fault in &faults {
+            for (fault, _) in &faults {
                 *places.entry(&fault.what).or_default() += 1;
             }
-            for fault in &faults {
+            for (fault, reference) in &faults {
                 // Many devices need the same file: only the first place is reported.
                 let Some(count) = places.remove(fault.what.as_str()) else {
                     continue;
@@ -127,8 +128,9 @@ impl Registry {
                     n => format!(" (also in {} other places)", n.saturating_sub(1)),
                 };
                 let at = place_of(&file.text, fault);
+                let problem = Problem::new(&file.path, at, format!("{fault}{others}"));
                 self.problems
-                    .push(Problem::new(&file.path, at, format!("{fault}{others}")));
+                    .push(problem.of(ProblemKind::Reference(reference.clone())));
             }
         }
         self.sort_problems();
@@ -197,7 +199,8 @@ impl Registry {
             let extension = path.extension().unwrap_or_default();
             if extension.eq_ignore_ascii_case("yml") {
                 let what = "engines read .yaml and .json only; rename it";
-                self.problems.push(Problem::losing(&path, None, what, None));
+                let problem = Problem::losing(&path, None, what, None);
+                self.problems.push(problem.of(ProblemKind::Name));
             } else if (extension == "yaml" || extension == "json") && !path.is_dir() {
                 paths.push(path);
             }
@@ -275,7 +278,8 @@ impl Registry {
                 "defines devices that are also in {}; engines ignore them in every file; remove all files but one",
                 others.join(" and ")
             );
-            self.problems.push(Problem::losing(last, None, what, Some(names)));
+            let problem = Problem::losing(last, None, what, Some(names));
+            self.problems.push(problem.of(ProblemKind::Conflict));
         }
     }
 }

@@ -51,14 +51,8 @@ impl Faults {
     }
 
     /// Adds a fault of the field `name`.
-    fn add_at(&mut self, name: &'static str, what: impl Into<String>) {
+    pub(super) fn add_at(&mut self, name: &'static str, what: impl Into<String>) {
         self.field(name, |faults| faults.add(what));
-    }
-
-    pub(super) fn add_if(&mut self, name: &'static str, what: Option<String>) {
-        if let Some(what) = what {
-            self.add_at(name, what);
-        }
     }
 
     fn require(&mut self, name: &'static str, value: &str) {

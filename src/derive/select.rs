@@ -83,10 +83,8 @@ pub(super) fn name(device: HostDevice<'_>, strategy: NameStrategy, warnings: &mu
     };
     let name = text.parse();
     if name.is_err() {
-        warnings.push(Warning {
-            object: device.to_string(),
-            text: format!("\"{text}\" is not a valid CDI device name; the device is available under its other names"),
-        });
+        let text = format!("\"{text}\" is not a valid CDI device name; the device is available under its other names");
+        warnings.push(Warning::new(device, text));
     }
     name.ok()
 }

@@ -45,8 +45,7 @@ impl Derived {
 
     /// Adds a warning about `object`.
     pub fn warn(&mut self, object: impl fmt::Display, text: &str) {
-        let (object, text) = (object.to_string(), text.to_owned());
-        self.warnings.push(Warning { object, text });
+        self.warnings.push(Warning::new(object, text));
     }
 
     /// One value for each kind that has devices: first `self.kind`, then those of `self.renamed` in the order of their

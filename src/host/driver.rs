@@ -7,7 +7,7 @@ mod others;
 mod search;
 
 use super::scan::Scan;
-use crate::inventory::{Driver, DriverFile};
+use crate::inventory::{Driver, DriverFile, WarningKind};
 pub(super) use lists::REQUIRED;
 pub(crate) use search::{FoundLibraries, nvml, search};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Dri
              name their directory with --driver-root or --library-search-path",
             found.looked_in.len()
         );
-        scan.findings.warn("driver", text);
+        scan.findings.warn_of(WarningKind::Incomplete, "driver", text);
         scan.findings.absent(format!("lib*.so.{version}"), &found.looked_in);
         return Some(driver);
     };
@@ -37,7 +37,7 @@ pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Dri
             "the kernel module is {version}, the libraries are {of_libraries}: programs will fail; reboot, or unload \
              and load the module"
         );
-        scan.findings.warn("driver", text);
+        scan.findings.warn_of(WarningKind::Versions, "driver", text);
     }
     let libraries = libraries::collect(scan, found, of_libraries);
     driver.library_dirs = libraries.dirs;

@@ -1,6 +1,6 @@
 //! What discovery notes for people while it looks.
 
-use crate::inventory::{Absent, Degraded, Inventory, Warning};
+use crate::inventory::{Absent, Degraded, Inventory, Warning, WarningKind};
 use std::cell::RefCell;
 use std::fmt::Display;
 
@@ -16,9 +16,15 @@ pub(crate) struct Findings {
 impl Findings {
     /// Notes something that went wrong. The same warning is noted once: several parts may look at one device node.
     pub(crate) fn warn(&self, object: impl Display, text: impl Display) {
+        self.warn_of(WarningKind::Other, object, text);
+    }
+
+    /// As [`Findings::warn`], for a warning of one of the kinds that programs must know.
+    pub(crate) fn warn_of(&self, kind: WarningKind, object: impl Display, text: impl Display) {
         let warning = Warning {
             object: object.to_string(),
             text: text.to_string(),
+            kind,
         };
         let mut warnings = self.warnings.borrow_mut();
         if !warnings.contains(&warning) {

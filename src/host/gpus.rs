@@ -7,7 +7,7 @@ use super::order;
 use super::pci;
 use super::proc::{self, Information};
 use super::scan::Scan;
-use crate::inventory::{Gpu, Source};
+use crate::inventory::{Gpu, Source, WarningKind};
 use crate::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
 use std::collections::BTreeSet;
 
@@ -106,7 +106,8 @@ fn note_lost(scan: &Scan<'_>, report: &NvmlReport, in_proc: &[Information]) {
     };
     for information in in_proc.iter().filter(|i| !i.excluded && !is_counted(i)) {
         let text = "is known to the kernel module, and NVML does not count it: left out";
-        scan.findings.warn(information.label(), text);
+        scan.findings
+            .warn_of(WarningKind::Incomplete, information.label(), text);
         scan.findings.degrade_device(information.label(), "does not answer");
     }
 }
@@ -151,7 +152,7 @@ fn not_asked(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Informatio
             let name = information
                 .pci
                 .map_or_else(|| format!("gpu {index}"), |p| format!("gpu {p}"));
-            scan.findings.warn(name, text);
+            scan.findings.warn_of(WarningKind::Incomplete, name, text);
         }
         let facts = GpuFacts {
             index,
@@ -313,7 +314,7 @@ pub(crate) fn driver_facts(scan: &Scan<'_>, report: &NvmlReport, module: &Driver
         let text = format!(
             "says that the driver is {version}, the kernel module says {module}; reboot, or unload and load the module"
         );
-        scan.findings.warn("NVML", text);
+        scan.findings.warn_of(WarningKind::Versions, "NVML", text);
     }
     let cuda = facts.cuda.and_then(|c| u32::try_from(c).ok()).filter(|c| *c >= 1000)?;
     Some(CudaVersion {

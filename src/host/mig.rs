@@ -6,7 +6,7 @@ use super::nodes::{cap_minors, cap_node};
 use super::nvml::{GpuFacts, MigFacts};
 use super::proc::{MigCapability, numbered};
 use super::scan::Scan;
-use crate::inventory::{Gpu, MigDevice, MigInstance};
+use crate::inventory::{Gpu, MigDevice, MigInstance, WarningKind};
 use crate::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(crate) fn from_nvml(scan: &Scan<'_>, gpu: &Gpu, facts: &GpuFacts) -> Vec<Mig
         let ids = facts.gpu_instance.zip(facts.compute_instance);
         let Some((gi, ci)) = ids else {
             let text = "is left out: NVML does not report its instances, which name its capabilities";
-            scan.findings.warn(&object, text);
+            scan.findings.warn_of(WarningKind::Incomplete, &object, text);
             scan.findings
                 .degrade_device(&object, "has no instances that NVML reports");
             continue;
@@ -106,7 +106,7 @@ pub(crate) fn add_nodes(scan: &Scan<'_>, gpu: &mut Gpu) {
         let node = known.get(&capability).and_then(|m| cap_node(scan, *m));
         if node.is_none() {
             let text = format!("has no node for {}: no container can use it", capability.file());
-            scan.findings.warn(gpu.label(), &text);
+            scan.findings.warn_of(WarningKind::Incomplete, gpu.label(), &text);
             scan.findings.degrade_device(gpu.label(), text);
         }
         nodes.insert(capability, node);

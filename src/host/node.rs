@@ -3,7 +3,7 @@
 use super::proc::Majors;
 use super::scan::Scan;
 use super::tree::is_absence;
-use crate::inventory::DeviceNode;
+use crate::inventory::{DeviceNode, WarningKind};
 use crate::types::ContainerPath;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,14 +21,17 @@ pub(crate) fn look(scan: &Scan<'_>, path: &str, majors: &[u32], minor: Option<u3
         Ok(data) => Some(data),
         Err(e) if is_absence(&e) => None,
         Err(e) => {
-            scan.findings
-                .warn(host, format!("cannot be examined and is left out: {e}"));
+            scan.findings.warn_of(
+                WarningKind::WrongNode,
+                host,
+                format!("cannot be examined and is left out: {e}"),
+            );
             return None;
         }
     };
     let (major, minor) = match &data {
         Some(data) => numbers(data, majors, minor)
-            .map_err(|why| scan.findings.warn(&host, why))
+            .map_err(|why| scan.findings.warn_of(WarningKind::WrongNode, &host, why))
             .ok()?,
         None => {
             let numbers = majors.first().copied().zip(minor);

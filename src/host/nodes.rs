@@ -3,7 +3,7 @@
 use super::node::look;
 use super::proc::{MigCapability, capability_minor, find_minors, numbered};
 use super::scan::Scan;
-use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel};
+use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel, WarningKind};
 use crate::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ fn warn_missing(scan: &Scan<'_>, nodes: &HostNodes) {
         let is_present = |c: &ControlNode| c.role == role && c.node.present;
         if !nodes.control.iter().any(is_present) {
             let text = format!("is missing, and no GPU works without it; run {remedy}");
-            scan.findings.warn(path, text);
+            scan.findings.warn_of(WarningKind::MissingNode, path, text);
         }
     }
 }

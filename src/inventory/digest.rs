@@ -83,10 +83,7 @@ mod tests {
 
     #[test]
     fn what_no_specification_depends_on_does_not_change_it() {
-        let warning = Warning {
-            object: "NVML".into(),
-            text: "is slow".into(),
-        };
+        let warning = Warning::new("NVML", "is slow");
         let degraded = Degraded::Nvml {
             why: "is silent".into(),
         };

@@ -8,7 +8,7 @@ use super::report::{Lines, NvmlReport};
 use super::waiting::{FIRST, Waiting};
 use crate::host::DiscoveryOptions;
 use crate::host::findings::Findings;
-use crate::inventory::Degraded;
+use crate::inventory::{Degraded, WarningKind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
@@ -108,7 +108,7 @@ impl NvmlChild {
                 End::Failed(e) => format!("gave an answer that cannot be read: {e}"),
                 End::Closed => how_it_ended(status, &at),
             };
-            findings.warn(&self.library, format!("NVML {why}"));
+            findings.warn_of(WarningKind::Incomplete, &self.library, format!("NVML {why}"));
             findings.degrade(Degraded::Nvml { why });
             if let Some(NvmlStep::Gpu(index)) = lines.step {
                 lines.report.stuck_at = Some(index);

@@ -3,7 +3,7 @@
 use super::answer::{DriverFacts, GpuFacts, Line, NvmlStep};
 use super::usage::GpuUsage;
 use crate::host::findings::Findings;
-use crate::inventory::Degraded;
+use crate::inventory::{Degraded, WarningKind};
 
 /// The child's answer.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Lines {
             Line::At(step) => self.step = Some(step),
             Line::Alive => {}
             Line::Useless(why) => {
-                findings.warn("NVML", &why);
+                findings.warn_of(WarningKind::Incomplete, "NVML", &why);
                 findings.degrade(Degraded::Nvml { why });
                 self.done = true;
             }
@@ -66,7 +66,7 @@ impl Lines {
             Line::Usage(usage) => report.usage.push(*usage),
             Line::Lost { index, why } => {
                 let text = format!("does not answer and is left out: {why}");
-                findings.warn(format!("gpu {index}"), text);
+                findings.warn_of(WarningKind::Incomplete, format!("gpu {index}"), text);
                 report.lost.push(index);
             }
             Line::Missing(name) => findings.absent(format!("{name}()"), ["libnvidia-ml.so.1"]),
