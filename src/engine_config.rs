@@ -19,6 +19,7 @@ mod lines;
 pub mod podman;
 mod record;
 mod toml;
+pub mod view;
 
 use crate::error::Error;
 use crate::types::HostPath;

@@ -133,6 +133,13 @@ pub fn drop_in(
     Ok(DropIn { main, drop_in })
 }
 
+/// The name of the plugin that runs containers for Kubernetes in `file`. A file without a version that is known is read as
+/// one of version 2.
+pub(super) fn plugin_of(file: &ConfigFile) -> &'static str {
+    let version = file.get(&["version"]).and_then(Value::as_u64);
+    Version(version.unwrap_or(2)).plugin()
+}
+
 /// The files that `file` imports, in the order in which containerd reads them, without those that they import.
 ///
 /// # Errors
