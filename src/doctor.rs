@@ -4,30 +4,43 @@
 //! NVML, executes a program or changes anything.
 
 mod apparmor;
+mod broker;
 mod char_links;
 mod compute_mode;
 mod crun;
 mod driver;
+mod engine_files;
 mod engines;
 mod fabric;
+mod finding;
+mod fix;
 mod hooks;
 mod host_file;
 mod imex;
 mod ledger;
+mod low_level;
 mod modules;
 mod mps;
 mod nodes;
 mod open_nodes;
 mod persistence;
+mod policy;
 mod refresh_units;
 mod rootless;
 mod selinux;
 mod shared_use;
+mod spec_access;
 mod specifications;
 mod staleness;
+mod state;
 mod subject;
 
-pub use subject::{DaemonCondition, DoctorSubject, FoundDaemon, LedgerFacts, MpsFacts, SharedUse};
+pub use finding::Finding;
+pub use fix::Fix;
+pub use subject::{
+    BrokerCondition, DaemonCondition, DoctorSubject, FoundDaemon, FoundError, LedgerFacts, MpsFacts, PolicyFacts,
+    SharedUse,
+};
 
 /// The programs of daemons that the checks ask for.
 pub const DAEMONS: [&str; 2] = [mps::DAEMON, imex::DAEMON];
@@ -57,15 +70,15 @@ pub enum Diagnosis {
 /// Something that is wrong or could be better.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trouble {
+    /// Its cause.
+    pub finding: Finding,
     /// What was found.
     pub found: String,
     /// What it means for containers.
     pub why: String,
-    /// The command that corrects it, or what to do.
-    pub fix: String,
-    /// The arguments of `tranche` that correct it, if that can do no harm.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub safe_fix: Vec<&'static str>,
+    /// What corrects it.
+    #[serde(flatten)]
+    pub fix: Fix,
 }
 
 impl Diagnosis {
@@ -77,12 +90,12 @@ impl Diagnosis {
         Self::Skipped { why: why.into() }
     }
 
-    fn wrong(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::Wrong(Trouble::new(found, why, fix))
+    fn wrong(finding: Finding, found: impl Into<String>, why: impl Into<String>, fix: impl Into<Fix>) -> Self {
+        Self::Wrong(Trouble::new(finding, found, why, fix))
     }
 
-    fn advice(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::Advice(Trouble::new(found, why, fix))
+    fn advice(finding: Finding, found: impl Into<String>, why: impl Into<String>, fix: impl Into<Fix>) -> Self {
+        Self::Advice(Trouble::new(finding, found, why, fix))
     }
 
     /// What is wrong, or could be better.
@@ -95,20 +108,12 @@ impl Diagnosis {
 }
 
 impl Trouble {
-    fn new(found: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
+    fn new(finding: Finding, found: impl Into<String>, why: impl Into<String>, fix: impl Into<Fix>) -> Self {
         Self {
+            finding,
             found: found.into(),
             why: why.into(),
             fix: fix.into(),
-            safe_fix: Vec::new(),
-        }
-    }
-
-    /// A fault that `tranche` with `arguments` corrects without harm.
-    fn safe(found: impl Into<String>, why: impl Into<String>, arguments: &[&'static str]) -> Self {
-        Self {
-            safe_fix: arguments.to_vec(),
-            ..Self::new(found, why, format!("tranche {}", arguments.join(" ")))
         }
     }
 }
@@ -135,12 +140,17 @@ const CHECKS: &[(&str, Check)] = &[
     ("persistence mode", persistence::check),
     ("fabric manager", fabric::check),
     ("IMEX", imex::check),
+    ("policy", policy::check),
     ("specifications", specifications::check),
+    ("access to specifications", spec_access::check),
     ("age of specifications", staleness::check),
     ("refresh", refresh_units::check),
     ("hooks", hooks::check),
+    ("state directory", state::check),
     ("host.json", host_file::check),
     ("engines", engines::check),
+    ("configuration of engines", engine_files::check),
+    ("low-level runtime", low_level::check),
     ("messages of hooks", crun::check),
     ("SELinux", selinux::check),
     ("AppArmor", apparmor::check),
@@ -148,6 +158,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ledger", ledger::check),
     ("use of shared devices", shared_use::check),
     ("compute mode", compute_mode::check),
+    ("broker", broker::check),
     ("MPS daemons", mps::check),
 ];
 

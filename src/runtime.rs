@@ -1,8 +1,8 @@
 //! The runtime: a program in place of runc or crun, which edits a container's configuration and then executes the
 //! low-level runtime. podman's precreate hook is here too, because it does the same to the same file.
 //!
-//! Engines call the runtime as they call runc. For each command, this process becomes the low-level runtime by `execve`,
-//! with the same arguments, environment, directory, descriptors, signals and limits. Before that,
+//! Engines call the runtime as they call runc. For each command, this process becomes the low-level runtime by
+//! `execve`, with the same arguments, environment, directory, descriptors, signals and limits. Before that,
 //!
 //! | command | what is done |
 //! |---|---|
@@ -51,8 +51,8 @@ use report::RuntimeReport;
 /// code; as a runtime, only if the command failed before the low-level runtime was executed. `lines` is the standard
 /// error, which gets one line for each failure and each remark.
 ///
-/// The very first argument may be `--state-dir` with the directory of the ledger and of `host.json`. No low-level runtime
-/// has an option of that name.
+/// The very first argument may be `--state-dir` with the directory of the ledger and of `host.json`. No low-level
+/// runtime has an option of that name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, lines: &mut dyn Write) -> u8 {
     match RuntimePersonality::of(arguments) {
         RuntimePersonality::NvidiaVersion(words) => {
@@ -81,6 +81,15 @@ fn execute(words: Vec<OsString>, mode: Option<RuntimeMode>, lines: &mut dyn Writ
     let Err(error) = command.execute(words);
     report.failure(&error);
     error.kind().exit_code()
+}
+
+/// The program that the runtime of tranche executes: the first of `names` that is installed and is not `own`, which is
+/// the program of the runtime.
+///
+/// # Errors
+/// Returns what a start of a container ends with if no such program is installed.
+pub fn low_level(names: &[String], own: &Path) -> Result<PathBuf> {
+    LowLevel::find_beside(names, own).map(|found| found.path)
 }
 
 /// Takes `--state-dir DIR` from the beginning of the arguments.

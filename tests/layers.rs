@@ -66,7 +66,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("engines", "types"),
     (
         "doctor",
-        "cdi device_files elf engines error host_file inventory text types",
+        "cdi device_files elf engine_config engines error host_file inventory text types",
     ),
     // What looks at the machine, and what changes it.
     ("peer", ""),
@@ -96,7 +96,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),

@@ -9,7 +9,7 @@ mod transform;
 mod validate;
 
 pub(super) use generate::hook_beside_us;
-pub(super) use validate::{CompareArgs, compare};
+pub(super) use validate::compare;
 
 use super::out;
 use super::place::SpecDirArgs;

@@ -1,8 +1,11 @@
 //! `tranche doctor`: what is wrong with this host, why it matters, and which command corrects it.
 
 mod daemons;
+mod engine_files;
 mod gather;
 mod labels;
+mod machine;
+mod needs;
 
 use super::engines::EngineArgs;
 use super::out;
@@ -96,6 +99,7 @@ fn page(results: &[CheckResult], all: bool) -> String {
             }
         };
         let Trouble { found, why, fix, .. } = fault;
+        let fix = fix.text();
         add(format!("{mark:<8} {check}: {found}"));
         add(format!("         why: {why}"));
         add(format!("         fix: {fix}"));
@@ -127,7 +131,7 @@ fn fix(args: &Args, results: &[CheckResult]) -> Result<bool> {
     }
     let mut commands: Vec<&[&str]> = Vec::new();
     for fault in results.iter().filter_map(|one| one.diagnosis.fault()) {
-        let command = fault.safe_fix.as_slice();
+        let command = fault.fix.safe_arguments();
         if !command.is_empty() && !commands.contains(&command) {
             commands.push(command);
         }

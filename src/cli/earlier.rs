@@ -19,9 +19,11 @@ use std::collections::BTreeSet;
 /// What is held and what a plan does not provide for.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
-    /// A line for each claim that the plan does not provide for, for each device where the shares of the plan do not fit
-    /// beside what is held, and for each book of the ledger that cannot be read.
+    /// A line for each claim that the plan does not provide for, and for each device where the shares of the plan do not fit
+    /// beside what is held.
     pub(super) lines: Vec<String>,
+    /// A line for each book of the ledger that cannot be read.
+    pub(super) damaged: Vec<String>,
     /// The devices that the plan does not split and of which something is, or may be, held. A GPU whose book cannot be
     /// read is one of them.
     pub(super) held: BTreeSet<DeviceKey>,
@@ -30,7 +32,12 @@ pub(super) struct Earlier {
 impl Earlier {
     /// Prints the lines.
     pub(super) fn report(&self) {
-        self.lines.iter().for_each(out::note);
+        self.all_lines().for_each(out::note);
+    }
+
+    /// The lines about claims and about books.
+    pub(super) fn all_lines(&self) -> impl Iterator<Item = &String> {
+        self.lines.iter().chain(&self.damaged)
     }
 }
 
@@ -79,11 +86,9 @@ pub(super) fn earlier(inventory: &Inventory, plan: Option<&Plan>, state: &StateA
             view.list(claims.iter().copied())
         ),
     });
-    let lines = lines
-        .map(|line| shown(&line).into_owned())
-        .chain(books.errors().map(|error| line(error)));
     Ok(Earlier {
-        lines: lines.collect(),
+        lines: lines.map(|line| shown(&line).into_owned()).collect(),
+        damaged: books.errors().map(|error| line(error)).collect(),
         held,
     })
 }

@@ -100,7 +100,8 @@ impl PolicyReport {
             Ok(plan) => plan,
             Err(error) => return refused(report, error),
         };
-        report.held = earlier::earlier(&inventory, Some(&plan), &args.at.state)?.lines;
+        let earlier = earlier::earlier(&inventory, Some(&plan), &args.at.state)?;
+        report.held = earlier.all_lines().cloned().collect();
         report.warnings.extend(plan.warnings);
         report.warnings.extend(plan.notes);
         report.problems.extend(plan.absent.iter().map(ToString::to_string));

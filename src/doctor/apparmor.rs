@@ -1,6 +1,6 @@
 //! Whether AppArmor confines programs of tranche, which no profile of tranche's does.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 use crate::text::some;
 use std::fs;
 
@@ -24,6 +24,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     match confining.is_empty() {
         true => vec![Diagnosis::good("enabled, and no profile confines programs of tranche")],
         false => vec![Diagnosis::advice(
+            Finding::ApparmorConfines,
             format!("enabled, and these profiles are enforced: {}", some(&confining)),
             "a hook that may not write where it has to refuses every container with a GPU",
             "look for apparmor=\"DENIED\" in the kernel's log, and allow that, or unload the profile (apparmor_parser -R)",

@@ -1,6 +1,6 @@
 //! Whether systemd finds the driver's devices by their numbers.
 
-use super::{Diagnosis, DoctorSubject, Trouble};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::device_files::{LinkChange, links};
 use crate::text::some;
 
@@ -17,21 +17,33 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         match link.look(&directory) {
             Ok(LinkChange::Kept) => {}
             Ok(_) => wrong.push(link.name.clone()),
-            Err(error) => return vec![Diagnosis::wrong(error.to_string(), WHY, "remove it")],
+            Err(error) => {
+                let fix = format!(
+                    "rm -r {} && tranche system create-dev-char-symlinks",
+                    directory.join(&link.name).display()
+                );
+                return vec![Diagnosis::wrong(
+                    Finding::LinkBlocked,
+                    error.to_string(),
+                    WHY,
+                    Fix::command(fix),
+                )];
+            }
         }
     }
     match (wanted.len(), wrong.is_empty()) {
         (0, _) => vec![Diagnosis::skipped("the driver has no device nodes on this host")],
         (count, true) => vec![Diagnosis::good(format!("all {count} lead to their nodes"))],
-        (count, false) => vec![Diagnosis::Wrong(Trouble::safe(
+        (count, false) => vec![Diagnosis::wrong(
+            Finding::LinkMissing,
             format!(
                 "{} of {count} are missing or lead elsewhere: {}",
                 wrong.len(),
                 some(&wrong)
             ),
             WHY,
-            &["system", "create-dev-char-symlinks"],
-        ))],
+            Fix::safe(&["system", "create-dev-char-symlinks"]),
+        )],
     }
 }
 

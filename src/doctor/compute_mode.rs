@@ -1,6 +1,6 @@
 //! Whether a GPU was left in a mode in which only one process can use it.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 use crate::inventory::ComputeMode;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
@@ -20,6 +20,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         .map(|(gpu, mode)| {
             let index = gpu.index;
             Diagnosis::advice(
+                Finding::ComputeModeChanged,
                 format!("gpu {index}: its compute mode is {mode:?}, which tranche did not set"),
                 "a second process, or every one, is refused with \"all CUDA-capable devices are busy or unavailable\"",
                 format!("if nothing else needs it, nvidia-smi -i {index} -c DEFAULT"),

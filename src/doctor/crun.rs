@@ -7,10 +7,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         None => vec![Diagnosis::skipped(
             "crun was not found; other runtimes show what a hook that fails prints",
         )],
-        Some(crun) => vec![Diagnosis::advice(
-            format!("{} discards what hooks print", crun.shown()),
-            "if a hook refuses a container, the engine's message does not have the reason",
-            "tranche status shows the messages of all hooks",
-        )],
+        // Nothing is to be done: this is how crun works.
+        Some(crun) => vec![Diagnosis::good(format!(
+            "{} discards what hooks print; tranche status shows the messages of all hooks",
+            crun.shown()
+        ))],
     }
 }

@@ -1,7 +1,6 @@
 //! Whether the installed engines read the specifications.
 
-use super::{Diagnosis, DoctorSubject};
-use crate::text::some;
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::types::CdiVersion;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
@@ -25,12 +24,17 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             (None, _) if engine.version.is_none() => {
                 found.push(Diagnosis::skipped(format!("{shown}: did not print its version")));
             }
+            (None, _) if uses_tranche(subject, engine.name) => {
+                found.push(Diagnosis::good(format!("{shown}: has the runtime of tranche")));
+            }
             (None, _) => found.push(Diagnosis::advice(
+                Finding::EngineWithoutCdi,
                 format!("{shown}: does not read CDI specifications"),
                 "a container requests its GPU through the runtime of tranche instead",
-                format!("tranche runtime configure --runtime {}", engine.name),
+                Fix::command(format!("tranche runtime configure --runtime {}", engine.name)),
             )),
             (Some(reads), Some((needs, file))) if *needs > reads => found.push(Diagnosis::wrong(
+                Finding::EngineOutdated,
                 format!("{shown}: reads CDI {reads}, and {file} has {needs}"),
                 "the engine does not read the file, and reports its devices as unresolvable",
                 format!("write the file again with --cdi-version {reads}"),
@@ -38,22 +42,11 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             (Some(reads), _) => found.push(Diagnosis::good(format!("{shown}: reads CDI {reads}"))),
         }
     }
-    let old: Vec<String> = subject
-        .engines
-        .iter()
-        .filter(|engine| engine.name == "docker")
-        .filter(|engine| {
-            let numbers = engine.version.as_ref().map(|version| version.numbers());
-            numbers.is_some_and(|numbers| ([25].as_slice()..[28, 2].as_slice()).contains(&numbers))
-        })
-        .map(|engine| engine.shown())
-        .collect();
-    if !old.is_empty() {
-        found.push(Diagnosis::advice(
-            format!("{}: CDI is off by default", some(&old)),
-            "--device nvidia.com/gpu=0 is refused: could not select device driver \"cdi\"",
-            "tranche runtime configure --runtime docker --cdi.enabled",
-        ));
-    }
     found
+}
+
+/// Whether the configuration of the engine has the runtime of tranche.
+fn uses_tranche(subject: &DoctorSubject, engine: &str) -> bool {
+    let mut views = subject.engine_files.iter().flatten();
+    views.any(|view| view.engine.name() == engine && view.of_tranche().next().is_some())
 }

@@ -1,7 +1,7 @@
 //! Whether the fabric manager runs where GPUs are joined by NVSwitch.
 
 use super::subject::exists;
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 
 const SOCKET: &str = "/run/nvidia-fabricmanager/socket";
 
@@ -12,6 +12,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     match exists(&subject.at(SOCKET)) {
         true => vec![Diagnosis::good(format!("it runs ({SOCKET} exists)"))],
         false => vec![Diagnosis::wrong(
+            Finding::FabricManagerStopped,
             format!("this host has NVSwitch devices, and {SOCKET} does not exist"),
             "CUDA does not start on GPUs that are joined by NVSwitch (error 802, system not yet initialized)",
             "systemctl enable --now nvidia-fabricmanager, in the version of the driver",

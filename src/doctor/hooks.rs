@@ -1,6 +1,6 @@
 //! Whether the hooks in specifications are programs that only root can replace, and need no loader.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 use crate::elf;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -38,6 +38,7 @@ fn wrong(path: &Path) -> Option<Diagnosis> {
         let data = fs::metadata(part).ok()?;
         if data.uid() != 0 || data.mode() & 0o022 != 0 && data.mode() & 0o1000 == 0 {
             return Some(Diagnosis::wrong(
+                Finding::HookReplaceable,
                 format!(
                     "{}: a user other than root can write {}",
                     path.display(),
@@ -55,6 +56,7 @@ fn wrong(path: &Path) -> Option<Diagnosis> {
     match is_static {
         Some(true) => None,
         _ => Some(Diagnosis::wrong(
+            Finding::HookNotStatic,
             format!("{}: is not a static program", path.display()),
             "variables of an image, such as LD_PRELOAD, reach its loader",
             "make oci builds it as a static program",

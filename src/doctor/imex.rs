@@ -1,6 +1,6 @@
 //! Whether the IMEX channels and their daemon are there, where machines share memory over NVLink.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use std::fs;
 
 /// The nodes of the domain, one address a line; the daemon's package brings it empty.
@@ -19,6 +19,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     if subject.inventory.nodes.imex_channels.is_empty() {
         found.push(Diagnosis::wrong(
+            Finding::ImexChannelMissing,
             format!("{CONFIG} names nodes of a domain, and there is no channel in /dev/nvidia-caps-imex-channels"),
             why,
             "set NVreg_CreateImexChannel0=1 of the module nvidia in /etc/modprobe.d, and load it again",
@@ -26,9 +27,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     }
     if !subject.daemons.iter().any(|daemon| daemon.program == DAEMON) {
         found.push(Diagnosis::wrong(
+            Finding::ImexDaemonStopped,
             format!("{CONFIG} names nodes of a domain, and {DAEMON} does not run"),
             why,
-            "systemctl enable --now nvidia-imex",
+            Fix::command("systemctl enable --now nvidia-imex"),
         ));
     }
     if found.is_empty() {

@@ -1,7 +1,7 @@
 //! Whether the kernel modules are loaded that CUDA needs.
 
-use super::{Diagnosis, DoctorSubject};
-use crate::inventory::{ControlRole, PlatformKind};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use crate::inventory::{ControlRole, PlatformKind, WarningKind};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if !subject.has_driver() || subject.inventory.platform.kind != PlatformKind::Linux {
@@ -9,21 +9,29 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             "the host has no NVIDIA driver with kernel modules of its own",
         )];
     }
-    // The numbers of a node are known if its module is loaded, whether or not the node exists.
+    // The numbers of a node are known if its module is loaded, whether or not the node exists. A node with other
+    // numbers is not the driver's, and has a result of its own.
     let control = &subject.inventory.nodes.control;
-    let has = |role| control.iter().any(|control| control.role == role);
-    if !has(ControlRole::Ctl) {
+    let has = |role, path: &str| {
+        control.iter().any(|control| control.role == role)
+            || subject
+                .warns_of(WarningKind::WrongNode)
+                .any(|node| node.object.ends_with(path))
+    };
+    if !has(ControlRole::Ctl, "/dev/nvidiactl") {
         return vec![Diagnosis::wrong(
+            Finding::ModuleNotLoaded,
             "the module nvidia is not loaded",
             "no GPU works",
-            "modprobe nvidia",
+            Fix::command("modprobe nvidia"),
         )];
     }
-    if !has(ControlRole::Uvm) {
+    if !has(ControlRole::Uvm, "/dev/nvidia-uvm") {
         return vec![Diagnosis::wrong(
+            Finding::ModuleNotLoaded,
             "the module nvidia-uvm is not loaded",
             "CUDA does not start in a container, which cannot load it",
-            "modprobe nvidia-uvm",
+            Fix::command("modprobe nvidia-uvm"),
         )];
     }
     vec![Diagnosis::good("nvidia and nvidia-uvm are loaded")]

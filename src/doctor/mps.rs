@@ -1,7 +1,7 @@
 //! Whether the MPS daemons are those that shares need, and nothing is left of others.
 
 use super::subject::{DaemonCondition, exists};
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::text::some;
 
 /// The daemon.
@@ -14,12 +14,20 @@ const SOCKET: &str = "/tmp/nvidia-mps/control";
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let managed = &subject.mps.managed;
     let mut found: Vec<Diagnosis> = managed.iter().filter_map(|(name, is)| of(name, *is)).collect();
+    found.extend(subject.mps.stopped.iter().map(|error| {
+        Diagnosis::wrong(
+            Finding::MpsStopped,
+            error.found.clone(),
+            "the policy says daemon: external, and a share is refused while its daemon does not run",
+            error.fix_or("start it; tranche plan prints the commands"),
+        )
+    }));
     let running: Vec<String> = subject.daemons_of(DAEMON).map(|pid| pid.to_string()).collect();
     let working = managed.iter().filter(|(_, is)| *is == DaemonCondition::Working).count();
     // A foreign daemon of a managed device is reported above.
     let is_reported = managed.iter().any(|(_, is)| *is == DaemonCondition::Foreign);
     if running.len() > working && !subject.mps.is_external && !is_reported {
-        found.push(Diagnosis::advice(
+        found.push(Diagnosis::advice(Finding::MpsUnknown,
             format!(
                 "{} by tranche, and these processes are {DAEMON}: {}",
                 crate::text::counted(working, "MPS daemon"),
@@ -32,9 +40,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     }
     if running.is_empty() && exists(&subject.at(SOCKET)) {
         found.push(Diagnosis::advice(
+            Finding::MpsLeftOver,
             format!("{SOCKET} is left of an MPS daemon that does not run any more"),
             "programs on the host that find it wait for the daemon instead of using the GPU",
-            format!("rm -r {DIRECTORY}"),
+            Fix::command(format!("rm -r {DIRECTORY}")),
         ));
     }
     if found.is_empty() {
@@ -52,11 +61,13 @@ fn of(device: &str, condition: DaemonCondition) -> Option<Diagnosis> {
     match condition {
         DaemonCondition::Working => None,
         DaemonCondition::Failed => Some(Diagnosis::wrong(
+            Finding::MpsFailed,
             format!("{device}: its MPS daemon does not run, and could not be started again"),
             "no share of the device is given out",
             "tranche mps status says why",
         )),
         DaemonCondition::Foreign => Some(Diagnosis::wrong(
+            Finding::MpsForeign,
             format!("{device}: another program runs an MPS daemon for it"),
             "no share of the device is given out, and tranche leaves the daemon alone",
             "stop that daemon, or set sharing.mps.daemon: external",

@@ -1,6 +1,6 @@
 //! Whether every user of the host may open the device nodes, past the ledger.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 use crate::text::some;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
@@ -17,6 +17,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     match open.is_empty() {
         true => vec![Diagnosis::good("only their owner and group may open them")],
         false => vec![Diagnosis::advice(
+            Finding::NodesOpen,
             format!("open to every user: {}", some(&open)),
             "a user can use a GPU without a claim, so the ledger binds only those who ask it",
             "set NVreg_DeviceFileMode=0660 and NVreg_DeviceFileGID of the module nvidia in /etc/modprobe.d",

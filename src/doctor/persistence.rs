@@ -8,13 +8,13 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if known.is_empty() {
         return vec![Diagnosis::skipped("NVML reports no persistence mode")];
     }
-    match known.iter().filter(|is_on| !**is_on).count() {
-        0 => vec![Diagnosis::good("on")],
-        off => vec![Diagnosis::advice(
-            format!("off on {off} of {}", crate::text::counted(known.len(), "GPU")),
-            "the first container on an unused GPU waits until the driver has started it, which takes seconds, and tens of \
-             seconds on a machine with eight large GPUs",
-            "systemctl enable --now nvidia-persistenced",
-        )],
-    }
+    // Nothing is wrong with a host whose driver is started when it is needed, so this is no advice.
+    vec![Diagnosis::good(match known.iter().filter(|is_on| !**is_on).count() {
+        0 => "on".to_owned(),
+        off => format!(
+            "off on {off} of {}, so the first container on an unused GPU waits until the driver has started it; \
+             nvidia-persistenced keeps it started",
+            crate::text::counted(known.len(), "GPU")
+        ),
+    })]
 }

@@ -1,7 +1,7 @@
 //! Whether something keeps the specifications of `tranche cdi refresh` current.
 
 use super::subject::exists;
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::cdi::registry::Loaded;
 
 /// What `systemctl enable` makes.
@@ -22,9 +22,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     match ENABLED.iter().all(|path| exists(&subject.at(path))) {
         true => vec![Diagnosis::good("tranche-cdi-refresh.service and .path are enabled")],
         false => vec![Diagnosis::advice(
+            Finding::RefreshDisabled,
             "tranche-cdi-refresh.service and .path are not both enabled",
             "after a boot there is no specification, and after a change of the driver or of MIG devices an old one",
-            "systemctl enable --now tranche-cdi-refresh.service tranche-cdi-refresh.path",
+            Fix::command("systemctl enable --now tranche-cdi-refresh.service tranche-cdi-refresh.path"),
         )],
     }
 }

@@ -1,7 +1,7 @@
 //! Whether users can run engines of their own: user namespaces, and ids to map into them.
 
 use super::subject::exists;
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 use std::fs;
 
 /// Settings of the kernel: the file, the value that forbids user namespaces to users, and how to allow them. The second one
@@ -51,11 +51,14 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             let value = fs::read_to_string(subject.at(file)).unwrap_or_default();
             value.trim() == *forbids && !(file.contains("apparmor") && has_profile)
         })
-        .map(|(file, forbids, fix)| Diagnosis::advice(format!("{file} is {forbids}"), why, *fix))
+        .map(|(file, forbids, fix)| {
+            Diagnosis::advice(Finding::NamespacesForbidden, format!("{file} is {forbids}"), why, *fix)
+        })
         .collect();
     let map = ["/usr/bin/newuidmap", "/bin/newuidmap"];
     if !map.iter().any(|path| exists(&subject.at(path))) {
         found.push(Diagnosis::advice(
+            Finding::IdMapMissing,
             "newuidmap was not found",
             why,
             "install the package uidmap (Debian, Ubuntu) or shadow-utils (Fedora)",

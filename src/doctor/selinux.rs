@@ -1,7 +1,7 @@
 //! Whether SELinux lets confined containers use the devices and the MPS daemons (docs/selinux.md).
 
 use super::subject::exists;
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::device_files::{NodeSet, nodes};
 use crate::text::some;
 use std::fs;
@@ -65,6 +65,7 @@ fn booleans(subject: &DoctorSubject) -> Option<Diagnosis> {
     let known = BOOLEANS.iter().find(|boolean| path_of(subject, boolean).exists());
     let disable = "start the container with --security-opt label=disable";
     Some(Diagnosis::advice(
+        Finding::SelinuxNodes,
         format!("enforced, and neither {GRAPHICS} nor {ALL_DEVICES} is on"),
         "containers are denied the driver's device nodes if their engine mounts them, as rootless podman does",
         match known {
@@ -85,9 +86,10 @@ fn device_nodes(subject: &DoctorSubject) -> Option<Diagnosis> {
     let wrong: Vec<String> = paths.filter(has_type).map(|path| path.display().to_string()).collect();
     (!wrong.is_empty()).then(|| {
         Diagnosis::advice(
+            Finding::SelinuxNodeLabels,
             format!("labelled {ANY_DEVICE}: {}", some(&wrong)),
             format!("{GRAPHICS} does not let containers use nodes with this label"),
-            "restorecon -R /dev/nvidia*",
+            Fix::command("restorecon -R /dev/nvidia*"),
         )
     })
 }
@@ -101,10 +103,11 @@ fn pipes(subject: &DoctorSubject) -> Option<Diagnosis> {
         let module = MODULES.into_iter().find(|path| exists(&subject.at(path)));
         let module = module.unwrap_or(MODULES[0]);
         return Some(Diagnosis::advice(
+            Finding::SelinuxModule,
             "enforced, the policy has shares under MPS, and the SELinux module of tranche is not installed",
             "confined containers are denied the sockets of the MPS daemon, and CUDA then runs without MPS and its limits, or \
              not at all",
-            format!("semodule -i {module} && restorecon -RF /run/tranche"),
+            Fix::command(format!("semodule -i {module} && restorecon -RF /run/tranche")),
         ));
     }
     let parents = subject.mps.pipes.iter().filter_map(|pipe| pipe.parent());
@@ -119,9 +122,10 @@ fn pipes(subject: &DoctorSubject) -> Option<Diagnosis> {
         .collect();
     (!wrong.is_empty()).then(|| {
         Diagnosis::wrong(
+            Finding::SelinuxPipeLabels,
             format!("not labelled {PIPE_TYPE}:s0: {}", some(&wrong)),
             "confined containers are denied the sockets of the MPS daemon there",
-            "restorecon -RF /run/tranche",
+            Fix::command("restorecon -RF /run/tranche"),
         )
     })
 }

@@ -1,6 +1,6 @@
 //! Whether every process on a shared device has a claim, and no claim uses more than it was promised.
 
-use super::{Diagnosis, DoctorSubject};
+use super::{Diagnosis, DoctorSubject, Finding};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     if subject.ledger.is_none() {
@@ -9,8 +9,16 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let Some(shared) = &subject.shared_use else {
         return vec![Diagnosis::skipped("no device is shared")];
     };
+    if let Some(error) = &shared.unknown {
+        return vec![Diagnosis::wrong(
+            Finding::UseUnknown,
+            error.found.clone(),
+            "tranche status and tranche top end with this message",
+            error.fix_or("correct what the message names"),
+        )];
+    }
     let strangers = shared.without_claim.iter().map(|line| {
-        Diagnosis::wrong(
+        Diagnosis::wrong(Finding::UseWithoutClaim,
             line.clone(),
             "it uses memory and time that the holders of shares were promised, and no limit applies to it",
             "end it, or start it in a share: tranche run --share SHARE -- PROGRAM, or a container with --device of a share",
@@ -18,6 +26,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     });
     let beyond = shared.beyond_promise.iter().map(|line| {
         Diagnosis::advice(
+            Finding::UseBeyondPromise,
             line.clone(),
             "the other holders may find less memory than they were promised",
             "give that container a larger share, or run fewer processes in it",

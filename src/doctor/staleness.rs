@@ -1,27 +1,28 @@
 //! Whether specifications of tranche are older than the host or the policy.
 
-use super::{Diagnosis, DoctorSubject, Trouble};
+use super::specifications::missing_files;
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::cdi::header::SpecOrigin;
-use crate::cdi::registry::Loaded;
-use std::path::Path;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
+    if subject.is_in_disorder() {
+        return vec![Diagnosis::skipped("the host is in a state that is reported above")];
+    }
     let why = "containers get files that do not exist any more, or lack devices";
-    let is_refreshed = |path: &Path| {
-        let mut files = subject.registry.files().iter();
-        files.find(|file| file.path == path).is_some_and(Loaded::is_refreshed)
-    };
     let stale = subject.stale.iter().map(|problem| {
-        let text = problem.to_string();
-        // A specification of refresh is written again by refresh; one of generate has options that only its owner knows.
-        match is_refreshed(&problem.path) {
-            true => Diagnosis::Wrong(Trouble::safe(text, why, &["cdi", "refresh"])),
-            false => Diagnosis::wrong(
-                text,
-                why,
-                "run tranche cdi generate again, with the options of the first time",
-            ),
+        let mut text = problem.to_string();
+        // The files of another driver are gone because there is another driver.
+        let missing = missing_files(subject, &problem.path).len();
+        if missing > 0 {
+            text.push_str(&format!("; of what it names, {} not exist", does(missing)));
         }
+        // A specification of refresh is written again by refresh; one of generate has options that only its owner
+        // knows.
+        let fix = match subject.is_refreshed(&problem.path) {
+            true => Fix::safe(&["cdi", "refresh"]),
+            false => Fix::by_hand("run tranche cdi generate again, with the options of the first time"),
+        };
+        Diagnosis::wrong(Finding::SpecStale, text, why, fix)
     });
     let mut found: Vec<Diagnosis> = stale.collect();
     found.extend(subject.not_compared.iter().map(Diagnosis::skipped));
@@ -33,4 +34,11 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         found.push(Diagnosis::good("as new as the host and the policy"));
     }
     found
+}
+
+fn does(count: usize) -> String {
+    match count {
+        1 => "1 file does".to_owned(),
+        count => format!("{count} files do"),
+    }
 }

@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+mod causes;
+mod fixes;
 mod selinux;
 
 /// A healthy host in a directory, with one specification.
@@ -39,12 +41,19 @@ fn healthy(top: &Path) -> DoctorSubject {
         spec_dirs: vec![specs],
         stale: Vec::new(),
         not_compared: Vec::new(),
-        host_file: Err(HostFileError::Missing {
+        own_hook: Some(PathBuf::from("/usr/bin/tranche-oci")),
+        policy: PolicyFacts::default(),
+        state: Some(Ok(())),
+        host_file: Some(Err(HostFileError::Missing {
             path: PathBuf::from("/run/tranche/host.json"),
-        }),
+        })),
+        low_level: None,
         ledger: Some(LedgerFacts::default()),
         shared_use: None,
         engines: vec![engine("podman", "4.3.1")],
+        engine_files: Vec::new(),
+        broker: BrokerCondition::NotNeeded,
+        public_error: None,
         daemons: Vec::new(),
         mps: MpsFacts::default(),
         labels: BTreeMap::new(),
@@ -66,17 +75,22 @@ fn faults(subject: &DoctorSubject) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// That the healthy host has no fault, and that it has one of `check` after `change`, with `text` in it.
-fn fires(check: &str, text: &str, change: impl FnOnce(&mut DoctorSubject, &Path)) {
+/// That the healthy host has no fault, and that it has `finding` after `change`, with `text` in it, and no other.
+/// Returns its fix.
+fn fires(finding: Finding, text: &str, change: impl FnOnce(&mut DoctorSubject, &Path)) -> Fix {
     let top = tempfile::tempdir().unwrap();
     let mut subject = healthy(top.path());
     assert_eq!(faults(&subject), [], "the host is healthy");
     change(&mut subject, top.path());
-    let found = faults(&subject);
-    let is_meant = |(name, found): &(&str, String)| *name == check && found.contains(text);
-    assert!(found.iter().any(is_meant), "{check}: {text}: {found:?}");
-    let others: Vec<_> = found.iter().filter(|one| one.0 != check).collect();
-    assert!(others.is_empty(), "{check}: {others:?}");
+    let results = examine(&subject);
+    let found: Vec<&Trouble> = results.iter().filter_map(|one| one.diagnosis.fault()).collect();
+    let meant = found
+        .iter()
+        .find(|one| one.finding == finding && one.found.contains(text));
+    let meant = meant.unwrap_or_else(|| panic!("{finding}: {text}: {found:?}"));
+    let others: Vec<_> = found.iter().filter(|one| one.finding != finding).collect();
+    assert!(others.is_empty(), "{finding}: {others:?}");
+    meant.fix.clone()
 }
 
 #[test]
@@ -96,45 +110,49 @@ fn every_check_is_made_once_and_a_healthy_host_has_no_fault() {
             "links in /dev/char",
             "fabric manager",
             "IMEX",
+            "policy",
             "age of specifications",
             "refresh",
             "hooks",
             "host.json",
+            "configuration of engines",
+            "low-level runtime",
             "messages of hooks",
             "SELinux",
             "AppArmor",
             "rootless engines",
-            "use of shared devices"
+            "use of shared devices",
+            "broker"
         ]
     );
 }
 
 #[test]
 fn the_driver_and_its_nodes() {
-    fires("driver", "NVML does not answer", |subject, _| {
+    fires(Finding::NvmlSilent, "NVML does not answer", |subject, _| {
         let why = "does not answer".to_owned();
         subject.inventory.degraded = vec![Degraded::Nvml { why }];
     });
-    fires("modules", "nvidia-uvm is not loaded", |subject, _| {
+    fires(Finding::ModuleNotLoaded, "nvidia-uvm is not loaded", |subject, _| {
         let control = &mut subject.inventory.nodes.control;
         control.retain(|control| !matches!(control.role, ControlRole::Uvm | ControlRole::UvmTools));
     });
-    fires("modules", "nvidia is not loaded", |subject, _| {
+    fires(Finding::ModuleNotLoaded, "nvidia is not loaded", |subject, _| {
         subject.inventory.nodes.control.clear()
     });
-    fires("device nodes", "/dev/nvidia1", |subject, _| {
+    fires(Finding::NodeMissing, "/dev/nvidia1", |subject, _| {
         subject.inventory.gpus[1].node.as_mut().unwrap().present = false;
     });
-    fires("access to device nodes", "/dev/nvidia0", |subject, _| {
+    fires(Finding::NodesOpen, "/dev/nvidia0", |subject, _| {
         subject.inventory.gpus[0].node.as_mut().unwrap().mode = Some(0o666);
     });
-    fires("persistence mode", "off on 1 of 2 GPUs", |subject, _| {
+    is_good("persistence mode", "off on 1 of 2 GPUs", |subject, _| {
         subject.inventory.gpus[0].persistence = Some(false);
     });
-    fires("compute mode", "gpu 1", |subject, _| {
+    fires(Finding::ComputeModeChanged, "gpu 1", |subject, _| {
         subject.inventory.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
     });
-    fires("fabric manager", "does not exist", |subject, _| {
+    fires(Finding::FabricManagerStopped, "does not exist", |subject, _| {
         let node = subject.inventory.gpus[0].node.clone().unwrap();
         subject.inventory.nodes.nvswitch = vec![node];
     });
@@ -151,21 +169,22 @@ fn a_mode_that_tranche_set_is_expected() {
 
 #[test]
 fn no_driver_is_one_fault() {
-    let top = tempfile::tempdir().unwrap();
-    let subject = DoctorSubject {
-        inventory: crate::inventory::Inventory::empty(crate::sim::open("t4x2").unwrap().platform),
-        ..healthy(top.path())
-    };
-    assert_eq!(faults(&subject), [("driver", "no driver was found".to_owned())]);
+    fires(Finding::NoDriver, "no driver was found", |subject, _| {
+        subject.inventory = crate::inventory::Inventory::empty(subject.inventory.platform.clone());
+        subject.registry = Registry::default();
+        // Its devices are missing for the same reason.
+        subject.policy.file = Some("/etc/tranche/config.yaml".to_owned());
+        subject.policy.missing = vec!["config.yaml:7: device 42: not found".to_owned()];
+    });
 }
 
 #[test]
 fn links_are_needed_with_systemd_only() {
     let systemd = |top: &Path| fs::create_dir_all(top.join("run/systemd/system")).unwrap();
-    fires("links in /dev/char", "are missing or lead elsewhere", |_, top| {
+    fires(Finding::LinkMissing, "are missing or lead elsewhere", |_, top| {
         systemd(top)
     });
-    fires("links in /dev/char", "is not a symbolic link", |_, top| {
+    fires(Finding::LinkBlocked, "is not a symbolic link", |_, top| {
         systemd(top);
         fs::create_dir_all(top.join("dev/char")).unwrap();
         fs::write(top.join("dev/char/195:0"), "").unwrap();
@@ -183,29 +202,29 @@ fn links_are_needed_with_systemd_only() {
 #[test]
 fn specifications_that_are_missing_broken_old_or_hidden() {
     let again = |subject: &mut DoctorSubject| subject.registry = Registry::read(&subject.spec_dirs);
-    fires("specifications", "has a device of NVIDIA", |subject, top| {
+    fires(Finding::SpecMissing, "has a device of NVIDIA", |subject, top| {
         fs::remove_file(top.join("cdi/nvidia.json")).unwrap();
         again(subject);
     });
-    fires("specifications", "other.json", |subject, top| {
+    fires(Finding::SpecInvalid, "other.json", |subject, top| {
         fs::write(top.join("cdi/other.json"), "{").unwrap();
         again(subject);
     });
-    fires("specifications", "nvidia.com/gpu=0 in ", |subject, top| {
+    fires(Finding::SpecHidden, "nvidia.com/gpu=0 in ", |subject, top| {
         fs::create_dir(top.join("later")).unwrap();
         fs::copy(top.join("cdi/nvidia.json"), top.join("later/nvidia.json")).unwrap();
         subject.spec_dirs.push(top.join("later"));
         again(subject);
     });
-    fires("age of specifications", "stale", |subject, _| {
+    fires(Finding::SpecStale, "stale", |subject, _| {
         let what = "stale: the driver has changed; run tranche cdi refresh";
         subject.stale = vec![Problem::new(Path::new("/etc/cdi/nvidia.yaml"), None, what)];
     });
-    fires("host.json", "host.json", |subject, _| {
-        subject.host_file = Err(HostFileError::OtherVersion {
+    fires(Finding::HostFileOld, "host.json", |subject, _| {
+        subject.host_file = Some(Err(HostFileError::OtherVersion {
             path: "/run/tranche/host.json".into(),
             program: "0.0.1".into(),
-        });
+        }));
     });
 }
 
@@ -224,7 +243,7 @@ fn only_a_specification_of_refresh_is_written_again_without_asking() {
         subject.stale = vec![Problem::new(&file, None, "stale: the driver has changed")];
         let results = examine(&subject);
         let stale = results.iter().find(|one| one.check == "age of specifications").unwrap();
-        assert_eq!(stale.diagnosis.fault().unwrap().safe_fix, fix, "{header}");
+        assert_eq!(stale.diagnosis.fault().unwrap().fix.safe_arguments(), fix, "{header}");
     }
 }
 
@@ -240,7 +259,7 @@ fn a_hook_that_others_can_replace_or_that_has_a_loader() {
         subject.registry = Registry::read(&subject.spec_dirs);
     };
     // The directory of tests is one that every user may write, with the sticky bit; this file is open to its group.
-    fires("hooks", "can write", |subject, top| {
+    fires(Finding::HookReplaceable, "can write", |subject, top| {
         let path = top.join("tranche-oci");
         fs::copy("/proc/self/exe", &path).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o775)).unwrap();
@@ -249,7 +268,7 @@ fn a_hook_that_others_can_replace_or_that_has_a_loader() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    fires("hooks", "is not a static program", |subject, top| {
+    fires(Finding::HookNotStatic, "is not a static program", |subject, top| {
         let path = top.join("tranche-oci");
         fs::copy("/proc/self/exe", &path).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -259,37 +278,41 @@ fn a_hook_that_others_can_replace_or_that_has_a_loader() {
 
 #[test]
 fn engines_that_read_no_or_older_specifications() {
-    fires("engines", "docker 20.10.24: does not read CDI", |subject, _| {
-        subject.engines = vec![engine("docker", "20.10.24")];
-    });
-    fires("engines", "podman 4.1.1: reads CDI 0.4.0, and", |subject, _| {
-        subject.engines = vec![engine("podman", "4.1.1")];
-    });
-    fires("engines", "CDI is off by default", |subject, _| {
+    fires(
+        Finding::EngineWithoutCdi,
+        "docker 20.10.24: does not read CDI",
+        |subject, _| {
+            subject.engines = vec![engine("docker", "20.10.24")];
+        },
+    );
+    fires(
+        Finding::EngineOutdated,
+        "podman 4.1.1: reads CDI 0.4.0, and",
+        |subject, _| {
+            subject.engines = vec![engine("podman", "4.1.1")];
+        },
+    );
+    fires(Finding::EngineCdiOff, "CDI is off by default", |subject, _| {
         subject.engines = vec![engine("docker", "27.5")];
     });
-    fires("messages of hooks", "crun 1.8.1", |subject, _| {
-        subject.engines.push(engine("crun", "1.8.1"))
-    });
-}
-
-#[test]
-fn a_ledger_that_cannot_be_read() {
-    fires("ledger", "cannot be read", |subject, _| {
-        subject.ledger.as_mut().unwrap().wrong = vec!["GPU-1.claims: cannot be read".to_owned()];
-    });
+    // Nothing can be done about it.
+    is_good(
+        "messages of hooks",
+        "crun 1.8.1 discards what hooks print",
+        |subject, _| subject.engines.push(engine("crun", "1.8.1")),
+    );
 }
 
 #[test]
 fn processes_on_shared_devices() {
     let line = || vec!["nvidia.com/gpu=0: process 7 (python) uses it without a claim".to_owned()];
-    fires("use of shared devices", "process 7 (python)", |subject, _| {
+    fires(Finding::UseWithoutClaim, "process 7 (python)", |subject, _| {
         subject.shared_use = Some(SharedUse {
             without_claim: line(),
             ..SharedUse::default()
         });
     });
-    fires("use of shared devices", "process 7 (python)", |subject, _| {
+    fires(Finding::UseBeyondPromise, "process 7 (python)", |subject, _| {
         subject.shared_use = Some(SharedUse {
             beyond_promise: line(),
             ..SharedUse::default()
@@ -319,7 +342,7 @@ fn what_is_corrected_without_asking_does_no_harm() {
     subject.registry = Registry::default();
     let mut found: Vec<Vec<&str>> = examine(&subject)
         .iter()
-        .filter_map(|one| Some(one.diagnosis.fault()?.safe_fix.clone()))
+        .filter_map(|one| Some(one.diagnosis.fault()?.fix.safe_arguments().to_vec()))
         .filter(|fix| !fix.is_empty())
         .collect();
     found.sort();
@@ -352,7 +375,7 @@ fn apparmor_that_confines_a_hook() {
         write(top, "/sys/module/apparmor/parameters/enabled", "Y\n");
         write(top, "/sys/kernel/security/apparmor/profiles", profiles);
     };
-    fires("AppArmor", "/usr/bin/tranche-oci", |_, top| {
+    fires(Finding::ApparmorConfines, "/usr/bin/tranche-oci", |_, top| {
         profiles(top, "man (enforce)\n/usr/bin/tranche-oci (enforce)\n");
     });
     is_good("AppArmor", "no profile confines", |_, top| {
@@ -374,21 +397,25 @@ fn users_who_cannot_run_engines_of_their_own() {
         write(top, "/proc/sys/user/max_user_namespaces", "15000\n");
     };
     is_good("rootless engines", "users can", |_, top| users(top));
-    fires("rootless engines", "newuidmap was not found", |_, top| {
+    fires(Finding::IdMapMissing, "newuidmap was not found", |_, top| {
         users(top);
         fs::remove_file(top.join("usr/bin/newuidmap")).unwrap();
     });
-    fires("rootless engines", "max_user_namespaces is 0", |_, top| {
+    fires(Finding::NamespacesForbidden, "max_user_namespaces is 0", |_, top| {
         users(top);
         write(top, "/proc/sys/user/max_user_namespaces", "0\n");
     });
-    fires("rootless engines", "unprivileged_userns_clone is 0", |_, top| {
-        users(top);
-        write(top, "/proc/sys/kernel/unprivileged_userns_clone", "0\n");
-    });
+    fires(
+        Finding::NamespacesForbidden,
+        "unprivileged_userns_clone is 0",
+        |_, top| {
+            users(top);
+            write(top, "/proc/sys/kernel/unprivileged_userns_clone", "0\n");
+        },
+    );
     let restricted = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
     fires(
-        "rootless engines",
+        Finding::NamespacesForbidden,
         "apparmor_restrict_unprivileged_userns is 1",
         |_, top| {
             users(top);
@@ -416,11 +443,15 @@ fn a_domain_of_imex_without_its_daemon_or_channel() {
         subject.inventory.nodes.imex_channels = vec![crate::inventory::ImexChannel { id, node }];
     };
     is_good("IMEX", "nvidia-imex runs", complete);
-    fires("IMEX", "nvidia-imex does not run", |subject, top| {
-        complete(subject, top);
-        subject.daemons.clear();
-    });
-    fires("IMEX", "there is no channel", |subject, top| {
+    fires(
+        Finding::ImexDaemonStopped,
+        "nvidia-imex does not run",
+        |subject, top| {
+            complete(subject, top);
+            subject.daemons.clear();
+        },
+    );
+    fires(Finding::ImexChannelMissing, "there is no channel", |subject, top| {
         complete(subject, top);
         subject.inventory.nodes.imex_channels.clear();
     });
@@ -447,24 +478,24 @@ fn mps_daemons_of_others_and_what_is_left_of_one() {
         subject.daemons = vec![control(7)];
     });
     fires(
-        "MPS daemons",
+        Finding::MpsUnknown,
         "these processes are nvidia-cuda-mps-control: 7",
         |subject, _| {
             subject.daemons = vec![control(7)];
         },
     );
-    fires("MPS daemons", "could not be started again", |subject, _| {
+    fires(Finding::MpsFailed, "could not be started again", |subject, _| {
         subject.mps.managed = managed(DaemonCondition::Failed);
     });
     fires(
-        "MPS daemons",
+        Finding::MpsForeign,
         "another program runs an MPS daemon for it",
         |subject, _| {
             subject.mps.managed = managed(DaemonCondition::Foreign);
             subject.daemons = vec![control(7)];
         },
     );
-    fires("MPS daemons", "/tmp/nvidia-mps/control is left", |_, top| {
+    fires(Finding::MpsLeftOver, "/tmp/nvidia-mps/control is left", |_, top| {
         write(top, "/tmp/nvidia-mps/control", "");
     });
     is_good("MPS daemons", "the operator runs", |subject, top| {
@@ -492,7 +523,7 @@ fn specifications_that_nothing_keeps_current() {
         fs::create_dir_all(top.join("run/systemd/system")).unwrap();
     };
     let wants = |top: &Path, unit: &str| write(top, &format!("/etc/systemd/system/multi-user.target.wants/{unit}"), "");
-    fires("refresh", "are not both enabled", |subject, top| {
+    fires(Finding::RefreshDisabled, "are not both enabled", |subject, top| {
         refreshed(subject, top);
         wants(top, "tranche-cdi-refresh.service");
     });

@@ -49,7 +49,15 @@ impl LowLevel {
     /// # Errors
     /// Returns an error with everything that was searched.
     pub(super) fn find(names: &[String]) -> Result<Self> {
-        Self::find_in(names, &PATH, Path::new("/proc/self/exe"))
+        Self::find_beside(names, Path::new("/proc/self/exe"))
+    }
+
+    /// As [`LowLevel::find`], for the program of tranche in `own`.
+    ///
+    /// # Errors
+    /// As [`LowLevel::find`].
+    pub(super) fn find_beside(names: &[String], own: &Path) -> Result<Self> {
+        Self::find_in(names, &PATH, own)
     }
 
     fn find_in(names: &[String], directories: &[&str], own: &Path) -> Result<Self> {

@@ -5,6 +5,11 @@ use crate::{Said, tranche};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod engine_files;
+mod place;
+mod reasons;
+mod starts;
+
 /// Runs doctor on the host in `root`, with specifications and state below `top`.
 fn doctor(root: &Path, top: &Path, options: &[&str]) -> Said {
     let place = [

@@ -72,7 +72,7 @@ fn literals() -> Vec<String> {
 }
 
 /// The string literals of a Rust file. Comments and raw strings have none that matter here.
-fn in_quotes(text: &str) -> Vec<String> {
+pub(crate) fn in_quotes(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     let text = lines
         .collect::<Vec<_>>()
@@ -100,7 +100,7 @@ fn in_quotes(text: &str) -> Vec<String> {
 }
 
 /// `text` with one [`VARIES`] for each run of placeholders.
-fn blanked(text: &str) -> String {
+pub(crate) fn blanked(text: &str) -> String {
     let mut blanked = String::new();
     let mut depth = 0;
     for c in text.chars() {

@@ -1,101 +1,145 @@
 //! Gathers what the checks look at.
 
-use super::{daemons, labels};
+use super::machine::Machine;
+use super::{daemons, engine_files, labels, needs};
 use crate::cdi::registry::Registry;
-use crate::cli::cdi::{self, CompareArgs};
+use crate::cli::cdi;
 use crate::cli::engines::EngineArgs;
 use crate::cli::observed::{Deviation, DeviationKind, ObserveArgs, Observed};
-use crate::cli::place::SpecDirArgs;
+use crate::cli::place::{SpecDirArgs, StateArgs};
 use crate::cli::sharing::{self, SharingArgs};
-use crate::cli::{earlier, look, pipe_directories, root_only, status};
-use crate::control::{DaemonState, PublicStatus};
+use crate::cli::{earlier, look, root_only, status};
+use crate::control::PublicStatus;
 use crate::device_files::{NodeSet, nodes};
-use crate::doctor::{DaemonCondition, DoctorSubject, LedgerFacts, MpsFacts, SharedUse};
-use crate::error::line;
+use crate::doctor::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
+use crate::engine_config::view::EngineView;
 use crate::host_file::HostFile;
 use crate::inventory::Inventory;
-use crate::policy::MpsDaemonOwner;
+use crate::policy::RuntimeSettings;
+use crate::root::{HostDirectory, Missing};
+use crate::runtime;
 use crate::share::{self, Plan};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Looks at the host once.
+/// Looks at the host once. What cannot be read is a result of a check, and ends nothing.
 ///
 /// # Errors
-/// Returns an error if an option names a place that cannot be read.
+/// Returns an error if an option names a host that cannot be examined.
 pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArgs) -> Result<DoctorSubject> {
     let inventory = look::quietly(&at.host, &at.look)?;
-    let spec_dirs = specs.dirs();
-    let mut registry = Registry::read(&spec_dirs);
-    if at.host.is_here() {
+    let machine = Machine::of(at, specs);
+    let mut registry = Registry::read(&machine.spec_dirs);
+    if machine.is_here {
         registry.check_references();
     }
-    let compare = CompareArgs {
-        config: at.config.clone(),
-        host: at.host.clone(),
-        look: at.look.clone(),
+    let (policy, plan) = policy(&machine, &inventory);
+    let stale = match &plan {
+        Some(plan) => cdi::compare(registry.files(), &inventory, (&at.host, &at.look), plan.digest().ok())?,
+        None => cdi::compare(registry.files(), &inventory, (&at.host, &at.look), None)?,
     };
-    let stale = cdi::compare(registry.files(), &inventory, &compare)?;
-    let engines = match at.host.is_here() {
+    let engines = match machine.is_here {
         true => engines.installed(),
         false => Vec::new(),
     };
+    let engine_files = engine_files::read(&machine, &engines);
     let daemons = match at.host.inventory {
         Some(_) => Vec::new(),
         None => daemons::running(&look::roots(&at.host)?.processes()),
     };
-    let public = PublicStatus::read(&at.state.state_dir)?;
-    let root = at.host.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let mps = mps(public.as_ref(), &inventory, at)?;
+    let state = machine.state.as_ref().map(state);
+    // Nothing in a directory that is refused is used.
+    let usable = machine.state.as_ref().filter(|_| matches!(state, Some(Ok(()))));
+    let public = usable.map(|usable| PublicStatus::read(&usable.state_dir)).transpose();
+    let (public, public_error) = match public {
+        Ok(public) => (public.flatten(), None),
+        Err(error) => (None, Some(FoundError::of(&error))),
+    };
+    let state_dir = usable.map(StateArgs::dir).transpose()?;
+    let mps = needs::mps(public.as_ref(), plan.as_ref(), state_dir.as_ref());
+    let host_file = machine.state.as_ref().map(|state| HostFile::read(&state.state_dir));
+    let root = machine.root.clone().unwrap_or_else(|| PathBuf::from(NOWHERE));
     Ok(DoctorSubject {
         daemons,
         labels: labels(&root, &inventory, &mps),
-        mps,
         root,
+        own_hook: cdi::hook_beside_us().map(|path| path.as_path().to_owned()),
         stale: stale.problems,
         not_compared: stale.notes,
-        host_file: HostFile::read(&at.state.state_dir),
-        ledger: ledger(&inventory, at, public.as_ref())?,
-        shared_use: shared_use(at, specs)?,
+        low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),
+        ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
+        shared_use: usable.and_then(|state| shared_use(at, state, specs)),
+        broker: match (usable, &plan) {
+            (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, &state.state_dir),
+            _ if machine.is_here => BrokerCondition::NotNeeded,
+            _ => BrokerCondition::Unknown,
+        },
+        public_error,
+        state,
+        host_file,
+        policy,
+        mps,
+        engine_files,
         engines,
         inventory,
         registry,
-        spec_dirs,
+        spec_dirs: machine.spec_dirs,
     })
 }
 
-/// The devices for which a broker has a daemon: their keys, which are UUIDs for whole GPUs.
-fn managed(public: Option<&PublicStatus>) -> Vec<String> {
-    let devices = public.into_iter().flat_map(|public| &public.devices);
-    let managed = devices.filter(|device| device.daemon.is_some());
-    managed.map(|device| device.key.to_string()).collect()
+/// A directory that does not exist: the files of a machine of which only an inventory is known.
+const NOWHERE: &str = "/dev/null";
+
+/// What the policy says for this host, and its plan, which is that of no policy if there is none. There is no plan if
+/// the policy cannot be read or applied.
+fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan>) {
+    let Some(config) = &machine.policy else {
+        return (PolicyFacts::default(), Some(Plan::default()));
+    };
+    let mut facts = PolicyFacts {
+        file: config.file().map(|file| file.display().to_string()),
+        ..PolicyFacts::default()
+    };
+    let read = match sharing::policy(config) {
+        Ok(Some(read)) => read,
+        Ok(None) => return (facts, Some(Plan::default())),
+        Err(error) => {
+            facts.invalid = Some(FoundError::of(&error));
+            return (facts, None);
+        }
+    };
+    facts.warnings = read.warnings;
+    match share::plan(&read.policy, inventory) {
+        Ok(plan) => {
+            facts.missing = plan.absent.iter().map(ToString::to_string).collect();
+            facts.warnings.extend(plan.warnings.iter().cloned());
+            facts.devices = plan.devices.len();
+            facts.shares = plan.devices.iter().map(|split| split.shares.len()).sum();
+            (facts, Some(plan))
+        }
+        Err(error) => {
+            facts.unfit = Some(FoundError::of(&error));
+            (facts, None)
+        }
+    }
 }
 
-/// The MPS daemons, as the broker tells everybody. A policy that cannot be read is reported by the check of the ledger.
-fn mps(public: Option<&PublicStatus>, inventory: &Inventory, at: &SharingArgs) -> Result<MpsFacts> {
-    let devices = public.into_iter().flat_map(|public| &public.devices);
-    let managed = devices.filter_map(|device| {
-        let condition = match device.daemon.as_ref()?.state {
-            DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => DaemonCondition::Working,
-            DaemonState::Failed => DaemonCondition::Failed,
-            DaemonState::Foreign => DaemonCondition::Foreign,
-        };
-        Some((device.device.clone(), condition))
-    });
-    let policy = sharing::policy(&at.config).ok().flatten().map(|read| read.policy);
-    let plan = policy.as_ref().and_then(|policy| share::plan(policy, inventory).ok());
-    let state_dir = at.state.dir()?;
-    let pipes = plan.map(|plan| pipe_directories::of(&plan, &state_dir));
-    Ok(MpsFacts {
-        managed: managed.collect(),
-        is_external: policy.is_some_and(|policy| policy.mps.daemon == MpsDaemonOwner::External),
-        pipes: pipes
-            .into_iter()
-            .flatten()
-            .map(|pipe| pipe.as_path().to_owned())
-            .collect(),
-    })
+/// Whether the state directory, and for root the ledger in it, are such that no other user can replace what is in them.
+fn state(state: &StateArgs) -> Result<(), FoundError> {
+    let checked = HostDirectory::state_dir(&state.state_dir, Missing::Leave).map(drop);
+    checked.map_err(|error| FoundError::of(&error))
+}
+
+/// The program that the runtime executes; `None` if no engine has the runtime.
+fn low_level(
+    engines: &[Result<EngineView, FoundError>],
+    host_file: Option<&HostFile>,
+) -> Option<Result<PathBuf, FoundError>> {
+    let views = engines.iter().flatten();
+    let (_, program) = views.flat_map(EngineView::of_tranche).next()?;
+    let settings = host_file.map_or_else(RuntimeSettings::default, |file| file.runtime.clone());
+    Some(runtime::low_level(&settings.runtimes, program).map_err(|error| FoundError::of(&error)))
 }
 
 /// The SELinux contexts of device nodes, of the pipe directories and of the directories that those are in.
@@ -109,17 +153,26 @@ fn labels(root: &Path, inventory: &Inventory, mps: &MpsFacts) -> BTreeMap<PathBu
     labels
 }
 
-/// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is not to
-/// be asked.
-fn shared_use(at: &SharingArgs, specs: &SpecDirArgs) -> Result<Option<SharedUse>> {
-    if at.host.inventory.is_some() || at.look.no_nvml || root_only::check(&at.state.state_dir).is_err() {
+/// What uses the devices that are shared; `None` if no device is, if this user cannot read the ledger, or if NVML is
+/// not to be asked.
+fn shared_use(at: &SharingArgs, state: &StateArgs, specs: &SpecDirArgs) -> Option<SharedUse> {
+    if at.host.inventory.is_some() || at.look.no_nvml || root_only::check(&state.state_dir).is_err() {
+        return None;
+    }
+    let looked = observed_use(&ObserveArgs::of(at, specs, at.look.nvml_deadline));
+    looked.unwrap_or_else(|error| {
+        Some(SharedUse {
+            unknown: Some(FoundError::of_any(error.as_ref())),
+            ..SharedUse::default()
+        })
+    })
+}
+
+fn observed_use(args: &ObserveArgs) -> Result<Option<SharedUse>> {
+    if Observed::look(args, false)?.devices.is_empty() {
         return Ok(None);
     }
-    let args = ObserveArgs::of(at, specs, at.look.nvml_deadline);
-    if Observed::look(&args, false)?.devices.is_empty() {
-        return Ok(None);
-    }
-    let observed = Observed::look(&args, true)?;
+    let observed = Observed::look(args, true)?;
     let processes = observed.devices.iter().map(|device| {
         let gpus = observed.gpus.as_ref()?;
         let gpu = gpus.iter().find(|gpu| gpu.key.as_ref() == Some(&device.key))?;
@@ -136,33 +189,45 @@ fn shared_use(at: &SharingArgs, specs: &SpecDirArgs) -> Result<Option<SharedUse>
         processes: processes.sum(),
         without_claim: lines(DeviationKind::ProcessWithoutClaim),
         beyond_promise: lines(DeviationKind::MoreMemoryThanPromised),
+        unknown: None,
     }))
 }
 
-/// What the ledger has; `None` if this user cannot read it.
-fn ledger(inventory: &Inventory, at: &SharingArgs, public: Option<&PublicStatus>) -> Result<Option<LedgerFacts>> {
-    if root_only::check(&at.state.state_dir).is_err() {
-        return Ok(None);
+/// The devices for which a broker has a daemon: their keys, which are UUIDs for whole GPUs.
+fn managed(public: Option<&PublicStatus>) -> Vec<String> {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let managed = devices.filter(|device| device.daemon.is_some());
+    managed.map(|device| device.key.to_string()).collect()
+}
+
+/// What the ledger has; `None` if this user cannot read it. Without a plan, what is held is not compared with one: the
+/// check of the policy says why there is none.
+fn ledger(
+    inventory: &Inventory,
+    plan: Option<&Plan>,
+    state: &StateArgs,
+    public: Option<&PublicStatus>,
+) -> Option<LedgerFacts> {
+    if root_only::check(&state.state_dir).is_err() {
+        return None;
     }
-    let plan = match sharing::policy(&at.config) {
-        Ok(Some(read)) => share::plan(&read.policy, inventory),
-        Ok(None) => Ok(Plan::default()),
-        Err(error) => Err(error),
+    let look = || -> Result<LedgerFacts> {
+        let (books, _) = status::books(state)?;
+        let held = match plan {
+            Some(plan) => earlier::earlier(inventory, Some(plan), state)?.lines,
+            None => Vec::new(),
+        };
+        Ok(LedgerFacts {
+            claims: books.claims().count(),
+            held,
+            damaged: books.errors().map(FoundError::of).collect(),
+            exclusive: managed(public),
+            unusable: None,
+        })
     };
-    let plan = match plan {
-        Ok(plan) => plan,
-        Err(error) => {
-            let wrong = vec![line(&error)];
-            return Ok(Some(LedgerFacts {
-                wrong,
-                ..LedgerFacts::default()
-            }));
-        }
-    };
-    let (books, _) = status::books(&at.state)?;
-    Ok(Some(LedgerFacts {
-        claims: books.claims().count(),
-        wrong: earlier::earlier(inventory, Some(&plan), &at.state)?.lines,
+    Some(look().unwrap_or_else(|error| LedgerFacts {
+        unusable: Some(FoundError::of_any(error.as_ref())),
         exclusive: managed(public),
+        ..LedgerFacts::default()
     }))
 }

@@ -25,10 +25,10 @@ const WIDE: &str = "container_use_devices";
 #[test]
 fn selinux_that_denies_device_nodes() {
     let off = format!("neither {NARROW} nor {WIDE} is on");
-    fires("SELinux", &off, |_, top| {
+    fires(Finding::SelinuxNodes, &off, |_, top| {
         enforcing(top, &[(NARROW, false), (WIDE, false)], false);
     });
-    fires("SELinux", &off, |_, top| enforcing(top, &[], false));
+    fires(Finding::SelinuxNodes, &off, |_, top| enforcing(top, &[], false));
     for on in [NARROW, WIDE] {
         is_good("SELinux", &format!("enforced, with {on} on"), |_, top| {
             enforcing(top, &[(on, true)], false);
@@ -48,7 +48,7 @@ fn selinux_that_denies_device_nodes() {
         let found = examine(&healthy(top.path()));
         let fixes: Vec<&str> = found
             .iter()
-            .filter_map(|one| Some(one.diagnosis.fault()?.fix.as_str()))
+            .filter_map(|one| Some(one.diagnosis.fault()?.fix.text()))
             .collect();
         assert!(matches!(fixes[..], [only] if only.starts_with(fix)), "{fixes:?}");
     }
@@ -56,10 +56,14 @@ fn selinux_that_denies_device_nodes() {
         let context = format!("system_u:object_r:{name}:s0");
         subject.labels.insert(PathBuf::from("/dev/nvidia-uvm-tools"), context);
     };
-    fires("SELinux", "labelled device_t: /dev/nvidia-uvm-tools", |subject, top| {
-        enforcing(top, &[(NARROW, true)], false);
-        labelled(subject, "device_t");
-    });
+    fires(
+        Finding::SelinuxNodeLabels,
+        "labelled device_t: /dev/nvidia-uvm-tools",
+        |subject, top| {
+            enforcing(top, &[(NARROW, true)], false);
+            labelled(subject, "device_t");
+        },
+    );
     is_good("SELinux", "enforced", |subject, top| {
         enforcing(top, &[(WIDE, true)], false);
         labelled(subject, "device_t");
@@ -85,7 +89,7 @@ fn selinux_that_denies_mps_daemons() {
     };
     const RIGHT: &str = "system_u:object_r:tranche_mps_run_t:s0";
     fires(
-        "SELinux",
+        Finding::SelinuxModule,
         "the SELinux module of tranche is not installed",
         |subject, top| {
             shared(subject, top, false);
@@ -99,7 +103,7 @@ fn selinux_that_denies_mps_daemons() {
         let fix = format!("semodule -i {share}/selinux/packages/tranche.cil && restorecon -RF /run/tranche");
         let found = examine(&subject);
         let faults: Vec<_> = found.iter().filter_map(|one| one.diagnosis.fault()).collect();
-        assert!(matches!(faults[..], [only] if only.fix == fix), "{faults:?}");
+        assert!(matches!(faults[..], [only] if only.fix.text() == fix), "{faults:?}");
     }
     // The directories do not exist yet, or are as they should be.
     is_good("SELinux", "enforced", |subject, top| shared(subject, top, true));
@@ -119,16 +123,20 @@ fn selinux_that_denies_mps_daemons() {
         ("/run/tranche/mps/1", "system_u:object_r:tranche_mps_run_t:s0:c12,c700"),
     ];
     for (path, context) in cases {
-        fires("SELinux", &format!("{path} ({context})"), |subject, top| {
-            shared(subject, top, true);
-            label(subject, path, context);
-        });
+        fires(
+            Finding::SelinuxPipeLabels,
+            &format!("{path} ({context})"),
+            |subject, top| {
+                shared(subject, top, true);
+                label(subject, path, context);
+            },
+        );
     }
     let top = tempfile::tempdir().unwrap();
     let mut subject = healthy(top.path());
     shared(&mut subject, top.path(), true);
     label(&mut subject, "/run/tranche/mps/0", "system_u:object_r:var_run_t:s0");
-    let wrong = |one: &CheckResult| matches!(&one.diagnosis, Diagnosis::Wrong(what) if what.fix == "restorecon -RF /run/tranche");
+    let wrong = |one: &CheckResult| matches!(&one.diagnosis, Diagnosis::Wrong(what) if what.fix.text() == "restorecon -RF /run/tranche");
     assert!(examine(&subject).iter().any(wrong));
     // Without shares under MPS, nobody needs the module or the directories.
     subject.mps.pipes.clear();

@@ -9,6 +9,7 @@ use crate::cli::place::{ConfigArgs, HostArgs};
 use crate::cli::sharing;
 use anyhow::Result;
 
+use crate::digest::Digest;
 use crate::error::line;
 use crate::inventory::Inventory;
 use crate::share::{self, Plan};
@@ -47,7 +48,20 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
         return Ok(Staleness::default());
     }
     match look::quietly(&args.host, &args.look) {
-        Ok(inventory) => compare(files, &inventory, args),
+        Ok(inventory) => {
+            let plan = sharing::policy(&args.config).and_then(|read| match read {
+                Some(read) => share::plan(&read.policy, &inventory),
+                None => Ok(Plan::default()),
+            });
+            let (policy, why) = match plan.and_then(|plan| plan.digest()) {
+                Ok(policy) => (Some(policy), None),
+                Err(error) if args.config.config.is_some() => return Err(error.into()),
+                Err(error) => (None, Some(line(&error))),
+            };
+            let mut found = compare(files, &inventory, (&args.host, &args.look), policy)?;
+            why.into_iter().for_each(|why| found.note(why));
+            Ok(found)
+        }
         Err(error) if args.host.is_here() => {
             let mut found = Staleness::default();
             found.note(line(error.as_ref()));
@@ -57,14 +71,16 @@ pub(super) fn find<'a>(files: impl Iterator<Item = &'a Loaded>, args: &CompareAr
     }
 }
 
-/// As [`find`], with the inventory of the host.
+/// As [`find`], with the inventory of the host, how it was made, and the digest of the plan of its policy; `None` if
+/// the policy cannot be read or applied, and then only the host is compared.
 ///
 /// # Errors
-/// As [`find`].
+/// Returns an error if the inventory has no digest.
 pub(in crate::cli) fn compare<'a>(
     files: impl IntoIterator<Item = &'a Loaded>,
     inventory: &Inventory,
-    args: &CompareArgs,
+    (host_args, look): (&HostArgs, &LookArgs),
+    policy: Option<Digest>,
 ) -> Result<Staleness> {
     let mut found = Staleness::default();
     let mut compared = Vec::new();
@@ -85,21 +101,9 @@ pub(in crate::cli) fn compare<'a>(
         found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
-    let (host, options) = (inventory.digest()?, look::choices(&args.host, &args.look).join(" "));
-    let plan = sharing::policy(&args.config).and_then(|read| match read {
-        Some(read) => share::plan(&read.policy, inventory),
-        None => Ok(Plan::default()),
-    });
-    let policy = match plan.and_then(|plan| plan.digest()) {
-        Ok(policy) => Some(policy),
-        Err(error) if args.config.config.is_some() => return Err(error.into()),
-        Err(error) => {
-            found.note(line(&error));
-            None
-        }
-    };
+    let (host, options) = (inventory.digest()?, look::choices(host_args, look).join(" "));
     for (file, origin) in compared {
-        if args.host.inventory.is_none() && origin.options != options {
+        if host_args.inventory.is_none() && origin.options != options {
             let why = match origin.options.as_str() {
                 "" => format!("it was generated without {options}"),
                 old => format!("it was generated with {old}; give validate the same options"),

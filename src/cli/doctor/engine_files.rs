@@ -1,0 +1,95 @@
+//! The configuration files of engines.
+
+use super::machine::Machine;
+use crate::doctor::FoundError;
+use crate::engine_config::Engine;
+use crate::engine_config::check::files_in;
+use crate::engine_config::containerd;
+use crate::engine_config::document::{ConfigFile, Syntax};
+use crate::engine_config::view::EngineView;
+use crate::engines::FoundEngine;
+use crate::error::{Context, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What podman reads first. It belongs to a package.
+const SHIPPED: &str = "/usr/share/containers/containers.conf";
+
+/// What the files of each engine say. Of the machine that this program runs on, only those of engines that are
+/// installed count. An engine without a file is left out.
+pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<Result<EngineView, FoundError>> {
+    let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.name == engine.name());
+    let engines = Engine::ALL.into_iter().filter(is_installed);
+    let views = engines.filter_map(|engine| view(machine, engine).transpose());
+    views
+        .map(|view| view.map_err(|error| FoundError::of(&error).without_hint()))
+        .collect()
+}
+
+fn view(machine: &Machine, engine: Engine) -> Result<Option<EngineView>> {
+    let main = engine.default_file();
+    let Some(first) = one(machine, engine, main)? else {
+        // Its directory may have files all the same.
+        return match more(machine, engine, None)? {
+            files if files.is_empty() => Ok(None),
+            files => {
+                let empty = ConfigFile::read(main, syntax(engine), "")?;
+                EngineView::of(engine, &ConfigFile::together(&empty, files.iter())).map(Some)
+            }
+        };
+    };
+    let files = more(machine, engine, Some(&first))?;
+    EngineView::of(engine, &ConfigFile::together(&first, files.iter())).map(Some)
+}
+
+fn syntax(engine: Engine) -> Syntax {
+    match engine {
+        Engine::Docker => Syntax::Json,
+        Engine::Containerd | Engine::Crio | Engine::Podman => Syntax::Toml,
+    }
+}
+
+/// One file, named as the machine names it; `None` if it does not exist.
+fn one(machine: &Machine, engine: Engine, path: &str) -> Result<Option<ConfigFile>> {
+    let Some(real) = machine.file(path) else {
+        return Ok(None);
+    };
+    let text = match fs::read_to_string(real) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.about(path, "cannot be read")?,
+    };
+    ConfigFile::read(path, syntax(engine), &text).map(Some)
+}
+
+/// The files that the engine reads after its main file, in this order. What podman reads before it sets nothing that
+/// matters here and that the main file does not set as well.
+fn more(machine: &Machine, engine: Engine, main: Option<&ConfigFile>) -> Result<Vec<ConfigFile>> {
+    let in_directory = |directory: &str, ending: &str| -> Vec<PathBuf> {
+        let files = machine.file(directory).map(|directory| files_in(&directory));
+        let names = files
+            .into_iter()
+            .flatten()
+            .filter_map(|file| file.file_name().map(PathBuf::from));
+        let names = names.filter(|name| name.to_string_lossy().ends_with(ending));
+        names.map(|name| Path::new(directory).join(name)).collect()
+    };
+    let paths = match (engine, main) {
+        (Engine::Docker, _) | (Engine::Containerd, None) => Vec::new(),
+        // Imports are patterns of absolute paths, which only the machine itself has.
+        (Engine::Containerd, Some(main)) if machine.is_here => containerd::imported(main)?,
+        (Engine::Containerd, Some(_)) => Vec::new(),
+        (Engine::Crio, _) => in_directory("/etc/crio/crio.conf.d", ""),
+        (Engine::Podman, None) => {
+            let mut paths = vec![PathBuf::from(SHIPPED)];
+            paths.extend(in_directory("/etc/containers/containers.conf.d", ".conf"));
+            paths
+        }
+        (Engine::Podman, Some(_)) => in_directory("/etc/containers/containers.conf.d", ".conf"),
+    };
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(one(machine, engine, &path.display().to_string())?);
+    }
+    Ok(files)
+}

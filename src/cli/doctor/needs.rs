@@ -1,0 +1,70 @@
+//! What shares need of the broker and of MPS daemons, asked as the start of a container asks.
+
+use crate::broker::{self, BrokerError};
+use crate::control::{DaemonState, PublicStatus};
+use crate::doctor::{BrokerCondition, DaemonCondition, FoundError, MpsFacts};
+use crate::error::Error;
+use crate::hook::check_daemon;
+use crate::policy::MpsDaemonOwner;
+use crate::share::{Method, Need, Plan, SplitDevice};
+use crate::types::HostPath;
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the broker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn name(split: &SplitDevice) -> String {
+    format!("{}={}", split.kind, split.device.cdi_name())
+}
+
+/// Whether the broker of `state_dir` answers, if a share of `plan` needs it.
+pub(super) fn broker(plan: &Plan, state_dir: &Path) -> BrokerCondition {
+    let managed = plan.devices.iter().filter(|split| split.method.is_managed());
+    let devices: Vec<String> = managed.map(name).collect();
+    if devices.is_empty() {
+        return BrokerCondition::NotNeeded;
+    }
+    let request = json!({"version": broker::VERSION, "command": "status"});
+    match broker::ask(&state_dir.join(broker::SOCKET), &request, PATIENCE) {
+        Ok(_) => BrokerCondition::Works,
+        Err(BrokerError::Unreachable(why)) => BrokerCondition::Stopped {
+            devices,
+            why: why.to_string(),
+        },
+        Err(BrokerError::Refused(error)) => BrokerCondition::Refuses(FoundError::of(&error)),
+    }
+}
+
+/// The MPS daemons: those of the broker as it tells everybody, and those that the policy leaves to the operator.
+pub(super) fn mps(public: Option<&PublicStatus>, plan: Option<&Plan>, state_dir: Option<&HostPath>) -> MpsFacts {
+    let devices = public.into_iter().flat_map(|public| &public.devices);
+    let managed = devices.filter_map(|device| {
+        let condition = match device.daemon.as_ref()?.state {
+            DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => DaemonCondition::Working,
+            DaemonState::Failed => DaemonCondition::Failed,
+            DaemonState::Foreign => DaemonCondition::Foreign,
+        };
+        Some((device.device.clone(), condition))
+    });
+    let mut facts = MpsFacts {
+        managed: managed.collect(),
+        ..MpsFacts::default()
+    };
+    let splits = plan.into_iter().flat_map(|plan| &plan.devices);
+    for (split, state_dir) in splits.zip(std::iter::repeat(state_dir)) {
+        let Some(state_dir) = state_dir else { continue };
+        let is_external = matches!(&split.method, Method::Mps(mps) if mps.daemon == MpsDaemonOwner::External);
+        facts.is_external |= is_external;
+        for need in split.needs(state_dir) {
+            let Need::MpsDaemon { pipe, .. } = need else { continue };
+            let asked = is_external.then(|| check_daemon(pipe.as_path(), &name(split)));
+            facts
+                .stopped
+                .extend(asked.and_then(Result::err).map(|error: Error| FoundError::of(&error)));
+            facts.pipes.push(pipe.as_path().to_owned());
+        }
+    }
+    facts
+}
