@@ -31,8 +31,16 @@ done
 check "tranche doctor finds the missing links" "1" \
     sh -c "tranche doctor 2>&1 | grep -c 'tranche system create-dev-char-symlinks'"
 check "tranche system create-dev-char-symlinks" "" sh -c "tranche system create-dev-char-symlinks 2> /dev/null"
+check "after the fix, tranche doctor finds no missing links" "0" \
+    sh -c "tranche doctor 2>&1 | grep -c 'create-dev-char-symlinks' || true"
 check "the links lead to the nodes" "/dev/nvidia0" readlink -f /dev/char/195:0
 for runtime in crun runc; do
     check "with links, a container under systemd's cgroup manager keeps its device: $runtime" "2
 2" reload $runtime systemd
 done
+systemctl disable tranche-cdi-refresh.path 2> /dev/null
+fix=$(tranche doctor 2>&1 | sed -n 's/^ *fix: \(systemctl enable --now tranche-cdi-refresh.*\)/\1/p')
+check "tranche doctor finds that the units are not enabled" \
+    "systemctl enable --now tranche-cdi-refresh.service tranche-cdi-refresh.path" echo "$fix"
+check "after the fix, tranche doctor finds the units enabled" "0" \
+    sh -c "$fix 2> /dev/null; tranche doctor 2>&1 | grep -c 'tranche-cdi-refresh.path are not' || true"
