@@ -52,9 +52,10 @@ pub(super) fn mps(public: Option<&PublicStatus>, plan: Option<&Plan>, state_dir:
         managed: managed.collect(),
         ..MpsFacts::default()
     };
-    let splits = plan.into_iter().flat_map(|plan| &plan.devices);
-    for (split, state_dir) in splits.zip(std::iter::repeat(state_dir)) {
-        let Some(state_dir) = state_dir else { continue };
+    let Some(state_dir) = state_dir else {
+        return facts;
+    };
+    for split in plan.into_iter().flat_map(|plan| &plan.devices) {
         let is_external = matches!(&split.method, Method::Mps(mps) if mps.daemon == MpsDaemonOwner::External);
         facts.is_external |= is_external;
         for need in split.needs(state_dir) {
