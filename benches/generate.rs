@@ -153,6 +153,11 @@ fn hgx(into: &Path, count: usize) -> Host {
         // Where nodes cannot be made there is none, and nothing is measured.
         let _ = fs::remove_file(host.path(&format!("/dev/nvidia{gpu}")));
     }
+    // A GPU that the driver lists and that NVML does not have is one that does not answer.
+    let listed = fs::read_dir(host.path("/proc/driver/nvidia/gpus")).unwrap();
+    let mut gpus: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
+    gpus.sort();
+    gpus.iter().skip(count).for_each(|gpu| fs::remove_dir_all(gpu).unwrap());
     host
 }
 
