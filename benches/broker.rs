@@ -66,6 +66,10 @@ impl MachineControl for Ready {
         Ok(())
     }
 
+    fn unreadable(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn devices(&self) -> Vec<ControlledDevice> {
         Vec::new()
     }

@@ -13,10 +13,8 @@ pub enum HostFileError {
         /// The file.
         path: PathBuf,
     },
-    /// Another version of tranche wrote the file.
-    #[error(
-        "{}: was written by tranche {program}, this is {}; run tranche cdi refresh", path.display(), env!("CARGO_PKG_VERSION")
-    )]
+    /// Another version of tranche wrote the file, in another form.
+    #[error("{}: has the form of another version, tranche {program}; run tranche cdi refresh", path.display())]
     OtherVersion {
         /// The file.
         path: PathBuf,
