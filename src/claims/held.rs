@@ -1,4 +1,4 @@
-//! A claim as it is shown to people and programs. The names of the fields are documented in docs/sharing.md, and programs
+//! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and programs
 //! depend on them.
 
 use crate::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};

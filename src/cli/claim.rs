@@ -32,7 +32,7 @@ pub(super) struct PlaceArgs {
     state: StateArgs,
     #[command(flatten)]
     specs: SpecDirArgs,
-    /// Print JSON; docs/sharing.md describes the fields
+    /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
 }

@@ -53,7 +53,7 @@ pub(super) struct StopArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Print JSON; docs/sharing.md describes the fields
+    /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -74,7 +74,7 @@ pub(super) struct Observed {
     pub(super) now: u64,
 }
 
-/// A start that waits for a share. docs/sharing.md documents the fields.
+/// A start that waits for a share. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 pub(super) struct WaiterRow {
     /// What may serve it, each of them alone; `null` if another version of tranche wrote that.

@@ -29,14 +29,14 @@ pub(super) struct Args {
     /// Do not ask NVML, the driver's library, for memory, utilisation and processes
     #[arg(long)]
     no_gpu: bool,
-    /// Print JSON; docs/sharing.md describes the fields
+    /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     at: ObserveArgs,
 }
 
-/// The result, as `--json` prints it. docs/sharing.md documents the fields.
+/// The result, as `--json` prints it. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 struct Status<'o> {
     devices: &'o [DeviceStatus],

@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// Show one page and end
     #[arg(long)]
     once: bool,
-    /// Print one page as JSON and end; docs/sharing.md describes the fields
+    /// Print one page as JSON and end; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ fn page(args: &Args) -> Result<ExitCode> {
     Ok(out::complain_all(problems))
 }
 
-/// A line: a process, or a holder without one. docs/sharing.md documents the fields.
+/// A line: a process, or a holder without one. docs/shares.md documents the fields.
 #[derive(Debug, serde::Serialize)]
 struct Row<'o> {
     /// `nvidia.com/gpu=0`.

@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// Give up if CUDA does not answer for this long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = look::seconds)]
     deadline: Duration,
-    /// Print JSON; docs/sharing.md describes the fields
+    /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(super) struct Args {
     look: LookArgs,
 }
 
-/// The result, as `--json` prints it. docs/sharing.md documents the fields.
+/// The result, as `--json` prints it. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 struct Verified {
     container: Container,

@@ -3,7 +3,7 @@
 use crate::types::DeviceKey;
 use serde::{Deserialize, Serialize};
 
-/// A device that is changed for shares. docs/sharing.md documents the fields.
+/// A device that is changed for shares. docs/shares.md documents the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlledDevice {
     /// `nvidia.com/gpu=0`.

@@ -53,7 +53,7 @@ pub(in crate::cli) struct Args {
     /// The newest CDI version that the engine supports (0.5 for podman 4.3)
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     cdi_version: Option<CdiVersion>,
-    /// Print JSON; docs/sharing.md describes the fields
+    /// Print JSON; docs/shares.md describes the fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::share::{Method, Plan};
 use crate::types::Strategy;
 use serde::Serialize;
 
-/// Something that differs from the expected state. docs/sharing.md documents the fields and the kinds.
+/// Something that differs from the expected state. docs/shares.md documents the fields and the kinds.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct Deviation {
     /// `nvidia.com/gpu=0`; `null` for one that is about no device.

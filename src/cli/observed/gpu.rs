@@ -8,7 +8,7 @@ use crate::types::{Device, DeviceKey, GpuIndex, MemorySize, MigIndex};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// A GPU or a MIG device, as NVML sees it now. docs/sharing.md documents the fields.
+/// A GPU or a MIG device, as NVML sees it now. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct DeviceUsage {
     /// `nvidia.com/gpu=0`.

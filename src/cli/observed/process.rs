@@ -6,7 +6,7 @@ use crate::observe::DeviceProcess;
 use crate::types::{DeviceKey, MemorySize};
 use serde::Serialize;
 
-/// A process that uses a device. docs/sharing.md documents the fields.
+/// A process that uses a device. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct ProcessRow {
     /// `nvidia.com/gpu=0`.
