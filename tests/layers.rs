@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("error", "text"),
     ("types", "error text"),
     ("yaml", "types"),
-    ("personality", ""),
+    ("personality", "types"),
     ("program", ""),
     ("mps", ""),
     ("mutex", ""),
@@ -57,7 +57,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     ("claims", "bounded caller error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
-    ("cdi", "call digest edits error text types yaml"),
+    ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
         "call cdi claims derive error inventory ledger share text types",

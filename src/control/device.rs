@@ -446,7 +446,12 @@ fn examine_slice(
     machine: &mut impl ControlledMachine,
 ) -> Result<()> {
     let known = changes.as_ref().and_then(|changes| changes.time_slice.as_ref());
-    let before = known.map(|change| change.before).or_else(|| machine.time_slice());
+    let before = match (known, machine.time_slice()) {
+        // Another program has set it since.
+        (Some(change), Some(now)) if now != change.before && now != change.set => Some(now),
+        (Some(change), _) => Some(change.before),
+        (None, now) => now,
+    };
     intend(changes, machine, |changes| {
         if before.is_none() {
             let remark = "the length of a turn could not be asked; it is put back to the driver's default";

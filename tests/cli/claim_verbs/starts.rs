@@ -236,7 +236,7 @@ fn a_claim_waits_for_what_others_hold_and_says_so_in_the_end() {
     let never = scene
         .create(&["--name=one", "--shares=5", "--of=0", "--wait=60"])
         .run()
-        .failed(1);
+        .failed(2);
     assert!(
         never.contains("5 shares: no device") && !never.contains("waited"),
         "{never}"

@@ -44,7 +44,7 @@ fn a_policy_that_cannot_be_used() {
     let too_large = "version: v1\nsharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      \
                      - {name: a, memory: 100Gi}\n      - {name: b, memory: 100Gi}\n";
     let cases = [
-        ("version: v1\nshring: {}\n", "policy-warning", None),
+        ("version: v1\nnodes: {}\n", "policy-warning", None),
         (
             "version: v1\nsharing:\n  msp: {}\n",
             "policy-invalid",
@@ -65,7 +65,7 @@ fn a_policy_that_cannot_be_used() {
             // The rest of the policy is used, and no container gets a share of that device.
             None => assert!(
                 said.code == Some(0)
-                    && ["device 42: not found", "shring"]
+                    && ["device 42: not found", "\"nodes\" is unknown"]
                         .iter()
                         .any(|what| said.err.contains(what)),
                 "{finding}: {said:?}"

@@ -195,7 +195,9 @@ fn each_file_with_the_same_devices_is_named() {
         fs::write(directory.path().join(file), one.to_string()).unwrap();
     }
     let output = format!("--output={}", directory.path().join("nvidia.yaml").display());
-    let said = tranche(&[], &["cdi", "generate", "--inventory=sim:t4x2", &output]);
+    // As a directory that engines read: elsewhere, files do not affect each other.
+    let read = [("TRANCHE_SPEC_DIR", directory.path().to_str().unwrap())];
+    let said = tranche(&read, &["cdi", "generate", "--inventory=sim:t4x2", &output]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     for file in ["a.json", "b.json"] {
         assert!(said.err.lines().any(|line| line.contains(file)), "{file}: {}", said.err);
