@@ -98,7 +98,7 @@ fn main() {
         let library = host.path(host.nvml.as_ref().unwrap().to_str().unwrap());
         let child = peak(
             TRANCHE,
-            &["--nvml-child".to_owned(), library.to_str().unwrap().to_owned()],
+            &["--nvml-child", library.to_str().unwrap(), "inventory"].map(str::to_owned),
         );
         println!(
             "{name:42} {both:>9} {alone:>9} {child:>9} {:>9}",
