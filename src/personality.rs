@@ -75,7 +75,7 @@ pub fn nvidia_version(title: &str, program: &str) -> String {
 
 /// What `nvidia-container-runtime --version` prints before the version of the low-level runtime, with the version of the
 /// runtime specification.
-pub(crate) fn nvidia_runtime_version() -> String {
+pub fn nvidia_runtime_version() -> String {
     nvidia_version("NVIDIA Container Runtime", "tranche-runtime") + "spec: 1.3.0\n\n"
 }
 

@@ -9,7 +9,7 @@ pub fn counted(count: usize, what: &str) -> String {
 }
 
 /// Whether Go's `strconv.ParseBool`, by which NVIDIA's programs read switches, takes `text` for true.
-pub(crate) fn is_true(text: &str) -> bool {
+pub fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
