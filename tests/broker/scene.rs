@@ -65,7 +65,7 @@ impl Scene {
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
-            fs::copy(program, scene.at(name)).unwrap();
+            crate::support::programs::copy(program, scene.at(name));
         }
         Some(scene)
     }

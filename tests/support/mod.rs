@@ -15,6 +15,7 @@ pub(crate) mod old_kernel;
 pub(crate) mod openmetrics;
 pub(crate) mod own_mounts;
 pub(crate) mod parity;
+pub(crate) mod programs;
 pub(crate) mod rights;
 pub(crate) mod scene;
 #[cfg(feature = "cli")]
