@@ -65,7 +65,7 @@ impl Scene {
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
-            crate::support::programs::copy(program, scene.at(name));
+            crate::support::programs::install(program, scene.at(name));
         }
         Some(scene)
     }

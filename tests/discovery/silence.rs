@@ -61,7 +61,7 @@ fn a_crash_is_told_although_a_forked_process_lives() {
 fn for_all(bed: &Bed) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let program = bed.host.path("/tranche");
-    support::programs::copy(env!("CARGO_BIN_EXE_tranche"), &program);
+    support::programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
     let root = bed.host.root.clone();
     for dir in [root.parent().unwrap(), root.as_path()] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();

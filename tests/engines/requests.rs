@@ -117,7 +117,7 @@ pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script:
     let _daemon = listening(&bed.at("daemon"));
     fs::create_dir(bed.at("runtime")).unwrap();
     let runtime = bed.at("runtime/tranche-runtime");
-    crate::support::programs::copy(env!("CARGO_BIN_EXE_tranche-runtime"), &runtime);
+    crate::support::programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), &runtime);
     match way {
         Way::PodmanRuntime => bed.with_our_runtime(engine),
         Way::PodmanPrecreate | Way::PodmanConfigured => {

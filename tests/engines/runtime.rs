@@ -117,7 +117,7 @@ fn the_precreate_hook_lets_a_container_without_a_request_pass() {
             continue;
         }
         let bed = Bed::new();
-        crate::support::programs::copy(env!("CARGO_BIN_EXE_tranche-runtime"), bed.at("tranche-runtime"));
+        crate::support::programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), bed.at("tranche-runtime"));
         let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/hooks/precreate/tranche.json")).unwrap();
         let path = bed.at("tranche-runtime").display().to_string();
         fs::create_dir(bed.at("hooks.d")).unwrap();

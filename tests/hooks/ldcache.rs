@@ -241,7 +241,7 @@ impl LoaderRoot {
     fn copy(&self, from: &Path, path: &str) {
         let to = self.at(path);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
-        crate::support::programs::copy(from, to);
+        crate::support::programs::install(from, to);
     }
 
     /// Opens libraries by name in the root: what each answered, and what went wrong.

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::place::{EXECUTED, Place, is_edited, link, plain, request, said, script};
+use crate::place::{EXECUTED, Place, is_edited, link, plain, request, said};
+use crate::support::programs::script;
 use crate::support::rights;
 
 #[test]

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use tranche::host_file::HostFile;
 
-use crate::place::{EXECUTED, Place, compile, install, link, plain, said, script};
+use crate::place::{EXECUTED, Place, compile, link, plain, said};
+use crate::support::programs::{install, script};
 
 /// Commands as engines write them, and odd ones.
 const COMMANDS: [&str; 12] = [
@@ -184,7 +185,7 @@ fn tranche_never_executes_itself() {
 
     // A copy is another file.
     fs::remove_file(place.at("bin/runc")).unwrap();
-    install(&place.runtime(), &place.at("bin/runc"));
+    install(place.runtime(), place.at("bin/runc"));
     let line = place.refused(&["state", "ID"]);
     assert!(line.contains("is tranche itself"), "{line}");
 }
@@ -227,7 +228,7 @@ fn tranche_oci_passes_the_arguments_of_a_runtime_on() {
     let place = Place::new();
     install(
         Path::new(env!("CARGO_BIN_EXE_tranche-oci")),
-        &place.at("bin/tranche-oci"),
+        place.at("bin/tranche-oci"),
     );
     let mut command = Command::new(place.at("bin/tranche-oci"));
     command

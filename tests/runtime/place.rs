@@ -12,6 +12,8 @@ use tranche::share::{self, Plan};
 use tranche::sim;
 use tranche::types::HostPath;
 
+use crate::support::programs::install;
+
 /// The exit code of the low-level runtime: an exit code of tranche is another one.
 pub(crate) const EXECUTED: i32 = 7;
 
@@ -43,7 +45,7 @@ impl Place {
         }
         fs::write(place.at("specs/thing.json"), SPEC).unwrap();
         compile("low-level.c", &place.at("bin/runc"));
-        install(Path::new(env!("CARGO_BIN_EXE_tranche-runtime")), &place.runtime());
+        install(Path::new(env!("CARGO_BIN_EXE_tranche-runtime")), place.runtime());
         place.low_level_runtimes(&[&place.at("bin/runc")]);
         place.configure(&request());
         place
@@ -235,25 +237,6 @@ pub(crate) fn compile(source: &str, to: &Path) {
         .arg("-o")
         .arg(to)
         .arg(source)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", said(&done));
-}
-
-/// Writes a script that may be executed.
-pub(crate) fn script(path: &Path, text: &str) {
-    let source = path.with_extension("source");
-    fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
-    install(&source, path);
-}
-
-/// Copies a program in another process: a program cannot be executed while a process has it open to write, and this process
-/// forks in many threads.
-pub(crate) fn install(from: &Path, to: &Path) {
-    let done = Command::new("install")
-        .args(["-m", "755"])
-        .arg(from)
-        .arg(to)
         .output()
         .unwrap();
     assert!(done.status.success(), "{}", said(&done));

@@ -17,7 +17,7 @@ fn musl() -> Scene {
         scene.image_directory(directory);
     }
     fs::write(scene.image(MUSL_LOADER), "").unwrap();
-    crate::support::programs::copy("/bin/busybox", scene.image("/bin/true"));
+    crate::support::programs::install("/bin/busybox", scene.image("/bin/true"));
     fs::write(scene.at("outside/secret"), "/of-the-host\n").unwrap();
     fs::set_permissions(scene.at("outside/secret"), PermissionsExt::from_mode(0o600)).unwrap();
     scene
@@ -141,7 +141,7 @@ fn a_file_that_is_bound_into_the_container_is_neither_read_nor_covered() {
             "mount --bind {} etc/ld-musl-x86_64.path;",
             scene.at("outside/secret").display()
         );
-        crate::support::programs::copy("/bin/busybox", scene.image("/bin/cat"));
+        crate::support::programs::install("/bin/busybox", scene.image("/bin/cat"));
         let ended = hook(&scene, &before, &prepare(), &format!("/bin/cat {MUSL} /proc/none"));
         // What the user bound there is still what the container sees, and it is the host's file, not a copy.
         assert_eq!(ended.stdout, "/of-the-host\n", "{}", ended.stderr);
@@ -225,7 +225,7 @@ fn mode_and_owner_of_a_file_stay_as_they_are() {
         fs::write(scene.image(MUSL), "/lib\n").unwrap();
         chown(scene.image(MUSL), Some(5), Some(6)).unwrap();
         fs::set_permissions(scene.image(MUSL), PermissionsExt::from_mode(mode)).unwrap();
-        crate::support::programs::copy("/bin/busybox", scene.image("/bin/stat"));
+        crate::support::programs::install("/bin/busybox", scene.image("/bin/stat"));
         let ended = hook(&scene, "", &prepare(), &format!("/bin/stat -c %a:%u:%g:%s {MUSL}"));
         // A file of ours runs as nobody else.
         let expected = format!("{:o}:5:6:17\n", mode & 0o777);
@@ -340,7 +340,7 @@ fn a_cover_is_a_mount_that_cannot_be_written() {
     }
     let scene = musl_with(true);
     fs::write(scene.image(MUSL), "/lib\n").unwrap();
-    crate::support::programs::copy("/bin/busybox", scene.image("/bin/grep"));
+    crate::support::programs::install("/bin/busybox", scene.image("/bin/grep"));
     let before = "mount --bind /proc proc;";
     let ended = hook(
         &scene,
@@ -370,7 +370,7 @@ fn file_systems_of_the_kernel_are_not_written() {
         "linux": {"devices": [{"path": "/dev/nvidia0"}]}}));
     scene.image_directory("/dev");
     scene.image_link("/sys/fs/cgroup", "/etc/nvidia");
-    crate::support::programs::copy("/bin/busybox", scene.image("/bin/stat"));
+    crate::support::programs::install("/bin/busybox", scene.image("/bin/stat"));
     let name = format!("tranche-test-{}", std::process::id());
     let before = format!(
         "mount -t tmpfs -o mode=700 tmpfs dev; mkdir dev/pts; mount -t devpts -o newinstance,ptmxmode=0600 devpts dev/pts; \
@@ -436,7 +436,7 @@ fn configuration_on_a_volume_is_left_alone() {
         scene.image_directory(directory);
     }
     fs::write(scene.image("/lib64/ld-linux-x86-64.so.2"), "").unwrap();
-    crate::support::programs::copy("/bin/busybox", scene.image("/bin/true"));
+    crate::support::programs::install("/bin/busybox", scene.image("/bin/true"));
     let library = stub_elf::library("libcuda.so.1", stub_elf::Machine::X86_64).unwrap();
     fs::write(scene.image("/opt/driver/libcuda.so.1"), library).unwrap();
     fs::create_dir(scene.at("outside/volume")).unwrap();

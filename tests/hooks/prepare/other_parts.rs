@@ -93,7 +93,7 @@ fn a_file_in_place_of_the_drivers_params_is_neither_read_nor_covered() {
     ] {
         let scene = Scene::new();
         scene.image_directory("/bin");
-        crate::support::programs::copy("/bin/busybox", scene.image("/bin/cat"));
+        crate::support::programs::install("/bin/busybox", scene.image("/bin/cat"));
         let before = format!("{with_driver} {before}");
         let off = ["disable-device-node-modification".to_owned()];
         let ended = hook(&scene, &before, &off, "/bin/cat /proc/driver/nvidia/params");
@@ -113,7 +113,7 @@ fn a_file_in_place_of_the_drivers_params_is_neither_read_nor_covered() {
     let before = "mount -t tmpfs tmpfs /proc/driver; mkdir /proc/driver/nvidia; \
                   echo ModifyDeviceFiles: 1 > /proc/driver/nvidia/params; mkdir proc; mount --rbind /proc proc;";
     scene.image_directory("/bin");
-    crate::support::programs::copy("/bin/busybox", scene.image("/bin/true"));
+    crate::support::programs::install("/bin/busybox", scene.image("/bin/true"));
     let ended = hook(
         &scene,
         before,
@@ -144,7 +144,7 @@ fn the_modification_of_device_nodes_is_turned_off_unless_that_is_skipped() {
     ] {
         let scene = Scene::new();
         scene.image_directory("/bin");
-        crate::support::programs::copy("/bin/busybox", scene.image("/bin/true"));
+        crate::support::programs::install("/bin/busybox", scene.image("/bin/true"));
         // A file that is refused, because it is not one of the kernel's: that is reported.
         let before = "mount -t tmpfs tmpfs /proc/driver; mkdir /proc/driver/nvidia; \
                       echo ModifyDeviceFiles: 1 > /proc/driver/nvidia/params;";

@@ -19,7 +19,7 @@ fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str, words: &str) -
     fs::write(scene.at("state.json"), state).unwrap();
     fs::set_permissions(scene.at(""), PermissionsExt::from_mode(0o755)).unwrap();
     // A checkout may be where that user may not go.
-    crate::support::programs::copy(env!("CARGO_BIN_EXE_tranche-oci"), scene.at("hook"));
+    crate::support::programs::install(env!("CARGO_BIN_EXE_tranche-oci"), scene.at("hook"));
     let script = format!(
         "set -e; cd {root}; {before} cd {cwd}; exec setpriv --reuid 65534 --regid 65534 --clear-groups {top}/hook hook \
          {words} < {top}/state.json",
