@@ -91,7 +91,7 @@ impl Scalar {
         }
     }
 
-    /// The whole number that this is where one belongs: also `1e3` and `1.0`, and never a text. `None` if it is none.
+    /// This as a whole number, which `1e3` and `1.0` are too, and a text never is. `None` if it is not one.
     pub(super) fn whole_number(&self) -> Option<i128> {
         match *self {
             Self::Int(number) => Some(number),

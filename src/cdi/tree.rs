@@ -60,7 +60,7 @@ impl Key {
 const MOST_REPEATED: usize = 100_000;
 
 impl Node {
-    /// Reads the first document of `text`; `None` if there is none.
+    /// Reads the first document of `text`; `None` if it has no document.
     ///
     /// # Errors
     /// Returns [`Refusal::Invalid`] if it is not valid YAML.

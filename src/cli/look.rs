@@ -205,7 +205,7 @@ pub fn exit_code(missing: Option<&str>) -> ExitCode {
     out::code(Kind::Failed)
 }
 
-/// The reasons why an inventory is not complete, in one line; `None` if there are none.
+/// The reasons why an inventory is not complete, in one line; `None` if it is complete.
 pub fn missing<'a>(degraded: impl IntoIterator<Item = &'a Degraded>) -> Option<String> {
     let reasons: Vec<String> = degraded.into_iter().map(ToString::to_string).collect();
     (!reasons.is_empty()).then(|| reasons.join("; "))

@@ -94,7 +94,7 @@ pub fn complain(error: anyhow::Error) -> ExitCode {
     code(kind(&error))
 }
 
-/// The line for an error. A user other than root who lacks a permission is told who has it, unless the error does so.
+/// The line for an error. If a user other than root lacks a permission, it ends with that advice, unless it names root already.
 fn for_user(error: &(dyn std::error::Error + 'static), is_root: bool) -> String {
     let line = line(error);
     let lacks_permission = std::iter::successors(Some(error), |error| error.source()).any(|error| {

@@ -53,6 +53,15 @@ pub struct SpecDirArgs {
 }
 
 impl SpecDirArgs {
+    /// What the environment says, for a command without the option.
+    pub fn of_environment() -> Self {
+        let named = std::env::var_os("TRANCHE_SPEC_DIR").unwrap_or_default();
+        let named = std::env::split_paths(&named).filter(|dir| !dir.as_os_str().is_empty());
+        Self {
+            spec_dirs: named.collect(),
+        }
+    }
+
     /// The directories to read, in the order in which engines read them.
     pub fn dirs(&self) -> Vec<PathBuf> {
         if self.spec_dirs.is_empty() {

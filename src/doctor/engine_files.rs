@@ -4,26 +4,17 @@ use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
 use crate::text::some;
+use crate::types::PROGRAM_DIRS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Where a program without a directory is looked for.
-const PROGRAM_DIRS: [&str; 6] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
 
 /// The versions of docker that read specifications, and only if `features.cdi` is set: from 25 to 28.2.
 const DOCKER_OFF: (&[u32], &[u32]) = (&[25], &[28, 2]);
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = Vec::new();
-    for file in &subject.engine_files {
+    for (_, file) in &subject.engine_files {
         match file {
             Ok(view) => {
                 found.extend(cdi(subject, view));
@@ -38,10 +29,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             )),
         }
     }
-    let docker_has_file = subject.engine_files.iter().any(|file| match file {
-        Ok(view) => view.engine == Engine::Docker,
-        Err(error) => error.found.contains(Engine::Docker.default_file()),
-    });
+    let docker_has_file = subject.engine_files.iter().any(|(engine, _)| *engine == Engine::Docker);
     if !docker_has_file && let Some(version) = docker_off_by_default(subject) {
         found.push(docker_off(&version, false));
     }
@@ -54,7 +42,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     }]
 }
 
-/// The docker that is installed, if it reads no specifications unless it is told to.
+/// The docker that is installed, if CDI is off in it by default.
 fn docker_off_by_default(subject: &DoctorSubject) -> Option<String> {
     let docker = subject.engines.iter().filter(|engine| engine.name == "docker");
     let is_off = |version: &crate::types::EngineVersion| (DOCKER_OFF.0..DOCKER_OFF.1).contains(&version.numbers());

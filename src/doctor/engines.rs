@@ -47,6 +47,6 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
 
 /// Whether the configuration of the engine has the runtime of tranche.
 fn uses_tranche(subject: &DoctorSubject, engine: &str) -> bool {
-    let mut views = subject.engine_files.iter().flatten();
+    let mut views = subject.engine_files.iter().filter_map(|(_, view)| view.as_ref().ok());
     views.any(|view| view.engine.name() == engine && view.of_tranche().next().is_some())
 }

@@ -3,6 +3,7 @@
 use super::Fix;
 use crate::cdi::registry::{Loaded, Registry};
 use crate::cdi::{Problem, ProblemKind};
+use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
 use crate::engines::FoundEngine;
 use crate::error::{Error, line, parts};
@@ -44,7 +45,7 @@ pub struct DoctorSubject {
     /// The engines and low-level runtimes that are installed.
     pub engines: Vec<FoundEngine>,
     /// What their configuration files say. A file that does not exist is left out.
-    pub engine_files: Vec<Result<EngineView, FoundError>>,
+    pub engine_files: Vec<(Engine, Result<EngineView, FoundError>)>,
     /// The broker.
     pub broker: BrokerCondition,
     /// Why what the broker tells every user cannot be read.

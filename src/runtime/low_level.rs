@@ -13,17 +13,7 @@ use nix::unistd::{AccessFlags, access, execv, execve};
 use crate::error::{Context, Error, Result};
 use crate::sys::inherited;
 use crate::text::some;
-
-/// Where a runtime is searched by its name. The PATH of an engine is not used: it may be anything, and a program that
-/// runs as root at each start must not depend on it.
-const PATH: [&str; 6] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
+use crate::types::PROGRAM_DIRS;
 
 /// How often this program was executed before it in the same chain of runtimes. It is set only for a runtime that may
 /// lead back here: see [`LowLevel::may_return`].
@@ -57,7 +47,7 @@ impl LowLevel {
     /// # Errors
     /// As [`LowLevel::find`].
     pub(super) fn find_beside(names: &[String], own: &Path) -> Result<Self> {
-        Self::find_in(names, &PATH, own)
+        Self::find_in(names, &PROGRAM_DIRS, own)
     }
 
     fn find_in(names: &[String], directories: &[&str], own: &Path) -> Result<Self> {
@@ -124,9 +114,9 @@ impl LowLevel {
     }
 }
 
-/// The program of this name, which is searched in [`PATH`], or this absolute path; `None` if it is not installed.
+/// The program of this name, which is searched in [`PROGRAM_DIRS`], or this absolute path; `None` if it is not installed.
 pub(super) fn installed(name: &str) -> Option<PathBuf> {
-    places(name, &PATH).next()
+    places(name, &PROGRAM_DIRS).next()
 }
 
 /// Replaces this process with `program`, and adds `more` to its environment. Returns only if that fails.

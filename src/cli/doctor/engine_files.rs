@@ -18,12 +18,12 @@ const SHIPPED: &str = "/usr/share/containers/containers.conf";
 
 /// What the files of each engine say. Of the machine that this program runs on, only those of engines that are
 /// installed count. An engine without a file is left out.
-pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<Result<EngineView, FoundError>> {
+pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine, Result<EngineView, FoundError>)> {
     let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.name == engine.name());
     let engines = Engine::ALL.into_iter().filter(is_installed);
-    let views = engines.filter_map(|engine| view(machine, engine).transpose());
+    let views = engines.filter_map(|engine| Some((engine, view(machine, engine).transpose()?)));
     views
-        .map(|view| view.map_err(|error| FoundError::of(&error).without_hint()))
+        .map(|(engine, view)| (engine, view.map_err(|error| FoundError::of(&error).without_hint())))
         .collect()
 }
 

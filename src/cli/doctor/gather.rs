@@ -12,6 +12,7 @@ use crate::cli::{earlier, look, root_only, status};
 use crate::control::PublicStatus;
 use crate::device_files::{NodeSet, nodes};
 use crate::doctor::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
+use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
 use crate::host_file::HostFile;
 use crate::inventory::Inventory;
@@ -91,8 +92,8 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
 /// A directory that does not exist: the files of a machine of which only an inventory is known.
 const NOWHERE: &str = "/dev/null";
 
-/// What the policy says for this host, and its plan, which is that of no policy if there is none. There is no plan if
-/// the policy cannot be read or applied.
+/// What the policy says for this host, and its plan. A host without a policy has an empty plan, and one whose policy cannot
+/// be read or applied has no plan.
 fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan>) {
     let Some(config) = &machine.policy else {
         return (PolicyFacts::default(), Some(Plan::default()));
@@ -133,10 +134,10 @@ fn state(state: &StateArgs) -> Result<(), FoundError> {
 
 /// The program that the runtime executes; `None` if no engine has the runtime.
 fn low_level(
-    engines: &[Result<EngineView, FoundError>],
+    engines: &[(Engine, Result<EngineView, FoundError>)],
     host_file: Option<&HostFile>,
 ) -> Option<Result<PathBuf, FoundError>> {
-    let views = engines.iter().flatten();
+    let views = engines.iter().filter_map(|(_, view)| view.as_ref().ok());
     let (_, program) = views.flat_map(EngineView::of_tranche).next()?;
     let settings = host_file.map_or_else(RuntimeSettings::default, |file| file.runtime.clone());
     Some(runtime::low_level(&settings.runtimes, program).map_err(|error| FoundError::of(&error)))
@@ -201,7 +202,7 @@ fn managed(public: Option<&PublicStatus>) -> Vec<String> {
 }
 
 /// What the ledger has; `None` if this user cannot read it. Without a plan, what is held is not compared with one: the
-/// check of the policy says why there is none.
+/// check of the policy says why the plan is missing.
 fn ledger(
     inventory: &Inventory,
     plan: Option<&Plan>,

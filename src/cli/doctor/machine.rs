@@ -17,7 +17,7 @@ pub(super) struct Machine {
     pub(super) is_here: bool,
     /// The directories of specifications.
     pub(super) spec_dirs: Vec<PathBuf>,
-    /// The policy; `None` if there is none.
+    /// The policy; `None` if the machine has no policy.
     pub(super) policy: Option<ConfigArgs>,
     /// The state directory; `None` for that of another machine, whose processes cannot be asked.
     pub(super) state: Option<StateArgs>,

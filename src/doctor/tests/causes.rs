@@ -368,8 +368,8 @@ fn engines_whose_files_keep_them_from_devices() {
             _ => Syntax::Toml,
         };
         let file = ConfigFile::read(engine.default_file(), syntax, text);
-        file.and_then(|file| EngineView::of(engine, &file))
-            .map_err(|error| FoundError::of(&error).without_hint())
+        let view = file.and_then(|file| EngineView::of(engine, &file));
+        (engine, view.map_err(|error| FoundError::of(&error).without_hint()))
     };
     let docker = |text: &str| vec![file(Engine::Docker, text)];
     let fix = fires(Finding::EngineCdiOff, "features.cdi is false", |subject, _| {
@@ -406,7 +406,7 @@ fn engines_whose_files_keep_them_from_devices() {
     fires(Finding::EngineRuntimeMissing, "does not exist", |subject, _| {
         subject.engine_files = docker(with_program);
     });
-    // A docker that is told to, one whose runtime is tranche's, and a runtime that no container uses.
+    // A docker in which CDI is on, one whose runtime is tranche's, and a runtime that no container uses.
     is_good("engines", "docker 27.5: reads CDI", |subject, _| {
         subject.engines = vec![engine("docker", "27.5")];
         subject.engine_files = docker(r#"{"features": {"cdi": true}, "runtimes": {"old": {"path": "/gone"}}}"#);

@@ -182,17 +182,6 @@ pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
     ("nvidia-xconfig", Display),
 ];
 
-/// Directories with programs. The caller's `PATH` comes after these, so that the result does not depend on the caller if
-/// the programs are where packages install them.
-pub(super) const BINARY_DIRS: &[&str] = &[
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
-
 /// Directories of NixOS with programs. A container does not search them, so there the programs go to `/usr/bin`.
 pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin"];
 

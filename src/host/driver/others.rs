@@ -5,7 +5,7 @@ use super::locate::{SearchDir, locate};
 use crate::host::scan::Scan;
 use crate::host::tree::{Tree, TreePath, is_absence};
 use crate::inventory::{DriverCapability, DriverFile, FileKind};
-use crate::types::{ContainerPath, DriverVersion, HostPath};
+use crate::types::{ContainerPath, DriverVersion, HostPath, PROGRAM_DIRS};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -70,7 +70,9 @@ fn take<'t>(
 
 pub(super) fn binaries(scan: &Scan<'_>) -> Vec<DriverFile> {
     let tree = &scan.roots.driver;
-    let known = [lists::BINARY_DIRS, lists::BINARY_DIRS_MOVED].concat();
+    // The caller's `PATH` comes after these, so that the result does not depend on the caller if the programs are where
+    // packages install them.
+    let known = [&PROGRAM_DIRS[..], lists::BINARY_DIRS_MOVED].concat();
     let moved: Vec<HostPath> = lists::BINARY_DIRS_MOVED.iter().map(|dir| tree.host(dir)).collect();
     let dirs = search_dirs(tree, &known, &scan.options.more_program_dirs);
     take(scan, &dirs, lists::BINARIES, &FileKind::Binary, |dir, name, path| {

@@ -39,13 +39,8 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
 pub(super) fn conflicts(file: &Path, spec: &Spec) -> Vec<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    let named = std::env::var_os("TRANCHE_SPEC_DIR").unwrap_or_default();
-    let named = SpecDirArgs {
-        spec_dirs: std::env::split_paths(&named)
-            .filter(|dir| !dir.as_os_str().is_empty())
-            .collect(),
-    };
-    if !named.dirs().iter().any(|read| is_same(read, directory)) {
+    let read = SpecDirArgs::of_environment().dirs();
+    if !read.iter().any(|read| is_same(read, directory)) {
         return Vec::new();
     }
     let is_written = |path: &Path| path.file_name() == file.file_name();
