@@ -25,7 +25,7 @@ use crun::{compile, hook, median, starts};
 use serde_json::json;
 use support::engines::{Bed, Engine};
 use support::init::Init;
-use support::{fake_host, session};
+use support::{fake_host, programs, session};
 use tranche::ledger::process::Machine;
 use tranche::ledger::{Ask, Bounds, Change, ClaimState, ContainerName, HeldPart, Holder, Ledger};
 use tranche::types::DeviceKey;
@@ -418,7 +418,7 @@ fn under_podman(oci: &Path, rounds: usize) {
             continue;
         }
         let bed = Bed::new();
-        fs::copy(oci, bed.hook()).unwrap();
+        programs::install(oci, bed.hook());
         fs::write(bed.specs().join("none-yet"), "").unwrap();
         let host = fake_host::build("t4x2-old-driver", &bed.at("host")).unwrap();
         if let Some(missing) = host.not_made.first() {

@@ -77,6 +77,10 @@ pub mod sys;
 pub mod text;
 pub mod types;
 
+#[cfg(test)]
+#[path = "../tests/support/programs.rs"]
+mod programs;
+
 #[cfg(feature = "runtime")]
 pub mod cdi;
 #[cfg(feature = "runtime")]

@@ -1,8 +1,8 @@
 //! Accounts in files of their own, with a program in the place of getent(1).
 
 use super::*;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use crate::programs;
+use std::fs;
 use std::time::{Duration, Instant};
 
 struct Scene {
@@ -34,8 +34,7 @@ impl Scene {
     }
 
     fn getent(&self, script: &str) {
-        self.write("getent", &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(self.top.path().join("getent"), Permissions::from_mode(0o755)).unwrap();
+        programs::script(self.top.path().join("getent"), script);
     }
 
     /// How often NSS was asked for an account that it has.

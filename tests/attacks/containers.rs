@@ -13,6 +13,7 @@ use crate::furnish::furnish;
 use crate::run::Ended;
 use crate::subject::Subject;
 use crate::support::engines::{Bed, Engine, run_podman_in};
+use crate::support::programs;
 use crate::support::scene::snapshot;
 use crate::support::session::session;
 use crate::support::skip;
@@ -24,7 +25,7 @@ fn bed(environment: Option<&str>) -> Bed {
     let bed = Bed::new();
     // As shipped, where there is one: the bed has the one for development.
     let subject = Subject::current();
-    fs::copy(subject.hook(), bed.hook()).unwrap();
+    programs::install(subject.hook(), bed.hook());
     furnish(&bed.at("outside"), "of-the-host");
     Command::new("chmod")
         .args(["-R", "a+rwX"])

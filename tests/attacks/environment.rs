@@ -1,10 +1,9 @@
 //! An image's environment and current directory, as a runtime hands them to a hook without an `env` of its own.
 
-use std::fs;
 use std::path::Path;
 
 use crate::stage::Stage;
-use crate::support::skip;
+use crate::support::{programs, skip};
 use crate::trial::Attack;
 use crate::verb::VERBS;
 
@@ -82,9 +81,7 @@ fn files_in_the_current_directory() {
             let stage = Stage::new(verb);
             // The naive program does what tools of this kind do: it runs the image's ldconfig.
             let trap = stage.clear("/sbin/ldconfig");
-            let text = format!("#!/bin/sh\necho > {}\n", stage.scene.at("outside/run").display());
-            fs::write(&trap, text).unwrap();
-            fs::set_permissions(&trap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            programs::script(&trap, &format!("echo > {}", stage.scene.at("outside/run").display()));
             for name in [
                 "config.json",
                 "libc.so.6",
@@ -97,7 +94,7 @@ fn files_in_the_current_directory() {
                 "self",
                 "0",
             ] {
-                fs::copy(&trap, stage.image("/").join(name)).unwrap();
+                programs::install(&trap, stage.image("/").join(name));
             }
             trial.attack_and(verb.name, &stage, |ended| {
                 let failed = (ended.code != 0).then(|| format!("not served: {}", ended.stderr));

@@ -19,6 +19,7 @@ use tranche::{share, sim};
 use crate::run::{Ended, finish_measured, is_bidirectional};
 use crate::stage::{MARK, differences, temporary};
 use crate::subject::Subject;
+use crate::support::programs;
 use crate::support::scene::snapshot;
 
 /// The exit code of the low-level runtime.
@@ -101,14 +102,7 @@ impl Shim {
     /// Writes a program in another process: none can be executed while a process has it open to write, and this process
     /// forks in many threads.
     pub(crate) fn program(&self, path: &str, text: &str) {
-        let source = self.at("source");
-        fs::write(&source, text).unwrap();
-        let done = Command::new("install")
-            .args(["-m", "755"])
-            .args([&source, &self.at(path)])
-            .status();
-        assert!(done.unwrap().success());
-        fs::remove_file(&source).unwrap();
+        programs::write(self.at(path), text);
     }
 
     pub(crate) fn write_host(&self, host: &Value) {

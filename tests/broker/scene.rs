@@ -1,6 +1,6 @@
 //! A broker in a state directory of its own, and users who ask it.
 
-use crate::support::{rights, until};
+use crate::support::{programs, rights, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::Uid;
@@ -65,7 +65,7 @@ impl Scene {
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
-            crate::support::programs::install(program, scene.at(name));
+            programs::install(program, scene.at(name));
         }
         Some(scene)
     }
@@ -102,8 +102,7 @@ impl Scene {
         command.arg("sh");
         for (number, (file, text)) in files.iter().enumerate() {
             let own = self.at(&format!("file-{number}"));
-            fs::write(&own, text).unwrap();
-            fs::set_permissions(&own, Permissions::from_mode(0o755)).unwrap();
+            programs::write(&own, text);
             command.arg(own).arg(file);
         }
         command

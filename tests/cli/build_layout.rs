@@ -1,8 +1,7 @@
 //! What `make build` leaves behind, with a compiler that only copies.
 
-use crate::support::skip;
+use crate::support::{programs, skip};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,8 +23,7 @@ fn cargo(at: &Path) {
          esac\n",
         env!("CARGO_BIN_EXE_tranche")
     );
-    fs::write(at, text).unwrap();
-    fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::write(at, text);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod starts;
 mod stopped;
 mod waiting_hooks;
 
-use crate::support::{init, rights, skip};
+use crate::support::{init, programs, rights, skip};
 use crate::{Said, said};
 use init::Init;
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! What a shell offers for the command line of tranche. bash is asked, because it is everywhere.
 
+use crate::support::programs;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -45,15 +46,11 @@ fn a_shell_offers_words_and_names_and_files_only_where_a_file_is_meant() {
     let script = share.join("bash-completion/completions/tranche");
     fs::write(top.path().join("some-file"), "").unwrap();
     // What is asked for the names.
-    fs::create_dir(top.path().join("bin")).unwrap();
-    let fake = top.path().join("bin/tranche");
-    fs::write(
-        &fake,
-        "#!/bin/sh\ncase \"$*\" in\n'cdi list') printf 'nvidia.com/gpu=0\\nnvidia.com/gpu=0.any\\n' ;;\n'claim list') \
-         printf 'CLAIM  SHARES\\nnvidia.com/claim=train1  0.0, 0.1\\n' ;;\nesac\n",
-    )
-    .unwrap();
-    fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    programs::script(
+        top.path().join("bin/tranche"),
+        "case \"$*\" in\n'cdi list') printf 'nvidia.com/gpu=0\\nnvidia.com/gpu=0.any\\n' ;;\n'claim list') \
+         printf 'CLAIM  SHARES\\nnvidia.com/claim=train1  0.0, 0.1\\n' ;;\nesac",
+    );
     let offers = |words: &[&str]| offered(&script, top.path(), words);
     for (words, expected) in [
         (

@@ -1,7 +1,7 @@
 //! What a script that was written for `nvidia-ctk cdi generate` relies on, besides the contents of the specification
 //! (which tests/specs/parity.rs compares).
 
-use crate::support::{fake_host, skip};
+use crate::support::{fake_host, programs, skip};
 use crate::{Said, said};
 use serde_json::Value;
 use std::fs;
@@ -107,8 +107,6 @@ fn hooks(edits: &Value) -> Vec<Vec<&str>> {
 /// An executable file, in a directory that nobody but its owner can write.
 fn program(path: &Path) {
     let directory = path.parent().unwrap();
-    fs::create_dir_all(directory).unwrap();
+    programs::script(path, "");
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(path, "#!/bin/sh\n").unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

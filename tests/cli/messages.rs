@@ -1,7 +1,7 @@
 //! What hooks say is kept for `tranche status`, whatever an engine does with their standard error.
 
 use crate::program;
-use crate::support::{scene, skip, strict_json};
+use crate::support::{programs, scene, skip, strict_json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -251,7 +251,7 @@ fn a_user_namespace_keeps_messages_with_its_user() {
     let state = scene.at("state.json");
     fs::write(&state, scene.state()).unwrap();
     let program = scene.at("tranche-oci");
-    fs::copy(OCI, &program).unwrap();
+    programs::install(OCI, &program);
     // /run is this test's own: one user's run-time files, and a directory of root's that he cannot enter.
     let script = r#"
         mount -t tmpfs -o mode=755 tmpfs /run && mkdir -p /run/tranche /run/user/65533 && chmod 700 /run/user/65533 &&
@@ -268,7 +268,7 @@ fn a_user_namespace_keeps_messages_with_its_user() {
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
     let tranche = scene.at("tranche");
-    fs::copy(env!("CARGO_BIN_EXE_tranche"), &tranche).unwrap();
+    programs::install(env!("CARGO_BIN_EXE_tranche"), &tranche);
     command.args([program.as_os_str(), state.as_os_str(), tranche.as_os_str()]);
     let ended = scene::run(command, b"");
     if ended.code == 77 {

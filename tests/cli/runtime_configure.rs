@@ -1,7 +1,7 @@
 //! `tranche runtime configure` and `unconfigure`: what they write, on the collection in `tests/engine-configs`, and what
 //! they leave as it is.
 
-use crate::support::{rights, skip};
+use crate::support::{programs, rights, skip};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ impl Bed {
             engine,
         };
         fs::create_dir(bed.at("etc")).unwrap();
-        executable(&bed.runtime(), "#!/bin/sh\n");
+        programs::script(bed.runtime(), "");
         bed
     }
 
@@ -130,12 +130,6 @@ fn said(command: &mut Command) -> Said {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
-}
-
-fn executable(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// What a TOML or JSON text says, by a reader that the program does not use for TOML.

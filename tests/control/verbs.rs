@@ -1,9 +1,9 @@
 //! `tranche mps`, over a broker; and daemons that systemd starts.
 
 use crate::bed::{Bed, UNEQUAL};
+use crate::support::programs;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -179,8 +179,7 @@ esac
         state = bed.state().display(),
     );
     let systemctl = bed.at("systemctl");
-    fs::write(&systemctl, script).unwrap();
-    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::write(&systemctl, script);
     let control = bed.control_with(Some(systemctl));
     bed.start(&control, "small");
     let log = || fs::read_to_string(bed.at("systemctl.log")).unwrap();
@@ -191,8 +190,7 @@ esac
     assert_eq!(log(), "start tranche-mps@0.service\nstop tranche-mps@0.service\n");
     bed.assert_as_it_was(&control);
     let failing = bed.at("failing");
-    fs::write(&failing, "#!/bin/sh\necho Unit not found.\nexit 5\n").unwrap();
-    fs::set_permissions(&failing, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::script(&failing, "echo Unit not found.\nexit 5");
     let control = bed.control_with(Some(failing));
     let refused = bed.refused(&control, "small");
     let expected = "gpu 0: its MPS daemon could not be started: it cannot be started: \

@@ -311,7 +311,7 @@ fn a_host_file_of_the_first_form_is_written_again_for_a_container_that_asks() {
     let host = place.host(&[&place.at("bin/runc")]).to_string();
     fs::write(place.at("host"), host).unwrap();
     let [new, file] = ["host", "state/host.json"].map(|path| place.at(path).display().to_string());
-    script(&place.at("bin/tranche"), &format!("cp {new} {file}"));
+    script(place.at("bin/tranche"), &format!("cp {new} {file}"));
     place.host_file_of_the_first_form();
     place.passes(&["create", "--bundle", "bundle", "ID"]);
     assert!(is_edited(&place.config()));
@@ -330,7 +330,7 @@ fn a_missing_host_file_is_written_once() {
         place.at("host").display(),
         file.display()
     );
-    script(&place.at("bin/tranche"), &writes);
+    script(place.at("bin/tranche"), &writes);
     let damaged = place
         .host(&[&place.at("bin/runc")])
         .to_string()
@@ -363,7 +363,7 @@ fn a_missing_host_file_is_written_once() {
     // A refresh that fails, or that writes nothing, fails the start.
     place.configure(&request());
     script(
-        &place.at("bin/tranche"),
+        place.at("bin/tranche"),
         "echo first >&2; echo 'tranche: no driver; install one' >&2; exit 3",
     );
     let line = place.refused(&["create", "--bundle", "bundle", "ID"]);
@@ -371,7 +371,7 @@ fn a_missing_host_file_is_written_once() {
         line.contains("cdi refresh: failed") && line.contains("no driver; install one"),
         "{line}"
     );
-    script(&place.at("bin/tranche"), "exit 0");
+    script(place.at("bin/tranche"), "exit 0");
     let line = place.refused(&["create", "--bundle", "bundle", "ID"]);
     assert!(line.contains("host.json"), "{line}");
     fs::remove_file(place.at("bin/tranche")).unwrap();

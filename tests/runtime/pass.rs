@@ -155,7 +155,7 @@ fn a_damaged_host_file_is_reported_and_the_container_starts() {
 #[test]
 fn a_version_on_standard_output_is_that_of_the_low_level_runtime() {
     let place = Place::new();
-    script(&place.at("bin/wrapper"), "echo runc version 1.2.3; echo commit: x");
+    script(place.at("bin/wrapper"), "echo runc version 1.2.3; echo commit: x");
     place.low_level_runtimes(&[&place.at("bin/wrapper")]);
     let output = place.run(&["--version"]);
     assert_eq!(output.stdout, b"runc version 1.2.3\ncommit: x\n");

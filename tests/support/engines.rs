@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::rights;
+use super::{programs, rights};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
@@ -94,7 +94,7 @@ impl Bed {
         fs::set_permissions(bed.top.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(bed.at("specs")).unwrap();
         // A checkout may lie where that user cannot go.
-        fs::copy(env!("CARGO_BIN_EXE_tranche-oci"), bed.hook()).unwrap();
+        programs::install(env!("CARGO_BIN_EXE_tranche-oci"), bed.hook());
         bed
     }
 
@@ -126,10 +126,9 @@ impl Bed {
     /// Makes this bed's engines use `tranche-runtime` in the place of the runtime of `engine`, which it executes.
     pub(crate) fn with_our_runtime(&mut self, engine: Engine) {
         let directory = self.at("runtime");
-        let _ = fs::create_dir(&directory);
         // podman knows by the name what a runtime can do.
         let program = directory.join(engine.runtime());
-        fs::copy(env!("CARGO_BIN_EXE_tranche-runtime"), &program).unwrap();
+        programs::install(env!("CARGO_BIN_EXE_tranche-runtime"), &program);
         self.runtime = Some(program);
     }
 
@@ -163,7 +162,7 @@ impl Bed {
         for directory in ["bin", "proc", "sys", "dev", "etc", "tmp", "run", "usr", "usr/lib"] {
             fs::create_dir(root.join(directory)).unwrap();
         }
-        fs::copy(find("busybox").unwrap(), root.join("bin/busybox")).unwrap();
+        programs::install(find("busybox").unwrap(), root.join("bin/busybox"));
         for applet in APPLETS {
             symlink("busybox", root.join("bin").join(applet)).unwrap();
         }

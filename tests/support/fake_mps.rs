@@ -1,9 +1,9 @@
 //! The fake of the driver's programs for MPS (`examples/fake-mps`), in a test host, and what it recorded.
 
 use super::fake_host::fake_library;
+use super::programs;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The programs that the fake stands in for.
@@ -26,9 +26,7 @@ impl FakeMps {
         let program = program();
         for name in PROGRAMS {
             let place = root.join("usr/bin").join(name);
-            let _ = fs::remove_file(&place);
-            fs::copy(&program, &place).unwrap();
-            fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+            programs::install(&program, &place);
         }
         let fake = Self { root: root.to_owned() };
         fake.set_faults(json!({}));

@@ -1,24 +1,41 @@
 //! Programs that a test makes and executes.
+//!
+//! Another process writes each of them: a program cannot be executed while a process has it open to write (ETXTBSY,
+//! execve(2)), and what this process has open, a child of another thread has open too until it executes its program.
+#![allow(dead_code, reason = "each test uses a part")]
 
-use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// Copies a program in another process: a program cannot be executed while a process has it open to write (ETXTBSY,
-/// execve(2)), and this process forks in many threads.
+/// Makes a copy that everybody may execute, with the directory that it is in.
 pub(crate) fn install(from: impl AsRef<Path>, to: impl AsRef<Path>) {
-    let done = Command::new("install")
-        .args(["-m", "755"])
-        .arg(from.as_ref())
-        .arg(to.as_ref())
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    install_with(from.as_ref(), to.as_ref(), b"");
 }
 
-/// Writes a script that may be executed.
-pub(crate) fn script(path: &Path, text: &str) {
-    let source = path.with_extension("source");
-    fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
-    install(&source, path);
+/// Makes a program that everybody may execute of this text, which begins with the line that names its interpreter.
+pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    install_with(Path::new("/dev/stdin"), path.as_ref(), text.as_ref());
+}
+
+/// Makes a program of these lines of shell.
+pub(crate) fn script(path: impl AsRef<Path>, lines: &str) {
+    write(path, format!("#!/bin/sh\n{lines}\n"));
+}
+
+fn install_with(from: &Path, to: &Path, input: &[u8]) {
+    let mut install = Command::new("install")
+        .args(["-D", "-m", "755", "--"])
+        .args([from, to])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    install.stdin.take().unwrap().write_all(input).unwrap();
+    let done = install.wait().unwrap();
+    assert!(
+        done.success(),
+        "{} was not made of {}: {done}",
+        to.display(),
+        from.display()
+    );
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::engines::{Bed, Engine, entered, limits};
+use super::programs;
 
 /// What a step gave.
 #[derive(Debug, Clone)]
@@ -86,8 +86,7 @@ pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) ->
     );
     let _ = writeln!(text, "podman() {{ command {podman}; }}");
     let wrapper = bed.at("podman");
-    std::fs::write(&wrapper, format!("#!/bin/sh\nexec {podman}\n")).unwrap();
-    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
+    programs::script(&wrapper, &format!("exec {podman}"));
     let _ = writeln!(
         text,
         "tranche() {{ {program} \"$@\"; }}\nlimits='{limits}'",

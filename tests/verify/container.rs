@@ -1,7 +1,7 @@
 //! `tranche verify` in containers of podman, with a fake CUDA library that finds its way there as the real one does.
 
 use crate::support::fake_host::fake_library::CUDA;
-use crate::support::{engines, fake_host, glibc_image, session, skip};
+use crate::support::{engines, fake_host, glibc_image, programs, session, skip};
 use crate::verify_program;
 use engines::{Bed, Engine};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -65,7 +65,7 @@ fn with_shares(name: &str, script: &str, look: impl Fn(Engine, &Session)) {
         fs::copy(format!("/{unwinder}"), glibc.join(unwinder)).unwrap();
         fs::write(glibc.join("fake-cuda.json"), cuda().to_string()).unwrap();
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
-        fs::copy(verify_program::path(), bed.at("tranche-verify")).unwrap();
+        programs::install(verify_program::path(), bed.at("tranche-verify"));
         let daemon = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         bind(&daemon, &SocketAddrUnix::new(bed.at("daemon")).unwrap()).unwrap();
         listen(&daemon, 100).unwrap();

@@ -1,6 +1,7 @@
 //! `tranche-verify` by itself, with a fake CUDA library.
 
 use crate::support::fake_host::fake_library::CUDA;
+use crate::support::programs;
 use crate::verify_program;
 use object::Endianness;
 use object::elf;
@@ -265,7 +266,7 @@ fn names_and_variables_of_an_image_are_escaped() {
 fn it_removes_its_own_file_and_refuses_other_arguments() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("verify");
-    fs::copy(verify_program::path(), &copy).unwrap();
+    programs::install(verify_program::path(), &copy);
     assert!(Command::new(&copy).arg("--remove").status().unwrap().success());
     assert!(!copy.exists());
     for arguments in [&["--no-such"][..], &["--deadline", "0"], &["--deadline"]] {

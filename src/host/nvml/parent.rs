@@ -202,8 +202,7 @@ fn how_it_ended(status: io::Result<ExitStatus>, at: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
+    use crate::programs;
 
     #[test]
     fn a_program_that_is_not_there() {
@@ -215,25 +214,17 @@ mod tests {
         assert!(start(NvmlQuestion::Inventory, &options, OsStr::new("x"), "x").is_err());
     }
 
-    /// A program that does what the shell says.
-    fn script(text: &str) -> tempfile::TempPath {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "#!/bin/sh\n{text}").unwrap();
-        file.as_file()
-            .set_permissions(std::fs::Permissions::from_mode(0o755))
-            .unwrap();
-        file.into_temp_path()
-    }
-
-    /// What comes of such a program: the report, and the warnings.
+    /// What comes of a program that does what the shell says: the report, and the warnings.
     fn report(text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
         answer_to(NvmlQuestion::Inventory, text, silence)
     }
 
     fn answer_to(question: NvmlQuestion, text: &str, silence: Duration) -> (NvmlReport, Vec<String>) {
-        let program = script(text);
+        let top = tempfile::tempdir().unwrap();
+        let program = top.path().join("program");
+        programs::script(&program, text);
         let options = DiscoveryOptions {
-            program: program.to_path_buf(),
+            program,
             deadline: silence,
             ..DiscoveryOptions::default()
         };

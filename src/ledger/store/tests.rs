@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Bounds, ClaimState, ContainerName, HeldPart, Holder, InitProcess, World};
+use crate::programs;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
@@ -468,8 +469,7 @@ fn a_user_has_a_ledger_below_directories_of_root() {
         mode(top.path(), 0o755);
         // A checkout may be where that user may not go.
         let program = top.path().join("tests");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        mode(&program, 0o755);
+        programs::install(std::env::current_exe().unwrap(), &program);
         let state = top.path().join("state");
         std::fs::create_dir(&state).unwrap();
         chown(&state, Some(65534), Some(65534)).unwrap();

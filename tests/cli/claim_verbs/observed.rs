@@ -168,7 +168,7 @@ fn memory_of_mps_clients_that_the_driver_does_not_tell_apart_is_not_made_up() {
     };
     // The kernel takes a process's name from the file that it was started from.
     let program = machine.scene.at("nvidia-cuda-mps-server");
-    fs::copy("/bin/sleep", &program).unwrap();
+    programs::install("/bin/sleep", &program);
     let mut server = Command::new(&program).arg("600").stdin(Stdio::null()).spawn().unwrap();
     let processes = json!([{"pid": server.id(), "kind": "compute", "memory_mib": 900}]);
     machine.does(1, processes, json!({}));
@@ -287,8 +287,7 @@ fn a_user_sees_what_the_broker_wrote_and_how_old_it_is() {
     let scene = &machine.scene;
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
     let program = scene.at("tranche");
-    fs::copy(env!("CARGO_BIN_EXE_tranche"), &program).unwrap();
-    fs::set_permissions(&program, mode(0o755)).unwrap();
+    programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
     fs::set_permissions(scene.top.path(), mode(0o755)).unwrap();
     let _init = scene.start("nvidia.com/gpu=0.1", "secret");
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();

@@ -233,9 +233,8 @@ fn who_is_not_root_is_told_so() {
         return;
     };
     let program = scene.at("tranche");
-    fs::copy(env!("CARGO_BIN_EXE_tranche"), &program).unwrap();
+    programs::install(env!("CARGO_BIN_EXE_tranche"), &program);
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
-    fs::set_permissions(&program, mode(0o755)).unwrap();
     fs::set_permissions(scene.top.path(), mode(0o755)).unwrap();
     scene.create(&["--name=one", "--shares=1", "--of=0"]).run().ok();
     let config = scene.option("config", "policy.yaml");

@@ -1,7 +1,7 @@
 //! A host on this machine, which every command finds by its environment: so the command of a fix is run as it is
 //! printed.
 
-use crate::support::{fake_host, skip};
+use crate::support::{fake_host, programs, skip};
 use crate::{Said, said};
 use serde_json::{Value, json};
 use std::fs;
@@ -66,9 +66,7 @@ impl Place {
 
     /// An engine that is installed, and prints this as its version.
     pub(super) fn engine(&self, program: &str, version: &str) {
-        let path = self.at("engines").join(program);
-        fs::write(&path, format!("#!/bin/sh\necho {version}\n")).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        programs::script(self.at("engines").join(program), &format!("echo {version}"));
     }
 
     /// `program` in the environment that names this place.

@@ -2,8 +2,8 @@
 //! and after the fix, doctor no longer has that result.
 
 use super::place::Place;
-use crate::support::fake_host;
 use crate::support::until::until;
+use crate::support::{fake_host, programs};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -232,8 +232,7 @@ fn a_hook_that_is_gone() {
     // A tranche that was installed alone would name another hook that does not exist.
     gone();
     let alone = place.at("alone");
-    fs::create_dir(&alone).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_tranche"), alone.join("tranche")).unwrap();
+    programs::install(env!("CARGO_BIN_EXE_tranche"), alone.join("tranche"));
     let mut command = Command::new(alone.join("tranche"));
     command.args(["doctor", "--json", &format!("--spec-dir={}", place.at("cdi").display())]);
     let said = crate::said(command);

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::support::fake_host::{self, Host};
+use crate::support::programs;
 
 /// A host on this machine, by the options that name its parts, so that engines are asked, too.
 struct Machine {
@@ -52,8 +53,7 @@ impl Machine {
     /// Puts an engine into the directory of engines, in place of an older one.
     fn install(&self, program: &str, prints: &str) {
         let new = self.bed.at("bin/new");
-        fs::write(&new, format!("#!/bin/sh\necho '{prints}'\n")).unwrap();
-        fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        programs::script(&new, &format!("echo '{prints}'"));
         fs::rename(new, self.bed.at("bin").join(program)).unwrap();
     }
 

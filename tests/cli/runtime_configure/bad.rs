@@ -172,7 +172,7 @@ fn what_the_engine_refuses_is_not_installed() {
     fs::write(bed.main(), "version = 3\n").unwrap();
     let engine = bed.at("bin/containerd");
     let option = format!("--executable-path={}", engine.display());
-    executable(
+    programs::write(
         &engine,
         "#!/bin/sh\necho 'level=warning msg=odd' >&2\necho 'containerd: fatal: no' >&2\nexit 1\n",
     );
@@ -183,7 +183,7 @@ fn what_the_engine_refuses_is_not_installed() {
             "refuses the changed file: containerd: fatal: no;",
         );
     }
-    executable(&engine, "#!/bin/sh\necho 'version = 3'\n");
+    programs::write(&engine, "#!/bin/sh\necho 'version = 3'\n");
     refused(
         &bed,
         |bed| bed.configure(&[&option]),

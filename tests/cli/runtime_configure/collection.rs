@@ -121,7 +121,7 @@ fn program(bed: &Bed, file: &str, way: Way) -> String {
         "crio" => "cat \"$4\"/* 2> /dev/null || cat \"$2\"",
         _ => "",
     };
-    executable(&bed.at("bin/engine"), &format!("#!/bin/sh\n{prints}\n"));
+    programs::write(bed.at("bin/engine"), format!("#!/bin/sh\n{prints}\n"));
     bed.at("bin/engine").display().to_string()
 }
 

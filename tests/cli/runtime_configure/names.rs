@@ -6,7 +6,7 @@ use super::*;
 fn installed(bed: &Bed) -> PathBuf {
     let bin = bed.at("bin");
     for program in [env!("CARGO_BIN_EXE_tranche"), env!("CARGO_BIN_EXE_tranche-oci")] {
-        fs::copy(program, bin.join(Path::new(program).file_name().unwrap())).unwrap();
+        programs::install(program, bin.join(Path::new(program).file_name().unwrap()));
     }
     symlink("tranche-oci", bin.join("nvidia-ctk")).unwrap();
     bin
@@ -116,9 +116,9 @@ fn a_new_file_of_containerd_has_the_version_of_the_installed_one() {
     ] {
         let bed = Bed::new("containerd");
         let engine = bed.at("bin/containerd");
-        executable(
+        programs::write(
             &engine,
-            &format!("#!/bin/sh\ncase $1 in --version) echo {says} ;; *) cat \"$2\" ;; esac\n"),
+            format!("#!/bin/sh\ncase $1 in --version) echo {says} ;; *) cat \"$2\" ;; esac\n"),
         );
         let option = format!("--executable-path={}", engine.display());
         let done = bed.configure(&[&option]);
@@ -140,9 +140,9 @@ fn the_options_can_come_from_what_the_engine_prints() {
     fs::write(bed.main(), "version = 3\n").unwrap();
     let engine = bed.at("bin/containerd");
     let printed = "version = 3\\n[plugins.\\\"io.containerd.cri.v1.runtime\\\".containerd.runtimes.runc.options]\\nSystemdCgroup = true\\n";
-    executable(
+    programs::write(
         &engine,
-        &format!(
+        format!(
             "#!/bin/sh\ncase $2 in {}) printf \"{printed}\" ;; *) cat \"$2\" ;; esac\n",
             bed.main().display()
         ),

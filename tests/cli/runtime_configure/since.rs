@@ -60,7 +60,7 @@ fn comments_that_were_added_since_are_kept() {
     let text = "version = 3\n# end\n";
     fs::write(bed.main(), text).unwrap();
     let engine = bed.at("bin/containerd");
-    executable(&engine, "#!/bin/sh\ncat \"$2\"\n");
+    programs::write(&engine, "#!/bin/sh\ncat \"$2\"\n");
     let option = format!("--executable-path={}", engine.display());
     assert_eq!(bed.configure(&[&option]).code, Some(0));
     let text = fs::read_to_string(bed.main()).unwrap();
@@ -230,7 +230,7 @@ fn options_of_a_runtime_in_an_imported_file_are_copied() {
     let text = "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc]\noptions.SystemdCgroup = true\n";
     fs::write(bed.at("etc/site/runc.toml"), text).unwrap();
     let engine = bed.at("bin/containerd");
-    executable(
+    programs::write(
         &engine,
         "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\" 2> /dev/null || cat \"$2\"\n",
     );
@@ -255,7 +255,7 @@ fn a_copy_of_a_private_section_is_as_private() {
     fs::write(bed.main(), format!("version = 2\n{auth}")).unwrap();
     fs::set_permissions(bed.main(), fs::Permissions::from_mode(0o600)).unwrap();
     let engine = bed.at("bin/containerd");
-    executable(
+    programs::write(
         &engine,
         "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\" 2> /dev/null || cat \"$2\"\n",
     );
@@ -278,7 +278,7 @@ fn a_drop_in_is_taken_back_if_the_main_file_cannot_be_changed() {
     // A directory in the place of the main file's record.
     fs::create_dir_all(bed.at("etc/config.toml.before-tranche/x")).unwrap();
     let engine = bed.at("bin/containerd");
-    executable(&engine, "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\"\n");
+    programs::write(&engine, "#!/bin/sh\ncat \"${2%config.toml}drop-in.toml\"\n");
     let said = bed.configure_in(true, &[&format!("--executable-path={}", engine.display())]);
     assert!(said.code == Some(1) && said.err.lines().count() == 1, "{said:?}");
     assert_eq!(bed.tree().keys().collect::<Vec<_>>(), ["config.toml"]);
