@@ -1,36 +1,27 @@
-//! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the result. Nothing in the library uses this module.
+//! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the result.
+//! Nothing in the library uses this module.
 
 mod broker;
-mod by_broker;
 mod cdi;
 mod claim;
-mod containers;
 mod doctor;
-mod earlier;
-mod engines;
 mod export;
-mod held;
 mod inventory;
 mod list;
 pub mod log;
 pub mod look;
 mod metrics;
 mod mps;
-mod needs;
 mod nvidia;
-mod observed;
 pub mod out;
 mod pages;
-mod pipe_directories;
 pub mod place;
 mod plan;
 mod policy;
 mod progress;
-mod root_only;
 mod run;
 mod runtime;
 mod sharing;
-mod specs;
 mod status;
 mod stop;
 mod system;

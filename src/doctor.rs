@@ -14,6 +14,7 @@ mod engines;
 mod fabric;
 mod finding;
 mod fix;
+pub mod gather;
 mod hooks;
 mod host_file;
 mod imex;

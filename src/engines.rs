@@ -1,5 +1,6 @@
 //! The engines and low-level runtimes that a machine has, and the newest CDI version that each engine reads.
 
+pub mod installed;
 mod table;
 
 use crate::types::{CdiVersion, EngineVersion};

@@ -1,5 +1,9 @@
 //! What the broker knows of the host: what it has, and how it is shared now.
 
+mod host_now;
+
+pub use host_now::HostNow;
+
 use crate::error::Result;
 use crate::inventory::Inventory;
 use crate::share::Plan;

@@ -30,12 +30,17 @@
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
 //! | [`host`] | discovery: reads a machine into an inventory |
+//! | [`examine`] | how a program gets an inventory: it examines a host, or opens one that was saved |
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | `mutex` | locks of values that each change leaves complete |
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
+//! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
+//! | [`held`] | what is held, by the names that people know devices and containers by |
+//! | [`generate`] | specifications of a host and its policy, and whether they are stale |
+//! | [`refresh`] | keeps the specifications and `host.json` current |
 //! | [`facts`] | what the broker knows of the host now |
 //! | [`caller`] | whether the programs that started this one still wait for it |
 //! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
@@ -49,6 +54,7 @@
 //! | [`peer`] | who is at the other end of a local socket |
 //! | [`control`] | what changes a GPU or an MPS daemon, so that the machine agrees with the ledger |
 //! | [`observe`] | which claim each process on a GPU belongs to |
+//! | [`observed`] | the state of the shares at one moment: what is held and free, who waits, what the GPUs do |
 //! | [`serve`] | the broker: answers requests of hooks and users |
 //! | [`hook`] | the hooks, which work inside a container's root |
 //! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
@@ -121,6 +127,8 @@ pub mod engine_config;
 #[cfg(feature = "cli")]
 pub mod engines;
 #[cfg(feature = "cli")]
+pub mod examine;
+#[cfg(feature = "cli")]
 pub mod export;
 #[cfg(feature = "cli")]
 pub mod facts;
@@ -128,15 +136,25 @@ pub mod facts;
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(feature = "cli")]
+pub mod generate;
+#[cfg(feature = "cli")]
+pub mod held;
+#[cfg(feature = "cli")]
 pub mod host;
 #[cfg(feature = "cli")]
 mod mutex;
 #[cfg(feature = "cli")]
 pub mod observe;
 #[cfg(feature = "cli")]
+pub mod observed;
+#[cfg(feature = "cli")]
 pub mod peer;
 #[cfg(feature = "cli")]
+pub mod planning;
+#[cfg(feature = "cli")]
 pub mod program;
+#[cfg(feature = "cli")]
+pub mod refresh;
 #[cfg(feature = "cli")]
 pub mod serve;
 #[cfg(feature = "cli")]

@@ -53,6 +53,9 @@ pub const PROGRAM_VERSION: &str = match option_env!("TRANCHE_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
+/// The directories with CDI specifications that engines read by default. Later ones take precedence.
+pub const USUAL_SPEC_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+
 /// The directory of the ledger, and of all else that tranche keeps while the machine runs, unless another is named. A
 /// specification does not repeat it.
 pub const STATE_DIR: &str = "/run/tranche";

@@ -63,14 +63,27 @@ const LAYERS: &[(&str, &str)] = &[
         "call cdi claims derive error inventory ledger share text types",
     ),
     ("engine_config", "cdi digest error program types"),
-    ("engines", "types"),
+    ("engines", "program types"),
+    // From a host to its plan and its specifications, and what is held of it.
+    ("examine", "error host inventory sources"),
     (
-        "doctor",
-        "cdi device_files elf engine_config engines error host_file inventory text types",
+        "planning",
+        "cdi derive error examine inventory ledger policy share types",
+    ),
+    (
+        "held",
+        "bounded broker call cdi claim_spec claims error inventory ledger share text types",
+    ),
+    (
+        "generate",
+        "cdi claim_spec derive digest edits error examine held inventory planning share text types",
     ),
     // What looks at the machine, and what changes it.
     ("peer", ""),
-    ("facts", "error inventory share types"),
+    (
+        "facts",
+        "derive error examine generate host_file inventory mutex planning share types",
+    ),
     ("observe", "host ledger types"),
     (
         "control",
@@ -80,10 +93,18 @@ const LAYERS: &[(&str, &str)] = &[
         "serve",
         "accounts bounded broker call cdi claim_spec claims control derive error facts ledger mutex peer policy root share sys text types",
     ),
+    (
+        "observed",
+        "claims control error examine held host host_file inventory ledger messages observe share text types",
+    ),
     // From requests to the configuration of a container.
     (
         "inject",
         "call cdi claims derive edits error host_file inventory ledger oci policy root share text types",
+    ),
+    (
+        "refresh",
+        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject inventory ledger planning policy program root share text types",
     ),
     // What a program calls.
     (
@@ -95,8 +116,12 @@ const LAYERS: &[(&str, &str)] = &[
         "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
+        "doctor",
+        "broker cdi control device_files elf engine_config engines error examine generate held hook host host_file inventory ledger observed planning policy root runtime share text types",
+    ),
+    (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held hook host host_file inject inventory ledger messages mutex observed planning policy program refresh serve share sim sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),
@@ -226,6 +251,22 @@ fn a_module_uses_only_modules_above_its_row() {
         for used in uses.split_whitespace() {
             let above = LAYERS[..at].iter().any(|(other, _)| *other == used);
             assert!(above, "{module} uses {used}, which has no row above that of {module}");
+        }
+    }
+}
+
+/// Any other program calls the same functions with plain options.
+#[test]
+fn only_the_command_line_names_clap() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for entry in WalkDir::new(&src) {
+        let entry = entry.unwrap();
+        let inside = entry.path().strip_prefix(&src).unwrap();
+        let is_of_cli = inside.starts_with("cli") || inside == Path::new("cli.rs");
+        if entry.file_type().is_file() && !is_of_cli {
+            let text = String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned();
+            let names_clap = code(&text).contains("clap::");
+            assert!(!names_clap, "src/{} names clap", inside.display());
         }
     }
 }

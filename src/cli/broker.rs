@@ -1,17 +1,17 @@
 //! `tranche broker`: serves hooks and users, and keeps the machine as the claims need it.
 
-mod facts;
-
 use super::place::SpecDirArg;
 use super::sharing::SharingArgs;
-use super::{root_only, stop};
+use super::stop;
 use crate::accounts::AccountSources;
 use crate::control::{Control, ControlOptions};
 use crate::error::Context;
+use crate::facts::HostNow;
+use crate::held::root_only;
+use crate::planning::PlanOptions;
 use crate::serve::{ServeOptions, Socket, serve};
-use crate::types::WaitTime;
+use crate::types::{HostPath, WaitTime};
 use anyhow::Result;
-use facts::HostNow;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,8 +38,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let state_dir = args.at.state.dir()?;
-    let state_dir = Path::new(state_dir.as_str());
+    let at = args.at.options();
+    let state_dir = HostPath::absolute(&at.state_dir)?;
+    let state_dir = state_dir.as_path();
     root_only::check(state_dir)?;
     let stop = stop::signals("broker")?;
     let socket = Socket::open(state_dir)?;
@@ -54,8 +55,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         accounts: AccountSources::default(),
         idle,
     };
-    let host = Arc::new(HostNow::new(args.at.clone()));
-    let control = control_of(&args.at, Arc::clone(&host))?;
+    let host = Arc::new(HostNow::new(at.clone()));
+    let control = control_of(&at, Arc::clone(&host))?;
     serve(&socket, &options, &control, &*host, stop.as_fd())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,17 +65,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 ///
 /// # Errors
 /// Returns an error if the ledger or the journals cannot be read.
-pub(super) fn control(at: &SharingArgs) -> Result<Control> {
+pub(super) fn control(at: &PlanOptions) -> Result<Control> {
     control_of(at, Arc::new(HostNow::new(at.clone())))
 }
 
-fn control_of(at: &SharingArgs, host: Arc<HostNow>) -> Result<Control> {
+fn control_of(at: &PlanOptions, host: Arc<HostNow>) -> Result<Control> {
     let options = ControlOptions {
-        state_dir: at.state.dir()?,
-        root: at.host.root.clone().unwrap_or_else(|| "/".into()),
+        state_dir: HostPath::absolute(&at.state_dir)?,
+        root: at.host.roots.root.clone().unwrap_or_else(|| "/".into()),
         program: std::env::current_exe().about("tranche", "its own path is unknown")?,
         systemctl: systemctl(),
-        nvml_patience: at.look.nvml_deadline,
+        nvml_patience: at.host.discovery.deadline,
     };
     Ok(Control::open(options, host)?)
 }

@@ -2,14 +2,10 @@
 
 mod generate;
 mod inspect;
-mod leftover;
 mod list;
 mod refresh;
 mod transform;
 mod validate;
-
-pub(super) use generate::hook_beside_us;
-pub(super) use validate::compare;
 
 use super::out;
 use super::place::SpecDirArgs;

@@ -1,22 +1,16 @@
 //! `tranche doctor`: what is wrong with this host, why it matters, and which command corrects it.
 
-mod daemons;
-mod engine_files;
-mod gather;
-mod labels;
-mod machine;
-mod needs;
-
-use super::engines::EngineArgs;
 use super::out;
-use super::place::SpecDirArgs;
+use super::place::{EngineArgs, SpecDirArgs};
 use super::sharing::SharingArgs;
-use crate::doctor::{CheckResult, Diagnosis, Trouble, examine};
+use crate::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
 use crate::error::{Error, Kind};
+use crate::planning::PlanOptions;
 use crate::text::shown;
 use anyhow::Result;
 use serde::Serialize;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Find what is wrong with this host: driver, device nodes, specifications, hooks, engines, shares
@@ -50,9 +44,11 @@ struct DoctorReport<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let mut results = examine(&gather::subject(&args.at, &args.specs, &args.engines)?);
-    if args.fix && fix(args, &results)? {
-        results = examine(&gather::subject(&args.at, &args.specs, &args.engines)?);
+    let options = args.at.options();
+    let subject = || gather::subject(&options, &args.specs.spec_dirs, &args.engines.options());
+    let mut results = examine(&subject()?);
+    if args.fix && fix(&options, args.specs.spec_dirs.last(), &results)? {
+        results = examine(&subject()?);
     }
     let wrong = results
         .iter()
@@ -117,12 +113,13 @@ fn page(results: &[CheckResult], all: bool) -> String {
     page
 }
 
-/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one.
+/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one. `output_dir`
+/// is where specifications are written.
 ///
 /// # Errors
 /// Returns an error if this is not the machine that was examined, or if this program cannot be started.
-fn fix(args: &Args, results: &[CheckResult]) -> Result<bool> {
-    if !args.at.host.is_here() {
+fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResult]) -> Result<bool> {
+    if !options.host.is_here() {
         let error = Error::usage(
             "--fix",
             "corrects this machine, and --root or --inventory names another",
@@ -136,7 +133,7 @@ fn fix(args: &Args, results: &[CheckResult]) -> Result<bool> {
             commands.push(command);
         }
     }
-    let host = super::look::choices(&args.at.host, &args.at.look);
+    let host = options.host.choices();
     for command in &commands {
         out::note(format_args!("running tranche {}", command.join(" ")));
         let words = command
@@ -146,21 +143,11 @@ fn fix(args: &Args, results: &[CheckResult]) -> Result<bool> {
         let mut child = Command::new("/proc/self/exe");
         child.args(words).stdin(Stdio::null()).stdout(Stdio::null());
         if command.first() == Some(&"cdi") {
-            child.arg(format!("--state-dir={}", args.at.state.state_dir.display()));
-            child.args(
-                args.at
-                    .config
-                    .config
-                    .as_ref()
-                    .map(|file| format!("--config={}", file.display())),
-            );
+            child.arg(format!("--state-dir={}", options.state_dir.display()));
+            let file = options.policy.file.as_ref();
+            child.args(file.map(|file| format!("--config={}", file.display())));
             // The last directory wins, so engines find there what is written.
-            child.args(
-                args.specs
-                    .spec_dirs
-                    .last()
-                    .map(|dir| format!("--output-dir={}", dir.display())),
-            );
+            child.args(output_dir.map(|dir| format!("--output-dir={}", dir.display())));
         }
         if !child.status()?.success() {
             out::note(format_args!("tranche {} failed", command.join(" ")));

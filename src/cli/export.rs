@@ -1,16 +1,17 @@
 //! `tranche export`: what gives a device to a program that has no CDI, or its own option for it.
 
-use super::look;
 use super::out;
 use super::place::SpecDirArgs;
 use super::run::wanted;
-use super::sharing::{self, SharingArgs};
+use super::sharing::SharingArgs;
 use crate::cdi::registry::Registry;
 use crate::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
 use crate::edits::{Edits, MountEdit};
 use crate::error::Error;
+use crate::examine;
 use crate::export::{ExportTarget, HostEntry, by_files, by_name};
 use crate::inventory::Inventory;
+use crate::planning;
 use crate::share::{SplitDevice, Wish};
 use crate::types::{HostPath, QualifiedName, ShareName};
 use anyhow::{Result, bail};
@@ -74,11 +75,12 @@ fn names(args: &Args) -> Result<Option<Vec<String>>> {
 /// # Errors
 /// Returns an error if a device or share is not on this host, or if shares are named together with other devices.
 fn files(args: &Args) -> Result<Vec<String>> {
-    let inventory = look::inventory(&args.at.host, &args.at.look)?;
+    let options = args.at.options();
+    let inventory = examine::inventory(&options.host)?;
     if inventory.gpus.is_empty() {
-        bail!(look::no_gpu(&inventory));
+        bail!(examine::no_gpu(&inventory));
     }
-    let sharing = sharing::of(&inventory, &args.at)?;
+    let sharing = planning::of(&inventory, &options)?;
     let is_shared = |typed: &&String| {
         sharing
             .as_ref()

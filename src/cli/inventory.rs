@@ -1,10 +1,10 @@
 //! `tranche inventory`: what a host has, as JSON that `--inventory` takes elsewhere.
 
-use super::look::{self, LookArgs};
+use super::look::LookArgs;
 use super::out;
 use super::place::HostArgs;
+use crate::examine;
 use anyhow::Result;
-
 use std::process::ExitCode;
 
 /// Print a description of the host as JSON, for --inventory on another machine
@@ -19,8 +19,8 @@ pub(super) struct Args {
 /// Writes the inventory. A host without a driver has one too.
 ///
 /// # Errors
-/// As [`look::inventory`].
+/// As [`examine::inventory`].
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    out::json(&look::inventory(&args.at, &args.how)?)?;
+    out::json(&examine::inventory(&args.at.options(&args.how))?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,13 +4,13 @@ use super::look::{self, LookArgs};
 use super::out;
 use super::place::HostArgs;
 use super::table::Table;
-use anyhow::{Result, bail};
-
+use crate::examine;
 use crate::inventory::{
     AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
 };
 use crate::text::counted;
 use crate::types::MemorySize;
+use anyhow::{Result, bail};
 use serde::Serialize;
 use std::iter;
 use std::process::ExitCode;
@@ -71,15 +71,15 @@ impl<'a> From<HostDevice<'a>> for Listed<'a> {
 /// Lists the devices.
 ///
 /// # Errors
-/// Returns [`crate::error::Kind::Nothing`] if the host has no GPU, and the errors of [`look::inventory`].
+/// Returns [`crate::error::Kind::Nothing`] if the host has no GPU, and the errors of [`examine::inventory`].
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let inventory = look::inventory(&args.at, &args.how)?;
+    let inventory = examine::inventory(&args.at.options(&args.how))?;
     if inventory.gpus.is_empty() {
-        bail!(look::no_gpu(&inventory));
+        bail!(examine::no_gpu(&inventory));
     }
     let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
     out::either(args.json, &rows, || text(&inventory, &rows, args.wide))?;
-    Ok(look::exit_code(look::missing(&inventory.degraded).as_deref()))
+    Ok(look::exit_code(examine::missing(&inventory.degraded).as_deref()))
 }
 
 /// What is unusual about `gpu`.

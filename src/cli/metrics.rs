@@ -5,9 +5,10 @@ mod exposition;
 mod samples;
 mod serve;
 
-use super::observed::{ObserveArgs, Observed};
+use super::look::ObserveArgs;
 use super::out;
 use crate::cdi;
+use crate::observed::Observed;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let look = || -> Result<(String, ExitCode)> {
-        let observed = Observed::look(&args.at, !args.no_gpu)?;
+        let observed = Observed::look(&args.at.options(), !args.no_gpu)?;
         let text = samples::of(&observed, args.with_containers).text();
         Ok((text, out::complain_all(observed.problems())))
     };

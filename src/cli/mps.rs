@@ -1,14 +1,16 @@
 //! `tranche mps`: the MPS daemons that tranche manages. The broker starts and stops them; these verbs ask it.
 
+use super::out;
 use super::sharing::SharingArgs;
 use super::table::Table;
-use super::{look, out, root_only};
 use crate::broker::{self, BrokerError};
 use crate::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
 use crate::error::{Error, Kind};
+use crate::examine;
+use crate::held::root_only;
 use crate::host_file::HostFile;
 use crate::ledger::utc;
-use crate::types::{DeviceKey, DeviceSelector};
+use crate::types::{DeviceKey, DeviceSelector, HostPath};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -79,7 +81,7 @@ pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Stop(args) => change(&args.device, "stop", args.force),
         Verb::Restart(args) => change(args, "restart", false),
         Verb::Status(args) => status(args),
-        Verb::Run(args) => match run_daemon(args.state.dir()?.as_path(), &args.instance)? {},
+        Verb::Run(args) => match run_daemon(HostPath::absolute(&args.state.state_dir)?.as_path(), &args.instance)? {},
     }
 }
 
@@ -102,12 +104,11 @@ fn key(args: &DeviceArgs) -> Result<DeviceKey> {
     if let DeviceSelector::GpuUuid(uuid) = &args.device {
         return Ok(DeviceKey::whole(uuid.clone()));
     }
-    let file = HostFile::read(&args.at.state.state_dir)
-        .ok()
-        .filter(|_| args.at.host.is_here());
+    let host = args.at.host.options(&args.at.look);
+    let file = HostFile::read(&args.at.state.state_dir).ok().filter(|_| host.is_here());
     let inventory = match file {
         Some(file) => file.inventory,
-        None => look::quietly(&args.at.host, &args.at.look)?,
+        None => examine::quietly(&host)?,
     };
     Ok(inventory.catalogue().get(&args.device)?.key())
 }

@@ -79,6 +79,17 @@ pub fn note(line: impl std::fmt::Display) {
     }
 }
 
+/// Does `work`, and writes the lines to stderr that it has for people, also if it fails.
+///
+/// # Errors
+/// Returns the error of `work`.
+pub fn with_notes<T, E>(work: impl FnOnce(&mut Vec<String>) -> std::result::Result<T, E>) -> std::result::Result<T, E> {
+    let mut notes = Vec::new();
+    let done = work(&mut notes);
+    notes.iter().for_each(note);
+    done
+}
+
 /// Writes one line to stderr. A failure has no reader, because the line itself had none.
 fn say(line: impl std::fmt::Display) {
     let line = line.to_string();

@@ -1,8 +1,8 @@
 //! The options that name directories and files. They mean the same on every verb that has them.
 
-use crate::error::Context;
-use crate::types::HostPath;
-use anyhow::Result;
+use crate::engines::installed::EngineDirs;
+use crate::planning::{PolicyOptions, pipe_directories};
+use crate::types::USUAL_SPEC_DIRS;
 use std::path::PathBuf;
 
 /// Which host a verb examines.
@@ -29,13 +29,6 @@ pub struct HostArgs {
     /// lists them)
     #[arg(long, value_name = "FILE", env = "TRANCHE_INVENTORY")]
     pub inventory: Option<String>,
-}
-
-impl HostArgs {
-    /// Whether the host is the machine that this program runs on, and not a copy or a description of another one.
-    pub fn is_here(&self) -> bool {
-        self.root.is_none() && self.inventory.is_none()
-    }
 }
 
 /// Directories with CDI specifications. Later directories take precedence.
@@ -65,7 +58,7 @@ impl SpecDirArgs {
     /// The directories to read, in the order in which engines read them.
     pub fn dirs(&self) -> Vec<PathBuf> {
         if self.spec_dirs.is_empty() {
-            vec!["/etc/cdi".into(), "/var/run/cdi".into()]
+            USUAL_SPEC_DIRS.map(PathBuf::from).into()
         } else {
             self.spec_dirs.clone()
         }
@@ -92,12 +85,11 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The file to read. A file that was named must exist; the default file need not.
-    pub fn file(&self) -> Option<PathBuf> {
-        let default = || PathBuf::from(crate::policy::read::DEFAULT_FILE);
-        match &self.config {
-            Some(file) => Some(file.clone()),
-            None => Some(default()).filter(|f| f.exists()),
+    /// The policy that the options name.
+    pub fn options(&self) -> PolicyOptions {
+        PolicyOptions {
+            file: self.config.clone(),
+            key: self.config_key.clone(),
         }
     }
 }
@@ -110,14 +102,29 @@ pub struct StateArgs {
     pub state_dir: PathBuf,
 }
 
-impl StateArgs {
-    /// The directory as an absolute path, because engines start hooks in other directories.
-    ///
-    /// # Errors
-    /// Returns an error if the path is empty or leads out of the root.
-    pub fn dir(&self) -> Result<HostPath> {
-        let shown = self.state_dir.display();
-        let dir = std::path::absolute(&self.state_dir).about(shown, "has no absolute path")?;
-        Ok(HostPath::new(dir)?)
+/// Where engines are looked for.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct EngineArgs {
+    /// A directory with the programs of engines, which are asked for their version; may be repeated [default: the usual
+    /// ones]
+    #[arg(long = "engine-dir", value_name = "DIR", help_heading = None)]
+    pub engine_dirs: Vec<PathBuf>,
+}
+
+impl EngineArgs {
+    /// The directories in which engines are looked for.
+    pub fn options(&self) -> EngineDirs {
+        EngineDirs {
+            engine_dirs: self.engine_dirs.clone(),
+        }
     }
+}
+
+/// Where the file for systemd-tmpfiles belongs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TmpfilesArgs {
+    /// The directory of systemd-tmpfiles, which makes the directories at boot that a specification in /etc/cdi mounts for
+    /// shares under MPS
+    #[arg(long, value_name = "DIR", env = "TRANCHE_TMPFILES_DIR", default_value = pipe_directories::DIRECTORY, hide = true)]
+    pub tmpfiles_dir: PathBuf,
 }

@@ -2,11 +2,11 @@
 
 mod text;
 
-use super::earlier;
 use super::out;
-use super::sharing::{self, SharingArgs};
+use super::sharing::SharingArgs;
+use crate::held::earlier::earlier;
+use crate::planning;
 use anyhow::Result;
-
 use std::process::ExitCode;
 
 /// Show the shares that the policy creates on this host, and what each guarantees
@@ -21,8 +21,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let (inventory, sharing) = sharing::required(&args.at)?;
-    earlier::earlier(&inventory, Some(&sharing.plan), &args.at.state)?.report();
+    let options = args.at.options();
+    let (inventory, sharing) = planning::required(&options)?;
+    let earlier = earlier(&inventory, Some(&sharing.plan), &options.state_dir)?;
+    earlier.all_lines().for_each(out::note);
     out::either(args.json, &sharing.plan, || text::of(&inventory, &sharing))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,11 @@
 //! `tranche policy check`: whether a policy is valid, and can be applied to this host.
 
-use super::earlier;
-use super::look;
 use super::out;
 use super::sharing::SharingArgs;
 use crate::error::{Kind, line};
+use crate::examine;
+use crate::held::earlier::earlier;
+use crate::planning::PlanOptions;
 use crate::policy::read;
 use crate::share;
 use anyhow::Result;
@@ -52,15 +53,11 @@ struct PolicyReport {
 
 /// `tranche policy check`.
 pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let file = args
-        .at
-        .config
-        .config
-        .clone()
-        .unwrap_or_else(|| read::DEFAULT_FILE.into());
+    let options = args.at.options();
+    let file = options.policy.path();
     // A file that cannot be read is a failure of the check, and not its result: the exit code is 1.
     let text = read::text(&file)?;
-    let report = PolicyReport::new(args, &file, &text)?;
+    let report = PolicyReport::new(&options, &file, &text)?;
     if args.json {
         out::json(&report)?;
     } else {
@@ -77,7 +74,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
 }
 
 impl PolicyReport {
-    fn new(args: &CheckArgs, file: &Path, text: &str) -> Result<Self> {
+    fn new(options: &PlanOptions, file: &Path, text: &str) -> Result<Self> {
         let mut report = PolicyReport {
             file: file.display().to_string(),
             ..PolicyReport::default()
@@ -86,12 +83,12 @@ impl PolicyReport {
             report.problems.push(line(&error));
             Ok(report)
         };
-        let read = match read::parse_key(&report.file, text, args.at.config.config_key.as_deref()) {
+        let read = match read::parse_key(&report.file, text, options.policy.key.as_deref()) {
             Ok(read) => read,
             Err(error) => return refused(report, error),
         };
         report.warnings.extend(read.warnings);
-        let inventory = look::inventory(&args.at.host, &args.at.look)?;
+        let inventory = examine::inventory(&options.host)?;
         report.gpu_found = !inventory.gpus.is_empty();
         if !report.gpu_found {
             return Ok(report);
@@ -100,7 +97,7 @@ impl PolicyReport {
             Ok(plan) => plan,
             Err(error) => return refused(report, error),
         };
-        let earlier = earlier::earlier(&inventory, Some(&plan), &args.at.state)?;
+        let earlier = earlier(&inventory, Some(&plan), &options.state_dir)?;
         report.held = earlier.all_lines().cloned().collect();
         report.warnings.extend(plan.warnings);
         report.warnings.extend(plan.notes);

@@ -18,14 +18,15 @@ pub(super) mod wanted;
 
 pub use start::run_if_asked;
 
-use super::held::View;
-use super::sharing::{self, SharingArgs};
-use super::specs::Specs;
-use super::{out, root_only};
+use super::out;
+use super::sharing::SharingArgs;
 use crate::claims::{ClaimEntry, Claims, Reservation, Unoffered, explain};
 use crate::derive::Sharing;
 use crate::error::{Error, line};
+use crate::held::specs::Specs;
+use crate::held::{View, root_only};
 use crate::ledger::{Claim, Holder, Promise, is_start_name, start_name};
+use crate::planning;
 use crate::policy::Priority;
 use crate::share::SplitDevice;
 use crate::types::WaitTime;
@@ -74,7 +75,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let state_dir = &args.at.state.state_dir;
     root_only::check(state_dir)?;
-    let (inventory, sharing) = sharing::required(&args.at)?;
+    let (inventory, sharing) = planning::required(&args.at.options())?;
     let claims = Claims::open(state_dir)?;
     let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     let program = Path::new(program).file_name().unwrap_or(program);

@@ -5,9 +5,8 @@ mod create_device_nodes;
 mod modules;
 mod prepare_removal;
 
-use super::look::{self, LookArgs};
-use super::place::HostArgs;
 use crate::error::Error;
+use crate::examine::{self, HostOptions};
 use crate::inventory::Inventory;
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -32,14 +31,14 @@ pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
 ///
 /// # Errors
 /// Returns an error for a host that is not this machine, and those of the discovery.
-fn examine(at: &HostArgs, how: &LookArgs) -> Result<(Inventory, Vec<Error>)> {
-    if !at.is_here() {
+fn examine(host: &HostOptions) -> Result<(Inventory, Vec<Error>)> {
+    if !host.is_here() {
         bail!(
             Error::usage("--root and --inventory", "describe another machine")
                 .hint("device files are made on this machine; give --driver-root or --dev-root")
         );
     }
-    let inventory = look::quietly(at, how)?;
+    let inventory = examine::quietly(host)?;
     // A warning about a node that exists says that it is not the driver's.
     let exists = |path: &str| path.contains("/dev/nvidia") && Path::new(path).symlink_metadata().is_ok();
     let (wrong, others): (Vec<_>, Vec<_>) = inventory.warnings.iter().partition(|warning| exists(&warning.object));

@@ -1,11 +1,12 @@
 //! `tranche top`: the processes on the GPUs, by the containers that hold the shares.
 
-use super::held::{container_text, or_dash};
-use super::observed::{ObserveArgs, Observed, ProcessRow};
+use super::look::ObserveArgs;
 use super::out;
 use super::pages::{self, seconds_of_watch};
 use super::table::Table;
 use crate::error::{Error, Kind};
+use crate::held::{container_text, or_dash};
+use crate::observed::{Observed, ProcessRow};
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Shows one page.
 fn page(args: &Args) -> Result<ExitCode> {
-    let observed = Observed::look(&args.at, true)?;
+    let observed = Observed::look(&args.at.options(), true)?;
     let nothing = observed.gpus.as_ref().is_none_or(Vec::is_empty);
     if nothing && observed.problems().next().is_none() {
         bail!(Error::new(

@@ -12,13 +12,14 @@ mod engine;
 mod init;
 mod report;
 
-use super::held::View;
 use super::look::{self, LookArgs};
 use super::out;
 use super::place::{HostArgs, SpecDirArgs, StateArgs};
-use super::specs::Specs;
 use crate::claims::Claims;
 use crate::error::{Error, Kind};
+use crate::examine;
+use crate::held::specs::Specs;
+use crate::held::{View, root_only};
 use crate::ledger::Claim;
 use crate::types::HostPath;
 use anyhow::Result;
@@ -123,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 /// The claims that the container holds. Only root can read the ledger.
 fn claims_of(container: &Container, args: &Args, not_asked: &mut Vec<String>) -> Result<Vec<Claim>> {
-    if let Err(error) = super::root_only::check(&args.state.state_dir) {
+    if let Err(error) = root_only::check(&args.state.state_dir) {
         not_asked.push(format!("the claims of the container: {error}"));
         return Ok(Vec::new());
     }
@@ -145,14 +146,14 @@ fn promised(claims: &[Claim], args: &Args, not_asked: &mut Vec<String>) -> Resul
     if claims.is_empty() {
         return Ok(Vec::new());
     }
-    let inventory = match look::quietly(&args.host, &args.look) {
+    let inventory = match examine::quietly(&args.host.options(&args.look)) {
         Ok(inventory) => Some(inventory),
         Err(error) => {
             not_asked.push(format!("the devices of the host: {error}"));
             None
         }
     };
-    let view = View::new(Specs::read(&args.specs, &args.state.state_dir), 0);
+    let view = View::new(Specs::read(&args.specs.dirs(), &args.state.state_dir), 0);
     let promised = |claim: &Claim| Promised::new(view.specs.name(claim), claim, inventory.as_ref());
     Ok(claims.iter().map(promised).collect())
 }

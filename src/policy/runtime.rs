@@ -5,7 +5,7 @@
 
 use crate::call::NvidiaHook;
 use crate::inventory::DriverCapability;
-use crate::types::{CdiKind, EngineVersion, HostPath, WaitTime};
+use crate::types::{CdiKind, EngineVersion, HostPath, USUAL_SPEC_DIRS, WaitTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Default for RuntimeSettings {
             disable_require: false,
             runtimes: words(&["runc", "crun"]),
             annotation_prefixes: words(&["cdi.k8s.io/"]),
-            spec_dirs: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
+            spec_dirs: USUAL_SPEC_DIRS.map(PathBuf::from).into(),
             default_kind: CdiKind::nvidia_gpu(),
             ignore_imex_channel_requests: false,
             mode: RuntimeMode::default(),

@@ -3,7 +3,7 @@
 //! Both are absolute, without `.`, `..` or doubled slashes, and valid UTF-8, because a CDI spec (JSON or YAML) carries
 //! nothing else.
 
-use crate::error::Error;
+use crate::error::{Context, Error};
 use std::fmt;
 use std::path::Path;
 
@@ -102,6 +102,17 @@ path!(
     /// A path on the host, as the engine has to name it.
     HostPath
 );
+
+impl HostPath {
+    /// Takes a path that may be relative to the working directory: engines start hooks in other directories.
+    ///
+    /// # Errors
+    /// Returns an error if the path is empty, has no absolute form, or is not valid UTF-8.
+    pub fn absolute(path: &Path) -> Result<Self, Error> {
+        Self::new(std::path::absolute(path).about(path.display(), "has no absolute path")?)
+    }
+}
+
 path!(
     /// A path as a process in the container sees it.
     ContainerPath

@@ -1,72 +1,162 @@
-//! `tranche cdi refresh`: brings the specifications of this host and `host.json` up to date.
-//!
-//! A container runtime runs it beside itself, so its result depends on the host, the policy and its own options, and
-//! never on the environment of its caller. Everything is prepared before the first file is replaced, and `host.json`,
-//! which records the specifications, is replaced last: after a refresh that was killed, a reader of it finds that it is
-//! out of date.
+//! `tranche cdi refresh` and `tranche cdi watch`: bring the specifications of this host and `host.json` up to date.
 
-mod arguments;
-mod changes;
-mod char_links;
-mod found;
-mod last;
-mod limit;
-mod others;
-mod signs;
-mod take_over;
-mod watch;
-
-pub(super) use arguments::Args;
-pub(super) use watch::{WatchArgs, run as watch};
-
-use super::super::{look, out, pipe_directories};
-use super::generate::Outcome;
-use crate::derive::Mode;
-use crate::error::{Error, Kind};
-use crate::host_file::{self, HostFile, HostFileError};
-use crate::inventory::Degraded;
-use crate::ledger::{self, LedgerDirectory, StateLock};
-use crate::root::Missing;
-use crate::text::some;
+use crate::cli::place::{EngineArgs, TmpfilesArgs};
+use crate::cli::sharing::SharingArgs;
+use crate::cli::{look, out, stop};
+use crate::error::Error;
+use crate::planning::PlanOptions;
+use crate::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
+use crate::types::{CdiVersion, WaitTime};
 use anyhow::{Result, bail};
-use arguments::{RefreshArgs, RefreshPlace};
-use changes::{Changes, RefreshReport};
-use found::FoundFiles;
-use last::LastRefresh;
 use serde::Serialize;
-use signs::Sign;
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use take_over::TakeOver;
+use std::time::Duration;
+
+/// The options of `tranche cdi refresh`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    how: RefreshArgs,
+    #[command(flatten)]
+    take_over: TakeOverArgs,
+    /// Do nothing if nothing has changed that the last refresh looked at: the driver, its files and nodes, the GPUs, the
+    /// policy, specifications, engines. The driver's library is not asked then
+    #[arg(long, help_heading = None)]
+    if_changed: bool,
+    /// Say what would be written and removed, and change nothing
+    #[arg(long, help_heading = None)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long, help_heading = None)]
+    json: bool,
+}
+
+/// How specifications are refreshed, once or again and again.
+#[derive(Debug, Clone, clap::Args)]
+struct RefreshArgs {
+    // First, because options without a heading of their own would get that of the options before them.
+    #[command(flatten)]
+    at: SharingArgs,
+    /// The directory for the specifications; a plain one is called tranche.yaml, and one for renamed shares
+    /// tranche-CLASS.yaml
+    #[arg(long, value_name = "DIR", env = "TRANCHE_OUTPUT_DIR", default_value = refresh::OUTPUT_DIR, help_heading = None)]
+    output_dir: PathBuf,
+    /// NVIDIA's configuration file, whose settings of the runtime apply if the policy has no section `runtime`
+    /// [default: /etc/nvidia-container-runtime/config.toml, if it exists]
+    #[arg(long, value_name = "FILE", env = "TRANCHE_NVIDIA_CONFIG", help_heading = None)]
+    nvidia_config: Option<PathBuf>,
+    /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are
+    /// missing), and replace the files of the last refresh by what was found
+    #[arg(long, env = "TRANCHE_DEGRADED", help_heading = None)]
+    degraded: bool,
+    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
+    /// [default: what the oldest installed engine reads, at least 0.5]
+    #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION", help_heading = None)]
+    cdi_version: Option<CdiVersion>,
+    #[command(flatten)]
+    engines: EngineArgs,
+    /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]
+    #[arg(long, value_name = "FILE", help_heading = None)]
+    hook_path: Option<OsString>,
+    /// Also make the links in /dev/char (or DIR), without which systemd takes the devices away from running containers at
+    /// its next daemon-reload
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "/dev/char",
+        help_heading = None
+    )]
+    char_links: Option<PathBuf>,
+    /// Give up if another refresh runs for this long
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = look::seconds, help_heading = None)]
+    lock_timeout: Duration,
+    #[command(flatten)]
+    tmpfiles: TmpfilesArgs,
+}
+
+impl RefreshArgs {
+    /// The result must not depend on who runs the command: the runtime does, too.
+    fn options(self) -> RefreshOptions {
+        let at = self.at.options();
+        RefreshOptions {
+            at: PlanOptions {
+                host: at.host.without_environment(),
+                ..at
+            },
+            output_dir: self.output_dir,
+            nvidia_config: self.nvidia_config,
+            degraded: self.degraded,
+            cdi_version: self.cdi_version,
+            engines: self.engines.options(),
+            hook_path: self.hook_path,
+            char_links: self.char_links,
+            lock_timeout: self.lock_timeout,
+            tmpfiles_dir: self.tmpfiles.tmpfiles_dir,
+        }
+    }
+}
+
+/// What is taken over, and where the record is.
+#[derive(Debug, clap::Args)]
+struct TakeOverArgs {
+    /// Let tranche define the plain names where another program does: mask NVIDIA's refresh units
+    /// (nvidia-cdi-refresh.service and .path) and remove files that define the same names. --hand-back undoes it
+    #[arg(long, help_heading = None, conflicts_with_all = ["hand_back", "if_changed", "dry_run"])]
+    take_over: bool,
+    /// Undo --take-over: put the files and units back as they were, and define no plain name that they define
+    #[arg(long, help_heading = None, conflicts_with_all = ["if_changed", "dry_run"])]
+    hand_back: bool,
+    /// The directory of units that take precedence over those of packages
+    #[arg(long, value_name = "DIR", default_value = refresh::UNIT_DIR, hide = true)]
+    unit_dir: PathBuf,
+    /// The directory for the record of what was taken over. It outlives a boot, as masks of units do
+    #[arg(long, value_name = "DIR", default_value = refresh::RECORD_DIR, hide = true)]
+    record_dir: PathBuf,
+}
+
+/// The options of `tranche cdi watch`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WatchArgs {
+    #[command(flatten)]
+    how: RefreshArgs,
+    /// How often to look for changes in /proc and /sys, of which the kernel sends no event: the driver's module, GPUs that
+    /// come or go
+    #[arg(long, value_name = "TIME", default_value = "10s", help_heading = None)]
+    interval: WaitTime,
+}
 
 /// How often `--if-changed` looks again, because something changed while it worked.
 const MOST_LOOKS: usize = 3;
 
-pub(super) fn run(mut args: Args) -> Result<ExitCode> {
-    args.how.at.look.ignore_environment = true;
-    let place = args.how.place()?;
-    let _lock = match args.dry_run {
-        true => None,
-        false => lock(&args.how, &place)?,
+pub(super) fn run(args: Args) -> Result<ExitCode> {
+    let options = args.how.options();
+    let refresh = Refresh::begin(&options, args.dry_run)?;
+    let take = TakeOverOptions {
+        unit_dir: args.take_over.unit_dir,
+        record_dir: args.take_over.record_dir,
     };
     if args.take_over.take_over {
-        return report(&take_over::take(&args.take_over, &args.how, &place)?, args.json);
+        return report(args.json, |notes| refresh.take_over(&take, notes));
     }
     if args.take_over.hand_back {
-        return report(&take_over::hand_back(&args.take_over, &args.how, &place)?, args.json);
+        return report(args.json, |notes| refresh.hand_back(&take, notes));
     }
-    let refresh = || refresh(&args.how, &place, args.dry_run, &PlainNames::UnlessDefined);
     if !args.if_changed {
-        return report(&refresh()?, args.json);
+        return report(args.json, |notes| refresh.run(notes));
     }
     let mut code = ExitCode::SUCCESS;
     for look in 0..MOST_LOOKS {
-        match last::change_since(&args.how, &place)? {
-            None if look == 0 => unchanged(&place, args.json)?,
+        match refresh.change()? {
+            None if look == 0 => unchanged(&refresh.host_file(), args.json)?,
             None => break,
             Some(why) => {
                 tracing::info!("{why}");
-                code = report(&refresh()?, args.json)?;
+                code = report(args.json, |notes| refresh.run(notes))?;
             }
         }
         if args.dry_run {
@@ -83,142 +173,36 @@ struct Unchanged<'a> {
     host_file: &'a Path,
 }
 
-fn unchanged(place: &RefreshPlace, is_json: bool) -> Result<()> {
-    let host_file = place.state_dir.join(host_file::NAME);
+fn unchanged(host_file: &Path, is_json: bool) -> Result<()> {
     match is_json {
         true => out::json(&Unchanged {
             changed: false,
-            host_file: &host_file,
+            host_file,
         })?,
         false => out::note(format_args!("{}: nothing has changed", host_file.display())),
     }
     Ok(())
 }
 
-/// The lock of all refreshes; `None` where there is no state directory.
-///
-/// The host is examined under it: an older result must not replace a newer one.
-fn lock(args: &RefreshArgs, place: &RefreshPlace) -> Result<Option<StateLock>> {
-    let state = LedgerDirectory::state(&place.state_dir, Missing::Make)?;
-    let lock = state.map(|state| ledger::lock(&state, "refresh.lock", args.lock_timeout));
-    Ok(lock.transpose()?)
-}
-
-/// Who defines the plain devices where another program's file does.
-enum PlainNames<'a> {
-    /// That program.
-    UnlessDefined,
-    /// tranche, after that program's files were recorded.
-    TakeOver(TakeOver<'a>),
-    /// That program, whose files are put back after this refresh.
-    HandBack,
-}
-
-/// What a refresh did.
-struct Refreshed {
-    report: RefreshReport,
-    outcome: Outcome,
-    /// What it saw.
-    signs: Vec<Sign>,
-}
-
-fn report(refreshed: &Refreshed, is_json: bool) -> Result<ExitCode> {
+/// Prints what `refresh` did, and returns the exit code.
+fn report(
+    is_json: bool,
+    refresh: impl FnOnce(&mut Vec<String>) -> crate::error::Result<Refreshed>,
+) -> Result<ExitCode> {
+    let refreshed = out::with_notes(refresh)?;
     match is_json {
         true => out::json(&refreshed.report)?,
         false => out::note(refreshed.report.line()),
     }
-    Ok(refreshed.outcome.exit_code())
+    Ok(look::exit_code(refreshed.missing()))
 }
 
-/// Examines the host and writes what is new. The caller holds the lock, unless nothing is to be changed.
-///
-/// # Errors
-/// Returns an error if the host has no device ([`Kind::Nothing`]), if it could not be examined completely and there are
-/// files of a complete examination, if the policy is invalid, or if a file cannot be written.
-fn refresh(args: &RefreshArgs, place: &RefreshPlace, dry_run: bool, names: &PlainNames<'_>) -> Result<Refreshed> {
-    let mut examined = found::examine(args, place)?;
-    let last = HostFile::load(&place.state_dir);
-    if let Ok(last) = &last {
-        let files = examined.inventory.lost_since(&last.inventory);
-        examined
-            .inventory
-            .degraded
-            .extend((!files.is_empty()).then_some(Degraded::Lost { files }));
+pub(super) fn watch(args: WatchArgs) -> Result<ExitCode> {
+    let interval = args.interval.get();
+    if interval.is_zero() {
+        bail!(Error::usage("--interval", "is zero").hint("give a time such as 10s"));
     }
-    // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no more.
-    let accepts_degraded = args.degraded || examined.is_not_loaded;
-    let outcome = Outcome::of(&examined.inventory, Mode::Auto, &[], accepts_degraded);
-    let missing = look::missing(&examined.inventory.degraded).filter(|_| !outcome.is_complete());
-    let signs = examined.signs.clone();
-    let found = match FoundFiles::of(examined, &outcome) {
-        Ok(found) => found,
-        Err(error) if is_nothing(&error) => bail!(nothing(&error, place, dry_run)?),
-        Err(error) => return Err(error),
-    };
-    let sharing = found.sharing.clone();
-    let links = args.char_links.as_deref().filter(|_| !dry_run);
-    let links = links.map(|dir| (dir, char_links::of(&found.inventory)));
-    let changes = Changes::of(found, args, place, names)?;
-    if let Some(missing) = missing {
-        keep_good(&missing, &last, &changes)?;
-    }
-    if !dry_run && args.at.host.is_here() {
-        pipe_directories::make_for(sharing.as_ref(), &place.output_dir, &args.tmpfiles)?;
-    }
-    let taken = match names {
-        PlainNames::TakeOver(take) => take.begin(&changes.others.files)?,
-        PlainNames::UnlessDefined | PlainNames::HandBack => Vec::new(),
-    };
-    let report = changes.apply(&taken, dry_run)?;
-    if let Some((dir, links)) = links {
-        char_links::make(dir, &links)?;
-    }
-    match outcome.is_complete() {
-        _ if dry_run => {}
-        true => LastRefresh::new(args, signs.clone())?.write(place)?,
-        // What is missing may come without a sign.
-        false => last::forget(place)?,
-    }
-    Ok(Refreshed { report, outcome, signs })
-}
-
-fn is_nothing(error: &anyhow::Error) -> bool {
-    error.downcast_ref().map(Error::kind) == Some(Kind::Nothing)
-}
-
-/// Refuses to replace what a complete examination of the host gave by what an incomplete one gives.
-fn keep_good(missing: &str, old: &Result<HostFile, HostFileError>, changes: &Changes) -> Result<()> {
-    let is_good = match old {
-        Ok(old) => old.inventory.degraded.is_empty(),
-        Err(_) => !changes.existing.is_empty(),
-    };
-    if !is_good {
-        return Ok(());
-    }
-    let what = format!("not refreshed, because the host was not examined completely: {missing}");
-    let hint = "the files of the last refresh are kept; repair that, or give --degraded to write what was found";
-    bail!(Error::failed(changes.host_file.display(), what).hint(hint))
-}
-
-/// Removes what an earlier refresh wrote, because the host has no device any more, and returns the error that says so:
-/// `error` with the files that were removed.
-fn nothing(error: &anyhow::Error, place: &RefreshPlace, dry_run: bool) -> Result<Error> {
-    let mut files = changes::own_files(&place.output_dir);
-    // host.json is the last: as long as it exists, its sources show that the specifications changed.
-    let of_state = [last::NAME, host_file::NAME].map(|name| place.state_dir.join(name));
-    files.extend(of_state.into_iter().filter(|file| file.symlink_metadata().is_ok()));
-    if !dry_run {
-        changes::remove(&files)?;
-    }
-    let gone = Error::new(
-        Kind::Nothing,
-        "specifications",
-        format!("there is no device to offer: {error}"),
-    );
-    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    Ok(match (files.is_empty(), dry_run) {
-        (true, _) => gone,
-        (_, true) => gone.hint(format!("a refresh would remove {}", some(&files))),
-        (_, false) => gone.hint(format!("{} was removed, because it is no longer true", some(&files))),
-    })
+    let stop = stop::signals("watch")?;
+    refresh::watch(args.how.options(), interval, stop.as_fd(), |line| out::note(line))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,18 +2,16 @@
 //! specification refers to that this host does not have; and whether a specification of tranche is older than the host
 //! or the policy.
 
-mod stale;
-
+use super::super::look::LookArgs;
 use super::super::out;
-use super::super::place::SpecDirArgs;
+use super::super::place::{ConfigArgs, HostArgs, SpecDirArgs};
 use crate::cdi::Problem;
 use crate::cdi::registry::{Registry, Shadowed};
 use crate::error::{Error, Kind};
+use crate::examine::HostOptions;
+use crate::generate::stale::{self, Staleness};
 use crate::text::{shown, some};
 use anyhow::{Result, bail};
-use stale::CompareArgs;
-use stale::Staleness;
-pub(in crate::cli) use stale::compare;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +36,17 @@ pub(in crate::cli) struct Args {
     compare: CompareArgs,
 }
 
+/// What specifications are compared with: the same options as those of `cdi generate`.
+#[derive(Debug, clap::Args)]
+struct CompareArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
 #[derive(serde::Serialize)]
 struct ValidationReport {
     files: usize,
@@ -48,11 +57,10 @@ struct ValidationReport {
     notes: Vec<String>,
 }
 
-pub(super) fn run(mut args: Args) -> Result<ExitCode> {
-    let compare = &mut args.compare;
-    super::generate::take_nvidia_variables(&mut compare.host, &mut compare.look)?;
-    compare.look.take_feature_flags(&args.feature_flags);
-    let report = ValidationReport::new(&args, registries(&args)?)?;
+pub(super) fn run(args: Args) -> Result<ExitCode> {
+    let mut host = args.compare.host.options(&args.compare.look);
+    super::generate::take_nvidia_options(&mut host, &args.feature_flags)?;
+    let report = ValidationReport::new(&args, &host, registries(&args)?)?;
     match args.json {
         true => out::json(&report)?,
         false => report.print()?,
@@ -80,15 +88,15 @@ fn registries(args: &Args) -> Result<Vec<Registry>> {
 }
 
 impl ValidationReport {
-    fn new(args: &Args, mut registries: Vec<Registry>) -> Result<Self> {
-        let is_here = args.compare.host.is_here();
+    fn new(args: &Args, host: &HostOptions, mut registries: Vec<Registry>) -> Result<Self> {
+        let is_here = host.is_here();
         if !args.for_other_host && is_here {
             registries.iter_mut().for_each(Registry::check_references);
         }
         let files = registries.iter().flat_map(|registry| registry.files());
         let stale = match args.for_other_host && is_here {
             true => Staleness::default(),
-            false => stale::find(files, &args.compare)?,
+            false => stale::find(files, host, &args.compare.config.options())?,
         };
         Ok(Self {
             files: registries.iter().map(|registry| registry.files().len()).sum(),

@@ -2,14 +2,15 @@
 
 use crate::claim_spec::{ClaimFile, ClaimRequest, describe, is_of_user};
 use crate::claims::{Claims, Held, ReserveError};
-use crate::cli::cdi::hook_beside_us;
-use crate::cli::held::View;
+use crate::cli::out;
 use crate::cli::place::SpecDirArg;
-use crate::cli::sharing::{self, SharingArgs};
-use crate::cli::specs::Specs;
-use crate::cli::{by_broker, needs, out, pipe_directories};
+use crate::cli::sharing::SharingArgs;
 use crate::derive::{HookOptions, Sharing};
 use crate::error::Error;
+use crate::generate::hook_beside_us;
+use crate::held::specs::Specs;
+use crate::held::{View, by_broker};
+use crate::planning::{self, needs, pipe_directories};
 use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let error = Error::usage(format!("claim {}", args.name), "is a name for claims of users");
         bail!(error.hint("choose one that does not begin with a number and a dot"));
     }
-    let (inventory, sharing) = sharing::required(&args.at)?;
+    let (inventory, sharing) = planning::required(&args.at.options())?;
     let reservation = request.reservation(&inventory, &sharing.plan)?;
     let hook = hook_beside_us().unwrap_or_else(|| HookOptions::default().path);
     let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     out::either(args.json, &held, || format!("{device_name}\n"))?;
     out::note(describe(&found, &sharing.plan));
     if let Some(split) = sharing.plan.split(found.device) {
-        needs::note(&sharing, split);
+        needs::note(&sharing, split).into_iter().for_each(out::note);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,8 +3,9 @@
 use super::PlaceArgs;
 use crate::claim_spec;
 use crate::claims::{Claims, Collected};
-use crate::cli::{out, root_only};
+use crate::cli::out;
 use crate::error::{Error, line};
+use crate::held::root_only;
 use crate::ledger::Claim;
 use anyhow::Result;
 use std::collections::BTreeSet;

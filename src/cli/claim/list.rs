@@ -1,10 +1,10 @@
 //! `tranche claim list` and `tranche claim show`.
 
 use super::PlaceArgs;
-use crate::cli::held::{self, Held, or_dash};
+use crate::cli::out;
 use crate::cli::table::Table;
-use crate::cli::{by_broker, out, status};
 use crate::error::Error;
+use crate::held::{self, Held, by_broker, or_dash};
 use crate::ledger::{Books, Claim, utc};
 use crate::text::some;
 use anyhow::{Result, bail};
@@ -26,7 +26,7 @@ pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
         show_all(at, &held)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (books, mut view) = status::read(&at.state, &at.specs)?;
+    let (books, mut view) = held::read(&at.state.state_dir, &at.specs.dirs())?;
     let named = books.claims().filter(|claim| claim.given_name().is_some());
     let held: Vec<Held> = named.map(|claim| view.held(claim)).collect();
     if at.json || !held.is_empty() || books.damaged.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     if by_broker::is_needed(&args.at.state.state_dir) {
         return show_own(args, name);
     }
-    let (books, mut view) = status::read(&args.at.state, &args.at.specs)?;
+    let (books, mut view) = held::read(&args.at.state.state_dir, &args.at.specs.dirs())?;
     let Some(claim) = books.claims().find(|claim| claim.given_name() == Some(name)) else {
         bail!(not_found(&books, name));
     };

@@ -5,11 +5,11 @@ use crate::accounts::{Account, AccountSources, Accounts};
 use crate::call::Subject;
 use crate::claim_spec;
 use crate::claims::{Claims, LockedClaims};
-use crate::cli::containers::Names;
-use crate::cli::held::{Held, View, container_id};
-use crate::cli::specs::{Specs, is_named};
-use crate::cli::{by_broker, out};
+use crate::cli::out;
 use crate::error::Error;
+use crate::held::containers::Names;
+use crate::held::specs::{Specs, is_named};
+use crate::held::{Held, View, by_broker, container_id};
 use crate::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -102,7 +102,7 @@ fn release(
 ) -> Result<Released> {
     let state_dir = &args.at.state.state_dir;
     let claims: Vec<&Claim> = books.claims().collect();
-    let mut view = View::new(Specs::read(&args.at.specs, state_dir), uptime);
+    let mut view = View::new(Specs::read(&args.at.specs.dirs(), state_dir), uptime);
     let meant = match (user, &args.what) {
         (Some(user), _) => user.of(&claims)?,
         (None, what) => resolve(what.as_deref().unwrap_or_default(), &claims, &mut view)?,

@@ -2,10 +2,10 @@
 
 use super::catalogue as family;
 use super::exposition::Exposition;
-use crate::cli::held::{Held, HeldContainer};
-use crate::cli::observed::Observed;
 use crate::control::DaemonState;
+use crate::held::{Held, HeldContainer};
 use crate::inventory::ComputeMode;
+use crate::observed::Observed;
 use crate::types::MemorySize;
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! A plan for people, with a paragraph for each group of equal devices, in lines of 80 columns. Only commands may be
 //! longer, because a command in two lines cannot be copied.
 
-use crate::cli::needs;
 use crate::derive::Sharing;
 use crate::inventory::Inventory;
+use crate::planning::needs;
 use crate::policy::WholeDevice;
 use crate::share::{Guarantees, Share, SplitDevice};
 use crate::text::{shown, some};

@@ -1,7 +1,7 @@
 //! What `tranche runtime configure` says about annotations: whether the engine keeps those of images out.
 
-use crate::cli::engines::EngineArgs;
 use crate::engine_config::Engine;
+use crate::engines::installed::EngineDirs;
 use crate::engines::oldest_podman;
 use crate::inject::CallingEngine;
 use crate::policy::read::DEFAULT_FILE;
@@ -16,7 +16,7 @@ pub(super) fn line(engine: Engine) -> String {
         Engine::Podman => CallingEngine::Podman,
     };
     let installed = match engine {
-        Engine::Podman => EngineArgs::default().installed_podman(),
+        Engine::Podman => EngineDirs::default().installed_podman(),
         _ => Vec::new(),
     };
     let what = match caller.doubt(oldest_podman(&installed)) {

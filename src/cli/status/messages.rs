@@ -1,50 +1,10 @@
-//! The messages of hooks that `tranche status` shows.
+//! The messages of hooks, on the page of `tranche status` for people.
 
-use crate::cli::containers::Names;
-use crate::cli::held;
-use crate::cli::place::StateArgs;
-use crate::ledger::{Claim, utc};
-use crate::messages::{Kept, Message, Messages, Severity};
+use crate::held;
+use crate::ledger::utc;
+use crate::messages::Severity;
+use crate::observed::Said;
 use crate::text::{counted, shown};
-use anyhow::Result;
-use serde::Serialize;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// A message of a hook.
-#[derive(Debug, Serialize)]
-pub(super) struct Said<'m> {
-    #[serde(flatten)]
-    message: &'m Message,
-    /// The name that the container's engine shows; `null` where the container is gone or no file has its name.
-    name: Option<String>,
-}
-
-/// The last messages of the hooks that this user's engines ran.
-///
-/// # Errors
-/// Returns an error if they cannot be listed.
-pub(super) fn kept(state: &StateArgs) -> Result<Kept> {
-    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime_dir = runtime_dir.filter(|directory| directory.is_absolute());
-    match Messages::existing(Path::new(state.dir()?.as_str()), runtime_dir.as_deref())? {
-        Some(messages) => Ok(messages.all()?),
-        None => Ok(Kept::default()),
-    }
-}
-
-/// The messages with the names of their containers.
-pub(super) fn said<'m>(messages: &'m [Message], claims: &[&Claim], names: &mut Names) -> Vec<Said<'m>> {
-    let holders = || claims.iter().filter_map(|claim| claim.holder.container());
-    // A container may have said much: its name is looked for once.
-    let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
-    let mut name = |id| known.entry(id).or_insert_with(|| names.of_id(id, holders())).clone();
-    let said = messages.iter().map(|message| Said {
-        name: name(&message.container),
-        message,
-    });
-    said.collect()
-}
 
 /// The most containers whose messages are shown. Of a machine that runs for long, most are of containers that are gone.
 const MOST_CONTAINERS: usize = 8;
@@ -96,6 +56,7 @@ pub(super) fn text(said: &[Said<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::Message;
 
     #[test]
     fn the_newest_messages_are_shown_and_the_others_are_counted() {

@@ -1,10 +1,9 @@
 //! The page of `tranche status` for people.
 
-use super::Status;
-use crate::cli::held::{or_dash, span};
-use crate::cli::observed::{DaemonRow, DeviceUsage, WaiterRow};
 use crate::cli::table::Table;
+use crate::held::{or_dash, span};
 use crate::ledger::utc;
+use crate::observed::{DaemonRow, DeviceUsage, Status, WaiterRow};
 use crate::text::{shown, some};
 
 /// The whole page. `now` is in seconds since 1970.

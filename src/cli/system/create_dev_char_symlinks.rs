@@ -2,11 +2,12 @@
 
 use super::{examine, modules};
 use crate::cdi::write::make_directory;
-use crate::cli::look::{self, LookArgs};
+use crate::cli::look::LookArgs;
 use crate::cli::out;
 use crate::cli::place::HostArgs;
 use crate::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
 use crate::error::Error;
+use crate::host::{Roots, driver_params};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,14 +39,15 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let host = args.at.options(&args.how);
     if args.load_kernel_modules {
         for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
             out::note(command);
         }
     }
-    let (inventory, mut wrong) = examine(&args.at, &args.how)?;
+    let (inventory, mut wrong) = examine(&host)?;
     if args.create_device_nodes && !args.dry_run {
-        let owner = FileOwner::parse(&look::driver_params(&args.at)?);
+        let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
         let missing = nodes(&inventory, NodeSet::All)
             .into_iter()
             .filter(|file| !file.node.present);

@@ -1,11 +1,12 @@
 //! `tranche system create-device-nodes`.
 
 use super::{examine, modules};
-use crate::cli::look::{self, LookArgs};
+use crate::cli::look::LookArgs;
 use crate::cli::out;
 use crate::cli::place::HostArgs;
 use crate::device_files::{DeviceFile, FileOwner, NodeSet, nodes};
 use crate::error::Result as Checked;
+use crate::host::{Roots, driver_params};
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -45,18 +46,19 @@ struct MadeNode<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let host = args.at.options(&args.how);
     if args.load_kernel_modules {
         for command in modules::load(args.at.driver_root.as_deref(), args.dry_run)? {
             out::note(command);
         }
     }
-    let (inventory, mut wrong) = examine(&args.at, &args.how)?;
+    let (inventory, mut wrong) = examine(&host)?;
     let set = match args.control_devices {
         true => NodeSet::Control,
         false => NodeSet::All,
     };
     let files = nodes(&inventory, set);
-    let owner = FileOwner::parse(&look::driver_params(&args.at)?);
+    let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
     let mut report = Vec::new();
     for file in &files {
         match make(file, owner, args.dry_run) {

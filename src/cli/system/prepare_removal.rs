@@ -5,16 +5,16 @@
 mod devices;
 mod specifications;
 
-use crate::cli::held::View;
-use crate::cli::pipe_directories::{self, TmpfilesArgs};
-use crate::cli::place::SpecDirArgs;
+use crate::cli::place::{SpecDirArgs, TmpfilesArgs};
 use crate::cli::sharing::SharingArgs;
-use crate::cli::specs::Specs;
-use crate::cli::{out, root_only, runtime, status};
+use crate::cli::{out, runtime};
 use crate::engine_config::Engine;
 use crate::error::{Context, Error, Kind};
+use crate::held::specs::Specs;
+use crate::held::{View, books, root_only};
 use crate::host_file;
 use crate::ledger::ClaimState;
+use crate::planning::pipe_directories;
 use crate::text::some;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -39,27 +39,28 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    root_only::check(&args.at.state.state_dir)?;
+    let options = args.at.options();
+    root_only::check(&options.state_dir)?;
     let mut failed: Vec<Error> = Vec::new();
     // While the specifications still give devices and shares their names.
-    let names = Specs::read(&args.specs, &args.at.state.state_dir);
+    let names = Specs::read(&args.specs.dirs(), &options.state_dir);
     // First of all, so that nothing starts any more that needs a daemon.
     let found = specifications::find(&args.specs.dirs());
     let mut files = found.own;
     // The runtime gives devices by it.
-    files.push(args.at.state.state_dir.join(host_file::NAME));
-    files.extend(pipe_directories::own_file(&args.tmpfiles));
+    files.push(options.state_dir.join(host_file::NAME));
+    files.extend(pipe_directories::own_file(&args.tmpfiles.tmpfiles_dir));
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok()) {
         failed.extend(remove(file, args.dry_run).err());
     }
-    let mut remaining = devices::put_back(&args.at, args.dry_run)?;
-    remaining.extend(held(args, names)?);
+    let mut remaining = devices::put_back(&options, args.dry_run)?;
+    remaining.extend(held(&options.state_dir, names)?);
     remaining.extend(found.foreign.iter().map(|file| {
         let what = "names a hook of tranche, and tranche did not write it: after the removal, no container with its \
                     devices starts";
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
-    if args.at.host.is_here() {
+    if options.host.is_here() {
         remaining.extend(Engine::ALL.into_iter().filter_map(runtime_of));
     }
     // The exit code is that of the last line, and a failure counts for more.
@@ -77,8 +78,8 @@ fn remove(file: &Path, dry_run: bool) -> Result<(), Error> {
 }
 
 /// What containers still hold.
-fn held(args: &Args, names: Specs) -> Result<Option<Error>> {
-    let (books, uptime) = status::books(&args.at.state)?;
+fn held(state_dir: &Path, names: Specs) -> Result<Option<Error>> {
+    let (books, uptime) = books(state_dir)?;
     let in_use: Vec<_> = books.claims().filter(|claim| claim.state == ClaimState::Held).collect();
     if in_use.is_empty() {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! The engine that has a container, and what it says about the container.
 
 use super::command;
-use crate::cli::held::container_text;
 use crate::error::{Error, Result};
+use crate::held::container_text;
 use crate::program::Ran;
 use crate::text::some;
 use serde::Serialize;

@@ -42,8 +42,16 @@ const STARTS: [&str; 10] = [
     "broker",
 ];
 
-/// Where commands warn.
-const WARNINGS: &str = "cli";
+/// Where commands warn: the command line, and what it calls to examine a host, to plan and to write specifications.
+const WARNINGS: [&str; 7] = [
+    "cli",
+    "examine.rs",
+    "generate",
+    "generate.rs",
+    "held",
+    "planning.rs",
+    "refresh",
+];
 
 /// What begins an error, and the names of variables in which its text is put together.
 const ERRORS: [&str; 7] = [
@@ -118,7 +126,7 @@ fn body(text: &str, is_statement: bool) -> &str {
 fn in_source() -> BTreeMap<String, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeMap::new();
-    for part in STARTS.iter().chain([&WARNINGS]) {
+    for part in STARTS.iter().chain(&WARNINGS) {
         let files = WalkDir::new(source.join(part))
             .into_iter()
             .map(|entry| entry.unwrap().into_path());
@@ -131,7 +139,7 @@ fn in_source() -> BTreeMap<String, String> {
         // The path of the checkout may have a directory `tests`.
         for path in files.filter(|path| is_code(&path.strip_prefix(&source).unwrap().to_owned())) {
             let shown = path.strip_prefix(&source).unwrap().display().to_string();
-            for message in messages(&fs::read_to_string(&path).unwrap(), *part == WARNINGS) {
+            for message in messages(&fs::read_to_string(&path).unwrap(), WARNINGS.contains(part)) {
                 found.entry(message).or_insert_with(|| shown.clone());
             }
         }

@@ -2,7 +2,7 @@
 
 use super::nvidia::CsvArgs;
 use crate::cdi::encode::Format;
-use crate::cli::pipe_directories::TmpfilesArgs;
+use crate::cli::place::TmpfilesArgs;
 use crate::cli::sharing::SharingArgs;
 use crate::derive::{DeviceChoice, Mode, NameStrategy};
 use crate::types::{CdiVersion, HostPath};
@@ -26,30 +26,30 @@ pub(in crate::cli) struct Args {
     pub(super) tmpfiles: TmpfilesArgs,
 }
 
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The file")]
-pub(in crate::cli::cdi) struct FileArgs {
+pub(super) struct FileArgs {
     /// The file to write; .yaml or .json is added to a name that has neither [default: stdout]
     // Not a path to clap, which refuses an empty one: it means stdout.
     #[arg(long, value_name = "FILE")]
-    pub(in crate::cli::cdi) output: Option<OsString>,
+    pub(super) output: Option<OsString>,
     /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are
     /// missing), and write what was found, also over an existing file. Without this option such a file is kept, and the
     /// exit code is 1
     #[arg(long, env = "TRANCHE_DEGRADED")]
-    pub(in crate::cli::cdi) degraded: bool,
+    pub(super) degraded: bool,
     /// yaml or json [default: as the file's name says, else yaml]
     #[arg(long)]
-    pub(in crate::cli::cdi) format: Option<Format>,
+    pub(super) format: Option<Format>,
     /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
-    pub(in crate::cli::cdi) cdi_version: Option<CdiVersion>,
+    pub(super) cdi_version: Option<CdiVersion>,
     /// The vendor of the devices [default: nvidia.com; management.nvidia.com in mode management]
     #[arg(long)]
-    pub(in crate::cli::cdi) vendor: Option<String>,
+    pub(super) vendor: Option<String>,
     /// The class of the devices [default: gpu, or the class of the mode]
     #[arg(long)]
-    pub(in crate::cli::cdi) class: Option<String>,
+    pub(super) class: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

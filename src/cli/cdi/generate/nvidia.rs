@@ -1,11 +1,9 @@
 //! What NVIDIA's `nvidia-ctk cdi generate` takes: other names of options, environment variables, and options of Tegra.
 
 use crate::cli::cdi::between_commas;
-use crate::cli::look::LookArgs;
-use crate::cli::place::HostArgs;
-use anyhow::Result;
-
+use crate::examine::{EXPLICIT_LIBRARIES, HostOptions};
 use crate::types::HostPath;
+use anyhow::Result;
 use clap::Arg;
 use std::path::PathBuf;
 
@@ -66,11 +64,13 @@ pub(super) struct CsvArgs {
     _compat_container_root: Option<PathBuf>,
 }
 
-/// Sets the places of the host that no option names to those that NVIDIA's tool would use.
+/// Sets the places of the host that no option names to those that NVIDIA's tool would use, and applies the feature flags
+/// that are about the discovery.
 ///
 /// # Errors
 /// Returns an error if a search path is not absolute.
-pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut LookArgs) -> Result<()> {
+pub(in crate::cli::cdi) fn take_nvidia_options(host: &mut HostOptions, feature_flags: &[String]) -> Result<()> {
+    host.discovery.explicit_libraries = feature_flags.iter().any(|flag| flag == EXPLICIT_LIBRARIES);
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let take = |root: &mut Option<PathBuf>, name| {
         if root.is_none() {
@@ -78,8 +78,8 @@ pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut
         }
     };
     if host.is_here() {
-        take(&mut host.driver_root, "NVIDIA_CTK_DRIVER_ROOT");
-        take(&mut host.dev_root, "NVIDIA_CTK_DEV_ROOT");
+        take(&mut host.roots.driver_root, "NVIDIA_CTK_DRIVER_ROOT");
+        take(&mut host.roots.dev_root, "NVIDIA_CTK_DEV_ROOT");
     }
     let take = |paths: &mut Vec<HostPath>, name| -> Result<()> {
         if let Some(list) = variable(name).filter(|_| paths.is_empty()) {
@@ -87,7 +87,12 @@ pub(in crate::cli::cdi) fn take_nvidia_variables(host: &mut HostArgs, look: &mut
         }
         Ok(())
     };
-    let (libraries, configs) = (&mut look.library_search_paths, &mut look.config_search_paths);
-    take(libraries, "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS")?;
-    take(configs, "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS")
+    take(
+        &mut host.discovery.library_search_paths,
+        "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
+    )?;
+    take(
+        &mut host.discovery.config_search_paths,
+        "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS",
+    )
 }

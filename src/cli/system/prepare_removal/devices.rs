@@ -2,10 +2,10 @@
 
 use crate::broker::{self, BrokerError};
 use crate::cli::mps::MpsAnswer;
-use crate::cli::sharing::SharingArgs;
 use crate::cli::{broker as broker_verb, out};
 use crate::control::{ControlledDevice, MachineControl};
 use crate::error::{Error, Kind, Result as Checked};
+use crate::planning::PlanOptions;
 use crate::serve::Socket;
 use crate::types::DeviceKey;
 use anyhow::Result;
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// Returns an error if it is unknown which devices are changed.
-pub(super) fn put_back(at: &SharingArgs, dry_run: bool) -> Result<Vec<Error>> {
-    let state_dir = at.state.state_dir.as_path();
+pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
+    let state_dir = at.state_dir.as_path();
     let socket = state_dir.join(broker::SOCKET);
     match ask(&socket, json!({"action": "status"})) {
         Ok(answer) => {
