@@ -30,7 +30,7 @@ mod top;
 mod usage;
 mod verify;
 
-pub use run::run_if_asked as run_if_waiting;
+pub use run::run_if_waiting;
 
 use anyhow::Result;
 use clap::builder::Resettable;

@@ -18,6 +18,7 @@ mod run;
 mod shown;
 mod state;
 mod target;
+mod this_machine;
 mod time_slice;
 
 pub use devices::{Control, ControlOptions};

@@ -57,6 +57,8 @@
 //! | [`observed`] | the state of the shares at one moment: what is held and free, who waits, what the GPUs do |
 //! | [`serve`] | the broker: answers requests of hooks and users |
 //! | [`hook`] | the hooks, which work inside a container's root |
+//! | [`run`](mod@run) | runs a program in a share, without a container |
+//! | [`verify`](mod@verify) | whether CUDA in a container gives what its share promises |
 //! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
 //! | [`device_files`] | the driver's device nodes and the links in `/dev/char`, and how they are made |
 //! | [`engines`] | the installed engines, and the newest CDI version that each reads |
@@ -156,8 +158,12 @@ pub mod program;
 #[cfg(feature = "cli")]
 pub mod refresh;
 #[cfg(feature = "cli")]
+pub mod run;
+#[cfg(feature = "cli")]
 pub mod serve;
 #[cfg(feature = "cli")]
 pub mod sim;
 #[cfg(feature = "cli")]
 pub mod sources;
+#[cfg(feature = "cli")]
+pub mod verify;

@@ -87,7 +87,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("observe", "host ledger types"),
     (
         "control",
-        "bounded claims error facts host inventory ledger mps mutex peer policy program root share sys text types",
+        "bounded claims error facts host inventory ledger mps mutex peer planning policy program root share sys text types",
     ),
     (
         "serve",
@@ -116,12 +116,20 @@ const LAYERS: &[(&str, &str)] = &[
         "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
+        "run",
+        "broker claims derive error held hook inventory ledger planning policy share sys text types",
+    ),
+    (
+        "verify",
+        "bounded claims error examine held inventory ledger program text types",
+    ),
+    (
         "doctor",
         "broker cdi control device_files elf engine_config engines error examine generate held hook host host_file inventory ledger observed planning policy root runtime share text types",
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held hook host host_file inject inventory ledger messages mutex observed planning policy program refresh serve share sim sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject inventory ledger messages mutex observed planning policy refresh run serve share sim text types verify",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "error hook host inject ledger policy serve types"),

@@ -5,15 +5,12 @@ use super::sharing::SharingArgs;
 use super::stop;
 use crate::accounts::AccountSources;
 use crate::control::{Control, ControlOptions};
-use crate::error::Context;
 use crate::facts::HostNow;
 use crate::held::root_only;
-use crate::planning::PlanOptions;
 use crate::serve::{ServeOptions, Socket, serve};
 use crate::types::{HostPath, WaitTime};
 use anyhow::Result;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,43 +53,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         idle,
     };
     let host = Arc::new(HostNow::new(at.clone()));
-    let control = control_of(&at, Arc::clone(&host))?;
+    // With what an earlier broker changed. Only the owner of the socket may use it.
+    let control = Control::open(ControlOptions::of(&at)?, host.clone())?;
     serve(&socket, &options, &control, &*host, stop.as_fd())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What changes the machine, with what an earlier broker changed. Only the owner of the [`Socket`] may use it.
-///
-/// # Errors
-/// Returns an error if the ledger or the journals cannot be read.
-pub(super) fn control(at: &PlanOptions) -> Result<Control> {
-    control_of(at, Arc::new(HostNow::new(at.clone())))
-}
-
-fn control_of(at: &PlanOptions, host: Arc<HostNow>) -> Result<Control> {
-    let options = ControlOptions {
-        state_dir: HostPath::absolute(&at.state_dir)?,
-        root: at.host.roots.root.clone().unwrap_or_else(|| "/".into()),
-        program: std::env::current_exe().about("tranche", "its own path is unknown")?,
-        systemctl: systemctl(),
-        nvml_patience: at.host.discovery.deadline,
-    };
-    Ok(Control::open(options, host)?)
-}
-
-/// systemd's program, if systemd runs here (sd_booted(3)) and has the unit for daemons.
-fn systemctl() -> Option<PathBuf> {
-    const UNIT: &str = "tranche-mps@.service";
-    const DIRECTORIES: [&str; 4] = [
-        "/etc/systemd/system",
-        "/usr/local/lib/systemd/system",
-        "/usr/lib/systemd/system",
-        "/lib/systemd/system",
-    ];
-    let has_unit = DIRECTORIES.iter().any(|dir| Path::new(dir).join(UNIT).is_file());
-    if !Path::new("/run/systemd/system").is_dir() || !has_unit {
-        return None;
-    }
-    let programs = ["/usr/bin/systemctl", "/bin/systemctl"].map(PathBuf::from);
-    programs.into_iter().find(|program| program.is_file())
 }

@@ -2,7 +2,6 @@
 
 use super::out;
 use super::place::SpecDirArgs;
-use super::run::wanted;
 use super::sharing::SharingArgs;
 use crate::cdi::registry::Registry;
 use crate::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
@@ -12,6 +11,7 @@ use crate::examine;
 use crate::export::{ExportTarget, HostEntry, by_files, by_name};
 use crate::inventory::Inventory;
 use crate::planning;
+use crate::run::wanted;
 use crate::share::{SplitDevice, Wish};
 use crate::types::{HostPath, QualifiedName, ShareName};
 use anyhow::{Result, bail};

@@ -2,9 +2,10 @@
 
 use crate::broker::{self, BrokerError};
 use crate::cli::mps::MpsAnswer;
-use crate::cli::{broker as broker_verb, out};
-use crate::control::{ControlledDevice, MachineControl};
+use crate::cli::out;
+use crate::control::{Control, ControlOptions, ControlledDevice, MachineControl};
 use crate::error::{Error, Kind, Result as Checked};
+use crate::facts::HostNow;
 use crate::planning::PlanOptions;
 use crate::serve::Socket;
 use crate::types::DeviceKey;
@@ -12,6 +13,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the broker may take for one device: a daemon gets a minute to end.
@@ -45,7 +47,8 @@ pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
         Err(BrokerError::Unreachable(_)) => {
             // In the place of the broker, so that no other one starts meanwhile.
             let _place = Socket::open(state_dir)?;
-            let control = broker_verb::control(at)?;
+            let host = Arc::new(HostNow::new(at.clone()));
+            let control = Control::open(ControlOptions::of(at)?, host)?;
             let remaining = each(&control.devices(), dry_run, |key| control.stop(key, false));
             Ok(with_unknown(remaining, &control.unreadable()))
         }

@@ -10,7 +10,7 @@ use crate::types::{DeviceSelector, ShareName};
 ///
 /// # Errors
 /// Returns an error if a name is not that of a share of this host, or if they are of several devices.
-pub(in crate::cli) fn wish(names: &[String], inventory: &Inventory, plan: &Plan) -> Result<Wish> {
+pub(crate) fn wish(names: &[String], inventory: &Inventory, plan: &Plan) -> Result<Wish> {
     let mut wish = Wish::default();
     for typed in names {
         let object = format!("share {typed}");
@@ -50,7 +50,7 @@ pub(in crate::cli) fn wish(names: &[String], inventory: &Inventory, plan: &Plan)
 }
 
 /// The device and the share in `0.big` or `nvidia.com/gpu=0.big`. A name without a share means a whole device.
-pub(in crate::cli) fn parts(typed: &str) -> Result<(DeviceSelector, Option<&str>)> {
+pub(crate) fn parts(typed: &str) -> Result<(DeviceSelector, Option<&str>)> {
     let name = typed.split_once('=').map_or(typed, |(_, name)| name);
     // A PCI address has a dot, too.
     if let Ok(device) = name.parse() {

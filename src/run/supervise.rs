@@ -4,8 +4,7 @@ use crate::error::{Context, Error};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{Child, ExitStatus};
 
 /// The signals that are passed on. The others stop this process and the program alike, or cannot be caught.
 const PASSED_ON: [Signal; 7] = [
@@ -51,10 +50,4 @@ pub(super) fn wait(child: &mut Child) -> Result<ExitStatus, Error> {
             let _ = kill(pid, signal);
         }
     }
-}
-
-/// The exit code for how a program ended: 128 and the number of the signal that ended it, as shells have it.
-pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

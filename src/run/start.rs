@@ -4,7 +4,6 @@
 //! starts itself with [`CHILD_ARGUMENT`], and that process waits for a byte on a pipe. It keeps its number when it becomes
 //! the program. If the pipe is closed without a byte, because its parent ended in any way, it ends.
 
-use crate::cli::out;
 use crate::error::{Context, Error};
 use crate::sys::descriptor;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -12,7 +11,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command};
 
 /// The argument by which a process knows that it is to wait. The number of a descriptor and a command line follow.
 const CHILD_ARGUMENT: &str = "--run-child";
@@ -75,8 +74,18 @@ impl Drop for WaitingProgram {
     }
 }
 
-/// Runs as a process that waits, if the program was started as one. Its caller does nothing before this in `main`.
-pub fn run_if_asked() -> Option<ExitCode> {
+/// Why a process that waited did not become its program.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// What is wrong with the program; `None` if the parent ended first, which printed why if it could.
+    pub error: Option<Error>,
+    /// The exit code, as shells have it (POSIX, "Shell Command Language", 2.8.2).
+    pub code: u8,
+}
+
+/// Runs as a process that waits, if the program was started as one. Its caller does nothing before this in `main`, and ends
+/// with what is returned.
+pub fn run_if_asked() -> Option<NotStarted> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CHILD_ARGUMENT {
         return None;
@@ -86,16 +95,13 @@ pub fn run_if_asked() -> Option<ExitCode> {
     let program = arguments.next()?;
     match pipe.read(&mut [0]) {
         Ok(1) => {}
-        // Its parent has ended, and printed why if it could.
-        _ => return Some(ExitCode::FAILURE),
+        _ => return Some(NotStarted { error: None, code: 1 }),
     }
     let error = Command::new(&program).args(arguments).exec();
-    // As shells do it (POSIX, "Shell Command Language", 2.8.2).
     let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
-    out::complain(
-        Error::failed(program.display(), "cannot be started")
-            .from_source(error)
-            .into(),
-    );
-    Some(ExitCode::from(code))
+    let error = Error::failed(program.display(), "cannot be started").from_source(error);
+    Some(NotStarted {
+        error: Some(error),
+        code,
+    })
 }
