@@ -1,5 +1,5 @@
-//! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the result.
-//! Nothing in the library uses this module.
+//! The command line of `tranche`: one file per verb, which parses its arguments, calls the library and prints the
+//! result. Nothing in the library uses this module.
 
 mod broker;
 mod cdi;

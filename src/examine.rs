@@ -115,7 +115,8 @@ pub fn missing<'a>(degraded: impl IntoIterator<Item = &'a Degraded>) -> Option<S
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// The error for a host without a GPU: [`Kind::Nothing`], or [`Kind::Failed`] if the driver is installed and did not answer.
+/// The error for a host without a GPU: [`Kind::Nothing`], or [`Kind::Failed`] if the driver is installed and did not
+/// answer.
 pub fn no_gpu(inventory: &Inventory) -> Error {
     let is_failure = |degraded: &&Degraded| !matches!(degraded, Degraded::NoGpu { .. });
     if let Some(failure) = inventory.degraded.iter().find(is_failure) {

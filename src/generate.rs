@@ -1,7 +1,8 @@
 //! Makes CDI specifications from a host and its policy.
 //!
-//! One difference from NVIDIA's `nvidia-ctk cdi generate` is intended: for a mode other than `nvml`, the kind is the one
-//! that NVIDIA's runtime requests (`nvidia.com/gds`), while NVIDIA's command writes `nvidia.com/gpu` for every mode.
+//! One difference from NVIDIA's `nvidia-ctk cdi generate` is intended: for a mode other than `nvml`, the kind is the
+//! one that NVIDIA's runtime requests (`nvidia.com/gds`), while NVIDIA's command writes `nvidia.com/gpu` for every
+//! mode.
 
 mod files;
 mod hints;
@@ -102,8 +103,8 @@ pub fn generate(options: GenerateOptions, notes: &mut Vec<String>) -> Result<Gen
     })
 }
 
-/// Adds the plan to `options`, and returns what the specifications are made from. `again` is the command that makes them
-/// again.
+/// Adds the plan to `options`, and returns what the specifications are made from. `again` is the command that makes
+/// them again.
 ///
 /// # Errors
 /// Returns an error if the policy is invalid or cannot be applied to this host, or if the ledger cannot be listed.
@@ -145,8 +146,8 @@ pub(crate) fn derived(inventory: &Inventory, options: &Options, outcome: &Outcom
     Ok(derived)
 }
 
-/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Reports what
-/// is held, and what that changes in the specification.
+/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Reports
+/// what is held, and what that changes in the specification.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.

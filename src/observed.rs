@@ -1,5 +1,5 @@
-//! The state of the shares of this machine at one moment: what is held and free, who waits, what the GPUs do, and what is
-//! not as expected.
+//! The state of the shares of this machine at one moment: what is held and free, who waits, what the GPUs do, and what
+//! is not as expected.
 
 mod deviations;
 mod device;

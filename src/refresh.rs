@@ -104,7 +104,8 @@ impl<'a> Refresh<'a> {
                 .degraded
                 .extend((!files.is_empty()).then_some(Degraded::Lost { files }));
         }
-        // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no more.
+        // Nothing is missing from a host whose driver is not loaded, at boot for example: it has no device yet, or no
+        // more.
         let accepts_degraded = options.degraded || examined.is_not_loaded;
         let outcome = Outcome::of(&examined.inventory, Mode::Auto, &[], accepts_degraded);
         let missing = examine::missing(&examined.inventory.degraded).filter(|_| !outcome.is_complete());

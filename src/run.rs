@@ -56,12 +56,12 @@ pub enum ShareForRun {
     Claim(String),
 }
 
-/// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `notes` gets lines
-/// for the person who runs it.
+/// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `notes` gets
+/// lines for the person who runs it.
 ///
 /// # Errors
-/// Returns an error if the host or the policy has no such share, if it cannot be had in time, or if the program cannot be
-/// started.
+/// Returns an error if the host or the policy has no such share, if it cannot be had in time, or if the program cannot
+/// be started.
 pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> {
     let state_dir = &options.at.state_dir;
     root_only::check(state_dir)?;

@@ -1,8 +1,8 @@
 //! Asks CUDA in a running container what it gives, and compares that with what the container's claims promise.
 //!
 //! The program `tranche-verify` is copied into the container by the container's engine, and runs there twice: with the
-//! environment of the container's init, which is what is compared, and with the environment that the engine gives to what
-//! it starts by exec. Engines leave out what CDI adds there.
+//! environment of the container's init, which is what is compared, and with the environment that the engine gives to
+//! what it starts by exec. Engines leave out what CDI adds there.
 
 mod command;
 mod compare;
@@ -168,8 +168,8 @@ impl Verified {
         lines.join("\n")
     }
 
-    /// How a command that verifies ends: [`Kind::Found`] for what is not as promised, [`Kind::Failed`] if CUDA did not answer
-    /// in a container that nothing is promised to; `None` if all is as promised.
+    /// How a command that verifies ends: [`Kind::Found`] for what is not as promised, [`Kind::Failed`] if CUDA did not
+    /// answer in a container that nothing is promised to; `None` if all is as promised.
     pub fn fault(&self) -> Option<Kind> {
         let is_wrong =
             |check: &Check| matches!(check.verdict, PromiseVerdict::Less { .. } | PromiseVerdict::More { .. });

@@ -113,8 +113,8 @@ fn page(results: &[CheckResult], all: bool) -> String {
     page
 }
 
-/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one. `output_dir`
-/// is where specifications are written.
+/// Runs the commands that correct what was found and can do no harm, each once. Returns whether there was one.
+/// `output_dir` is where specifications are written.
 ///
 /// # Errors
 /// Returns an error if this is not the machine that was examined, or if this program cannot be started.

@@ -56,8 +56,8 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl HostArgs {
-    /// The host that the options name, examined as `how` says. The caller's environment says something about the machine
-    /// that this program runs on, and nothing about a copy of another one.
+    /// The host that the options name, examined as `how` says. The caller's environment says something about the
+    /// machine that this program runs on, and nothing about a copy of another one.
     pub fn options(&self, how: &LookArgs) -> HostOptions {
         let dirs = |variable| match &self.root {
             None => dirs_of(variable),

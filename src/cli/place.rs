@@ -123,8 +123,8 @@ impl EngineArgs {
 /// Where the file for systemd-tmpfiles belongs.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TmpfilesArgs {
-    /// The directory of systemd-tmpfiles, which makes the directories at boot that a specification in /etc/cdi mounts for
-    /// shares under MPS
+    /// The directory of systemd-tmpfiles, which makes the directories at boot that a specification in /etc/cdi mounts
+    /// for shares under MPS
     #[arg(long, value_name = "DIR", env = "TRANCHE_TMPFILES_DIR", default_value = pipe_directories::DIRECTORY, hide = true)]
     pub tmpfiles_dir: PathBuf,
 }

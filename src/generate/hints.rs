@@ -34,8 +34,8 @@ pub(super) fn for_old_engines(derived: &Derived, spec: &Spec) -> Option<String> 
 }
 
 /// Why engines do not find devices of `spec`, which was written to `file`: other files of the directory define the same
-/// ones. One line for each set of files. In a directory that is not one of `read`, those that engines read, files do not
-/// affect each other: in `/tmp`, for example.
+/// ones. One line for each set of files. In a directory that is not one of `read`, those that engines read, files do
+/// not affect each other: in `/tmp`, for example.
 pub(super) fn conflicts(file: &Path, spec: &Spec, read: &[PathBuf]) -> Vec<String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));

@@ -20,8 +20,8 @@ pub struct Staleness {
     pub notes: Vec<String>,
 }
 
-/// Compares each of `files` that has a digest with the host and the `policy`. The host is examined only if there is such a
-/// file.
+/// Compares each of `files` that has a digest with the host and the `policy`. The host is examined only if there is
+/// such a file.
 ///
 /// # Errors
 /// Returns an error if a host, an inventory or a policy was named and cannot be read. For what was not named there is only a note.

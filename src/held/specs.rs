@@ -43,8 +43,8 @@ impl Offered {
 }
 
 impl Specs {
-    /// Reads the specifications in `dirs`, in which later ones take precedence. Those that belong to another state directory are skipped, and files that no
-    /// engine can read are too: `tranche cdi validate` reports them.
+    /// Reads the specifications in `dirs`, in which later ones take precedence. Those that belong to another state
+    /// directory are skipped, and files that no engine can read are too: `tranche cdi validate` reports them.
     pub fn read(dirs: &[PathBuf], state_dir: &Path) -> Self {
         let mut specs = Self::default();
         let registry = Registry::read(dirs);

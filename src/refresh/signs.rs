@@ -91,8 +91,8 @@ impl Sign {
     }
 }
 
-/// What the refresh with `options` depends on, but for the driver's files. It is taken before the host is examined: what changes
-/// meanwhile is found by the next comparison.
+/// What the refresh with `options` depends on, but for the driver's files. It is taken before the host is examined:
+/// what changes meanwhile is found by the next comparison.
 ///
 /// # Errors
 /// Returns an error if a root of the host is not a directory.

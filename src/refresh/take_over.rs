@@ -1,8 +1,8 @@
 //! `--take-over` and `--hand-back`: which program defines the plain names, where NVIDIA's toolkit is installed too.
 //!
-//! Taking over masks the units by which NVIDIA's toolkit refreshes its specification, and removes files that define the names
-//! of tranche's devices. All of it is recorded before the first change, and the record is removed after the last one is
-//! undone: whenever this is killed, both verbs can be repeated, and handing back restores what was there.
+//! Taking over masks the units by which NVIDIA's toolkit refreshes its specification, and removes files that define the
+//! names of tranche's devices. All of it is recorded before the first change, and the record is removed after the last
+//! one is undone: whenever this is killed, both verbs can be repeated, and handing back restores what was there.
 
 mod kept;
 mod record;

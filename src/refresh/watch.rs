@@ -29,12 +29,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After how long a refresh that failed is tried again although nothing has changed: a driver may take long to start.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Refreshes until `stop` can be read: at the start, after each change that the kernel reports, and after each `interval`
-/// in which what the kernel does not report has changed. `note` gets a line about each refresh that changed anything or
-/// failed.
+/// Refreshes until `stop` can be read: at the start, after each change that the kernel reports, and after each
+/// `interval` in which what the kernel does not report has changed. `note` gets a line about each refresh that changed
+/// anything or failed.
 ///
 /// # Errors
-/// Returns an error if the options are wrong, or if it cannot run. What a refresh meets later ends nothing.
+/// Returns an error if the options are wrong, or if it cannot run. A refresh that fails later does not end it.
 pub fn watch(
     options: RefreshOptions,
     interval: Duration,

@@ -83,8 +83,8 @@ pub struct NotStarted {
     pub code: u8,
 }
 
-/// Runs as a process that waits, if the program was started as one. Its caller does nothing before this in `main`, and ends
-/// with what is returned.
+/// Runs as a process that waits, if the program was started as one. Its caller does nothing before this in `main`, and
+/// ends with what is returned.
 pub fn run_if_asked() -> Option<NotStarted> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CHILD_ARGUMENT {

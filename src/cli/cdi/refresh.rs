@@ -22,8 +22,8 @@ pub(in crate::cli) struct Args {
     how: RefreshArgs,
     #[command(flatten)]
     take_over: TakeOverArgs,
-    /// Do nothing if nothing has changed that the last refresh looked at: the driver, its files and nodes, the GPUs, the
-    /// policy, specifications, engines. The driver's library is not asked then
+    /// Do nothing if nothing has changed that the last refresh looked at: the driver, its files and nodes, the GPUs,
+    /// the policy, specifications, engines. The driver's library is not asked then
     #[arg(long, help_heading = None)]
     if_changed: bool,
     /// Say what would be written and removed, and change nothing
@@ -61,8 +61,8 @@ struct RefreshArgs {
     /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]
     #[arg(long, value_name = "FILE", help_heading = None)]
     hook_path: Option<OsString>,
-    /// Also make the links in /dev/char (or DIR), without which systemd takes the devices away from running containers at
-    /// its next daemon-reload
+    /// Also make the links in /dev/char (or DIR), without which systemd takes the devices away from running containers
+    /// at its next daemon-reload
     #[arg(
         long,
         value_name = "DIR",
@@ -124,8 +124,8 @@ struct TakeOverArgs {
 pub(in crate::cli) struct WatchArgs {
     #[command(flatten)]
     how: RefreshArgs,
-    /// How often to look for changes in /proc and /sys, of which the kernel sends no event: the driver's module, GPUs that
-    /// come or go
+    /// How often to look for changes in /proc and /sys, of which the kernel sends no event: the driver's module, GPUs
+    /// that come or go
     #[arg(long, value_name = "TIME", default_value = "10s", help_heading = None)]
     interval: WaitTime,
 }

@@ -81,8 +81,8 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Calls systemctl, if systemd reads `unit_dir` here. Returns a line about a failure, which ends nothing: the files are as
-/// they should be, and count from the next boot on.
+/// Calls systemctl, if systemd reads `unit_dir` here. Returns a line about a failure, which ends nothing: the files are
+/// as they should be, and count from the next boot on.
 fn call(arguments: &[&str], unit_dir: &Path) -> Option<String> {
     let called = program::text_of(&systemctl(unit_dir)?, arguments, &[], "", PATIENCE);
     let error = called.err()?;

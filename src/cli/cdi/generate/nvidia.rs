@@ -64,8 +64,8 @@ pub(super) struct CsvArgs {
     _compat_container_root: Option<PathBuf>,
 }
 
-/// Sets the places of the host that no option names to those that NVIDIA's tool would use, and applies the feature flags
-/// that are about the discovery.
+/// Sets the places of the host that no option names to those that NVIDIA's tool would use, and applies the feature
+/// flags that are about the discovery.
 ///
 /// # Errors
 /// Returns an error if a search path is not absolute.
