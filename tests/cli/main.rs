@@ -27,6 +27,7 @@ mod doctor;
 mod documents;
 mod drop_in;
 mod export;
+mod library_examples;
 mod list;
 mod messages;
 mod names;
