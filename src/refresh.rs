@@ -148,7 +148,7 @@ impl<'a> Refresh<'a> {
 fn lock(options: &RefreshOptions, place: &RefreshPlace) -> Result<Option<StateLock>> {
     let state = LedgerDirectory::state(&place.state_dir, Missing::Make)?;
     let lock = state.map(|state| ledger::lock(&state, "refresh.lock", options.lock_timeout));
-    Ok(lock.transpose()?)
+    lock.transpose()
 }
 
 /// Who defines the plain devices where another program's file does.
