@@ -39,12 +39,12 @@ use crate::bounded;
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, HeldPart, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked,
-    Promise, Refused, World,
+    Ask, Book, Books, Bounds, Change, Claim, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked, Refused,
+    World,
 };
 #[cfg(feature = "cli")]
 use crate::types::GpuUuid;
-use crate::types::{DeviceKey, ShareName};
+use crate::types::{DeviceKey, ShareName, Subject};
 use std::path::Path;
 use std::time::Duration;
 
@@ -95,8 +95,10 @@ impl OfferedClaim<'_> {
 pub struct ClaimEntry {
     /// The device.
     pub device: DeviceKey,
-    /// What of it.
-    pub wanted: WantedPart,
+    /// What of it. The whole of it and a share are claimed now; a holder that has one of equal replicas keeps it.
+    pub subject: Subject,
+    /// How many equal replicas the device has, whose names are their numbers; 0 if its shares have names of the policy.
+    pub replicas: u32,
     /// The most that may be promised of the device to all holders together.
     pub bounds: Bounds,
     /// The name under which an engine was asked for it, for people.
@@ -110,36 +112,18 @@ impl ClaimEntry {
     pub fn reserved(name: &str, claim: &Claim) -> Self {
         Self {
             device: claim.device.clone(),
-            wanted: WantedPart::Reserved {
-                name: name.to_owned(),
-                promise: claim.part.promise(),
-            },
+            subject: Subject::Claim(name.to_owned(), claim.part.promise()),
+            replicas: 0,
             bounds: Bounds::default(),
             asked_as: claim.asked_as.clone(),
             alone: true,
         }
     }
-}
 
-/// What of a device a holder takes into use.
-#[derive(Debug)]
-pub enum WantedPart {
-    /// This part, which is claimed now.
-    Part(HeldPart),
-    /// The first free one of equal replicas. A holder that has one of them keeps it.
-    AnyReplica {
-        /// How many there are; their names are their numbers.
-        replicas: u32,
-        /// The size of each.
-        promise: Promise,
-    },
-    /// A claim that was reserved under this name.
-    Reserved {
-        /// Its name.
-        name: String,
-        /// What the caller expects that it was promised; `None` accepts any promise.
-        promise: Option<Promise>,
-    },
+    /// The names of the device's equal replicas.
+    fn replicas(&self) -> impl Iterator<Item = ShareName> + Clone + use<> {
+        (0..self.replicas).map(ShareName::replica)
+    }
 }
 
 /// An entry that was refused.
@@ -272,20 +256,20 @@ impl Claims {
         self.enter_waiting(entry, &holder, pid, Duration::ZERO)
     }
 
-    fn enter_book(&self, book: &mut Book, wanted: &WantedPart, ask: Ask) -> Result<(), Refused> {
-        match wanted {
-            WantedPart::Part(part) => {
-                let part = part.clone();
-                book.take(&Ask { part, ..ask }, &self.machine)
-            }
-            WantedPart::AnyReplica { replicas, promise } => {
-                let share = |number| HeldShare {
-                    name: ShareName::replica(number),
-                    promise: *promise,
-                };
-                book.take_any((0..*replicas).map(share), &ask, &self.machine).map(drop)
-            }
-            WantedPart::Reserved { name, promise } => book.enter(name, &ask, *promise, &self.machine),
+    fn enter_book(&self, book: &mut Book, entry: &ClaimEntry, ask: Ask) -> Result<(), Refused> {
+        match &entry.subject {
+            Subject::Claim(name, promise) => book.enter(name, &ask, *promise, &self.machine),
+            Subject::Part(_, promise) => match entry.subject.held() {
+                Some(part) => book.take(&Ask { part, ..ask }, &self.machine),
+                None => {
+                    let share = |name| HeldShare {
+                        name,
+                        promise: *promise,
+                    };
+                    book.take_any(entry.replicas().map(share), &ask, &self.machine)
+                        .map(drop)
+                }
+            },
         }
     }
 

@@ -11,6 +11,7 @@ mod domain;
 mod fit;
 mod guarantee;
 mod need;
+mod part;
 mod resolve;
 mod strategy;
 
@@ -195,6 +196,12 @@ impl SplitDevice {
     /// the policy.
     pub fn replica(&self) -> Option<&Share> {
         self.shares.first().filter(|share| share.name.number().is_some())
+    }
+
+    /// How many equal replicas it has; 0 if its shares have names from the policy.
+    pub fn replicas(&self) -> u32 {
+        let all = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        self.replica().map_or(0, |_| all)
     }
 
     /// What must be running or set before a share of it is worth what the plan says.

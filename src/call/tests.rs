@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Result;
-use crate::types::{Bounds, ContainerPath, ElfClass, Link, Promise, ShareName, Side};
+use crate::types::{Bounds, ContainerPath, ElfClass, Link, Part, Promise, ShareName, Side, Subject};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -124,9 +124,9 @@ fn size() -> impl Strategy<Value = Promise> {
 
 fn subject() -> impl Strategy<Value = Subject> {
     prop_oneof![
-        Just(Subject::Whole),
-        size().prop_map(Subject::Any),
-        (share_name(), size()).prop_map(|(name, size)| Subject::Share(name, size)),
+        Just(Subject::WHOLE),
+        size().prop_map(|size| Subject::Part(Part::Any, size)),
+        (share_name(), size()).prop_map(|(name, size)| Subject::Part(Part::Share(name), size)),
         (".*", of(prop_oneof![size(), Just(Promise::Whole)])).prop_map(|(name, size)| Subject::Claim(name, size)),
     ]
 }
@@ -146,7 +146,7 @@ prop_compose! {
         state_dir in host(),
     ) -> ClaimCall {
         let siblings = match (named, &subject) {
-            (Some(names), Subject::Whole | Subject::Share(..) | Subject::Claim(..)) => Siblings::Named(names),
+            (Some(names), Subject::Part(Part::Whole | Part::Share(_), _) | Subject::Claim(..)) => Siblings::Named(names),
             _ => Siblings::Replicas(replicas),
         };
         let nodes = nodes.into_iter().map(|(container, host)| OwnNode {
@@ -253,7 +253,7 @@ fn full() -> [Full; 4] {
     let claim = ClaimCall {
         device: device.clone(),
         label: "gpu 0".into(),
-        subject: Subject::Share("big".parse().unwrap(), size),
+        subject: Subject::Part(Part::Share("big".parse().unwrap()), size),
         asked_as: Some("nvidia.com/gpu=0.big".into()),
         siblings: Siblings::Named(vec!["big".into()]),
         bounds: Some("81559:100".parse().unwrap()),
@@ -268,7 +268,7 @@ fn full() -> [Full; 4] {
         state_dir: other.clone(),
     };
     let mut claims = claim.write();
-    claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::Whole).write());
+    claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::WHOLE).write());
     claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::Claim("a".into(), None)).write());
     let release = ReleaseCall {
         device: Some(device),
@@ -462,7 +462,7 @@ fn only_a_claim_hook_of_tranche_is_a_claim() {
     let of = |text: &str| ClaimCall::of_hook(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
     let claim = "hook claim --device=GPU-11111111 --whole --later x";
     let found = of(&format!("tranche-oci {claim}")).unwrap();
-    assert_eq!((found.subject, found.label.as_str()), (Subject::Whole, "GPU-11111111"));
+    assert_eq!((found.subject, found.label.as_str()), (Subject::WHOLE, "GPU-11111111"));
     for other in [
         format!("nvidia-cdi-hook {claim}"),
         format!("nvidia-ctk {claim}"),

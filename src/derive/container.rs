@@ -2,12 +2,12 @@
 
 use super::share::Claimer;
 use super::{Derived, DerivedDevice, Options, gpu, open_directories, settle};
-use crate::call::{ReleaseCall, Subject};
+use crate::call::ReleaseCall;
 use crate::edits::{Edits, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::share::{Fit, SplitDevice};
-use crate::types::Device;
+use crate::types::{Device, Subject};
 
 /// Shares of one device that are reserved under a name.
 #[derive(Debug, Clone, Copy)]

@@ -1,18 +1,18 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
 use super::guarded::GuardedDevices;
-use super::request::{self, MigAccess, Request, RequestSource, WantedDevice, WantedShare};
+use super::request::{self, MigAccess, Request, RequestSource, WantedDevice};
 use super::require::{RequiredGpu, RequirementFacts};
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
 use crate::inventory::{Catalogue, HostDevice};
 use crate::policy::ClaimsFromEnvironment;
-use crate::share::{Plan, SplitDevice, Wish};
+use crate::share::{SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiKind, Device, DeviceKey, QualifiedName, ShareName};
+use crate::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,12 +30,12 @@ pub(super) struct ResolvedRequest {
 }
 
 /// Shares of one device that a container asks for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WantedShares {
     /// What is asked for.
     pub(super) wish: Wish,
     /// How it was asked for, for messages.
-    pub(super) asked_as: String,
+    pub(super) asked_as: Vec<String>,
 }
 
 /// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all` does
@@ -61,7 +61,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
     for wanted in &request.devices {
         resolver.add(wanted)?;
     }
-    let mut shares = resolver.wishes();
+    let mut shares: Vec<WantedShares> = resolver.shares.into_values().collect();
     if let Some(size) = &request.size {
         let device = size
             .device
@@ -76,7 +76,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
             ..Wish::default()
         };
         let of = device.map_or("any device".to_owned(), |device| device.to_string());
-        let asked_as = format!("{} of {of}", wish.text());
+        let asked_as = vec![format!("{} of {of}", wish.text())];
         shares.push(WantedShares { wish, asked_as });
     }
     let registry = resolver.registry.get();
@@ -99,32 +99,19 @@ struct Resolver<'a> {
     /// Read only if a request needs it.
     registry: OnceCell<Registry>,
     plain: Vec<Device>,
-    shares: BTreeMap<Device, Shares>,
+    /// The shares of each device.
+    shares: BTreeMap<Device, WantedShares>,
     names: Vec<QualifiedName>,
     driver_only: bool,
-}
-
-/// Shares of one device.
-#[derive(Default)]
-struct Shares {
-    named: Vec<ShareName>,
-    any: usize,
-    asked_as: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
     fn add(&mut self, wanted: &WantedDevice) -> Result<()> {
         match wanted {
             WantedDevice::All => self.all(),
-            WantedDevice::Device(selector) => {
-                let device = self.catalogue.get(selector)?;
-                self.whole(device);
-                Ok(())
-            }
-            WantedDevice::Share { device, share } => {
+            WantedDevice::Part(DevicePart { device, part }) => {
                 let device = self.catalogue.get(device)?;
-                let asked_as = format!("{}={}.{}", CdiKind::nvidia_gpu(), device.name(), share.as_str());
-                self.share(device, share, asked_as)
+                self.part(device, part)
             }
             WantedDevice::Cdi(name) => self.cdi(name),
         }
@@ -154,46 +141,20 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The whole of `device`. A dedicated device is reserved as its only share, so that a start can wait for it.
-    fn whole(&mut self, device: HostDevice<'_>) {
-        match self.host.plan.split(device.device()) {
-            Some(split) if split.method.is_whole() => {
-                let shares = self.shares.entry(device.device()).or_default();
-                shares.any = 1;
-                shares.asked_as = vec![format!("{}={}", CdiKind::nvidia_gpu(), device.name())];
-            }
-            _ => self.push(device.device()),
+    /// A part of `device`. The whole of a dedicated device is reserved as its only share, so that a start can wait for it.
+    fn part(&mut self, device: HostDevice<'_>, part: &Part) -> Result<()> {
+        let is_dedicated = |split: &SplitDevice| split.method.is_whole();
+        if *part == Part::Whole && !self.host.plan.split(device.device()).is_some_and(is_dedicated) {
+            self.push(device.device());
+            return Ok(());
         }
+        let asked_as = format!("{}={}", CdiKind::nvidia_gpu(), part.name_of(device.name()));
+        self.share(device, part, asked_as)
     }
 
-    fn share(&mut self, device: HostDevice<'_>, share: &WantedShare, asked_as: String) -> Result<()> {
-        let split = split(&self.host.plan, device)?;
+    fn share(&mut self, device: HostDevice<'_>, part: &Part, asked_as: String) -> Result<()> {
         let shares = self.shares.entry(device.device()).or_default();
-        if split.method.is_whole() {
-            let error = Error::usage(&asked_as, format!("{device} is dedicated, so it has no shares"));
-            return Err(error.hint(format!(
-                "ask for all of it: {}={}",
-                CdiKind::nvidia_gpu(),
-                device.name()
-            )));
-        }
-        let refused = |what: String| {
-            let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
-            Error::usage(&asked_as, what).hint(format!("expected one of {}", some(&names)))
-        };
-        match share {
-            WantedShare::Any if split.replica().is_none() => {
-                return Err(refused("the shares of this device are not equal".to_owned()));
-            }
-            WantedShare::Any => shares.any += 1,
-            WantedShare::Named(name) => {
-                let share = split.share(name);
-                let share = share.ok_or_else(|| refused(format!("{device} has no share of that name")))?;
-                if !shares.named.contains(&share.name) {
-                    shares.named.push(share.name.clone());
-                }
-            }
-        }
+        shares.wish.add(&self.host.plan, device, part, &asked_as)?;
         // Once each: it is recorded in the ledger, and a request may repeat a name as often as an environment is long.
         if !shares.asked_as.contains(&asked_as) {
             shares.asked_as.push(asked_as);
@@ -208,8 +169,8 @@ impl<'a> Resolver<'a> {
         if name.kind == CdiKind::claim() {
             self.refuse_claim_of_environment(name)?;
         }
-        if let Some((device, share)) = self.share_of_plan(name) {
-            return self.share(device, &share, name.to_string());
+        if let Some((device, part)) = self.share_of_plan(name) {
+            return self.share(device, &part, name.to_string());
         }
         if !self.guarded.is_empty() && self.own(name)? {
             return Ok(());
@@ -254,8 +215,11 @@ impl<'a> Resolver<'a> {
         }
         match WantedDevice::of_name(name.device.as_str()) {
             Some(WantedDevice::All) => self.all()?,
-            Some(WantedDevice::Device(selector)) => match self.catalogue.find(&selector) {
-                Some(device) => self.whole(device),
+            Some(WantedDevice::Part(DevicePart {
+                device,
+                part: Part::Whole,
+            })) => match self.catalogue.find(&device) {
+                Some(device) => self.part(device, &Part::Whole)?,
                 None => return Ok(false),
             },
             _ => return Ok(false),
@@ -286,39 +250,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// The share of the plan that `name` means under the kind of its device's shares.
-    fn share_of_plan(&self, name: &QualifiedName) -> Option<(HostDevice<'a>, WantedShare)> {
-        let Some(WantedDevice::Share { device, share }) = WantedDevice::of_name(name.device.as_str()) else {
-            return None;
-        };
+    fn share_of_plan(&self, name: &QualifiedName) -> Option<(HostDevice<'a>, Part)> {
+        let DevicePart { device, part } = name.device.as_str().parse().ok()?;
         let device = self.catalogue.find(&device)?;
         let split = self.host.plan.split(device.device())?;
-        (split.kind == name.kind).then_some((device, share))
+        (split.kind == name.kind && part != Part::Whole).then_some((device, part))
     }
-
-    fn wishes(&mut self) -> Vec<WantedShares> {
-        let all = std::mem::take(&mut self.shares).into_iter();
-        let wish = |(device, shares): (Device, Shares)| WantedShares {
-            wish: Wish {
-                device: Some(device),
-                shares: (shares.any > 0).then_some(shares.any),
-                names: shares.named,
-                ..Wish::default()
-            },
-            asked_as: shares.asked_as.join(", "),
-        };
-        all.map(wish).collect()
-    }
-}
-
-fn split<'p>(plan: &'p Plan, device: HostDevice<'_>) -> Result<&'p SplitDevice> {
-    plan.split(device.device()).ok_or_else(|| {
-        let split: Vec<String> = plan.devices.iter().map(|split| split.device.cdi_name()).collect();
-        let error = Error::usage(device, "the policy does not split it, so it has no shares");
-        match split.is_empty() {
-            true => error.hint("tranche plan shows the shares of this host"),
-            false => error.hint(format!("these devices have shares: {}", some(&split))),
-        }
-    })
 }
 
 /// What requirements are checked against: the driver, and the GPUs of `devices`.

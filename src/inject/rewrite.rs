@@ -338,27 +338,32 @@ impl Injection<'_> {
             return match wanted.first() {
                 None => Ok(Vec::new()),
                 Some(wanted) if is_in_user_namespace() => Err(Error::failed(
-                    &wanted.asked_as,
+                    wanted.asked_as.join(", "),
                     "in a user's own engine, this runtime reserves no shares",
                 )
                 .hint("ask for the share by its CDI name, with --device; its hook gets it from the broker")),
-                Some(wanted) => Err(
-                    Error::usage(&wanted.asked_as, "the policy of this host splits no device")
-                        .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh"),
-                ),
+                Some(wanted) => Err(Error::usage(
+                    wanted.asked_as.join(", "),
+                    "the policy of this host splits no device",
+                )
+                .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh")),
             };
         };
         let mut reservations = Vec::with_capacity(wanted.len());
         for one in wanted {
             let holder = self.context.container.clone().map_or(Holder::Person, Holder::Container);
             let mut reservation = Reservation::for_start(one.wish.clone(), holder, self.context.process)?;
-            reservation.asked_as = Some(one.asked_as.clone());
+            reservation.asked_as = Some(one.asked_as.join(", "));
             reservations.push(reservation);
         }
         let taken = claims
             .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, self.wait.get())
             .map_err(|error| {
-                let asked: Vec<&str> = wanted.iter().map(|one| one.asked_as.as_str()).collect();
+                let asked: Vec<&str> = wanted
+                    .iter()
+                    .flat_map(|one| &one.asked_as)
+                    .map(String::as_str)
+                    .collect();
                 explain_reserve(asked.join(", "), error, list)
             })?;
         let taken = taken.into_iter().zip(reservations);

@@ -2,6 +2,7 @@
 
 mod domains;
 mod fits;
+mod parts;
 
 use super::*;
 use crate::inventory::{Arch, Architecture, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};

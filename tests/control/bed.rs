@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranche::claims::{ClaimEntry, Claims, WantedPart};
+use tranche::claims::{ClaimEntry, Claims};
 use tranche::control::{Control, ControlOptions, ControlledDevice, MachineControl};
 use tranche::facts::{Facts, HostFacts};
 use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
 use tranche::inventory::DriverFile;
-use tranche::ledger::{Bounds, ContainerName, HeldPart, Holder};
+use tranche::ledger::{Bounds, ContainerName, Holder};
 use tranche::policy::read;
 use tranche::share::{Plan, plan};
-use tranche::types::{DeviceKey, HostPath, ShareName};
+use tranche::types::{DeviceKey, HostPath, Part, Subject};
 
 /// Two unequal shares, of 24564 MiB.
 pub(crate) const UNEQUAL: &str = "version: v1
@@ -188,10 +188,12 @@ impl Bed {
     pub(crate) fn claim_by(&self, share: &str, init: u32) {
         let facts = Arc::clone(&self.facts.lock().unwrap());
         let split = &facts.plan.devices[0];
-        let names: Vec<ShareName> = share.split('+').map(|name| name.parse().unwrap()).collect();
+        let name = share.parse().unwrap();
+        let promise = split.promise(split.share(&name).unwrap());
         let entry = ClaimEntry {
             device: self.key.clone(),
-            wanted: WantedPart::Part(split.part(&names)),
+            subject: Subject::Part(Part::Share(name), promise),
+            replicas: split.replicas(),
             bounds: split.bounds(),
             asked_as: None,
             alone: true,
@@ -206,7 +208,8 @@ impl Bed {
     pub(crate) fn claim_whole(&self) {
         let entry = ClaimEntry {
             device: self.key.clone(),
-            wanted: WantedPart::Part(HeldPart::Whole),
+            subject: Subject::WHOLE,
+            replicas: 0,
             bounds: Bounds::default(),
             asked_as: None,
             alone: true,
