@@ -6,6 +6,7 @@ use super::require::{RequiredGpu, RequirementFacts};
 use crate::call::ClaimCall;
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
+use crate::claims::Reservation;
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
 use crate::inventory::{Catalogue, HostDevice};
@@ -14,7 +15,8 @@ use crate::share::{SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// What a request means on this host.
 #[derive(Debug, Default)]
@@ -22,30 +24,26 @@ pub(super) struct ResolvedRequest {
     /// Devices that the container gets whole.
     pub(super) plain: Vec<Device>,
     /// Shares to reserve, one entry for each device or for any device.
-    pub(super) shares: Vec<WantedShares>,
+    pub(super) reservations: Vec<Reservation>,
     /// Edits of devices that CDI specifications on this host define.
     pub(super) specified: ContainerEdits,
     /// Whether the container gets the driver's files by a plain device, a share, or because it asks for them alone.
     pub(super) driver: bool,
 }
 
-/// Shares of one device that a container asks for.
-#[derive(Debug, Default)]
-pub(super) struct WantedShares {
-    /// What is asked for.
-    pub(super) wish: Wish,
-    /// How it was asked for, for messages.
-    pub(super) asked_as: Vec<String>,
-}
-
 /// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all` does
-/// not contain them.
+/// not contain them. `reservation` makes a reservation for this start.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
 /// searched. Returns the refusal of a claim that the environment may not ask for, and of a device of a specification with
 /// nodes of a device that is split, dedicated or held.
-pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<DeviceKey>) -> Result<ResolvedRequest> {
+pub(super) fn resolve(
+    request: &Request,
+    host: &HostFile,
+    held: &BTreeSet<DeviceKey>,
+    reservation: &dyn Fn(Wish) -> Result<Reservation>,
+) -> Result<ResolvedRequest> {
     let mut resolver = Resolver {
         request,
         host,
@@ -53,6 +51,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
         held,
         guarded: GuardedDevices::of(&host.plan, held, &host.inventory),
         registry: OnceCell::new(),
+        reservation,
         plain: Vec::new(),
         shares: BTreeMap::new(),
         names: Vec::new(),
@@ -61,7 +60,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
     for wanted in &request.devices {
         resolver.add(wanted)?;
     }
-    let mut shares: Vec<WantedShares> = resolver.shares.into_values().collect();
+    let mut reservations: Vec<Reservation> = resolver.shares.into_values().collect();
     if let Some(size) = &request.size {
         let device = size
             .device
@@ -76,16 +75,19 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
             ..Wish::default()
         };
         let of = device.map_or("any device".to_owned(), |device| device.to_string());
-        let asked_as = vec![format!("{} of {of}", wish.text())];
-        shares.push(WantedShares { wish, asked_as });
+        let asked_as = Some(format!("{} of {of}", wish.text()));
+        reservations.push(Reservation {
+            asked_as,
+            ..reservation(wish)?
+        });
     }
     let registry = resolver.registry.get();
     let found = resolver.names.iter().filter_map(|name| registry?.find(name));
     let specified = inject::collect(found.map(|found| (&found.file.spec, found.device)));
     Ok(ResolvedRequest {
-        driver: !resolver.plain.is_empty() || !shares.is_empty() || resolver.driver_only,
+        driver: !resolver.plain.is_empty() || !reservations.is_empty() || resolver.driver_only,
         plain: resolver.plain,
-        shares,
+        reservations,
         specified,
     })
 }
@@ -98,9 +100,10 @@ struct Resolver<'a> {
     guarded: GuardedDevices,
     /// Read only if a request needs it.
     registry: OnceCell<Registry>,
+    reservation: &'a dyn Fn(Wish) -> Result<Reservation>,
     plain: Vec<Device>,
     /// The shares of each device.
-    shares: BTreeMap<Device, WantedShares>,
+    shares: BTreeMap<Device, Reservation>,
     names: Vec<QualifiedName>,
     driver_only: bool,
 }
@@ -153,11 +156,16 @@ impl<'a> Resolver<'a> {
     }
 
     fn share(&mut self, device: HostDevice<'_>, part: &Part, asked_as: String) -> Result<()> {
-        let shares = self.shares.entry(device.device()).or_default();
-        shares.wish.add(&self.host.plan, device, part, &asked_as)?;
+        let reservation = match self.shares.entry(device.device()) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => place.insert((self.reservation)(Wish::default())?),
+        };
+        reservation.wish.add(&self.host.plan, device, part, &asked_as)?;
         // Once each: it is recorded in the ledger, and a request may repeat a name as often as an environment is long.
-        if !shares.asked_as.contains(&asked_as) {
-            shares.asked_as.push(asked_as);
+        match &mut reservation.asked_as {
+            Some(known) if known.split(", ").any(|one| one == asked_as) => {}
+            Some(known) => known.extend([", ", asked_as.as_str()]),
+            none => *none = Some(asked_as),
         }
         Ok(())
     }
