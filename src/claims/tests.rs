@@ -258,7 +258,7 @@ mod entering;
 mod starts;
 
 #[test]
-fn a_container_whose_start_fails_gives_back_what_it_entered_while_it_lives() {
+fn a_container_whose_start_fails_releases_what_it_entered_while_it_lives() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::open(dir.path()).unwrap();
     let container = |id: &str| {
@@ -281,19 +281,19 @@ fn a_container_whose_start_fails_gives_back_what_it_entered_while_it_lives() {
         ..enters(&kept)
     };
     claims.enter(&direct, container("c"), me).unwrap();
-    claims.give_back(&container("d"), &kept.device).unwrap();
+    claims.release_failed_start(&container("d"), &kept.device).unwrap();
     let other: DeviceKey = "GPU-99999999".parse().unwrap();
-    claims.give_back(&container("a"), &other).unwrap();
+    claims.release_failed_start(&container("a"), &other).unwrap();
     assert_eq!(held(&claims).len(), 3, "another container, or of another device");
     for id in ["a", "b", "c"] {
-        claims.give_back(&container(id), &kept.device).unwrap();
+        claims.release_failed_start(&container(id), &kept.device).unwrap();
     }
     let left = held(&claims);
     assert_eq!(left, [kept], "what waits for the next container is as it was");
 }
 
 #[test]
-fn what_belongs_to_one_user_is_neither_used_nor_given_back_by_another() {
+fn what_belongs_to_one_user_is_neither_used_nor_released_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let claims = |uid| Claims::open(dir.path()).unwrap().for_user(uid);
     let of = |user| Holder::Rootless {
@@ -310,7 +310,7 @@ fn what_belongs_to_one_user_is_neither_used_nor_given_back_by_another() {
     claims(7).enter(&enters(&claim), of(7), None).unwrap();
     claims(8).release(&of(7), None, None).unwrap();
     claims(8).release(&of(8), None, None).unwrap();
-    claims(8).give_back(&of(7), &claim.device).unwrap();
+    claims(8).release_failed_start(&of(7), &claim.device).unwrap();
     let now = held(&claims(0));
     assert_eq!((now.len(), &now[0].holder), (1, &of(7)));
     // Another user's container of the same name holds what it takes for itself.

@@ -86,7 +86,7 @@ impl<'a> Claimer<'a> {
         hook
     }
 
-    /// The hook that gives back what `call` says; by default, all that a container holds.
+    /// The hook that releases what `call` says; by default, all that a container holds.
     pub(super) fn release(self, call: ReleaseCall) -> HookEdit {
         let call = ReleaseCall {
             state_dir: self.sharing.state_dir.clone(),

@@ -74,7 +74,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
         (false, true) => Ok(()),
     };
     if ready.is_err()
-        && let Err(error) = claims.give_back(&holder, &call.device)
+        && let Err(error) = claims.release_failed_start(&holder, &call.device)
     {
         report.failure(&error.into());
     }

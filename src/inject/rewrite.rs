@@ -121,11 +121,11 @@ fn report(notes: Vec<String>, context: &RewriteContext<'_>) {
     }
 }
 
-/// Gives back what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
+/// Withdraws what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be written.
-pub fn give_back(config: &[u8], state_dir: &Path) -> Result<()> {
+pub fn withdraw(config: &[u8], state_dir: &Path) -> Result<()> {
     let names = clean::start_claims(&document::parse(config)?);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match Claims::existing(state_dir)?.filter(|_| !names.is_empty()) {
@@ -364,7 +364,7 @@ impl Injection<'_> {
             .collect())
     }
 
-    /// Gives back what was reserved for a start that fails.
+    /// Withdraws what was reserved for a start that fails.
     fn withdraw(&self, reserved: &[ReservedShares]) -> Result<()> {
         let names: Vec<&str> = reserved.iter().map(|one| one.claim.as_str()).collect();
         match self.ledger.claims.as_ref().filter(|_| !names.is_empty()) {

@@ -1,4 +1,4 @@
-//! Containers of rootless engines, which take shares and give them back through the broker.
+//! Containers of rootless engines, which take and release shares through the broker.
 //!
 //! Everything that such a hook says was chosen by the user. What a share is and how much may be promised is therefore
 //! taken from the plan, and never from the request.
@@ -64,13 +64,13 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
     if split.method.is_managed()
         && let Err(error) = commands.control.prepare(&split.key)
     {
-        claims.give_back(&holder, &split.key)?;
+        claims.release_failed_start(&holder, &split.key)?;
         return Err(error);
     }
     Ok(json!({}))
 }
 
-/// Gives back what a container of `peer` holds.
+/// Releases what a container of `peer` holds.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be changed.
@@ -79,7 +79,7 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
         return Ok(json!({}));
     };
     let holder = Holder::Rootless { user: peer.uid, name };
-    // As they are on disk: the process of a container that has ended is gone, and its claims are still to be given back.
+    // As they are on disk: the process of a container that has ended is gone, and its claims are still to be released.
     let books = ledger.books()?;
     let own: Vec<&Claim> = books
         .claims()

@@ -258,7 +258,7 @@ impl Bed {
         control.prepare(&self.key).unwrap();
     }
 
-    /// Why a share is refused, whose claim is given back then.
+    /// Why a share is refused, whose claim is released then.
     pub(crate) fn refused(&self, control: &Control, share: &str) -> String {
         self.refused_in(control, share, None)
     }
@@ -269,7 +269,7 @@ impl Bed {
         let error = control.prepare(&self.key).unwrap_err().to_string();
         let claims = Claims::open(&self.state()).unwrap();
         claims
-            .give_back(&Holder::Container(container(share)), &self.key)
+            .release_failed_start(&Holder::Container(container(share)), &self.key)
             .unwrap();
         self.kill(share);
         error
