@@ -32,6 +32,8 @@ pub use device_name::{CdiKind, DeviceName, QualifiedName};
 pub use device_part::{DevicePart, Part};
 pub use driver_file::{ElfClass, Link};
 pub use memory::MemorySize;
+#[cfg(feature = "runtime")]
+pub(crate) use memory::{in_mib, in_mib_if_known};
 pub use mig_profile::MigProfile;
 pub(crate) use number::decimal;
 pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChannelId, MigIndex, Minor};

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::error::Result;
-use crate::types::{Bounds, ContainerPath, ElfClass, Link, Part, Promise, ShareName, Side, Subject};
+use crate::types::{
+    Bounds, ContainerPath, ElfClass, Link, MemorySize, Part, Percent, Promise, ShareName, Side, Subject,
+};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -112,13 +114,21 @@ fn share_name() -> impl Strategy<Value = ShareName> {
     prop_oneof!["[a-z][a-z0-9_-]{0,6}[0-9]", "[0-9]{1,4}"].prop_map(|name| name.parse().unwrap())
 }
 
+fn memory() -> impl Strategy<Value = MemorySize> {
+    (0u64..1 << 44).prop_map(MemorySize::from_mib)
+}
+
+fn compute() -> impl Strategy<Value = Percent> {
+    any::<u32>().prop_map(Percent::of_sum)
+}
+
 fn size() -> impl Strategy<Value = Promise> {
     prop_oneof![
         (1u32.., 0u32..1000).prop_map(|(turns, more)| Promise::Turns {
             turns,
             of: turns.saturating_add(more),
         }),
-        (of(any::<u64>()), of(any::<u32>())).prop_map(|(memory_mib, compute)| Promise::Mps { memory_mib, compute }),
+        (of(memory()), of(compute())).prop_map(|(memory, compute)| Promise::Mps { memory, compute }),
     ]
 }
 
@@ -139,7 +149,7 @@ prop_compose! {
         asked_as in of(".*"),
         replicas in 1u32..,
         named in of(prop::collection::vec("[a-z][a-z0-9_-]{0,6}", 0..3)),
-        bounds in of((of(any::<u64>()), any::<u32>())),
+        bounds in of((of(memory()), compute())),
         alone in any::<bool>(),
         nodes in prop::collection::vec((container(), of(host())), 0..3),
         (daemon, prepare, wait) in (of(host()), any::<bool>(), 0..604_800_u32),
@@ -159,7 +169,7 @@ prop_compose! {
             subject,
             asked_as,
             siblings,
-            bounds: bounds.map(|(memory_mib, compute)| Bounds { memory_mib, compute }),
+            bounds: bounds.map(|(memory, compute)| Bounds { memory, compute }),
             alone,
             nodes: nodes.collect(),
             daemon,

@@ -77,7 +77,7 @@ impl ClaimRequest {
         });
         let wish = Wish {
             memory: self.memory,
-            compute: self.compute.map(|c| c.get()),
+            compute: self.compute,
             names: self.names.clone(),
             shares: self.shares.map(|n| n as usize),
             device: device.transpose()?,
@@ -117,7 +117,7 @@ pub fn describe(found: &Fit, plan: &Plan) -> String {
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
-        .map(|c| format!(", up to {c}% compute"))
+        .map(|c| format!(", up to {c} compute"))
         .unwrap_or_default();
     let names: Vec<&str> = found.shares.iter().map(|s| s.as_str()).collect();
     let word = if names.len() == 1 { "share" } else { "shares" };

@@ -69,7 +69,7 @@ pub(super) fn resolve(
             .transpose()?;
         let wish = Wish {
             memory: size.memory,
-            compute: size.compute.map(|percent| percent.get()),
+            compute: size.compute,
             shares: size.shares.and_then(|number| usize::try_from(number).ok()),
             device: device.map(HostDevice::device),
             ..Wish::default()

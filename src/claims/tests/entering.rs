@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::ContainerName;
-use crate::types::Part;
+use crate::types::{MemorySize, Part, Percent};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -167,8 +167,8 @@ fn what_can_never_be_entered_is_not_waited_for() {
     let mut too_much = share("1");
     let plan = plan();
     too_much.bounds = Bounds {
-        memory_mib: Some(0),
-        compute: 0,
+        memory: Some(MemorySize::from_mib(0)),
+        compute: Percent::of_sum(0),
     };
     too_much.subject = Subject::Part(Part::Share("1".parse().unwrap()), "mps:10:10".parse().unwrap());
     too_much.device = plan.devices[0].key.clone();
