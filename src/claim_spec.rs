@@ -5,7 +5,7 @@ mod offer;
 
 pub use offer::{ClaimFile, ClaimRequest, describe, is_of_user};
 
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi;
 use crate::cdi::directory::entries;
 use crate::cdi::header;
@@ -14,6 +14,7 @@ use crate::cdi::write;
 use crate::claims::remove;
 use crate::error::{Context, Error, Result};
 use crate::ledger::Claim;
+use crate::types::Subject;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;

@@ -38,7 +38,7 @@
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`facts`] | what the broker knows of the host now |
 //! | [`caller`] | whether the programs that started this one still wait for it |
-//! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
+//! | [`claims`] | takes shares of a plan and releases them, by the ledger |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
 //! | [`export`] | flags and lines that give a device to programs without CDI |

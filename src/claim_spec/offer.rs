@@ -10,7 +10,7 @@ use crate::inventory::Inventory;
 use crate::ledger::{Claim, is_start_name};
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
+use crate::types::{CdiVersion, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
 use std::path::Path;
 
 /// A claim that a person asks for.
@@ -71,10 +71,13 @@ impl ClaimRequest {
             let error = Error::usage("--memory 0", "a claim needs some memory");
             return Err(error.hint("leave the option out for a share of any size"));
         }
-        let device = self.device.as_ref().map(|selector| device(inventory, plan, selector));
+        let device = self.device.as_ref().map(|selector| {
+            let device = inventory.catalogue().get(selector)?;
+            Ok::<_, Error>(plan.shared(device, format_args!("device {selector}"))?.device)
+        });
         let wish = Wish {
             memory: self.memory,
-            compute: self.compute.map(|c| c.get()),
+            compute: self.compute,
             names: self.names.clone(),
             shares: self.shares.map(|n| n as usize),
             device: device.transpose()?,
@@ -114,22 +117,11 @@ pub fn describe(found: &Fit, plan: &Plan) -> String {
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
-        .map(|c| format!(", up to {c}% compute"))
+        .map(|c| format!(", up to {c} compute"))
         .unwrap_or_default();
     let names: Vec<&str> = found.shares.iter().map(|s| s.as_str()).collect();
     let word = if names.len() == 1 { "share" } else { "shares" };
     format!("{}: {word} {}{memory}{compute}", found.device, some(&names))
-}
-
-/// The split or dedicated device that `selector` names.
-fn device(inventory: &Inventory, plan: &Plan, selector: &DeviceSelector) -> Result<Device> {
-    let device = inventory.catalogue().get(selector)?.device();
-    if plan.split(device).is_some() {
-        return Ok(device);
-    }
-    let split: Vec<String> = plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-    let error = Error::usage(format!("device {selector}"), "is not shared by the policy");
-    Err(error.hint(format!("the policy shares {}", some(&split))))
 }
 
 /// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.

@@ -61,7 +61,7 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let edited = inject::rewrite(&bytes, &context)?;
     let written = print(edited.as_deref().unwrap_or(&bytes)).about("standard output", "cannot be written");
     if let (Err(_), Some(edited)) = (&written, &edited) {
-        inject::give_back(edited, state_dir)?;
+        inject::withdraw(edited, state_dir)?;
     }
     written
 }

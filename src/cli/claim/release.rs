@@ -2,7 +2,6 @@
 
 use super::PlaceArgs;
 use crate::accounts::{Account, AccountSources, Accounts};
-use crate::call::Subject;
 use crate::claim_spec;
 use crate::claims::{Claims, LockedClaims};
 use crate::cli::containers::Names;
@@ -11,6 +10,7 @@ use crate::cli::specs::{Specs, is_named};
 use crate::cli::{by_broker, out};
 use crate::error::Error;
 use crate::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
+use crate::types::Part;
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
@@ -181,12 +181,12 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
 fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Claim> {
     let meant = specs.meant(typed);
     let is_meant = |claim: &Claim| {
-        let by_spec = meant.iter().any(|(key, subject)| {
+        let by_spec = meant.iter().any(|(key, part)| {
             claim.device == *key
-                && match subject {
-                    Subject::Whole => claim.part == HeldPart::Whole,
-                    Subject::Share(name, _) => claim.part.shares().iter().any(|share| share.name == *name),
-                    Subject::Any(_) | Subject::Claim(..) => false,
+                && match part {
+                    Part::Whole => claim.part == HeldPart::Whole,
+                    Part::Share(name) => claim.part.shares().iter().any(|share| share.name == *name),
+                    Part::Any => false,
                 }
         });
         // The specification may have changed since.

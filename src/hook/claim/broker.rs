@@ -2,10 +2,10 @@
 //! of a rootless engine.
 
 use crate::broker::{BrokerError, SOCKET, VERSION, tell};
-use crate::call::{ClaimCall, ReleaseCall, Subject};
+use crate::call::{ClaimCall, ReleaseCall};
 use crate::error::{Error, Result};
 use crate::ledger::{ContainerName, STATE_DIR};
-use crate::types::{DeviceKey, ShareName};
+use crate::types::{DeviceKey, Subject};
 use serde::Serialize;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -87,17 +87,10 @@ pub(super) fn enter(call: &ClaimCall, container: &ContainerName, pid: u32) -> Re
         ..HookRequest::of("enter", container)
     };
     let size = match &call.subject {
-        Subject::Share(name, size) => {
-            request.share = Some(name.as_str());
-            Some(size)
-        }
-        Subject::Any(size) => {
-            request.share = Some(ShareName::ANY);
-            Some(size)
-        }
-        Subject::Whole => {
-            request.whole = Some(true);
-            None
+        Subject::Part(part, size) => {
+            request.share = part.suffix();
+            request.whole = request.share.is_none().then_some(true);
+            request.share.map(|_| size)
         }
         Subject::Claim(name, size) => {
             request.claim = Some(name);

@@ -148,11 +148,7 @@ fn shown(asked: &Asked) -> String {
     ];
     words.extend(request.devices.iter().map(|device| match device {
         WantedDevice::All => "all".to_owned(),
-        WantedDevice::Device(device) => device.to_string(),
-        WantedDevice::Share { device, share } => match share {
-            WantedShare::Any => format!("{device}.any"),
-            WantedShare::Named(name) => format!("{device}.{name}"),
-        },
+        WantedDevice::Part(part) => part.to_string(),
         WantedDevice::Cdi(name) => name.to_string(),
     }));
     if request.driver_only {
