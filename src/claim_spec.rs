@@ -3,7 +3,7 @@
 
 mod offer;
 
-pub use offer::{ClaimFile, ClaimRequest, describe, is_of_user};
+pub use offer::{ClaimFile, describe, device_name, is_of_user, reservation};
 
 use crate::call::{ClaimCall, Subject};
 use crate::cdi;

@@ -72,7 +72,7 @@ pub fn container_request(config: &[u8]) {
 
 /// A line that a client sends to the broker: it is a request, or it is refused in one line.
 pub fn broker_request(line: &[u8]) {
-    if let Err(error) = crate::serve::parse(line) {
+    if let Err(error) = crate::broker::Request::parse(line) {
         assert_eq!(crate::error::line(&error).lines().count(), 1);
     }
 }

@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("ledger", "error root text types"),
     ("messages", "error root text"),
     ("caller", ""),
-    ("broker", "bounded error"),
+    ("broker", "bounded error ledger types"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("export", "edits types"),
@@ -60,7 +60,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
-        "call cdi claims derive error inventory ledger share text types",
+        "broker call cdi claims derive error inventory ledger share text types",
     ),
     ("engine_config", "cdi digest error program types"),
     ("engines", "types"),
@@ -99,7 +99,7 @@ const LAYERS: &[(&str, &str)] = &[
         "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "error hook host inject ledger policy serve types"),
+    ("fuzzing", "broker error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

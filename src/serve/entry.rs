@@ -8,7 +8,7 @@ use super::own::own_name;
 use super::peer::BrokerClient;
 use super::quota::ClientQuota;
 use super::refusal::entry_refused;
-use super::request::{EnterRequest, EnterSubject};
+use crate::broker::{EnterRequest, EnterSubject};
 use crate::call::ReleaseCall;
 use crate::claims::{ClaimEntry, OfferedClaim, WantedPart};
 use crate::error::{Error, Result};
