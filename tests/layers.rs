@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("export", "edits types"),
     ("call", "error types"),
+    ("engines", "types"),
     // From data to data.
     ("device_files", "error inventory types"),
     ("policy", "bounded call error inventory text types yaml"),
@@ -62,8 +63,7 @@ const LAYERS: &[(&str, &str)] = &[
         "claim_spec",
         "broker call cdi claims derive error inventory ledger share text types",
     ),
-    ("engine_config", "cdi digest error program types"),
-    ("engines", "types"),
+    ("engine_config", "cdi digest engines error program types"),
     (
         "doctor",
         "cdi device_files elf engine_config engines error host_file inventory text types",
@@ -83,7 +83,7 @@ const LAYERS: &[(&str, &str)] = &[
     // From requests to the configuration of a container.
     (
         "inject",
-        "call cdi claims derive edits error host_file inventory ledger oci policy root share text types",
+        "call cdi claims derive edits engines error host_file inventory ledger oci policy root share text types",
     ),
     // What a program calls.
     (
@@ -92,14 +92,14 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "runtime",
-        "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
+        "bounded broker claims engines error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
         "cli",
         "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "broker error hook host inject ledger policy types"),
+    ("fuzzing", "broker engines error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

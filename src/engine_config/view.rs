@@ -1,8 +1,8 @@
 //! What the configuration of an engine says about CDI and about runtimes, in one form for all engines.
 
-use super::Engine;
 use super::containerd;
 use super::document::ConfigFile;
+use crate::engines::Engine;
 use crate::error::Result;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -205,7 +205,7 @@ mod tests {
         ] {
             assert!(view(Engine::Docker, text).is_err(), "{text}");
         }
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             let view = view(engine, "").unwrap();
             assert_eq!((view.cdi, view.spec_dirs, view.default_runtime), (None, None, None));
             assert!(view.runtimes.is_empty());

@@ -2,12 +2,11 @@
 
 use super::machine::Machine;
 use crate::doctor::FoundError;
-use crate::engine_config::Engine;
 use crate::engine_config::check::files_in;
 use crate::engine_config::containerd;
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::view::EngineView;
-use crate::engines::FoundEngine;
+use crate::engines::{Engine, FoundEngine};
 use crate::error::{Context, Result};
 use std::fs;
 use std::io::ErrorKind;
@@ -19,8 +18,8 @@ const SHIPPED: &str = "/usr/share/containers/containers.conf";
 /// What the files of each engine say. Of the machine that this program runs on, only those of engines that are
 /// installed count. An engine without a file is left out.
 pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine, Result<EngineView, FoundError>)> {
-    let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.name == engine.name());
-    let engines = Engine::ALL.into_iter().filter(is_installed);
+    let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.engine == *engine);
+    let engines = Engine::ALL.iter().copied().filter(is_installed);
     let views = engines.filter_map(|engine| Some((engine, view(machine, engine).transpose()?)));
     views
         .map(|(engine, view)| (engine, view.map_err(|error| FoundError::of(&error).without_hint())))
@@ -28,7 +27,7 @@ pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine,
 }
 
 fn view(machine: &Machine, engine: Engine) -> Result<Option<EngineView>> {
-    let main = engine.default_file();
+    let main = engine.facts().file;
     let Some(first) = one(machine, engine, main)? else {
         // Its directory may have files all the same.
         return match more(machine, engine, None)? {

@@ -5,7 +5,8 @@ use crate::engine_config::check::{containerd_is_2, files_in, present};
 use crate::engine_config::containerd::{self, Version};
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::install::{FileChange, Target};
-use crate::engine_config::{Engine, Settings, crio, docker, podman};
+use crate::engine_config::{Settings, crio, docker, podman};
+use crate::engines::Engine;
 use crate::error::Error;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ impl Files {
     /// Returns a usage error for a drop-in that is not an absolute path, or for docker, which has none.
     pub(super) fn new(args: &EngineFileArgs, is_nvidia: bool) -> Result<Self> {
         let engine = args.runtime;
-        let main = args.config.as_deref().unwrap_or(Path::new(engine.default_file()));
+        let main = args.config.as_deref().unwrap_or(Path::new(engine.facts().file));
         let main = std::path::absolute(main)?;
         let drop_in = match &args.drop_in_config {
             Some(given) if given.is_empty() => None,
@@ -56,7 +57,7 @@ impl Files {
                 bail!(Error::usage(format!("--drop-in-config {}", given.display()), what));
             }
             Some(given) => Some(PathBuf::from(given)),
-            None if is_nvidia => nvidia_drop_in(engine),
+            None if is_nvidia => engine.facts().nvidia_drop_in.map(PathBuf::from),
             None => default_drop_in(engine, &main),
         };
         if let Some(path) = drop_in.as_ref().filter(|path| !path.is_absolute()) {
@@ -158,8 +159,8 @@ impl Files {
         // The main file first: containerd refuses one that imports a missing file by its name.
         let mut paths: Vec<&Path> = vec![&self.main];
         paths.extend(self.drop_in.as_deref());
-        let nvidia = nvidia_drop_in(engine).filter(|_| self.is_default);
-        paths.extend(nvidia.as_deref());
+        let nvidia = engine.facts().nvidia_drop_in.filter(|_| self.is_default);
+        paths.extend(nvidia.map(Path::new));
         let mut changes = Vec::new();
         for path in paths {
             changes.extend(Target::read(path, self.syntax(), "")?.undo()?);
@@ -181,15 +182,6 @@ fn default_drop_in(engine: Engine, main: &Path) -> Option<PathBuf> {
             directory.push(".d");
             Some(PathBuf::from(directory).join("99-tranche.conf"))
         }
-    }
-}
-
-/// The drop-in that NVIDIA's tool writes.
-fn nvidia_drop_in(engine: Engine) -> Option<PathBuf> {
-    match engine {
-        Engine::Docker | Engine::Podman => None,
-        Engine::Containerd => Some("/etc/containerd/conf.d/99-nvidia.toml".into()),
-        Engine::Crio => Some("/etc/crio/crio.conf.d/99-nvidia.toml".into()),
     }
 }
 
