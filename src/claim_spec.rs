@@ -10,10 +10,10 @@ use crate::cdi;
 use crate::cdi::directory::entries;
 use crate::cdi::header;
 use crate::cdi::registry::Registry;
-use crate::cdi::write;
 use crate::claims::remove;
 use crate::error::{Context, Error, Result};
 use crate::ledger::Claim;
+use crate::replace;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
@@ -134,7 +134,7 @@ pub fn sweep(dir: &Path, claims: &[&Claim], state_dir: &Path) -> Result<Swept> {
             Err(error) => swept.left.push(error),
         }
     }
-    write::remove_abandoned(dir)?;
+    replace::remove_abandoned(dir)?;
     Ok(swept)
 }
 

@@ -25,6 +25,7 @@
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
+//! | [`replace`] | replaces a file or a link as a whole |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`messages`] | what hooks reported, for `tranche status` |
@@ -137,6 +138,8 @@ pub mod observe;
 pub mod peer;
 #[cfg(feature = "cli")]
 pub mod program;
+#[cfg(feature = "cli")]
+pub mod replace;
 #[cfg(feature = "cli")]
 pub mod serve;
 #[cfg(feature = "cli")]

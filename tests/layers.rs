@@ -49,7 +49,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("call", "error types"),
     ("engines", "types"),
     // From data to data.
-    ("device_files", "error inventory types"),
+    ("replace", "error"),
+    ("device_files", "error inventory replace types"),
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
     (
@@ -61,9 +62,9 @@ const LAYERS: &[(&str, &str)] = &[
     ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
-        "broker call cdi claims derive error inventory ledger share text types",
+        "broker call cdi claims derive error inventory ledger replace share text types",
     ),
-    ("engine_config", "cdi digest engines error program types"),
+    ("engine_config", "digest engines error program replace types"),
     (
         "doctor",
         "cdi device_files elf engine_config engines error host_file inventory text types",
@@ -78,7 +79,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger mutex peer policy root share sys text types",
+        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace root share sys text types",
     ),
     // From requests to the configuration of a container.
     (
@@ -96,7 +97,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program replace root runtime serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "broker engines error hook host inject ledger policy types"),

@@ -2,13 +2,14 @@
 
 use super::{file, sweep};
 use crate::broker::ClaimRequest;
+use crate::cdi::build;
 use crate::cdi::encode::{Format, encode};
-use crate::cdi::{build, write};
 use crate::claims::{Offer, Reservation, remove};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::{Claim, is_start_name};
+use crate::replace;
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish};
 use crate::text::some;
 use crate::types::{Device, DeviceSelector, HostPath, QualifiedName, ShareName};
@@ -185,7 +186,7 @@ impl Offer for ClaimFile<'_> {
         let (spec, _) = build(&derived, self.request.cdi_version)?;
         let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
         let text = encode(&spec, Format::Yaml, &[header])?;
-        write::write(self.file.as_path(), &text)?;
+        replace::write(self.file.as_path(), &text)?;
         Ok(Some(self.file.to_string()))
     }
 
