@@ -7,6 +7,7 @@
 //! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the text
 //! and leave everything else as it is. Only [`install`] and [`check`] have effects.
 
+pub mod changes;
 pub mod check;
 pub mod containerd;
 pub mod crio;

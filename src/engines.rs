@@ -5,7 +5,7 @@
 
 mod table;
 
-pub use table::EngineFacts;
+pub use table::{DropIns, EngineFacts};
 
 use crate::types::{CdiVersion, EngineVersion};
 

@@ -100,10 +100,7 @@ fn directories(subject: &DoctorSubject, view: &EngineView) -> Option<Diagnosis> 
         .filter(|dir| !read.contains(&real(dir)))
         .map(|dir| dir.display().to_string())
         .collect();
-    let key = match view.engine {
-        Engine::Docker => "cdi-spec-dirs",
-        Engine::Containerd | Engine::Crio | Engine::Podman => "cdi_spec_dirs",
-    };
+    let key = view.spec_dirs_key;
     (!unread.is_empty()).then(|| {
         Diagnosis::wrong(
             Finding::EngineDirectories,

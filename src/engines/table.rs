@@ -16,6 +16,10 @@ pub struct EngineFacts {
     pub is_rootless: bool,
     /// The configuration file that it reads first.
     pub file: &'static str,
+    /// What it reads before that file. It belongs to a package.
+    pub shipped: Option<&'static str>,
+    /// What it reads after that file.
+    pub drop_ins: DropIns,
     /// The drop-in that NVIDIA's tool writes.
     pub nvidia_drop_in: Option<&'static str>,
     /// The unit that is restarted to apply a new configuration; `None` if each container applies it.
@@ -32,6 +36,17 @@ pub struct EngineFacts {
     pub cdi: &'static [(&'static [u32], CdiVersion)],
 }
 
+/// The files that an engine reads in addition to its main file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropIns {
+    /// None.
+    Unsupported,
+    /// Those that the main file imports.
+    Imported,
+    /// Those in `FILE.d` whose names have this ending, ordered by name.
+    Directory(&'static str),
+}
+
 /// <https://github.com/containers/podman>
 pub(super) const PODMAN: EngineFacts = EngineFacts {
     title: "podman",
@@ -39,6 +54,8 @@ pub(super) const PODMAN: EngineFacts = EngineFacts {
     clients: &["podman"],
     is_rootless: true,
     file: "/etc/containers/containers.conf",
+    shipped: Some("/usr/share/containers/containers.conf"),
+    drop_ins: DropIns::Directory(".conf"),
     nvidia_drop_in: None,
     unit: None,
     cdi_is_on_since: &[],
@@ -59,6 +76,8 @@ pub(super) const DOCKER: EngineFacts = EngineFacts {
     clients: &["docker"],
     is_rootless: true,
     file: "/etc/docker/daemon.json",
+    shipped: None,
+    drop_ins: DropIns::Unsupported,
     nvidia_drop_in: None,
     unit: Some("docker"),
     cdi_is_on_since: &[28, 2],
@@ -76,6 +95,8 @@ pub(super) const CONTAINERD: EngineFacts = EngineFacts {
     clients: &["nerdctl"],
     is_rootless: false,
     file: "/etc/containerd/config.toml",
+    shipped: None,
+    drop_ins: DropIns::Imported,
     nvidia_drop_in: Some("/etc/containerd/conf.d/99-nvidia.toml"),
     unit: Some("containerd"),
     cdi_is_on_since: &[2, 0],
@@ -95,6 +116,8 @@ pub(super) const CRIO: EngineFacts = EngineFacts {
     clients: &[],
     is_rootless: false,
     file: "/etc/crio/crio.conf",
+    shipped: None,
+    drop_ins: DropIns::Directory(""),
     nvidia_drop_in: Some("/etc/crio/crio.conf.d/99-nvidia.toml"),
     unit: Some("crio"),
     cdi_is_on_since: &[],
