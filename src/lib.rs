@@ -25,6 +25,7 @@
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
+//! | [`replace`] | replaces a file or a link as a whole |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`messages`] | what hooks reported, for `tranche status` |
@@ -44,6 +45,7 @@
 //! | [`export`] | flags and lines that give a device to programs without CDI |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
+//! | [`engines`] | what tranche knows of each engine, and of those that are installed |
 //! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`peer`] | who is at the other end of a local socket |
@@ -53,7 +55,6 @@
 //! | [`hook`] | the hooks, which work inside a container's root |
 //! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
 //! | [`device_files`] | the driver's device nodes and the links in `/dev/char`, and how they are made |
-//! | [`engines`] | the installed engines, and the newest CDI version that each reads |
 //! | [`doctor`] | what is wrong with a host, why it matters, and which command corrects it |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
@@ -90,6 +91,8 @@ pub mod digest;
 #[cfg(feature = "runtime")]
 pub mod edits;
 #[cfg(feature = "runtime")]
+pub mod engines;
+#[cfg(feature = "runtime")]
 pub mod host_file;
 #[cfg(feature = "runtime")]
 pub mod inject;
@@ -119,8 +122,6 @@ pub mod doctor;
 #[cfg(feature = "cli")]
 pub mod engine_config;
 #[cfg(feature = "cli")]
-pub mod engines;
-#[cfg(feature = "cli")]
 pub mod export;
 #[cfg(feature = "cli")]
 pub mod facts;
@@ -137,6 +138,8 @@ pub mod observe;
 pub mod peer;
 #[cfg(feature = "cli")]
 pub mod program;
+#[cfg(feature = "cli")]
+pub mod replace;
 #[cfg(feature = "cli")]
 pub mod serve;
 #[cfg(feature = "cli")]

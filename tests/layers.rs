@@ -42,13 +42,15 @@ const LAYERS: &[(&str, &str)] = &[
     ("ledger", "error root text types"),
     ("messages", "error root text"),
     ("caller", ""),
-    ("broker", "bounded error"),
+    ("broker", "bounded error ledger types"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("export", "edits types"),
     ("call", "error types"),
+    ("engines", "types"),
     // From data to data.
-    ("device_files", "error inventory types"),
+    ("replace", "error"),
+    ("device_files", "error inventory replace types"),
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
     (
@@ -60,10 +62,9 @@ const LAYERS: &[(&str, &str)] = &[
     ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
-        "call cdi claims derive error inventory ledger share text types",
+        "broker call cdi claims derive error inventory ledger replace share text types",
     ),
-    ("engine_config", "cdi digest error program types"),
-    ("engines", "types"),
+    ("engine_config", "digest engines error program replace types"),
     (
         "doctor",
         "cdi device_files elf engine_config engines error host_file inventory text types",
@@ -78,12 +79,12 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger mutex peer policy root share sys text types",
+        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace root share sys text types",
     ),
     // From requests to the configuration of a container.
     (
         "inject",
-        "call cdi claims derive edits error host_file inventory ledger oci policy root share text types",
+        "call cdi claims derive edits engines error host_file inventory ledger oci policy root share text types",
     ),
     // What a program calls.
     (
@@ -92,14 +93,14 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "runtime",
-        "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
+        "bounded broker claims engines error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program root runtime serve share sim sources sys text types",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files digest doctor edits engine_config engines error export facts hook host host_file inject inventory ledger messages mutex observe policy program replace root runtime serve share sim sources sys text types",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "error hook host inject ledger policy serve types"),
+    ("fuzzing", "broker engines error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

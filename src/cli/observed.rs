@@ -16,6 +16,7 @@ use super::place::{HostArgs, SpecDirArgs, StateArgs};
 use super::sharing::SharingArgs;
 use super::specs::Specs;
 use super::{by_broker, root_only};
+use crate::broker::StatusRequest;
 use crate::claims;
 use crate::claims::Claims;
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
@@ -167,7 +168,7 @@ impl Observed {
         };
         // The broker brings status.json up to date before it answers. Without it, the file says how old it is.
         let is_public = by_broker::is_needed(&args.state.state_dir);
-        let own = is_public.then(|| by_broker::own(&args.state.state_dir, "status"));
+        let own = is_public.then(|| by_broker::own(&args.state.state_dir, &StatusRequest {}));
         observed.claims = own.and_then(Result::ok).unwrap_or_default();
         let public = observed.read_public(&args.state.state_dir);
         match root_only::check(&args.state.state_dir) {

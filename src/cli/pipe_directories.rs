@@ -5,9 +5,9 @@
 //! from starting. So systemd-tmpfiles gets a file that makes the directories at boot (tmpfiles.d(5)).
 
 use super::out;
-use crate::cdi::write;
 use crate::derive::Sharing;
 use crate::error::{Context, Result};
+use crate::replace;
 use crate::share::{Need, Plan};
 use crate::types::HostPath;
 use rustix::fs::statfs;
@@ -49,7 +49,7 @@ impl TmpfilesArgs {
 pub(super) fn make(sharing: &Sharing) -> Result<()> {
     of(&sharing.plan, &sharing.state_dir)
         .iter()
-        .try_for_each(|dir| write::make_directory(dir.as_path()))
+        .try_for_each(|dir| replace::make_directory(dir.as_path()))
 }
 
 /// As [`make`], for a specification in the directory `of_spec`. If that directory outlives a boot and the pipe
@@ -62,7 +62,9 @@ pub(super) fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Tmp
     let tmpfiles = &tmpfiles.tmpfiles_dir;
     let pipes = sharing.map(|sharing| of(&sharing.plan, &sharing.state_dir));
     let pipes = pipes.unwrap_or_default();
-    pipes.iter().try_for_each(|dir| write::make_directory(dir.as_path()))?;
+    pipes
+        .iter()
+        .try_for_each(|dir| replace::make_directory(dir.as_path()))?;
     let file = tmpfiles.join(FILE);
     if is_in_memory(of_spec) {
         return Ok(());
@@ -79,7 +81,7 @@ pub(super) fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Tmp
         ));
         return Ok(());
     }
-    write::write(&file, &text(&lost))
+    replace::write(&file, &text(&lost))
 }
 
 /// The pipe directories of the daemons that `plan` needs.
@@ -146,7 +148,7 @@ mod tests {
     fn a_pipe_directory_and_its_parents_are_open_to_all() {
         let top = tempfile::tempdir().unwrap();
         let dir = top.path().join("mps/0");
-        write::make_directory(&dir).unwrap();
+        replace::make_directory(&dir).unwrap();
         for dir in [dir.as_path(), &top.path().join("mps")] {
             assert_eq!(
                 fs::metadata(dir).unwrap().permissions().mode() & 0o777,
@@ -155,11 +157,11 @@ mod tests {
                 dir.display()
             );
         }
-        write::make_directory(&dir).unwrap();
+        replace::make_directory(&dir).unwrap();
         let file = top.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(
-            write::make_directory(&file)
+            replace::make_directory(&file)
                 .unwrap_err()
                 .to_string()
                 .contains("is not a directory")

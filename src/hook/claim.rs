@@ -44,7 +44,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     })?;
     if !is_root_of_the_machine() {
         // It cannot write root's ledger, and must not hold its lock.
-        return broker::enter(&call, &container, pid);
+        return broker::enter(&call, container, pid);
     }
     if !call.nodes.is_empty() {
         neighbours::check(&state, &call)?;
@@ -62,13 +62,13 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     };
     // The low-level runtime, and the engine's program that started it.
     let claims = Claims::open(call.state_dir.as_path())?.called_by(2);
-    let holder = Holder::Container(container.clone());
+    let holder = Holder::Container(container);
     let wait = call.wait.get();
     let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);
     entered.map_err(|refused| refusal(&call, refused))?;
     let ready = match (call.prepare, wait.is_zero()) {
         // The broker reads from the ledger what the device must be ready for.
-        (true, _) => broker::prepare(&call, &container).and_then(|()| refuse_without_daemon(&call)),
+        (true, _) => broker::prepare(&call).and_then(|()| refuse_without_daemon(&call)),
         // The daemon may have ended while its share was waited for.
         (false, false) => refuse_without_daemon(&call),
         (false, true) => Ok(()),
@@ -111,7 +111,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
     report.about(&state);
     let container = name_of(&state)?;
     if !is_root_of_the_machine() {
-        return broker::leave(&call, &container);
+        return broker::leave(&call, container);
     }
     let Some(claims) = Claims::existing(call.state_dir.as_path())? else {
         return Ok(());

@@ -8,7 +8,7 @@ use super::own::own_name;
 use super::peer::BrokerClient;
 use super::quota::ClientQuota;
 use super::refusal::entry_refused;
-use super::request::{EnterRequest, EnterSubject};
+use crate::broker::{EnterRequest, EnterSubject};
 use crate::call::ReleaseCall;
 use crate::claims::{ClaimEntry, OfferedClaim};
 use crate::error::{Error, Result};
@@ -122,20 +122,20 @@ fn subject(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &Spl
         _ => refuse_mps(about(), promise.strategy()).map(|()| Subject::Part(part, promise)),
     };
     match &request.subject {
-        EnterSubject::Share(name) => {
+        EnterSubject::Part(part @ Part::Share(name)) => {
             let share = split.share(name).filter(|_| !split.method.is_whole());
             let share = share.ok_or_else(|| Error::failed(about(), "not found").hint(REFRESH))?;
-            sized(Part::Share(name.clone()), split.promise(share))
+            sized(part.clone(), split.promise(share))
         }
-        EnterSubject::Any => {
+        EnterSubject::Part(Part::Any) => {
             let share = split.replica().filter(|_| !split.method.is_whole());
             let share = share.ok_or_else(|| Error::failed(about(), "it has no equal shares").hint(REFRESH))?;
             sized(Part::Any, split.promise(share))
         }
-        EnterSubject::Whole if plan.whole_device == WholeDevice::Hide && !split.method.is_whole() => {
+        EnterSubject::Part(Part::Whole) if plan.whole_device == WholeDevice::Hide && !split.method.is_whole() => {
             Err(Error::failed(about(), "the policy gives out shares of it alone"))
         }
-        EnterSubject::Whole => Ok(Subject::WHOLE),
+        EnterSubject::Part(Part::Whole) => Ok(Subject::WHOLE),
         EnterSubject::Claim(name) => Ok(Subject::Claim(own_name(peer, name)?, request.size)),
     }
 }
@@ -176,9 +176,7 @@ fn is_held_already(own: &[&Claim], holder: &Holder, split: &SplitDevice, subject
 
 fn object(split: &SplitDevice, subject: &EnterSubject) -> String {
     match subject {
-        EnterSubject::Share(name) => format!("{} share {name}", split.device),
-        EnterSubject::Any => format!("{} any share", split.device),
-        EnterSubject::Whole => format!("{} {}", split.device, HeldPart::Whole),
+        EnterSubject::Part(part) => format!("{} {part}", split.device),
         EnterSubject::Claim(name) => format!("claim {name}"),
     }
 }

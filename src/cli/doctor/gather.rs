@@ -12,8 +12,8 @@ use crate::cli::{earlier, look, root_only, status};
 use crate::control::PublicStatus;
 use crate::device_files::{NodeSet, nodes};
 use crate::doctor::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, PolicyFacts, SharedUse};
-use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
+use crate::engines::Engine;
 use crate::host_file::HostFile;
 use crate::inventory::Inventory;
 use crate::policy::RuntimeSettings;
@@ -40,9 +40,9 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
         Some(plan) => cdi::compare(registry.files(), &inventory, (&at.host, &at.look), plan.digest().ok())?,
         None => cdi::compare(registry.files(), &inventory, (&at.host, &at.look), None)?,
     };
-    let engines = match machine.is_here {
-        true => engines.installed(),
-        false => Vec::new(),
+    let (engines, crun) = match machine.is_here {
+        true => (engines.installed(), engines.crun()),
+        false => (Vec::new(), None),
     };
     let engine_files = engine_files::read(&machine, &engines);
     let daemons = match at.host.inventory {
@@ -83,6 +83,7 @@ pub(super) fn subject(at: &SharingArgs, specs: &SpecDirArgs, engines: &EngineArg
         mps,
         engine_files,
         engines,
+        crun,
         inventory,
         registry,
         spec_dirs: machine.spec_dirs,

@@ -11,7 +11,7 @@ use crate::cli::place::SpecDirArgs;
 use crate::cli::sharing::SharingArgs;
 use crate::cli::specs::Specs;
 use crate::cli::{out, root_only, runtime, status};
-use crate::engine_config::Engine;
+use crate::engines::Engine;
 use crate::error::{Context, Error, Kind};
 use crate::host_file;
 use crate::ledger::ClaimState;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
     if args.at.host.is_here() {
-        remaining.extend(Engine::ALL.into_iter().filter_map(runtime_of));
+        remaining.extend(Engine::ALL.iter().copied().filter_map(runtime_of));
     }
     // The exit code is that of the last line, and a failure counts for more.
     Ok(out::complain_all(remaining.iter().chain(&failed)))

@@ -6,6 +6,7 @@ mod who;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::engines::Engine;
 use crate::error::Result;
 use crate::inject::CallingEngine;
 use crate::policy::RuntimeSettings;
@@ -48,9 +49,9 @@ fn container(line: &str) -> Container {
             let (engine, version) = engine.split_once('-').unwrap_or((engine, ""));
             settings.oldest_podman = version.parse().ok();
             made.caller = match engine {
-                "docker" => CallingEngine::Docker,
-                "containerd" => CallingEngine::Containerd,
-                "podman" => CallingEngine::Podman,
+                "docker" => CallingEngine::Known(Engine::Docker),
+                "containerd" => CallingEngine::Known(Engine::Containerd),
+                "podman" => CallingEngine::Known(Engine::Podman),
                 _ => CallingEngine::Unknown,
             };
         } else if let Some(whose) = word.strip_prefix("annotations:") {

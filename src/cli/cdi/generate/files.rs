@@ -5,11 +5,12 @@ use super::hints;
 use super::outcome::Outcome;
 use crate::cdi::encode::{Format, encode, file_of};
 use crate::cdi::header::{self, SpecOrigin};
-use crate::cdi::{LeftOut, Spec, build, write};
+use crate::cdi::{LeftOut, Spec, build};
 use crate::cli::cdi::leftover;
 use crate::cli::out;
 use crate::edits::Derived;
 use crate::error::Error;
+use crate::replace;
 use crate::types::CdiKind;
 use anyhow::{Result, bail};
 use std::ffi::OsStr;
@@ -178,7 +179,7 @@ impl Writer<'_> {
 impl OutputFile {
     fn write(&self) -> Result<()> {
         let missing = hints::missing_directory(&self.path);
-        write::write(&self.path, &self.text)?;
+        replace::write(&self.path, &self.text)?;
         if let Some(directory) = missing {
             out::note(format_args!(
                 "{}: created, because it did not exist",

@@ -1,8 +1,8 @@
 //! The links in `/dev/char`. MIG devices get new nodes while the machine runs, so a refresh makes their links.
 
-use crate::cdi::write::make_directory;
 use crate::device_files::{CharLink, LinkChange, links};
 use crate::inventory::Inventory;
+use crate::replace::make_directory;
 use crate::text::counted;
 use anyhow::Result;
 use std::path::Path;

@@ -13,6 +13,7 @@ use super::{PlainNames, Refreshed, refresh};
 use crate::cli::out;
 use crate::cli::place::HostArgs;
 use crate::error::{Context, Error, Kind};
+use crate::replace;
 use anyhow::{Result, bail};
 use kept::Kept;
 use record::{Record, Replaced};
@@ -58,7 +59,7 @@ impl TakeOver<'_> {
             record.add_unit(mask, Kept::at(mask)?, units::is_active(mask, &self.args.unit_dir));
         }
         record.write(&path)?;
-        record.paths().try_for_each(kept::sweep)?;
+        record.paths().try_for_each(replace::remove_left)?;
         masks.iter().try_for_each(|mask| units::mask(mask))?;
         units::stop(&masks, &self.args.unit_dir);
         if !self.args.unit_dir.is_dir() {
@@ -136,7 +137,7 @@ pub(super) fn hand_back(take: &TakeOverArgs, args: &RefreshArgs, place: &Refresh
             false => put_back(&unit.replaced)?,
         }
     }
-    record.paths().try_for_each(kept::sweep)?;
+    record.paths().try_for_each(replace::remove_left)?;
     units::start(&record.active(), &take.unit_dir);
     std::fs::remove_file(&path).about(path.display(), "cannot be removed")?;
     refreshed

@@ -1,9 +1,9 @@
 //! The units by which NVIDIA's toolkit refreshes its specification (its packages, since version 1.18).
 
-use super::kept;
 use crate::cli::out;
 use crate::error::Error;
 use crate::program;
+use crate::replace;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) fn is_mask(path: &Path) -> bool {
 /// # Errors
 /// Returns an error if the link cannot be made.
 pub(super) fn mask(path: &Path) -> Result<()> {
-    kept::link(path, Path::new(MASK))?;
+    replace::link(path, Path::new(MASK))?;
     out::note(format_args!("{}: masked", path.display()));
     Ok(())
 }
