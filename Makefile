@@ -55,7 +55,7 @@ OCI := target/$(OCI_TARGET)/oci/tranche-oci
 RUNTIME := target/$(OCI_TARGET)/oci/tranche-runtime
 # Where tests and benchmarks find the static programs: they attack and measure what packages have.
 STATIC = TRANCHE_OCI_STATIC="$(CURDIR)/$(OCI)" TRANCHE_RUNTIME_STATIC="$(CURDIR)/$(RUNTIME)"
-OCI_BUILD = RUSTFLAGS="$(RUSTFLAGS) $$(packaging/remap.sh) $(OCI_FLAGS)" $(CARGO) build --no-default-features --profile oci --target $(OCI_TARGET)
+OCI_BUILD = CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS) $(OCI_FLAGS))" $(CARGO) build --no-default-features --profile oci --target $(OCI_TARGET)
 # All programs go into one directory, because tranche writes the path of the tranche-oci in its own directory into
 # specifications. Cargo builds them for different targets, and would put a dynamic tranche-oci beside tranche.
 BIN := target/tranche
@@ -71,12 +71,12 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify demo test bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
 cli:
-	RUSTFLAGS="$(RUSTFLAGS) $$(packaging/remap.sh)" $(CARGO) build --release --features pages --bin tranche --bin tranche-pages
+	CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" $(CARGO) build --release --features pages --bin tranche --bin tranche-pages
 	install -D -m 755 target/release/tranche $(BIN)/tranche
 
 oci:
@@ -93,21 +93,34 @@ verify:
 	@if [ "$(filter $(MACHINE),x86_64 aarch64)" = "" ]; then \
 	    echo "tranche-verify: not built, because NVIDIA has no CUDA for $(MACHINE)"; \
 	elif command -v "$${CC:-cc}" >/dev/null; then \
-	    RUSTFLAGS="$(RUSTFLAGS) $$(packaging/remap.sh)" \
+	    CARGO_ENCODED_RUSTFLAGS="$$(packaging/remap.sh $(RUSTFLAGS))" \
 	        $(CARGO) build --release --manifest-path verify/Cargo.toml --target-dir target/verify && \
 	    install -D -m 755 $(VERIFY) $(BIN)/tranche-verify; \
 	else \
 	    echo "tranche-verify: not built, because there is no C compiler ($${CC:-cc}); tranche verify needs it"; \
 	fi
 
+rust:
+	@packaging/rust.sh "$(CARGO)"
+
 packages:
 	@tests/bed/packages.sh
 
-demo: packages build
-	@demo/run.sh $(BIN)/tranche $(BIN)/tranche-oci
+# In the profile and with the features of the tests: this compiles quickly, and `make test` does not compile it again.
+DEMO := target/debug
+demo: rust
+	@echo "make demo: compiles tranche (about three minutes on two cores, the first time), and starts a container with podman"
+	@tests/bed/packages.sh demo
+	$(CARGO) build --all-features --bin tranche --bin tranche-oci --example fake-host --example fake-nvml
+	@demo/run.sh $(DEMO)/tranche $(DEMO)/tranche-oci $(DEMO)/examples/fake-host
 
-test: packages oci verify
+# What is tested is compiled at the same time: the static programs are each optimised as a whole, by one processor.
+test: rust packages
+	@$(MAKE) --no-print-directory --jobs=3 oci verify tests
 	@$(STATIC) TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
+
+tests:
+	$(CARGO) test --all-features --no-run
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:

@@ -2,10 +2,11 @@
 # Starts a real container with one MIG device of a DGX that exists only as files: makes the files, writes the
 # specification of that machine, and gives it to podman.
 #
-#   demo/run.sh TRANCHE TRANCHE_OCI
+#   demo/run.sh TRANCHE TRANCHE_OCI FAKE_HOST
 set -eu
 tranche=$1
 oci=$PWD/$2
+fake_host=$3
 host_name=${DEMO_HOST:-dgx-a100-mig}
 device=${DEMO_DEVICE:-nvidia.com/gpu=0:0}
 # The files of the demonstration. make runs this script in the repository's root.
@@ -24,16 +25,14 @@ show() {
 }
 
 say "A machine made of files: $host_name"
-host=$("${CARGO:-cargo}" run --quiet --example fake-host -- "$host_name" "$bed/host")
-where="--driver-root $host --dev-root $host --proc-root $host/proc --sys-root $host/sys"
+host=$("$fake_host" "$host_name" "$bed/host")
+set -- --driver-root "$host" --dev-root "$host" --proc-root "$host/proc" --sys-root "$host/sys"
 
 say "What tranche finds on it"
-# shellcheck disable=SC2086 # the options are meant to be split
-show "$tranche" list $where
+show "$tranche" list "$@"
 
 say "Its CDI specification"
-# shellcheck disable=SC2086
-show "$tranche" cdi generate $where --cdi-version 0.5 --nvidia-cdi-hook-path "$oci" --output "$here/specs/nvidia.yaml"
+show "$tranche" cdi generate "$@" --cdi-version 0.5 --nvidia-cdi-hook-path "$oci" --output "$here/specs/nvidia.yaml"
 show "$tranche" cdi list --spec-dir "$here/specs" | grep -v -e GPU- -e MIG-
 
 say "A container with $device"
@@ -66,7 +65,7 @@ find /usr/lib* -name "libcuda.so*" -o -name "libnvidia-ml.so*" | sort | while re
     if [ -L "$name" ]; then echo "  $name -> $(readlink "$name")"; else echo "  $name"; fi
 done'
 printf '$ podman run --device %s IMAGE sh\n' "$device"
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # the limits are options
 unshare -m --propagation private tests/bed/enter.sh "$bed/specs" \
     env -i PATH="$PATH" HOME="$bed" podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none \
     --root "$bed/store" --runroot "$bed/runroot" --runtime "$runtime" \

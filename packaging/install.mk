@@ -21,7 +21,7 @@ CRATES := target/package/crates.txt
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 # In the documents for people who change tranche, and not for those who use it.
-NOT_INSTALLED := docs/benchmarks.md docs/maintaining.md docs/style.md
+NOT_INSTALLED := docs/architecture.md docs/benchmarks.md docs/maintaining.md docs/style.md
 
 .PHONY: pages licences install install-nvidia-names
 

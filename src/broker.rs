@@ -8,10 +8,15 @@
 //! `{"version":1,"ok":{…}}` or `{"version":1,"error":{"kind","object","what","hint"}}`.
 
 mod client;
+mod request;
 
-#[cfg(feature = "runtime")]
-pub use client::ask;
-pub use client::{BrokerError, tell};
+#[cfg(test)]
+pub(crate) use client::send;
+pub use client::{BrokerError, ask, tell};
+pub use request::{
+    ClaimRequest, Command, DrainRequest, EnterRequest, EnterSubject, LeaveRequest, ListRequest, MpsRequest,
+    PrepareRequest, ReleaseRequest, Request, StatusRequest,
+};
 
 /// The broker's socket in the state directory.
 pub const SOCKET: &str = "broker.sock";

@@ -13,7 +13,7 @@ mod options;
 mod prepare;
 mod release;
 
-pub use claim::{ClaimCall, OwnNode, Siblings, Subject};
+pub use claim::{ClaimCall, OwnNode, Siblings};
 pub use moved::with_moved_paths;
 pub use nvidia::{NvidiaCall, NvidiaHook};
 pub use options::{Unknown, state_dir};

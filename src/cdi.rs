@@ -1,7 +1,7 @@
 //! CDI specifications: their content and version, and how they are made, read, checked, changed and written.
 //!
 //! ```text
-//! Derived ──build──▶ Spec ──yaml/json──▶ text ──write──▶ file
+//! Derived ──build──▶ Spec ──yaml/json──▶ text ──replace──▶ file
 //! directories ──registry──▶ Specs and problems ──inject──▶ an OCI specification
 //! ```
 //!
@@ -28,8 +28,6 @@ mod tree;
 mod unresolvable;
 pub mod validate;
 pub mod version;
-#[cfg(feature = "cli")]
-pub mod write;
 
 pub use build::{LeftOut, build};
 pub use problem::{Problem, ProblemKind, Reference};

@@ -3,9 +3,14 @@
 //!
 //! A claim is *reserved* for later ([`Claims::reserve`]) or for the start of a container
 //! ([`Reservation::for_start`], [`Claims::reserve_all_waiting`]), *entered* by the container that uses it
-//! ([`Claims::enter`], which also takes a part of a device directly), and *released* ([`Claims::release`] by its
-//! holder, [`LockedClaims::release_by_hand`] by a person). [`LockedClaims::collect`] gives back what nothing can hold
-//! any more. [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
+//! ([`Claims::enter`], which also takes a part of a device directly). A claim ends in one of three ways:
+//!
+//! - It is *released* by its holder ([`Claims::release`], or [`Claims::release_failed_start`] while the container lives), or
+//!   by a person ([`LockedClaims::release_by_hand`]).
+//! - It is *withdrawn*, if it was reserved and never entered ([`Claims::withdraw`]).
+//! - It is *collected*, if its holder is gone or its time is over ([`LockedClaims::collect`]).
+//!
+//! [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
 //!
 //! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
 
@@ -39,12 +44,12 @@ use crate::bounded;
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, HeldPart, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked,
-    Promise, Refused, World,
+    Ask, Book, Books, Bounds, Change, Claim, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked, Refused,
+    World,
 };
 #[cfg(feature = "cli")]
 use crate::types::GpuUuid;
-use crate::types::{DeviceKey, ShareName};
+use crate::types::{DeviceKey, ShareName, Subject};
 use std::path::Path;
 use std::time::Duration;
 
@@ -95,8 +100,10 @@ impl OfferedClaim<'_> {
 pub struct ClaimEntry {
     /// The device.
     pub device: DeviceKey,
-    /// What of it.
-    pub wanted: WantedPart,
+    /// What of it. The whole of it and a share are claimed now; a holder that has one of equal replicas keeps it.
+    pub subject: Subject,
+    /// How many equal replicas the device has, whose names are their numbers; 0 if its shares have names of the policy.
+    pub replicas: u32,
     /// The most that may be promised of the device to all holders together.
     pub bounds: Bounds,
     /// The name under which an engine was asked for it, for people.
@@ -110,36 +117,18 @@ impl ClaimEntry {
     pub fn reserved(name: &str, claim: &Claim) -> Self {
         Self {
             device: claim.device.clone(),
-            wanted: WantedPart::Reserved {
-                name: name.to_owned(),
-                promise: claim.part.promise(),
-            },
+            subject: Subject::Claim(name.to_owned(), claim.part.promise()),
+            replicas: 0,
             bounds: Bounds::default(),
             asked_as: claim.asked_as.clone(),
             alone: true,
         }
     }
-}
 
-/// What of a device a holder takes into use.
-#[derive(Debug)]
-pub enum WantedPart {
-    /// This part, which is claimed now.
-    Part(HeldPart),
-    /// The first free one of equal replicas. A holder that has one of them keeps it.
-    AnyReplica {
-        /// How many there are; their names are their numbers.
-        replicas: u32,
-        /// The size of each.
-        promise: Promise,
-    },
-    /// A claim that was reserved under this name.
-    Reserved {
-        /// Its name.
-        name: String,
-        /// What the caller expects that it was promised; `None` accepts any promise.
-        promise: Option<Promise>,
-    },
+    /// The names of the device's equal replicas.
+    fn replicas(&self) -> impl Iterator<Item = ShareName> + Clone + use<> {
+        (0..self.replicas).map(ShareName::replica)
+    }
 }
 
 /// An entry that was refused.
@@ -169,8 +158,8 @@ impl From<LedgerError> for NotEntered {
 /// What [`LockedClaims::collect`] did.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// How many claims were given back.
-    pub returned: usize,
+    /// How many claims have ended.
+    pub ended: usize,
     /// Books that could not be read or written.
     pub problems: Vec<LedgerError>,
 }
@@ -238,7 +227,7 @@ impl Claims {
     pub fn books(&self) -> LedgerResult<Books> {
         let mut all = self.ledger.books()?;
         all.books.iter_mut().for_each(|book| {
-            book.reconcile(&self.machine);
+            book.collect(&self.machine);
         });
         all.books.retain(|book| !book.claims.is_empty());
         Ok(all)
@@ -260,7 +249,7 @@ impl Claims {
     #[cfg(feature = "cli")]
     pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
         let mut book = self.ledger.book(gpu)?;
-        book.reconcile(&self.machine);
+        book.collect(&self.machine);
         Ok(book)
     }
 
@@ -272,30 +261,30 @@ impl Claims {
         self.enter_waiting(entry, &holder, pid, Duration::ZERO)
     }
 
-    fn enter_book(&self, book: &mut Book, wanted: &WantedPart, ask: Ask) -> Result<(), Refused> {
-        match wanted {
-            WantedPart::Part(part) => {
-                let part = part.clone();
-                book.take(&Ask { part, ..ask }, &self.machine)
-            }
-            WantedPart::AnyReplica { replicas, promise } => {
-                let share = |number| HeldShare {
-                    name: ShareName::replica(number),
-                    promise: *promise,
-                };
-                book.take_any((0..*replicas).map(share), &ask, &self.machine).map(drop)
-            }
-            WantedPart::Reserved { name, promise } => book.enter(name, &ask, *promise, &self.machine),
+    fn enter_book(&self, book: &mut Book, entry: &ClaimEntry, ask: Ask) -> Result<(), Refused> {
+        match &entry.subject {
+            Subject::Claim(name, promise) => book.enter(name, &ask, *promise, &self.machine),
+            Subject::Part(_, promise) => match entry.subject.held() {
+                Some(part) => book.take(&Ask { part, ..ask }, &self.machine),
+                None => {
+                    let share = |name| HeldShare {
+                        name,
+                        promise: *promise,
+                    };
+                    book.take_any(entry.replicas().map(share), &ask, &self.machine)
+                        .map(drop)
+                }
+            },
         }
     }
 
-    /// Gives back what `holder` has entered of `device`, although its container has not ended: its start fails.
+    /// Releases what `holder` has entered of `device`, although its container has not ended: its start fails.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be locked, or if the book of `device` cannot be changed.
-    pub fn give_back(&self, holder: &Holder, device: &DeviceKey) -> LedgerResult<()> {
+    pub fn release_failed_start(&self, holder: &Holder, device: &DeviceKey) -> LedgerResult<()> {
         self.lock()?.locked.change(device, |book| {
-            let made = match book.give_back(holder, device, self.uid, &self.machine) {
+            let made = match book.release_failed_start(holder, device, self.uid, &self.machine) {
                 0 => Change::None,
                 _ => Change::Made,
             };
@@ -303,7 +292,7 @@ impl Claims {
         })
     }
 
-    /// Gives back what `holder` holds of `device`, or of every device. A claim that was reserved for more than one
+    /// Releases what `holder` holds of `device`, or of every device. A claim that was reserved for more than one
     /// holder waits for the next. Returns the books that could not be read or written.
     ///
     /// `reserved` is a claim on `device` with the file that offers it to engines: the file is removed if the claim is
@@ -318,7 +307,7 @@ impl Claims {
         reserved: Option<&OfferedClaim<'_>>,
     ) -> LedgerResult<Vec<LedgerError>> {
         let locked = self.ledger.lock()?;
-        let release = |book: &mut Book| match book.release_holder(holder, self.uid, &self.machine) {
+        let release = |book: &mut Book| match book.release(holder, self.uid, &self.machine) {
             0 => Change::None,
             _ => Change::Made,
         };
@@ -349,28 +338,28 @@ impl LockedClaims<'_> {
         self.claims.books()
     }
 
-    /// Gives back on disk what nothing can hold any more, and removes what a killed writer left. The time to live of a
+    /// Collects on disk what nothing can hold any more, and removes what a killed writer left. The time to live of a
     /// claim whose container is gone begins here.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be listed, or if the rest of a killed writer cannot be removed.
     pub fn collect(&self) -> LedgerResult<Collected> {
-        let mut returned = 0;
+        let mut ended = 0;
         self.locked.remove_unfinished()?;
         self.locked.waiters()?;
         let problems = self.locked.change_each(|book| {
             let before = book.clone();
-            returned += book.reconcile(&self.claims.machine);
+            ended += book.collect(&self.claims.machine);
             if *book == before { Change::None } else { Change::Made }
         })?;
-        Ok(Collected { returned, problems })
+        Ok(Collected { ended, problems })
     }
 
-    /// Gives back `meant` because a person says so: all of these claims, or none. `force` gives back also what a
+    /// Releases `meant` because a person says so: all of these claims, or none. `force` releases also what a
     /// container uses, which then keeps its access to the device until it ends.
     ///
     /// # Errors
-    /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not given back, and the errors
+    /// Returns [`Refused::NotYours`] or [`Refused::InUse`] for the first claim that is not released, and the errors
     /// of the ledger.
     pub fn release_by_hand(&self, meant: &[&Claim], force: bool) -> LedgerResult<()> {
         // No two claims hold the same part of one device.

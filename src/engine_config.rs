@@ -7,6 +7,7 @@
 //! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the text
 //! and leave everything else as it is. Only [`install`] and [`check`] have effects.
 
+pub mod changes;
 pub mod check;
 pub mod containerd;
 pub mod crio;
@@ -23,71 +24,7 @@ pub mod view;
 
 use crate::error::Error;
 use crate::types::HostPath;
-use std::fmt;
 use std::str::FromStr;
-
-/// An engine whose configuration tranche can change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// dockerd
-    Docker,
-    /// containerd with its CRI plugin
-    Containerd,
-    /// CRI-O
-    Crio,
-    /// podman
-    Podman,
-}
-
-impl Engine {
-    /// All engines.
-    pub const ALL: [Engine; 4] = [Engine::Docker, Engine::Containerd, Engine::Crio, Engine::Podman];
-
-    /// The name that a user types.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Docker => "docker",
-            Engine::Containerd => "containerd",
-            Engine::Crio => "crio",
-            Engine::Podman => "podman",
-        }
-    }
-
-    /// The file that the engine reads first.
-    pub fn default_file(self) -> &'static str {
-        match self {
-            Engine::Docker => "/etc/docker/daemon.json",
-            Engine::Containerd => "/etc/containerd/config.toml",
-            Engine::Crio => "/etc/crio/crio.conf",
-            Engine::Podman => "/etc/containers/containers.conf",
-        }
-    }
-
-    /// What a person does so that the engine uses its new configuration.
-    pub fn restart(self) -> &'static str {
-        match self {
-            Engine::Docker => "run systemctl restart docker to apply it",
-            Engine::Containerd => "run systemctl restart containerd to apply it",
-            Engine::Crio => "run systemctl restart crio to apply it",
-            Engine::Podman => "podman applies it to the next container",
-        }
-    }
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Engine {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let engine = Engine::ALL.into_iter().find(|engine| engine.name() == text);
-        engine.ok_or_else(|| Error::unknown(format!("engine \"{text}\""), &Engine::ALL.map(Engine::name)))
-    }
-}
 
 /// The name of a runtime in an engine's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

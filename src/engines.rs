@@ -1,15 +1,62 @@
-//! The engines and low-level runtimes that a machine has, and the newest CDI version that each engine reads.
+//! The engines, in one table, and those that a machine has.
+//!
+//! What tranche knows of an engine is a row in `engines/table.rs`. How its configuration is read and changed is one file in
+//! `engine_config`, and what its images can make it ask for is in `inject/calling_engine.rs`.
 
+#[cfg(feature = "cli")]
 pub mod installed;
 mod table;
 
+pub use table::{DropIns, EngineFacts};
+
 use crate::types::{CdiVersion, EngineVersion};
 
-/// An engine or a low-level runtime.
+crate::types::words! {
+    /// A program that starts containers: users choose it, update it and configure it.
+    pub enum Engine: "engine" {
+        /// podman
+        Podman = "podman",
+        /// dockerd
+        Docker = "docker",
+        /// containerd with its CRI plugin
+        Containerd = "containerd",
+        /// CRI-O
+        Crio = "crio",
+    }
+}
+
+impl Engine {
+    /// Its row of the table.
+    pub fn facts(self) -> &'static EngineFacts {
+        match self {
+            Self::Podman => &table::PODMAN,
+            Self::Docker => &table::DOCKER,
+            Self::Containerd => &table::CONTAINERD,
+            Self::Crio => &table::CRIO,
+        }
+    }
+
+    /// What a person does so that the engine uses its new configuration.
+    pub fn restart(self) -> String {
+        match self.facts().unit {
+            Some(unit) => format!("run systemctl restart {unit} to apply it"),
+            None => format!("{} applies it to the next container", self.facts().title),
+        }
+    }
+
+    /// All engines, for a sentence.
+    pub fn all_titles() -> String {
+        let titles: Vec<&str> = Self::ALL.iter().map(|engine| engine.facts().title).collect();
+        let (last, first) = titles.split_last().unwrap_or((&"", &[]));
+        format!("{} and {last}", first.join(", "))
+    }
+}
+
+/// An engine that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEngine {
-    /// The name of its program: podman, docker, containerd, crio, crun, runc.
-    pub name: &'static str,
+    /// Which one.
+    pub engine: Engine,
     /// Its version; `None` if it did not print one.
     pub version: Option<EngineVersion>,
 }
@@ -17,22 +64,32 @@ pub struct FoundEngine {
 impl FoundEngine {
     /// Its version as people write it.
     pub fn shown(&self) -> String {
-        match &self.version {
-            Some(version) => format!("{} {version}", self.name),
-            None => format!("{} (unknown version)", self.name),
-        }
+        shown(self.engine.as_str(), self.version.as_ref())
     }
 
-    /// The newest CDI version that it reads (cdi-versions.txt). `None` if it has no CDI, or if its version is unknown.
+    /// The newest CDI version that it reads. `None` if it has no CDI, or if its version is unknown.
     pub fn cdi(&self) -> Option<CdiVersion> {
         let version = self.version.as_ref()?.numbers();
-        let mut rows = table::rows().filter(|row| row.engine == self.name);
-        rows.find(|row| version >= row.since.numbers()).map(|row| row.cdi)
+        let mut rows = self.engine.facts().cdi.iter();
+        rows.find(|(since, _)| version >= *since).map(|(_, cdi)| *cdi)
     }
 
-    /// Whether it is an engine, and not a low-level runtime.
-    pub fn is_engine(&self) -> bool {
-        !matches!(self.name, "crun" | "runc")
+    /// Whether it reads CDI, and only if its configuration turns that on.
+    pub fn is_cdi_off_by_default(&self) -> bool {
+        let on_since = self.engine.facts().cdi_is_on_since;
+        self.cdi().is_some()
+            && self
+                .version
+                .as_ref()
+                .is_some_and(|version| version.numbers() < on_since)
+    }
+}
+
+/// A program and its version, as people write them: `crun 1.8.1`.
+pub fn shown(program: &str, version: Option<&EngineVersion>) -> String {
+    match version {
+        Some(version) => format!("{program} {version}"),
+        None => format!("{program} (unknown version)"),
     }
 }
 
@@ -45,7 +102,7 @@ pub fn oldest(engines: &[FoundEngine]) -> Option<(&FoundEngine, CdiVersion)> {
 
 /// The version of the oldest podman in `engines`. `None` if there is no podman, or if the version of one is not known.
 pub fn oldest_podman(engines: &[FoundEngine]) -> Option<&EngineVersion> {
-    let podmans = engines.iter().filter(|engine| engine.name == "podman");
+    let podmans = engines.iter().filter(|engine| engine.engine == Engine::Podman);
     let versions: Option<Vec<&EngineVersion>> = podmans.map(|engine| engine.version.as_ref()).collect();
     versions?.into_iter().min()
 }
@@ -54,9 +111,9 @@ pub fn oldest_podman(engines: &[FoundEngine]) -> Option<&EngineVersion> {
 mod tests {
     use super::*;
 
-    fn engine(name: &'static str, version: &str) -> FoundEngine {
+    fn engine(name: &str, version: &str) -> FoundEngine {
         FoundEngine {
-            name,
+            engine: name.parse().unwrap(),
             version: Some(version.parse().unwrap()),
         }
     }
@@ -76,14 +133,13 @@ mod tests {
             (engine("containerd", "1.7.24"), Some("0.6.0")),
             (engine("containerd", "2.0.1"), Some("0.8.0")),
             (engine("crio", "1.33.4"), Some("0.8.0")),
-            (engine("runc", "1.1.5"), None),
         ];
         for (engine, cdi) in reads {
             let cdi: Option<CdiVersion> = cdi.map(|version| version.parse().unwrap());
             assert_eq!(engine.cdi(), cdi, "{}", engine.shown());
         }
         let unknown = FoundEngine {
-            name: "podman",
+            engine: Engine::Podman,
             version: None,
         };
         assert_eq!(
@@ -107,7 +163,7 @@ mod tests {
                 new,
                 old,
                 FoundEngine {
-                    name: "podman",
+                    engine: Engine::Podman,
                     version: None
                 }
             ]),
@@ -126,5 +182,21 @@ mod tests {
         assert_eq!(oldest(&[docker.clone(), without.clone()]).unwrap().0, &docker);
         assert_eq!(oldest(&[without]), None);
         assert_eq!(oldest(&[]), None);
+    }
+
+    #[test]
+    fn cdi_is_off_in_some_versions() {
+        for (engine, is_off) in [
+            (engine("docker", "20.10.24"), false),
+            (engine("docker", "25.0"), true),
+            (engine("docker", "28.1.1"), true),
+            (engine("docker", "28.2"), false),
+            (engine("containerd", "1.6.20"), false),
+            (engine("containerd", "1.7.24"), true),
+            (engine("containerd", "2.0.1"), false),
+            (engine("podman", "4.3.1"), false),
+        ] {
+            assert_eq!(engine.is_cdi_off_by_default(), is_off, "{}", engine.shown());
+        }
     }
 }

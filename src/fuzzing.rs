@@ -50,6 +50,7 @@ pub fn driver_texts(name: &str, note: &[u8], parameters: &str) {
 
 /// A container's configuration: what is not parsed, because its bytes show that it asks for nothing, asks for nothing.
 pub fn container_request(config: &[u8]) {
+    use crate::engines::Engine;
     use crate::inject::CallingEngine;
     use crate::inject::request::{of, parsed};
     use crate::policy::{AcceptEnvironment, RuntimeSettings};
@@ -61,10 +62,10 @@ pub fn container_request(config: &[u8]) {
         ..usual.clone()
     };
     for settings in [usual, strict] {
-        let asked = of(config, &settings, CallingEngine::Docker);
+        let asked = of(config, &settings, CallingEngine::Known(Engine::Docker));
         let line = asked.as_ref().err().map(|wrong| crate::error::line(wrong));
         assert!(line.is_none_or(|line| line.lines().count() == 1));
-        if let (Ok(asked), Ok(parsed)) = (asked, parsed(config, &settings, CallingEngine::Docker)) {
+        if let (Ok(asked), Ok(parsed)) = (asked, parsed(config, &settings, CallingEngine::Known(Engine::Docker))) {
             assert_eq!(asked, parsed);
         }
     }
@@ -72,7 +73,7 @@ pub fn container_request(config: &[u8]) {
 
 /// A line that a client sends to the broker: it is a request, or it is refused in one line.
 pub fn broker_request(line: &[u8]) {
-    if let Err(error) = crate::serve::parse(line) {
+    if let Err(error) = crate::broker::Request::parse(line) {
         assert_eq!(crate::error::line(&error).lines().count(), 1);
     }
 }

@@ -19,4 +19,4 @@ pub use calling_engine::CallingEngine;
 pub use clean::is_limit;
 pub use guarded::{GuardedDevice, GuardedDevices, OpenNode};
 pub use restore::refuse_restored_devices;
-pub use rewrite::{RewriteContext, give_back, rewrite};
+pub use rewrite::{RewriteContext, rewrite, withdraw};

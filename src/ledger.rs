@@ -2,11 +2,11 @@
 //!
 //! There is one file for each GPU, in a directory that only root may enter. There is one lock around every change, and
 //! each change is a new file that is renamed over the old one. A process that is killed on the way, at any instruction,
-//! leaves the old state or the new one, and the kernel opens its lock. A claim whose container is gone is given back by
-//! the next process that needs it; nothing has to be running for that.
+//! leaves the old state or the new one, and the kernel opens its lock. A claim whose container is gone is collected
+//! by the next process that needs it; nothing has to be running for that.
 //!
 //! A claim records what it was promised. A new claim is granted only if it and all held claims together fit the device:
-//! what a policy said when a share was given stays valid until the share is given back.
+//! what a policy said when a share was given stays valid until the claim ends.
 //!
 //! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
 

@@ -25,6 +25,7 @@
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
+//! | [`replace`] | replaces a file or a link as a whole |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`messages`] | what hooks reported, for `tranche status` |
@@ -43,12 +44,13 @@
 //! | [`refresh`] | keeps the specifications and `host.json` current |
 //! | [`facts`] | what the broker knows of the host now |
 //! | [`caller`] | whether the programs that started this one still wait for it |
-//! | [`claims`] | takes shares of a plan and gives them back, by the ledger |
+//! | [`claims`] | takes shares of a plan and releases them, by the ledger |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
 //! | [`export`] | flags and lines that give a device to programs without CDI |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
+//! | [`engines`] | what tranche knows of each engine, and of those that are installed |
 //! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`peer`] | who is at the other end of a local socket |
@@ -61,7 +63,6 @@
 //! | [`verify`](mod@verify) | whether CUDA in a container gives what its share promises |
 //! | [`runtime`] | the runtime, which edits a container's configuration and executes runc or crun |
 //! | [`device_files`] | the driver's device nodes and the links in `/dev/char`, and how they are made |
-//! | [`engines`] | the installed engines, and the newest CDI version that each reads |
 //! | [`doctor`] | what is wrong with a host, why it matters, and which command corrects it |
 //! | [`cli`] | the command line of `tranche`; no module uses it |
 //! | `fuzzing` | entry points for the fuzz targets, in no program |
@@ -98,6 +99,8 @@ pub mod digest;
 #[cfg(feature = "runtime")]
 pub mod edits;
 #[cfg(feature = "runtime")]
+pub mod engines;
+#[cfg(feature = "runtime")]
 pub mod host_file;
 #[cfg(feature = "runtime")]
 pub mod inject;
@@ -127,8 +130,6 @@ pub mod doctor;
 #[cfg(feature = "cli")]
 pub mod engine_config;
 #[cfg(feature = "cli")]
-pub mod engines;
-#[cfg(feature = "cli")]
 pub mod examine;
 #[cfg(feature = "cli")]
 pub mod export;
@@ -157,6 +158,8 @@ pub mod planning;
 pub mod program;
 #[cfg(feature = "cli")]
 pub mod refresh;
+#[cfg(feature = "cli")]
+pub mod replace;
 #[cfg(feature = "cli")]
 pub mod run;
 #[cfg(feature = "cli")]

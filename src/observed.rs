@@ -15,6 +15,7 @@ pub use messages::{Said, kept};
 pub use process::ProcessRow;
 pub use status::{Status, problems};
 
+use crate::broker::StatusRequest;
 use crate::claims;
 use crate::claims::Claims;
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
@@ -179,7 +180,7 @@ impl Observed {
         };
         // The broker brings status.json up to date before it answers. Without it, the file says how old it is.
         let is_public = by_broker::is_needed(&options.state_dir);
-        let own = is_public.then(|| by_broker::own(&options.state_dir, "status"));
+        let own = is_public.then(|| by_broker::own(&options.state_dir, &StatusRequest {}));
         observed.claims = own.and_then(Result::ok).unwrap_or_default();
         let public = observed.read_public(&options.state_dir);
         match root_only::check(&options.state_dir) {

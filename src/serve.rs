@@ -18,14 +18,10 @@ mod own;
 mod peer;
 mod quota;
 mod refusal;
-mod request;
 mod socket;
 mod status;
 mod ticker;
 
-#[cfg(fuzzing)]
-pub(crate) use request::parse;
-pub use request::speaks;
 pub use socket::Socket;
 
 use crate::accounts::{AccountSources, Accounts};

@@ -11,6 +11,7 @@ mod domain;
 mod fit;
 mod guarantee;
 mod need;
+mod part;
 mod resolve;
 mod strategy;
 
@@ -27,7 +28,7 @@ use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
 use crate::types::{
     Bounds, CdiKind, Device, DeviceKey, HeldPart, HeldShare, HostPath, MemorySize, Percent, Promise, ShareName,
-    WaitTime,
+    WaitTime, in_mib, in_mib_if_known,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,13 +82,15 @@ pub struct SplitDevice {
     pub uses_system_memory: bool,
     /// The shares, replicas by number, others by name.
     pub shares: Vec<Share>,
-    /// Memory in MiB that no share has.
-    pub memory_left_mib: u64,
+    /// Memory that no share has.
+    #[serde(rename = "memory_left_mib", with = "in_mib")]
+    pub memory_left: MemorySize,
     /// Percent of compute that no share has.
     pub compute_left: u32,
-    /// The most MiB that may be promised to all holders together: its memory times the overcommit that the policy
+    /// The most memory that may be promised to all holders together: its memory times the overcommit that the policy
     /// allows. `None` where the driver does not say how much memory there is.
-    pub most_memory_mib: Option<u64>,
+    #[serde(rename = "most_memory_mib", with = "in_mib_if_known", default)]
+    pub most_memory: Option<MemorySize>,
     /// The same for compute, in percent: 100 without overcommit.
     pub most_compute: u32,
     /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
@@ -186,8 +189,8 @@ impl SplitDevice {
     /// The most that may be promised of it to all holders together.
     pub fn bounds(&self) -> Bounds {
         Bounds {
-            memory_mib: self.most_memory_mib,
-            compute: self.most_compute,
+            memory: self.most_memory,
+            compute: Percent::of_sum(self.most_compute),
         }
     }
 
@@ -195,6 +198,12 @@ impl SplitDevice {
     /// the policy.
     pub fn replica(&self) -> Option<&Share> {
         self.shares.first().filter(|share| share.name.number().is_some())
+    }
+
+    /// How many equal replicas it has; 0 if its shares have names from the policy.
+    pub fn replicas(&self) -> u32 {
+        let all = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        self.replica().map_or(0, |_| all)
     }
 
     /// What must be running or set before a share of it is worth what the plan says.
@@ -237,9 +246,11 @@ fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, 
         memory: target.memory(),
         uses_system_memory: target.gpu.uses_system_memory,
         shares: cut.shares,
-        memory_left_mib: cut.memory_left_mib,
+        memory_left: cut.memory_left,
         compute_left: cut.compute_left,
-        most_memory_mib: target.memory().map(|memory| policy.overcommit_memory.of(memory.mib())),
+        most_memory: target
+            .memory()
+            .map(|memory| MemorySize::from_mib(policy.overcommit_memory.of(memory.mib()))),
         most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
         memory_promised: cut.memory_promised,
         compute_promised: cut.compute_promised,

@@ -1,12 +1,13 @@
 //! Types for values that must not be confused: an index is not a minor, and a path on the host is not one in a
 //! container.
 //!
-//! Except for [`Device`] and [`Place`], every type is read from text with `FromStr` and written with `Display`. Numbers
-//! are numbers in JSON, and all others are the same text there.
+//! Except for [`Device`], [`Place`] and the parts of devices ([`Part`], [`Subject`], [`HeldPart`]), every type is read from
+//! text with `FromStr` and written with `Display`. Numbers are numbers in JSON, and all others are the same text there.
 
 mod device;
 mod device_key;
 mod device_name;
+mod device_part;
 mod driver_file;
 mod memory;
 mod mig_profile;
@@ -20,6 +21,7 @@ mod program_dirs;
 mod promise;
 mod share_name;
 mod strategy;
+mod subject;
 mod uuid;
 mod version;
 mod wait_time;
@@ -27,8 +29,11 @@ mod wait_time;
 pub use device::{Device, DeviceSelector};
 pub use device_key::DeviceKey;
 pub use device_name::{CdiKind, DeviceName, QualifiedName};
+pub use device_part::{DevicePart, Part};
 pub use driver_file::{ElfClass, Link};
 pub use memory::MemorySize;
+#[cfg(feature = "runtime")]
+pub(crate) use memory::{in_mib, in_mib_if_known};
 pub use mig_profile::MigProfile;
 pub(crate) use number::decimal;
 pub use number::{CapMinor, ComputeInstanceId, GpuIndex, GpuInstanceId, ImexChannelId, MigIndex, Minor};
@@ -41,6 +46,7 @@ pub use program_dirs::PROGRAM_DIRS;
 pub use promise::{Bounds, Promise};
 pub use share_name::ShareName;
 pub use strategy::Strategy;
+pub use subject::Subject;
 pub use uuid::{GpuUuid, MigUuid};
 pub use version::{CdiVersion, ComputeCapability, CudaVersion, DriverVersion, EngineVersion};
 pub use wait_time::WaitTime;

@@ -42,13 +42,15 @@ const LAYERS: &[(&str, &str)] = &[
     ("ledger", "error root text types"),
     ("messages", "error root text"),
     ("caller", ""),
-    ("broker", "bounded error"),
+    ("broker", "bounded error ledger types"),
     ("oci", "bounded error root"),
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("export", "edits types"),
     ("call", "error types"),
+    ("engines", "program types"),
     // From data to data.
-    ("device_files", "error inventory types"),
+    ("replace", "error"),
+    ("device_files", "error inventory replace types"),
     ("policy", "bounded call error inventory text types yaml"),
     ("share", "digest error inventory policy text types"),
     (
@@ -60,10 +62,9 @@ const LAYERS: &[(&str, &str)] = &[
     ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
-        "call cdi claims derive error inventory ledger share text types",
+        "broker call cdi claims derive error inventory ledger replace share text types",
     ),
-    ("engine_config", "cdi digest error program types"),
-    ("engines", "program types"),
+    ("engine_config", "digest engines error program replace types"),
     // From a host to its plan and its specifications, and what is held of it.
     ("examine", "error host inventory sources"),
     (
@@ -91,7 +92,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker call cdi claim_spec claims control derive error facts ledger mutex peer policy root share sys text types",
+        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace root share sys text types",
     ),
     (
         "observed",
@@ -100,7 +101,7 @@ const LAYERS: &[(&str, &str)] = &[
     // From requests to the configuration of a container.
     (
         "inject",
-        "call cdi claims derive edits error host_file inventory ledger oci policy root share text types",
+        "call cdi claims derive edits engines error host_file inventory ledger oci policy root share text types",
     ),
     (
         "refresh",
@@ -113,7 +114,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "runtime",
-        "bounded broker claims error host_file inject ledger messages oci personality policy root sys text types",
+        "bounded broker claims engines error host_file inject ledger messages oci personality policy root sys text types",
     ),
     (
         "run",
@@ -129,10 +130,10 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject inventory ledger messages mutex observed planning policy refresh run serve share sim text types verify",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject inventory ledger messages mutex observed planning policy refresh replace run serve share sim text types verify",
     ),
     // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "error hook host inject ledger policy serve types"),
+    ("fuzzing", "broker engines error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;

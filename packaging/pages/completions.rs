@@ -6,7 +6,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use tranche::cdi::encode::Format;
 use tranche::derive::{Mode, NameStrategy};
-use tranche::engine_config::Engine;
+use tranche::engines::Engine;
 use tranche::export::ExportTarget;
 use tranche::inventory::DriverCapability;
 use tranche::types::CdiVersion;
@@ -110,7 +110,7 @@ fn with_values(verb: &str, argument: &Arg) -> Arg {
         (_, "mode") => words(Mode::ALL, Mode::as_str),
         (_, "format") => words(&[Format::Yaml, Format::Json], Format::extension),
         (_, "relative_to") => vec!["host", "container"],
-        (_, "runtime") => words(&Engine::ALL, Engine::name),
+        (_, "runtime") => words(Engine::ALL, Engine::as_str),
         (_, "target") => words(ExportTarget::ALL, ExportTarget::as_str),
         (_, "cdi_version") => words(CdiVersion::ALL, CdiVersion::as_str),
         (_, "device_name_strategies") => words(NameStrategy::ALL, NameStrategy::as_str),

@@ -1,14 +1,13 @@
 //! The side of the broker's protocol that asks.
 
 use super::MOST_ANSWER;
+use super::request::{Command, RequestLine};
 use crate::bounded;
 use crate::error::{Error, Kind};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
-#[cfg(feature = "runtime")]
-use serde_json::Value;
-use serde_json::value::RawValue;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -30,40 +29,41 @@ pub enum BrokerError {
 ///
 /// # Errors
 /// Returns [`BrokerError`].
-#[cfg(feature = "runtime")]
-pub fn ask(socket: &Path, request: &Value, patience: Duration) -> Result<Value, BrokerError> {
-    let answer = tell(socket, request, patience)?;
-    // What was parsed once is parsed again.
-    let answer: Option<Value> = serde_json::from_str(&answer).ok();
-    Ok(answer
-        .and_then(|mut answer| answer.get_mut("ok").map(Value::take))
-        .unwrap_or_default())
+pub fn ask<T: DeserializeOwned>(socket: &Path, request: &impl Command, patience: Duration) -> Result<T, BrokerError> {
+    send(socket, &RequestLine::of(request), patience)
 }
 
-/// As [`ask`], and returns the line of the answer. This is what `tranche-oci` uses: it has no code for JSON of any form.
+/// As [`ask`], if the answer says nothing but that it is done.
 ///
 /// # Errors
 /// Returns [`BrokerError`].
-pub fn tell(socket: &Path, request: &impl Serialize, patience: Duration) -> Result<String, BrokerError> {
+pub fn tell(socket: &Path, request: &impl Command, patience: Duration) -> Result<(), BrokerError> {
+    ask::<IgnoredAny>(socket, request, patience).map(drop)
+}
+
+/// As [`ask`], with a whole request, which tests make of what no program sends.
+pub(crate) fn send<T: DeserializeOwned>(
+    socket: &Path,
+    request: &impl Serialize,
+    patience: Duration,
+) -> Result<T, BrokerError> {
     let line = serde_json::to_string(request).map_err(|e| BrokerError::Unreachable(e.into()))?;
     let answer = exchange(socket, &format!("{line}\n"), patience).map_err(BrokerError::Unreachable)?;
+    let other = || Error::failed(socket.display(), "its answer is not one of the broker's");
     match serde_json::from_str(&answer) {
-        Ok(AnswerLine { ok: Some(_), .. }) => Ok(answer),
+        Ok(AnswerLine { ok: Some(value), .. }) => Ok(value),
         Ok(AnswerLine {
             error: Some(refusal), ..
         }) => Err(BrokerError::Refused(refusal.into())),
-        Ok(_) | Err(_) => {
-            let what = "its answer is not one of the broker's";
-            Err(BrokerError::Refused(Error::failed(socket.display(), what)))
-        }
+        Ok(_) => Err(BrokerError::Refused(other())),
+        Err(e) => Err(BrokerError::Refused(other().from_source(e))),
     }
 }
 
 /// What an answer has.
 #[derive(Deserialize)]
-struct AnswerLine<'a> {
-    #[serde(borrow)]
-    ok: Option<&'a RawValue>,
+struct AnswerLine<T> {
+    ok: Option<T>,
     error: Option<RefusalFields>,
 }
 
@@ -109,14 +109,12 @@ fn exchange(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
     String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-// They ask by `ask`, which also tests `tell`.
 #[cfg(test)]
-#[cfg(feature = "runtime")]
 mod tests {
     use super::*;
     use crate::broker::SOCKET;
     use rustix::net::{bind, listen};
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::thread;
@@ -138,7 +136,7 @@ mod tests {
             }
             line
         });
-        let asked = ask(&path, &json!({"a": 1}), Duration::from_secs(60));
+        let asked = send(&path, &json!({"a": 1}), Duration::from_secs(60));
         (broker.join().unwrap(), asked)
     }
 
@@ -174,7 +172,7 @@ mod tests {
                 .write_all(b"{\"version\":1,\"error\":{\"kind\":\"failed\",\"object\":\"broker\",\"what\":\"busy\"}}\n")
         });
         // More than a socket holds: the client still writes when the broker closes.
-        let asked = ask(&path, &json!({"a": "x".repeat(4 << 20)}), Duration::from_secs(60));
+        let asked = send::<Value>(&path, &json!({"a": "x".repeat(4 << 20)}), Duration::from_secs(60));
         broker.join().unwrap().unwrap();
         assert!(
             matches!(&asked, Err(BrokerError::Refused(error)) if error.to_string() == "broker: busy"),
@@ -201,7 +199,7 @@ mod tests {
     fn a_broker_that_does_not_answer_is_not_waited_for() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join(SOCKET);
-        let kind = |patience| match ask(&path, &json!({}), patience) {
+        let kind = |patience| match send::<Value>(&path, &json!({}), patience) {
             Err(BrokerError::Unreachable(error)) => error.kind(),
             other => panic!("{other:?}"),
         };

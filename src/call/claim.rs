@@ -3,7 +3,7 @@
 use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read, wrong};
 use super::{Program, verb_and_options};
 use crate::error::{Error, Result};
-use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Promise, ShareName, WaitTime};
+use crate::types::{Bounds, ContainerPath, DeviceKey, HostPath, Part, Promise, Subject, WaitTime};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -35,30 +35,6 @@ pub struct ClaimCall {
     pub wait: WaitTime,
     /// Where the ledger is.
     pub state_dir: HostPath,
-}
-
-/// What is claimed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// One share of the device.
-    Share(ShareName, Promise),
-    /// Any free one of the device's equal replicas, each of this size.
-    Any(Promise),
-    /// The whole device.
-    Whole,
-    /// A claim that was made beforehand, with what it was promised when its specification was written.
-    Claim(String, Option<Promise>),
-}
-
-impl Subject {
-    /// What is promised; `None` if the call does not say it.
-    pub fn promise(&self) -> Option<Promise> {
-        match self {
-            Self::Share(_, promise) | Self::Any(promise) => Some(*promise),
-            Self::Whole => Some(Promise::Whole),
-            Self::Claim(_, promise) => *promise,
-        }
-    }
 }
 
 /// The shares that a device has.
@@ -190,17 +166,12 @@ impl ClaimCall {
     pub fn write(&self) -> Vec<String> {
         let mut options = vec![format!("--device={}", self.device), format!("--label={}", self.label)];
         let size = match &self.subject {
-            Subject::Share(name, size) => {
-                options.push(format!("--share={name}"));
-                Some(size)
-            }
-            Subject::Any(size) => {
-                options.push(format!("--share={}", ShareName::ANY));
-                Some(size)
-            }
-            Subject::Whole => {
-                options.push("--whole".to_owned());
-                None
+            Subject::Part(part, size) => {
+                let share = part.suffix().map(|share| format!("--share={share}"));
+                // The size of the whole device is the whole.
+                let size = share.as_ref().map(|_| size);
+                options.push(share.unwrap_or_else(|| "--whole".to_owned()));
+                size
             }
             Subject::Claim(name, size) => {
                 options.push(format!("--claim={name}"));
@@ -278,7 +249,7 @@ impl ClaimCall {
             return Err(Error::usage("arguments", what));
         };
         let subject = subject(option, name, size)?;
-        if matches!(subject, Subject::Any(_)) && siblings.replicas() == 0 {
+        if matches!(subject, Subject::Part(Part::Any, _)) && siblings.replicas() == 0 {
             let what = "--share any needs --of with the number of replicas";
             return Err(Error::usage("arguments", what));
         }
@@ -302,17 +273,15 @@ impl ClaimCall {
 /// # Errors
 /// Returns a usage error for a share without a size: the ledger could not say what fits beside it.
 fn subject(option: &str, name: &str, size: Option<Promise>) -> Result<Subject> {
-    let of_share = || match size {
-        Some(size @ (Promise::Turns { .. } | Promise::Mps { .. })) => Ok(size),
-        Some(Promise::Whole) | None => {
+    match (option, size) {
+        ("whole", _) => Ok(Subject::WHOLE),
+        ("claim", size) => Ok(Subject::Claim(name.to_owned(), size)),
+        (_, Some(size @ (Promise::Turns { .. } | Promise::Mps { .. }))) => {
+            Part::of_share(name).map(|part| Subject::Part(part, size))
+        }
+        (_, Some(Promise::Whole) | None) => {
             let error = Error::usage("arguments", "--share needs --size, like 1/10 or mps:7000:30");
             Err(error.hint("write the specification again with this tranche"))
         }
-    };
-    Ok(match (option, name) {
-        ("whole", _) => Subject::Whole,
-        ("claim", name) => Subject::Claim(name.to_owned(), size),
-        (_, ShareName::ANY) => Subject::Any(of_share()?),
-        (_, name) => Subject::Share(name.parse()?, of_share()?),
-    })
+    }
 }

@@ -1,4 +1,4 @@
-//! `tranche-oci hook release`: a container that has ended gives back what it held.
+//! `tranche-oci hook release`: a container that has ended releases what it held.
 
 use super::options::{OnUnknown, ValueKind, default_state_dir, host_path, push_state_dir, read};
 use super::{ClaimCall, Program};
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 /// A call of `hook release`. The table of options is in the documentation of `hook::claim`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseCall {
-    /// The device of which all is given back; `None`: every device.
+    /// The device of which all is released; `None`: every device.
     pub device: Option<DeviceKey>,
     /// The claim made beforehand that the container was in. It needs a device.
     pub claim: Option<String>,

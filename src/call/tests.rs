@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::error::Result;
-use crate::types::{Bounds, ContainerPath, ElfClass, Link, Promise, ShareName, Side};
+use crate::types::{
+    Bounds, ContainerPath, ElfClass, Link, MemorySize, Part, Percent, Promise, ShareName, Side, Subject,
+};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -112,21 +114,29 @@ fn share_name() -> impl Strategy<Value = ShareName> {
     prop_oneof!["[a-z][a-z0-9_-]{0,6}[0-9]", "[0-9]{1,4}"].prop_map(|name| name.parse().unwrap())
 }
 
+fn memory() -> impl Strategy<Value = MemorySize> {
+    (0u64..1 << 44).prop_map(MemorySize::from_mib)
+}
+
+fn compute() -> impl Strategy<Value = Percent> {
+    any::<u32>().prop_map(Percent::of_sum)
+}
+
 fn size() -> impl Strategy<Value = Promise> {
     prop_oneof![
         (1u32.., 0u32..1000).prop_map(|(turns, more)| Promise::Turns {
             turns,
             of: turns.saturating_add(more),
         }),
-        (of(any::<u64>()), of(any::<u32>())).prop_map(|(memory_mib, compute)| Promise::Mps { memory_mib, compute }),
+        (of(memory()), of(compute())).prop_map(|(memory, compute)| Promise::Mps { memory, compute }),
     ]
 }
 
 fn subject() -> impl Strategy<Value = Subject> {
     prop_oneof![
-        Just(Subject::Whole),
-        size().prop_map(Subject::Any),
-        (share_name(), size()).prop_map(|(name, size)| Subject::Share(name, size)),
+        Just(Subject::WHOLE),
+        size().prop_map(|size| Subject::Part(Part::Any, size)),
+        (share_name(), size()).prop_map(|(name, size)| Subject::Part(Part::Share(name), size)),
         (".*", of(prop_oneof![size(), Just(Promise::Whole)])).prop_map(|(name, size)| Subject::Claim(name, size)),
     ]
 }
@@ -139,14 +149,14 @@ prop_compose! {
         asked_as in of(".*"),
         replicas in 1u32..,
         named in of(prop::collection::vec("[a-z][a-z0-9_-]{0,6}", 0..3)),
-        bounds in of((of(any::<u64>()), any::<u32>())),
+        bounds in of((of(memory()), compute())),
         alone in any::<bool>(),
         nodes in prop::collection::vec((container(), of(host())), 0..3),
         (daemon, prepare, wait) in (of(host()), any::<bool>(), 0..604_800_u32),
         state_dir in host(),
     ) -> ClaimCall {
         let siblings = match (named, &subject) {
-            (Some(names), Subject::Whole | Subject::Share(..) | Subject::Claim(..)) => Siblings::Named(names),
+            (Some(names), Subject::Part(Part::Whole | Part::Share(_), _) | Subject::Claim(..)) => Siblings::Named(names),
             _ => Siblings::Replicas(replicas),
         };
         let nodes = nodes.into_iter().map(|(container, host)| OwnNode {
@@ -159,7 +169,7 @@ prop_compose! {
             subject,
             asked_as,
             siblings,
-            bounds: bounds.map(|(memory_mib, compute)| Bounds { memory_mib, compute }),
+            bounds: bounds.map(|(memory, compute)| Bounds { memory, compute }),
             alone,
             nodes: nodes.collect(),
             daemon,
@@ -253,7 +263,7 @@ fn full() -> [Full; 4] {
     let claim = ClaimCall {
         device: device.clone(),
         label: "gpu 0".into(),
-        subject: Subject::Share("big".parse().unwrap(), size),
+        subject: Subject::Part(Part::Share("big".parse().unwrap()), size),
         asked_as: Some("nvidia.com/gpu=0.big".into()),
         siblings: Siblings::Named(vec!["big".into()]),
         bounds: Some("81559:100".parse().unwrap()),
@@ -268,7 +278,7 @@ fn full() -> [Full; 4] {
         state_dir: other.clone(),
     };
     let mut claims = claim.write();
-    claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::Whole).write());
+    claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::WHOLE).write());
     claims.extend(ClaimCall::of(device.clone(), String::new(), Subject::Claim("a".into(), None)).write());
     let release = ReleaseCall {
         device: Some(device),
@@ -462,7 +472,7 @@ fn only_a_claim_hook_of_tranche_is_a_claim() {
     let of = |text: &str| ClaimCall::of_hook(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
     let claim = "hook claim --device=GPU-11111111 --whole --later x";
     let found = of(&format!("tranche-oci {claim}")).unwrap();
-    assert_eq!((found.subject, found.label.as_str()), (Subject::Whole, "GPU-11111111"));
+    assert_eq!((found.subject, found.label.as_str()), (Subject::WHOLE, "GPU-11111111"));
     for other in [
         format!("nvidia-cdi-hook {claim}"),
         format!("nvidia-ctk {claim}"),

@@ -1,92 +1,63 @@
-//! A claim that is made beforehand: what is asked for, and the file that offers it to engines.
+//! A claim that is made beforehand: the reservation that it asks for, and the file that offers it to engines.
 
 use super::{file, sweep};
+use crate::broker::ClaimRequest;
+use crate::cdi::build;
 use crate::cdi::encode::{Format, encode};
-use crate::cdi::{build, write};
 use crate::claims::{Offer, Reservation, remove};
 use crate::derive::{self, HookOptions, Options, Sharing};
 use crate::error::{Context, Error, Result};
 use crate::inventory::Inventory;
 use crate::ledger::{Claim, is_start_name};
+use crate::replace;
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiVersion, Device, DeviceSelector, HostPath, MemorySize, Percent, QualifiedName, ShareName};
+use crate::types::{HostPath, QualifiedName, ShareName};
 use std::path::Path;
 
-/// A claim that a person asks for.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ClaimRequest {
-    /// Its name.
-    pub name: String,
-    /// At least this much memory.
-    pub memory: Option<MemorySize>,
-    /// At least this much compute.
-    pub compute: Option<Percent>,
-    /// This many shares of one device, in addition to those with a name.
-    pub shares: Option<u32>,
-    /// The shares with these names.
-    pub names: Vec<ShareName>,
-    /// Of this device; `None` for the one whose free shares fit best.
-    pub device: Option<DeviceSelector>,
-    /// Whether it is released together with the first container that uses it.
-    pub once: bool,
-    /// Whether containers of engines that run as root may use it, although it belongs to another user.
-    pub for_root: bool,
-    /// Seconds after which it is released while no container uses it.
-    pub ttl: Option<u64>,
-    /// The newest CDI version that the engine supports.
-    pub cdi_version: Option<CdiVersion>,
+/// The name of the claim `name` for engines.
+///
+/// # Errors
+/// Returns a usage error if CDI does not allow the name, or if it is one that starts of containers use or that means
+/// devices (`all`, `0`).
+pub fn device_name(name: &str) -> Result<QualifiedName> {
+    let refused = |what: &str| Error::usage(format!("claim {name}"), what).hint("choose another name");
+    if is_start_name(name) {
+        return Err(refused("is a name that starts of containers use"));
+    }
+    if is_reserved(name) {
+        return Err(refused("is a word or a number that means devices elsewhere"));
+    }
+    format!("nvidia.com/claim={name}").parse()
 }
 
-impl ClaimRequest {
-    /// The name of the claim for engines.
-    ///
-    /// # Errors
-    /// Returns a usage error if CDI does not allow the name, or if it is one that starts of containers use or that means
-    /// devices (`all`, `0`).
-    pub fn device_name(&self) -> Result<QualifiedName> {
-        if is_start_name(&self.name) {
-            let error = Error::usage(
-                format!("claim {}", self.name),
-                "is a name that starts of containers use",
-            );
-            return Err(error.hint("choose another name"));
-        }
-        if is_reserved(&self.name) {
-            let error = Error::usage(
-                format!("claim {}", self.name),
-                "is a word or a number that means devices elsewhere",
-            );
-            return Err(error.hint("choose another name"));
-        }
-        format!("nvidia.com/claim={}", self.name).parse()
+/// The reservation of what `request` asks for.
+///
+/// # Errors
+/// Returns a usage error if the device is not shared by `plan`, or if a size is asked for and no share has one.
+pub fn reservation(request: &ClaimRequest, inventory: &Inventory, plan: &Plan) -> Result<Reservation> {
+    if request.memory.is_some_and(|m| m.mib() == 0) {
+        let error = Error::usage("--memory 0", "a claim needs some memory");
+        return Err(error.hint("leave the option out for a share of any size"));
     }
-
-    /// The reservation of what is asked for.
-    ///
-    /// # Errors
-    /// Returns a usage error if the device is not shared by `plan`, or if a size is asked for and no share has one.
-    pub fn reservation(&self, inventory: &Inventory, plan: &Plan) -> Result<Reservation> {
-        if self.memory.is_some_and(|m| m.mib() == 0) {
-            let error = Error::usage("--memory 0", "a claim needs some memory");
-            return Err(error.hint("leave the option out for a share of any size"));
-        }
-        let device = self.device.as_ref().map(|selector| device(inventory, plan, selector));
-        let wish = Wish {
-            memory: self.memory,
-            compute: self.compute.map(|c| c.get()),
-            names: self.names.clone(),
-            shares: self.shares.map(|n| n as usize),
-            device: device.transpose()?,
-        };
-        refuse_sizeless(plan, &wish)?;
-        Ok(Reservation {
-            once: self.once,
-            for_root: self.for_root,
-            ttl: self.ttl,
-            ..Reservation::of(&self.name, wish)
-        })
-    }
+    let device = request.device.as_ref().map(|selector| {
+        let device = inventory.catalogue().get(selector)?;
+        Ok::<_, Error>(plan.shared(device, format_args!("device {selector}"))?.device)
+    });
+    let wish = Wish {
+        memory: request.memory,
+        compute: request.compute,
+        names: request.names.clone(),
+        shares: request.shares.map(|n| n as usize),
+        device: device.transpose()?,
+    };
+    refuse_sizeless(plan, &wish)?;
+    Ok(Reservation {
+        once: request.once,
+        for_root: request.for_root,
+        ttl: request.ttl,
+        ..Reservation::of(&request.name, wish)
+    })
 }
 
 /// Whether a claim of this name belongs to a user other than root: `1000.train`. The broker makes these names, so that
@@ -114,22 +85,11 @@ pub fn describe(found: &Fit, plan: &Plan) -> String {
     let memory = found.memory.map(|m| format!(", {m}")).unwrap_or_default();
     let compute = found
         .compute
-        .map(|c| format!(", up to {c}% compute"))
+        .map(|c| format!(", up to {c} compute"))
         .unwrap_or_default();
     let names: Vec<&str> = found.shares.iter().map(|s| s.as_str()).collect();
     let word = if names.len() == 1 { "share" } else { "shares" };
     format!("{}: {word} {}{memory}{compute}", found.device, some(&names))
-}
-
-/// The split or dedicated device that `selector` names.
-fn device(inventory: &Inventory, plan: &Plan, selector: &DeviceSelector) -> Result<Device> {
-    let device = inventory.catalogue().get(selector)?.device();
-    if plan.split(device).is_some() {
-        return Ok(device);
-    }
-    let split: Vec<String> = plan.devices.iter().map(|d| d.device.cdi_name()).collect();
-    let error = Error::usage(format!("device {selector}"), "is not shared by the policy");
-    Err(error.hint(format!("the policy shares {}", some(&split))))
 }
 
 /// Refuses a wish for a size if none of the shares that may serve it has a limit: it could never be fulfilled.
@@ -215,7 +175,7 @@ impl Offer for ClaimFile<'_> {
         let (spec, _) = build(&derived, self.request.cdi_version)?;
         let header = format!("Made by tranche {}", env!("CARGO_PKG_VERSION"));
         let text = encode(&spec, Format::Yaml, &[header])?;
-        write::write(self.file.as_path(), &text)?;
+        replace::write(self.file.as_path(), &text)?;
         Ok(Some(self.file.to_string()))
     }
 
@@ -231,19 +191,11 @@ mod tests {
     #[test]
     fn a_name_that_means_devices_is_not_one_of_a_claim() {
         for name in ["all", "any", "none", "void", "0", "12", "1000.all", "1000.3"] {
-            let request = ClaimRequest {
-                name: name.to_owned(),
-                ..ClaimRequest::default()
-            };
-            let line = crate::error::line(&request.device_name().unwrap_err());
+            let line = crate::error::line(&device_name(name).unwrap_err());
             assert!(line.contains(&format!("claim {name}: is a word or a number")), "{line}");
         }
         for name in ["all-of-them", "train1", "1000.a3", "0x1", "any.1"] {
-            let request = ClaimRequest {
-                name: name.to_owned(),
-                ..ClaimRequest::default()
-            };
-            assert!(request.device_name().is_ok(), "{name}");
+            assert!(device_name(name).is_ok(), "{name}");
         }
     }
 

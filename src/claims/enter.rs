@@ -2,12 +2,12 @@
 //! reserve shares.
 
 use super::turn::Attempt;
-use super::{ClaimEntry, Claims, LockedClaims, NotEntered, WantedPart};
+use super::{ClaimEntry, Claims, LockedClaims, NotEntered};
 use crate::error::Error;
 use crate::ledger::{
     Ask, Book, Change, ClaimState, HeldPart, Holder, InitProcess, LedgerError, Refused, WaitedFor, Waiter, World,
 };
-use crate::types::ShareName;
+use crate::types::{Part, Subject};
 use std::time::Duration;
 
 impl Claims {
@@ -88,14 +88,14 @@ impl Attempt for EntryAttempt<'_> {
         let mut unused = Book::new(self.entry.device.gpu().clone());
         unused.leave_to(ahead.to_vec());
         let ask = self.claims.ask(self.entry, self.holder.clone(), self.process.clone());
-        self.claims.enter_book(&mut unused, &self.entry.wanted, ask).is_ok()
+        self.claims.enter_book(&mut unused, self.entry, ask).is_ok()
     }
 
     fn wants(&self) -> Vec<WaitedFor> {
-        let shares = match &self.entry.wanted {
-            WantedPart::Part(part) => part.shares().iter().map(|share| share.name.clone()).collect(),
-            WantedPart::AnyReplica { replicas, .. } => (0..*replicas).map(ShareName::replica).collect(),
-            WantedPart::Reserved { .. } => Vec::new(),
+        let shares = match &self.entry.subject {
+            Subject::Part(Part::Share(name), _) => vec![name.clone()],
+            Subject::Part(Part::Any, _) => self.entry.replicas().collect(),
+            Subject::Part(Part::Whole, _) | Subject::Claim(..) => Vec::new(),
         };
         let device = self.entry.device.clone();
         vec![WaitedFor { device, shares }]
@@ -140,7 +140,7 @@ impl LockedClaims<'_> {
         let mut refused_in = None;
         let entered = self.locked.change_scanned(&entry.device, |book| {
             book.leave_to(ahead);
-            let entered = self.claims.enter_book(book, &entry.wanted, ask);
+            let entered = self.claims.enter_book(book, entry, ask);
             if entered.is_err() {
                 refused_in = Some(std::mem::replace(book, Book::new(book.gpu.clone())));
             }

@@ -2,7 +2,7 @@
 //! depend on them.
 
 use crate::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};
-use crate::types::{DeviceKey, MemorySize};
+use crate::types::{DeviceKey, MemorySize, Percent};
 use serde::{Deserialize, Serialize};
 
 /// A claim.
@@ -133,7 +133,7 @@ impl Held {
             shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
             strategy: claim.part.strategy(),
             memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
-            compute_percent: promise.and_then(|p| p.compute()),
+            compute_percent: promise.and_then(|p| p.compute()).map(Percent::get),
             state: claim.state,
             container,
             process,

@@ -26,11 +26,11 @@ pub struct Reservation {
     pub process: Option<u32>,
     /// How an engine was asked for it, for people; `None` if that is not known.
     pub asked_as: Option<String>,
-    /// Whether it is given back together with the first holder that uses it.
+    /// Whether it is released together with the first holder that uses it.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
     pub for_root: bool,
-    /// Seconds after which it is given back while nobody uses it.
+    /// Seconds after which it is collected while nobody uses it.
     pub ttl: Option<u64>,
 }
 
@@ -188,8 +188,7 @@ impl Claims {
         Ok(reserved.into_iter().next().ok_or_else(lost)?)
     }
 
-    /// Gives back the claims `names` that no container has entered, because the start that they were made for has
-    /// failed.
+    /// Withdraws the claims `names` that no container has entered, because the start that they were made for has failed.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
@@ -241,7 +240,7 @@ impl LockedClaims<'_> {
         if !is_for_starts && !damaged.is_empty() {
             return Err(damaged_one(damaged, |_| true));
         }
-        let attempt = |settle: bool| -> Result<(Vec<Book>, Vec<Fit>), ReserveError> {
+        let attempt = |all: bool| -> Result<(Vec<Book>, Vec<Fit>), ReserveError> {
             let draft = Draft::new(plan, &self.claims.machine, self.claims.uid);
             let mut draft = Draft {
                 books: old.clone(),
@@ -249,9 +248,9 @@ impl LockedClaims<'_> {
                 ahead,
                 ..draft
             };
-            draft.books.iter_mut().for_each(|book| match settle {
-                true => drop(book.reconcile(&self.claims.machine)),
-                false => book.end_failed_starts(&self.claims.machine),
+            draft.books.iter_mut().for_each(|book| match all {
+                true => drop(book.collect(&self.claims.machine)),
+                false => book.collect_failed_starts(&self.claims.machine),
             });
             if !is_for_starts {
                 draft.refuse_names(reservations)?;

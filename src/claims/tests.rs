@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::{ClaimState, ContainerName, KubernetesObject};
 use crate::share::{Fit, Plan, Wish};
+use crate::types::Part;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::cell::RefCell;
@@ -41,14 +42,16 @@ fn reserve(claims: &Claims, name: &str, wish: Wish) -> Result<Claim, ReserveErro
 fn enters(claim: &Claim) -> ClaimEntry {
     ClaimEntry {
         device: claim.device.clone(),
-        wanted: WantedPart::Reserved {
-            name: claim.name.clone().unwrap(),
-            promise: None,
-        },
+        subject: Subject::Claim(claim.name.clone().unwrap(), None),
+        replicas: 4,
         bounds: Bounds::default(),
         asked_as: None,
         alone: false,
     }
+}
+
+fn any_quarter() -> Subject {
+    Subject::Part(Part::Any, "1/4".parse().unwrap())
 }
 
 fn pod(name: &str) -> Holder {
@@ -133,10 +136,8 @@ fn every_refusal_says_what_it_is() {
     let missing = claims.enter(&enters(&missing), pod("a"), None).unwrap_err();
     assert!(matches!(missing.error, LedgerError::Refused(Refused::NoSuchClaim(_))));
     let any = |replicas| ClaimEntry {
-        wanted: WantedPart::AnyReplica {
-            replicas,
-            promise: "1/4".parse().unwrap(),
-        },
+        subject: any_quarter(),
+        replicas,
         ..enters(&first)
     };
     claims.enter(&any(4), pod("a"), None).unwrap();
@@ -144,7 +145,7 @@ fn every_refusal_says_what_it_is() {
     assert!(matches!(none.error, LedgerError::Refused(Refused::NoneFree)));
     assert_eq!(none.book.unwrap().held().count(), 2);
     let misfit = ClaimEntry {
-        wanted: WantedPart::Part(HeldPart::share("x".parse().unwrap(), "1/2".parse().unwrap())),
+        subject: Subject::Part(Part::Share("x".parse().unwrap()), "1/2".parse().unwrap()),
         ..enters(&first)
     };
     let misfit = claims.enter(&misfit, pod("b"), None).unwrap_err();
@@ -257,7 +258,7 @@ mod entering;
 mod starts;
 
 #[test]
-fn a_container_whose_start_fails_gives_back_what_it_entered_while_it_lives() {
+fn a_container_whose_start_fails_releases_what_it_entered_while_it_lives() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::open(dir.path()).unwrap();
     let container = |id: &str| {
@@ -276,26 +277,23 @@ fn a_container_whose_start_fails_gives_back_what_it_entered_while_it_lives() {
     let once = reserve(&claims, "once", shares(1, 0)).unwrap();
     claims.enter(&enters(&once), container("b"), me).unwrap();
     let direct = ClaimEntry {
-        wanted: WantedPart::AnyReplica {
-            replicas: 4,
-            promise: "1/4".parse().unwrap(),
-        },
+        subject: any_quarter(),
         ..enters(&kept)
     };
     claims.enter(&direct, container("c"), me).unwrap();
-    claims.give_back(&container("d"), &kept.device).unwrap();
+    claims.release_failed_start(&container("d"), &kept.device).unwrap();
     let other: DeviceKey = "GPU-99999999".parse().unwrap();
-    claims.give_back(&container("a"), &other).unwrap();
+    claims.release_failed_start(&container("a"), &other).unwrap();
     assert_eq!(held(&claims).len(), 3, "another container, or of another device");
     for id in ["a", "b", "c"] {
-        claims.give_back(&container(id), &kept.device).unwrap();
+        claims.release_failed_start(&container(id), &kept.device).unwrap();
     }
     let left = held(&claims);
     assert_eq!(left, [kept], "what waits for the next container is as it was");
 }
 
 #[test]
-fn what_belongs_to_one_user_is_neither_used_nor_given_back_by_another() {
+fn what_belongs_to_one_user_is_neither_used_nor_released_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let claims = |uid| Claims::open(dir.path()).unwrap().for_user(uid);
     let of = |user| Holder::Rootless {
@@ -312,15 +310,12 @@ fn what_belongs_to_one_user_is_neither_used_nor_given_back_by_another() {
     claims(7).enter(&enters(&claim), of(7), None).unwrap();
     claims(8).release(&of(7), None, None).unwrap();
     claims(8).release(&of(8), None, None).unwrap();
-    claims(8).give_back(&of(7), &claim.device).unwrap();
+    claims(8).release_failed_start(&of(7), &claim.device).unwrap();
     let now = held(&claims(0));
     assert_eq!((now.len(), &now[0].holder), (1, &of(7)));
     // Another user's container of the same name holds what it takes for itself.
     let direct = ClaimEntry {
-        wanted: WantedPart::AnyReplica {
-            replicas: 4,
-            promise: "1/4".parse().unwrap(),
-        },
+        subject: any_quarter(),
         alone: true,
         ..enters(&claim)
     };

@@ -13,7 +13,7 @@ use crate::inventory::Inventory;
 use crate::planning;
 use crate::run::wanted;
 use crate::share::{SplitDevice, Wish};
-use crate::types::{HostPath, QualifiedName, ShareName};
+use crate::types::{DevicePart, HostPath, Part, QualifiedName, ShareName};
 use anyhow::{Result, bail};
 use nix::sys::stat;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -103,11 +103,11 @@ fn without_kind(typed: &str) -> &str {
 
 /// Whether `typed` names a share, or a device that the policy splits.
 fn is_split(typed: &str, inventory: &Inventory, sharing: &Sharing) -> bool {
-    let Ok((device, share)) = wanted::parts(typed) else {
+    let Ok(DevicePart { device, part }) = typed.parse() else {
         return false;
     };
-    let found = inventory.catalogue().get(&device);
-    share.is_some() || found.is_ok_and(|found| sharing.plan.split(found.device()).is_some())
+    let found = inventory.catalogue().find(&device);
+    part != Part::Whole || found.is_some_and(|found| sharing.plan.split(found.device()).is_some())
 }
 
 /// What a container gets with these devices as a whole. A hook is not called: mounts do what it would do.

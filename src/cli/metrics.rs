@@ -7,8 +7,8 @@ mod serve;
 
 use super::look::ObserveArgs;
 use super::out;
-use crate::cdi;
 use crate::observed::Observed;
+use crate::replace;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (text, code) = look()?;
     match &args.output {
-        Some(file) => cdi::write::write(file, &text)?,
+        Some(file) => replace::write(file, &text)?,
         None => out::document(&text)?,
     }
     // A part that could not be read is missing in the metrics, which say so themselves.

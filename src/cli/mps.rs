@@ -3,7 +3,7 @@
 use super::out;
 use super::sharing::SharingArgs;
 use super::table::Table;
-use crate::broker::{self, BrokerError};
+use crate::broker::{self, BrokerError, MpsRequest};
 use crate::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
 use crate::error::{Error, Kind};
 use crate::examine;
@@ -12,7 +12,8 @@ use crate::host_file::HostFile;
 use crate::ledger::utc;
 use crate::types::{DeviceKey, DeviceSelector, HostPath};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -77,23 +78,23 @@ pub(super) struct RunArgs {
 /// Returns the error of the verb, or the broker's.
 pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Start(args) => change(args, "start", false),
-        Verb::Stop(args) => change(&args.device, "stop", args.force),
-        Verb::Restart(args) => change(args, "restart", false),
+        Verb::Start(args) => change(args, |device| MpsRequest::Start { device }),
+        Verb::Stop(args) => change(&args.device, |device| MpsRequest::Stop {
+            device,
+            force: args.force,
+        }),
+        Verb::Restart(args) => change(args, |device| MpsRequest::Restart { device }),
         Verb::Status(args) => status(args),
         Verb::Run(args) => match run_daemon(HostPath::absolute(&args.state.state_dir)?.as_path(), &args.instance)? {},
     }
 }
 
-fn change(args: &DeviceArgs, action: &str, force: bool) -> Result<ExitCode> {
-    let device = key(args)?;
-    ask(
-        &args.at.state,
-        json!({"action": action, "device": device, "force": force}),
-    )?;
-    let done = match action {
-        "stop" => "stopped; the device is as it was before",
-        _ => "its MPS daemon is running",
+fn change(args: &DeviceArgs, request: impl FnOnce(DeviceKey) -> MpsRequest) -> Result<ExitCode> {
+    let request = request(key(args)?);
+    ask::<IgnoredAny>(&args.at.state, &request)?;
+    let done = match request {
+        MpsRequest::Stop { .. } => "stopped; the device is as it was before",
+        MpsRequest::Start { .. } | MpsRequest::Restart { .. } | MpsRequest::Status => "its MPS daemon is running",
     };
     out::note(format_args!("{}: {done}", args.device));
     Ok(ExitCode::SUCCESS)
@@ -114,11 +115,9 @@ fn key(args: &DeviceArgs) -> Result<DeviceKey> {
 }
 
 /// Asks the broker of this state directory.
-fn ask(state: &super::place::StateArgs, mut request: Value) -> Result<Value> {
+fn ask<T: DeserializeOwned>(state: &super::place::StateArgs, request: &MpsRequest) -> Result<T> {
     root_only::check(&state.state_dir)?;
-    request["version"] = broker::VERSION.into();
-    request["command"] = "mps".into();
-    match broker::ask(&state.state_dir.join(broker::SOCKET), &request, PATIENCE) {
+    match broker::ask(&state.state_dir.join(broker::SOCKET), request, PATIENCE) {
         Ok(answer) => Ok(answer),
         Err(BrokerError::Refused(error)) => Err(error.into()),
         Err(BrokerError::Unreachable(error)) => {
@@ -141,8 +140,7 @@ pub(super) struct MpsAnswer {
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let answer = ask(&args.state, json!({"action": "status"}))?;
-    let MpsAnswer { devices, problems } = serde_json::from_value(answer)?;
+    let MpsAnswer { devices, problems } = ask(&args.state, &MpsRequest::Status)?;
     let shown = json!({"devices": devices, "problems": problems});
     out::either(args.json, &shown, || text(&devices))?;
     problems.iter().for_each(out::note);

@@ -10,9 +10,9 @@ mod program;
 mod result;
 
 use super::out;
-use crate::engine_config::Engine;
 use crate::engine_config::check::{Candidate, Verdict, check};
 use crate::engine_config::install::FileChange;
+use crate::engines::Engine;
 use anyhow::Result;
 use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;

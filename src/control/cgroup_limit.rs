@@ -5,6 +5,7 @@
 
 use super::target::ControlTarget;
 use crate::ledger::{Cgroup, Claim, ClaimState};
+use crate::types::{MemorySize, in_mib};
 use serde::{Deserialize, Serialize};
 
 /// A limit that was set, or is about to be set or removed: an entry of the journal.
@@ -15,8 +16,9 @@ pub(super) struct CgroupLimit {
     /// The directory of the cgroup, and its inode.
     path: String,
     inode: u64,
-    /// The most memory that its processes can allocate, in MiB.
-    pub(super) mib: u64,
+    /// The most memory that its processes can allocate.
+    #[serde(rename = "mib", with = "in_mib")]
+    pub(super) memory: MemorySize,
     /// Whether it is in effect for certain.
     pub(super) is_set: bool,
 }
@@ -48,8 +50,8 @@ pub(super) struct WantedLimit {
     pub(super) holder: String,
     /// The cgroup of the container; `None` if it has none of its own, so that its memory cannot be limited.
     pub(super) cgroup: Option<Cgroup>,
-    /// The most memory that its processes may have, in MiB.
-    pub(super) mib: u64,
+    /// The most memory that its processes may have.
+    pub(super) memory: MemorySize,
 }
 
 /// What to do next about limits.
@@ -63,13 +65,13 @@ pub(super) enum LimitStep {
 
 /// The limit that a claim under MPS needs. A claim that no container uses yet needs none.
 pub(super) fn wanted(claim: &Claim, target: &ControlTarget) -> Option<WantedLimit> {
-    let memory = claim.part.promise()?.memory()?.mib();
+    let memory = claim.part.promise()?.memory()?;
     let is_needed = target.limits_cgroups && claim.state == ClaimState::Held;
     is_needed.then(|| WantedLimit {
         holder: claim.who(),
         cgroup: claim.process.as_ref().and_then(|process| process.cgroup.clone()),
         // With overcommit, shares that are claimed as one are more together than the device has.
-        mib: target.memory_mib.map_or(memory, |whole| memory.min(whole)),
+        memory: target.memory.map_or(memory, |whole| memory.min(whole)),
     })
 }
 
@@ -85,10 +87,10 @@ pub(super) fn next_to_set(wanted: &[WantedLimit], journal: &[CgroupLimit]) -> Op
                 holder: wanted.holder.clone(),
                 path: cgroup.path.clone(),
                 inode: cgroup.inode,
-                mib: wanted.mib,
+                memory: wanted.memory,
                 is_set: false,
             };
-            let is_there = |entry: &CgroupLimit| entry.is_of(cgroup) && entry.is_set && entry.mib == wanted.mib;
+            let is_there = |entry: &CgroupLimit| entry.is_of(cgroup) && entry.is_set && entry.memory == wanted.memory;
             (!journal.iter().any(is_there)).then_some(LimitStep::Set(limit))
         }
     };

@@ -17,6 +17,7 @@ use super::device::SeenDaemon;
 use super::goal::Limits;
 use super::target::ControlTarget;
 use crate::program::{self, ProgramError};
+use crate::types::MemorySize;
 use socket::Listening;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -276,15 +277,15 @@ impl Daemon<'_> {
     /// Returns an error if the daemon does not take a limit.
     pub(super) fn set_limits(&self, limits: Limits) -> Result<Option<String>, DaemonError> {
         let uuid = self.target.uuid.as_deref().ok_or(DaemonError::NoUuid)?;
-        let compute = limits.compute;
-        if let Some(mib) = limits.memory_mib {
+        let (memory, compute) = (limits.memory.map(MemorySize::mib), limits.compute.get());
+        if let Some(mib) = memory {
             let command = format!("set_default_device_pinned_mem_limit {uuid} {mib}M");
             self.ask(&command, answer::accepted_size)?;
         }
         let command = format!("set_default_active_thread_percentage {compute}");
         self.ask(&command, answer::accepted_percentage)?;
         for server in self.ask("get_server_list", answer::pids)? {
-            if let Some(mib) = limits.memory_mib {
+            if let Some(mib) = memory {
                 let command = format!("set_device_pinned_mem_limit {server} {uuid} {mib}M");
                 self.ask(&command, answer::accepted_size)?;
             }
@@ -296,7 +297,7 @@ impl Daemon<'_> {
             let wrong = Unexpected::other(&format!("{set}"), &format!("{compute}"));
             return Err(DaemonError::Unexpected(CHECK.to_owned(), wrong));
         }
-        let Some(mib) = limits.memory_mib else { return Ok(None) };
+        let Some(mib) = memory else { return Ok(None) };
         let has = self.ask(&format!("get_default_device_pinned_mem_limit {uuid}"), answer::size)?;
         Ok(match has {
             Some(size) if size.may_be(mib) => None,

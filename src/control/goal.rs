@@ -5,16 +5,17 @@ use super::changes::DeviceChanges;
 use super::target::ControlTarget;
 use crate::ledger::{Claim, ClaimState, HeldPart, Holder};
 use crate::policy::Interval;
-use crate::types::Strategy;
+use crate::types::{MemorySize, Percent, Strategy, in_mib_if_known};
 use serde::{Deserialize, Serialize};
 
 /// The limits of MPS clients that have none of their own. A client that has some can only go below them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Limits {
-    /// Memory in MiB; `None` if the device's memory is unknown, so that no limit can be set.
-    pub(super) memory_mib: Option<u64>,
-    /// Percent of the device's compute, from 1 to 100.
-    pub(super) compute: u32,
+    /// Memory; `None` if the device's memory is unknown, so that no limit can be set.
+    #[serde(rename = "memory_mib", with = "in_mib_if_known", default)]
+    pub(super) memory: Option<MemorySize>,
+    /// The device's compute, at most all of it.
+    pub(super) compute: Percent,
 }
 
 impl Limits {
@@ -25,14 +26,14 @@ impl Limits {
 
     /// Whether a daemon that reports `percentage` as its default has this limit of compute.
     pub(super) fn is_percentage(self, percentage: f64) -> bool {
-        (percentage - f64::from(self.compute)).abs() < 0.5
+        (percentage - f64::from(self.compute.get())).abs() < 0.5
     }
 
     /// The larger one of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             // No limit is the largest.
-            memory_mib: self.memory_mib.zip(other.memory_mib).map(|(a, b)| a.max(b)),
+            memory: self.memory.zip(other.memory).map(|(a, b)| a.max(b)),
             compute: self.compute.max(other.compute),
         }
     }
@@ -111,8 +112,8 @@ pub(super) fn goal(claims: &[&Claim], target: &ControlTarget, changes: Option<&D
 /// All of a device.
 pub(super) fn whole(target: &ControlTarget) -> Limits {
     Limits {
-        memory_mib: target.memory_mib,
-        compute: 100,
+        memory: target.memory,
+        compute: Percent::ALL,
     }
 }
 
@@ -120,12 +121,12 @@ pub(super) fn whole(target: &ControlTarget) -> Limits {
 /// what has no limit is all of the device, and shares that are claimed as one are at most all of it.
 fn limits_of(part: &HeldPart, whole: Limits) -> Limits {
     let promise = part.promise();
-    let memory = promise.and_then(|promise| promise.memory()).map(|memory| memory.mib());
+    let memory = promise.and_then(|promise| promise.memory());
     let compute = promise.and_then(|promise| promise.compute());
     Limits {
-        memory_mib: memory
-            .map(|mib| whole.memory_mib.map_or(mib, |most| mib.min(most)))
-            .or(whole.memory_mib),
-        compute: compute.unwrap_or(100).clamp(1, 100),
+        memory: memory
+            .map(|memory| whole.memory.map_or(memory, |most| memory.min(most)))
+            .or(whole.memory),
+        compute: compute.unwrap_or(Percent::ALL).clamp(Percent::of_sum(1), Percent::ALL),
     }
 }

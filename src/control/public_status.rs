@@ -207,10 +207,10 @@ impl PublicClaim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{ClaimEntry, Claims, WantedPart};
+    use crate::claims::{ClaimEntry, Claims};
     use crate::control::{CgroupMemory, DaemonStatus, LostClients};
     use crate::ledger::{ContainerName, Holder};
-    use crate::types::Bounds;
+    use crate::types::{Bounds, Part, Subject};
 
     const POLICY: &str = "sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 3}\n";
 
@@ -227,15 +227,19 @@ mod tests {
         let parts = [
             (
                 split.key.clone(),
-                split.part(&[split.shares[1].name.clone()]),
+                Subject::Part(
+                    Part::Share(split.shares[1].name.clone()),
+                    split.promise(&split.shares[1]),
+                ),
                 split.bounds(),
             ),
-            (elsewhere.clone(), HeldPart::Whole, Bounds::default()),
+            (elsewhere.clone(), Subject::WHOLE, Bounds::default()),
         ];
-        for (device, part, bounds) in parts {
+        for (device, subject, bounds) in parts {
             let entry = ClaimEntry {
                 device,
-                wanted: WantedPart::Part(part),
+                subject,
+                replicas: 3,
                 bounds,
                 asked_as: None,
                 alone: false,

@@ -204,14 +204,14 @@ impl ControlledMachine for RealDevice<'_> {
             CgroupState::Version1 => return Err(self.not_limited(limit, "its cgroup is not one of version 2")),
             CgroupState::Gone => return Err(self.not_limited(limit, "its cgroup is gone")),
         }
-        let bytes = limit.mib << 20;
+        let bytes = limit.memory.bytes();
         let limited = self
             .nvml("the memory of its containers cannot be limited")?
             .limit_cgroup(self.target.key.gpu(), &cgroup.path, bytes);
         match limited {
             Ok(Some(reported)) => {
                 if reported != bytes {
-                    let (reported, set) = (reported >> 20, limit.mib);
+                    let (reported, set) = (reported >> 20, limit.memory.mib());
                     let holder = &limit.holder;
                     self.problems.push(format!(
                         "NVML reports a limit of {reported} MiB for {holder}, and {set} MiB was set"

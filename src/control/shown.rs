@@ -5,7 +5,7 @@ use super::changes::{DaemonRecord, DeviceChanges, ModeChange};
 use super::state::{CgroupMemory, ControlledDevice, DaemonState, DaemonStatus};
 use super::target::ControlTarget;
 use crate::mutex::lock;
-use crate::types::DeviceKey;
+use crate::types::{DeviceKey, MemorySize};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -65,7 +65,7 @@ fn controlled(target: &ControlTarget, changes: &DeviceChanges, problems: &[Strin
 fn cgroup_memory(limit: &CgroupLimit) -> CgroupMemory {
     CgroupMemory {
         holder: limit.holder.clone(),
-        memory_mib: limit.mib,
+        memory_mib: limit.memory.mib(),
         is_set: limit.is_set,
     }
 }
@@ -80,8 +80,8 @@ fn daemon_status(record: &DaemonRecord) -> DaemonStatus {
         pid: record.process.as_ref().map(|process| process.pid),
         since: record.since,
         restarts: record.restarts,
-        memory_mib: limits.and_then(|limits| limits.memory_mib),
-        compute_percent: limits.map(|limits| limits.compute),
+        memory_mib: limits.and_then(|limits| limits.memory).map(MemorySize::mib),
+        compute_percent: limits.map(|limits| limits.compute.get()),
         lost: record.lost.clone(),
     }
 }

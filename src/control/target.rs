@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::inventory::{Driver, FileKind};
 use crate::policy::{Interval, MpsUsers};
 use crate::share::{Method, Need, Plan, SplitDevice};
-use crate::types::{Device, DeviceKey, HostPath, MemorySize};
+use crate::types::{Device, DeviceKey, HostPath, MemorySize, in_mib_if_known};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,9 @@ pub(super) struct ControlTarget {
     pub(super) key: DeviceKey,
     /// Its UUID, by which daemons and limits name it.
     pub(super) uuid: Option<String>,
-    /// Its memory in MiB, if it is known.
-    pub(super) memory_mib: Option<u64>,
+    /// Its memory, in whole MiB, if it is known.
+    #[serde(rename = "memory_mib", with = "in_mib_if_known", default)]
+    pub(super) memory: Option<MemorySize>,
     /// The pipe directory of its daemon.
     pub(super) pipe: PathBuf,
     /// Whether one server serves the processes of every user.
@@ -59,7 +60,7 @@ impl ControlTarget {
             cdi_name: format!("{}={}", split.kind, split.device.cdi_name()),
             key: split.key.clone(),
             uuid: split.uuid.clone(),
-            memory_mib: split.memory.map(MemorySize::mib),
+            memory: split.memory.map(|memory| MemorySize::from_mib(memory.mib())),
             pipe: state_dir.join("mps").as_path().join(instance(split.device)),
             multi_user: true,
             is_exclusive: false,

@@ -21,8 +21,8 @@ pub fn claim(inventory: &Inventory, options: &Options, fit: &Fit, name: &str, sp
         edits.merge(&programs)?;
     }
     let reserved = ReservedShares {
-        claim: name,
-        fit,
+        claim: name.to_owned(),
+        fit: fit.clone(),
         asked_as: None,
     };
     claim_of(claimer, &mut edits, split, &reserved)?;

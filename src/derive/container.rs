@@ -2,22 +2,22 @@
 
 use super::share::Claimer;
 use super::{Derived, DerivedDevice, Options, gpu, open_directories, settle};
-use crate::call::{ReleaseCall, Subject};
+use crate::call::ReleaseCall;
 use crate::edits::{Edits, Stage};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::share::{Fit, SplitDevice};
-use crate::types::Device;
+use crate::types::{Device, Subject};
 
 /// Shares of one device that are reserved under a name.
-#[derive(Debug, Clone, Copy)]
-pub struct ReservedShares<'a> {
+#[derive(Debug, Clone)]
+pub struct ReservedShares {
     /// The name of the claim.
-    pub claim: &'a str,
+    pub claim: String,
     /// The device and its shares.
-    pub fit: &'a Fit,
+    pub fit: Fit,
     /// How the container asked for them, for messages: `nvidia.com/gpu=0.3`.
-    pub asked_as: Option<&'a str>,
+    pub asked_as: Option<String>,
 }
 
 /// Why a container cannot get what it asks for.
@@ -57,7 +57,7 @@ pub fn container(
     inventory: &Inventory,
     options: &Options,
     plain: &[Device],
-    reserved: &[ReservedShares<'_>],
+    reserved: &[ReservedShares],
 ) -> Result<Derived, ContainerError> {
     let (mut derived, programs) = gpu::without_devices(inventory, options)?;
     let claimer = Claimer::of(options);
@@ -73,7 +73,7 @@ pub fn container(
         derived.devices.push(DerivedDevice::named(&name, whole)?);
     }
     for one in reserved {
-        let (split, claimer) = split_of(options, one.fit)?;
+        let (split, claimer) = split_of(options, &one.fit)?;
         let mut edits = gpu::nodes_of(inventory, options, one.fit.device)?;
         if split.method.is_whole() {
             edits.merge(&programs)?;
@@ -88,7 +88,7 @@ pub fn container(
             let share = one.fit.device;
             return Err(ContainerError::NotBesideMps { share, other });
         }
-        derived.devices.push(DerivedDevice::named(one.claim, edits)?);
+        derived.devices.push(DerivedDevice::named(&one.claim, edits)?);
     }
     if let Some(claimer) = claimer.filter(|_| derived.devices.iter().any(|device| claims_something(&device.edits))) {
         derived.common.hooks.push(claimer.release(ReleaseCall::default()));
@@ -116,13 +116,13 @@ pub(super) fn claim_of(
     claimer: Claimer<'_>,
     edits: &mut Edits,
     split: &SplitDevice,
-    ReservedShares { claim, fit, asked_as }: &ReservedShares<'_>,
+    ReservedShares { claim, fit, asked_as }: &ReservedShares,
 ) -> Result<bool> {
     let promise = split.part(&fit.shares).promise();
     let promise = promise.ok_or_else(|| Error::failed(fit.device, "has no such shares"))?;
     // With the promise, so that the limits are never those of another claim of this name.
-    let mut call = claimer.call(split, Subject::Claim((*claim).to_owned(), Some(promise)));
-    call.asked_as = asked_as.map(str::to_owned);
+    let mut call = claimer.call(split, Subject::Claim(claim.clone(), Some(promise)));
+    call.asked_as.clone_from(asked_as);
     let first = fit.shares.iter().find_map(|name| split.share(name));
     let priority = first.map(|share| share.priority).unwrap_or_default();
     claimer.limit(edits, call, split, promise, priority)

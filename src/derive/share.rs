@@ -1,13 +1,13 @@
 //! Shares of a device, as devices of a specification.
 
 use super::{DerivedDevice, Options, hook};
-use crate::call::{ClaimCall, OwnNode, ReleaseCall, Siblings, Subject};
+use crate::call::{ClaimCall, OwnNode, ReleaseCall, Siblings};
 use crate::edits::{Edits, HookEdit, MountEdit, Stage};
 use crate::error::Result;
 use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DirectoryInContainer, Plan, SplitDevice};
-use crate::types::{CdiKind, DeviceKey, DeviceName, HostPath, Promise, ShareName, WaitTime};
+use crate::types::{CdiKind, DeviceKey, DeviceName, HostPath, Part, Promise, Subject, WaitTime};
 use std::collections::BTreeSet;
 
 /// The plan of a specification, and where its hooks find the ledger.
@@ -64,7 +64,7 @@ impl<'a> Claimer<'a> {
     pub(super) fn call(self, split: &SplitDevice, subject: Subject) -> ClaimCall {
         let wait = match subject {
             Subject::Claim(..) => WaitTime::default(),
-            Subject::Share(..) | Subject::Any(_) | Subject::Whole => self.sharing.plan.wait,
+            Subject::Part(..) => self.sharing.plan.wait,
         };
         ClaimCall {
             wait,
@@ -86,7 +86,7 @@ impl<'a> Claimer<'a> {
         hook
     }
 
-    /// The hook that gives back what `call` says; by default, all that a container holds.
+    /// The hook that releases what `call` says; by default, all that a container holds.
     pub(super) fn release(self, call: ReleaseCall) -> HookEdit {
         let call = ReleaseCall {
             state_dir: self.sharing.state_dir.clone(),
@@ -102,7 +102,7 @@ impl<'a> Claimer<'a> {
             asked_as: Some(asked_as),
             wait: self.sharing.plan.wait,
             state_dir: self.sharing.state_dir.clone(),
-            ..ClaimCall::of(device.key(), device.device().to_string(), Subject::Whole)
+            ..ClaimCall::of(device.key(), device.device().to_string(), Subject::WHOLE)
         })
     }
 
@@ -115,7 +115,7 @@ impl<'a> Claimer<'a> {
             WholeDevice::Hide if !is_whole => return None,
             WholeDevice::Open if !is_whole => {}
             _ => {
-                let mut call = self.call(split, Subject::Whole);
+                let mut call = self.call(split, Subject::WHOLE);
                 call.asked_as = Some(asked_as);
                 if !is_whole {
                     call.siblings = siblings(split);
@@ -135,17 +135,14 @@ impl<'a> Claimer<'a> {
     ) -> Result<Vec<(CdiKind, DerivedDevice)>> {
         // Replicas differ in nothing that a container sees, so one device serves all of them: its hook picks a free
         // one.
-        let any = split.replica().map(|share| (ShareName::ANY, share));
+        let any = split.replica().map(|share| (Part::Any, share));
         let named = self.sharing.plan.named_shares(split).iter();
+        let named = named.map(|share| (Part::Share(share.name.clone()), share));
         let mut devices = Vec::new();
-        for (name, share) in any.into_iter().chain(named.map(|share| (share.name.as_str(), share))) {
+        for (part, share) in any.into_iter().chain(named) {
             let promise = split.promise(share);
-            let subject = match name {
-                ShareName::ANY => Subject::Any(promise),
-                _ => Subject::Share(share.name.clone(), promise),
-            };
-            let name: DeviceName = format!("{base}.{name}").parse()?;
-            let mut call = self.call(split, subject);
+            let name: DeviceName = part.name_of(base).parse()?;
+            let mut call = self.call(split, Subject::Part(part, promise));
             call.asked_as = Some(format!("{}={name}", split.kind));
             call.siblings = siblings(split);
             // Turns are fractions of a whole that needs no number.
@@ -195,8 +192,8 @@ impl<'a> Claimer<'a> {
 }
 
 fn siblings(split: &SplitDevice) -> Siblings {
-    match (split.replica(), u32::try_from(split.shares.len())) {
-        (Some(_), Ok(replicas)) => Siblings::Replicas(replicas),
-        _ => Siblings::Named(split.shares.iter().map(|share| share.name.to_string()).collect()),
+    match split.replicas() {
+        1.. => Siblings::Replicas(split.replicas()),
+        0 => Siblings::Named(split.shares.iter().map(|share| share.name.to_string()).collect()),
     }
 }

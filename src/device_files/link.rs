@@ -3,10 +3,10 @@
 use super::node::{DeviceFile, NodeSet, nodes};
 use crate::error::{Context, Error, Result};
 use crate::inventory::{DeviceNode, Inventory};
+use crate::replace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// The link from the numbers of a device to its node.
@@ -84,17 +84,7 @@ impl CharLink {
     pub fn make(&self, directory: &Path) -> Result<LinkChange> {
         let change = self.look(directory)?;
         if change != LinkChange::Kept {
-            let path = directory.join(&self.name);
-            // Renamed over an old link: at no time is the device without one.
-            let new = directory.join(format!(".tranche-{}", self.name));
-            match fs::remove_file(&new) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).about(new.display(), "cannot be removed");
-                }
-                _ => {}
-            }
-            symlink(&self.target, &new).about(new.display(), "cannot be created")?;
-            fs::rename(&new, &path).about(path.display(), "cannot be written")?;
+            replace::link(&directory.join(&self.name), &self.target)?;
         }
         Ok(change)
     }
@@ -112,6 +102,7 @@ fn same(directory: &Path, found: &Path, target: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_link_is_made_once_and_corrected() {

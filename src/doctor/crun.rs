@@ -3,14 +3,13 @@
 use super::{Diagnosis, DoctorSubject};
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
-    match subject.engines.iter().find(|engine| engine.name == "crun") {
+    match &subject.crun {
         None => vec![Diagnosis::skipped(
             "crun was not found; other runtimes show what a hook that fails prints",
         )],
         // Nothing is to be done: this is how crun works.
         Some(crun) => vec![Diagnosis::good(format!(
-            "{} discards what hooks print; tranche status shows the messages of all hooks",
-            crun.shown()
+            "{crun} discards what hooks print; tranche status shows the messages of all hooks"
         ))],
     }
 }

@@ -1,16 +1,13 @@
 //! Whether the configuration files of engines let them find devices and start containers.
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
-use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
+use crate::engines::{Engine, FoundEngine};
 use crate::text::some;
 use crate::types::PROGRAM_DIRS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The versions of docker that read specifications, and only if `features.cdi` is set: from 25 to 28.2.
-const DOCKER_OFF: (&[u32], &[u32]) = (&[25], &[28, 2]);
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = Vec::new();
@@ -44,10 +41,10 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
 
 /// The docker that is installed, if CDI is off in it by default.
 fn docker_off_by_default(subject: &DoctorSubject) -> Option<String> {
-    let docker = subject.engines.iter().filter(|engine| engine.name == "docker");
-    let is_off = |version: &crate::types::EngineVersion| (DOCKER_OFF.0..DOCKER_OFF.1).contains(&version.numbers());
-    let mut off = docker.filter(|engine| engine.version.as_ref().is_some_and(is_off));
-    off.next().map(|engine| engine.shown())
+    let mut dockers = subject.engines.iter().filter(|found| found.engine == Engine::Docker);
+    dockers
+        .find(|docker| docker.is_cdi_off_by_default())
+        .map(FoundEngine::shown)
 }
 
 fn docker_off(what: &str, is_set: bool) -> Diagnosis {
@@ -103,10 +100,7 @@ fn directories(subject: &DoctorSubject, view: &EngineView) -> Option<Diagnosis> 
         .filter(|dir| !read.contains(&real(dir)))
         .map(|dir| dir.display().to_string())
         .collect();
-    let key = match view.engine {
-        Engine::Docker => "cdi-spec-dirs",
-        Engine::Containerd | Engine::Crio | Engine::Podman => "cdi_spec_dirs",
-    };
+    let key = view.spec_dirs_key;
     (!unread.is_empty()).then(|| {
         Diagnosis::wrong(
             Finding::EngineDirectories,

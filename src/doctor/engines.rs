@@ -1,14 +1,12 @@
 //! Whether the installed engines read the specifications.
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use crate::engines::Engine;
 use crate::types::CdiVersion;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
-    let engines: Vec<_> = subject.engines.iter().filter(|engine| engine.is_engine()).collect();
-    if engines.is_empty() {
-        return vec![Diagnosis::skipped(
-            "podman, docker, containerd and CRI-O were not found",
-        )];
+    if subject.engines.is_empty() {
+        return vec![Diagnosis::skipped(format!("{} were not found", Engine::all_titles()))];
     }
     let newest: Option<(CdiVersion, String)> = subject
         .registry
@@ -18,20 +16,20 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         .filter_map(|file| Some((file.spec.version.parse().ok()?, file.path.display().to_string())))
         .max();
     let mut found = Vec::new();
-    for engine in engines {
+    for engine in &subject.engines {
         let shown = engine.shown();
         match (engine.cdi(), &newest) {
             (None, _) if engine.version.is_none() => {
                 found.push(Diagnosis::skipped(format!("{shown}: did not print its version")));
             }
-            (None, _) if uses_tranche(subject, engine.name) => {
+            (None, _) if uses_tranche(subject, engine.engine) => {
                 found.push(Diagnosis::good(format!("{shown}: has the runtime of tranche")));
             }
             (None, _) => found.push(Diagnosis::advice(
                 Finding::EngineWithoutCdi,
                 format!("{shown}: does not read CDI specifications"),
                 "a container requests its GPU through the runtime of tranche instead",
-                Fix::command(format!("tranche runtime configure --runtime {}", engine.name)),
+                Fix::command(format!("tranche runtime configure --runtime {}", engine.engine)),
             )),
             (Some(reads), Some((needs, file))) if *needs > reads => found.push(Diagnosis::wrong(
                 Finding::EngineOutdated,
@@ -46,7 +44,7 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
 }
 
 /// Whether the configuration of the engine has the runtime of tranche.
-fn uses_tranche(subject: &DoctorSubject, engine: &str) -> bool {
+fn uses_tranche(subject: &DoctorSubject, engine: Engine) -> bool {
     let mut views = subject.engine_files.iter().filter_map(|(_, view)| view.as_ref().ok());
-    views.any(|view| view.engine.name() == engine && view.of_tranche().next().is_some())
+    views.any(|view| view.engine == engine && view.of_tranche().next().is_some())
 }

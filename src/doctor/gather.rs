@@ -10,8 +10,8 @@ use super::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, P
 use crate::cdi::registry::Registry;
 use crate::control::PublicStatus;
 use crate::device_files::{NodeSet, nodes};
-use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
+use crate::engines::Engine;
 use crate::engines::installed::EngineDirs;
 use crate::error::Result;
 use crate::examine::{self, HostOptions};
@@ -46,9 +46,9 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
     let (policy, plan) = policy(&machine, &inventory);
     let digest = plan.as_ref().and_then(|plan| plan.digest().ok());
     let stale = stale::compare(registry.files(), &inventory, &at.host, digest)?;
-    let engines = match machine.is_here {
-        true => engines.installed(),
-        false => Vec::new(),
+    let (engines, crun) = match machine.is_here {
+        true => (engines.installed(), engines.crun()),
+        false => (Vec::new(), None),
     };
     let engine_files = engine_files::read(&machine, &engines);
     let daemons = match at.host.inventory {
@@ -89,6 +89,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         mps,
         engine_files,
         engines,
+        crun,
         inventory,
         registry,
         spec_dirs: machine.spec_dirs,

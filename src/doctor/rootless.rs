@@ -33,8 +33,7 @@ const PROFILES: [&str; 3] = [
 ];
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
-    let is_rootless = |name: &str| matches!(name, "podman" | "docker");
-    if !subject.engines.iter().any(|engine| is_rootless(engine.name)) {
+    if !subject.engines.iter().any(|found| found.engine.facts().is_rootless) {
         return vec![Diagnosis::skipped("podman and docker were not found")];
     }
     let ids = fs::read_to_string(subject.at("/etc/subuid")).unwrap_or_default();

@@ -8,8 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
-    let is_rootless = |name: &str| matches!(name, "podman" | "docker");
-    if !subject.engines.iter().any(|engine| is_rootless(engine.name)) {
+    if !subject.engines.iter().any(|found| found.engine.facts().is_rootless) {
         return vec![Diagnosis::skipped(
             "podman and docker were not found, which users can run",
         )];

@@ -3,9 +3,8 @@
 use super::Fix;
 use crate::cdi::registry::{Loaded, Registry};
 use crate::cdi::{Problem, ProblemKind};
-use crate::engine_config::Engine;
 use crate::engine_config::view::EngineView;
-use crate::engines::FoundEngine;
+use crate::engines::{Engine, FoundEngine};
 use crate::error::{Error, line, parts};
 use crate::host_file::{HostFile, HostFileError};
 use crate::inventory::{Inventory, Warning, WarningKind};
@@ -42,8 +41,10 @@ pub struct DoctorSubject {
     pub ledger: Option<LedgerFacts>,
     /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
     pub shared_use: Option<SharedUse>,
-    /// The engines and low-level runtimes that are installed.
+    /// The engines that are installed.
     pub engines: Vec<FoundEngine>,
+    /// The name and the version of crun, if it is installed.
+    pub crun: Option<String>,
     /// What their configuration files say. A file that does not exist is left out.
     pub engine_files: Vec<(Engine, Result<EngineView, FoundError>)>,
     /// The broker.

@@ -51,6 +51,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         ledger: Some(LedgerFacts::default()),
         shared_use: None,
         engines: vec![engine("podman", "4.3.1")],
+        crun: None,
         engine_files: Vec::new(),
         broker: BrokerCondition::NotNeeded,
         public_error: None,
@@ -60,9 +61,9 @@ fn healthy(top: &Path) -> DoctorSubject {
     }
 }
 
-fn engine(name: &'static str, version: &str) -> FoundEngine {
+fn engine(name: &str, version: &str) -> FoundEngine {
     FoundEngine {
-        name,
+        engine: name.parse().unwrap(),
         version: Some(version.parse().unwrap()),
     }
 }
@@ -299,7 +300,7 @@ fn engines_that_read_no_or_older_specifications() {
     is_good(
         "messages of hooks",
         "crun 1.8.1 discards what hooks print",
-        |subject, _| subject.engines.push(engine("crun", "1.8.1")),
+        |subject, _| subject.crun = Some("crun 1.8.1".to_owned()),
     );
 }
 

@@ -1,8 +1,8 @@
 //! Lets an installed engine read a configuration before it is put in its place.
 
-use super::Engine;
 use super::document::{ConfigFile, Syntax};
 use super::edit::{Edit, keys};
+use crate::engines::Engine;
 use crate::error::{Context, Error, Result};
 use crate::program::{self, ProgramError};
 use serde_json::Value;
@@ -47,11 +47,11 @@ pub fn check(
     drop_in: Option<&Candidate<'_>>,
     name: &str,
 ) -> Result<Verdict> {
-    let found = program.map(Path::to_owned).or_else(|| find(program_of(engine)));
+    let found = program.map(Path::to_owned).or_else(|| find(engine.facts().program));
     let Some(program) = found else {
         return Ok(Verdict::NotChecked(format!(
             "{} is not installed here",
-            program_of(engine)
+            engine.facts().program
         )));
     };
     let place = tempfile::tempdir().about("temporary directory", "cannot be created")?;
@@ -170,7 +170,7 @@ fn with_absolute_imports(main: &Candidate<'_>, drop_in: Option<&Path>) -> Result
 /// # Errors
 /// Returns an error if the program is not installed or fails.
 pub fn present(engine: Engine, program: Option<&Path>, file: &Path) -> Result<String> {
-    let name = program_of(engine);
+    let name = engine.facts().program;
     let program = program.map(Path::to_owned).or_else(|| find(name));
     let program = program.ok_or_else(|| Error::failed(name, "not found").hint("use --config-source file"))?;
     let mut command = Command::new(&program);
@@ -193,20 +193,11 @@ pub fn present(engine: Engine, program: Option<&Path>, file: &Path) -> Result<St
 pub fn containerd_is_2(program: Option<&Path>) -> Option<bool> {
     let program = program
         .map(Path::to_owned)
-        .or_else(|| find(program_of(Engine::Containerd)))?;
+        .or_else(|| find(Engine::Containerd.facts().program))?;
     let answer = run(Command::new(program).arg("--version")).ok()?;
     // containerd github.com/containerd/containerd/v2 v2.1.0 COMMIT
     let version = answer.out.split_whitespace().nth(2)?.trim_start_matches('v');
     Some(version.split('.').next()?.parse::<u32>().ok()? >= 2)
-}
-
-fn program_of(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Docker => "dockerd",
-        Engine::Containerd => "containerd",
-        Engine::Crio => "crio",
-        Engine::Podman => "podman",
-    }
 }
 
 /// The program `name` in `PATH`, or where distributions install daemons.

@@ -2,6 +2,7 @@
 
 use super::edit::{Edit, at};
 use super::{json, toml};
+use crate::engines::Engine;
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -12,6 +13,16 @@ pub enum Syntax {
     Json,
     /// The files of containerd, CRI-O and podman.
     Toml,
+}
+
+impl Syntax {
+    /// The format of the files of `engine`.
+    pub fn of(engine: Engine) -> Self {
+        match engine {
+            Engine::Docker => Self::Json,
+            Engine::Containerd | Engine::Crio | Engine::Podman => Self::Toml,
+        }
+    }
 }
 
 /// A configuration file that was read.

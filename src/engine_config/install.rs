@@ -6,12 +6,12 @@
 use super::document::{ConfigFile, Syntax};
 use super::edit::Edit;
 use super::record::{Beside, Record};
-use crate::cdi::write::{make_directory, remove_abandoned, temporary};
 use crate::digest::Digest;
 use crate::error::{Context, Error, Result};
-use std::fs::{self, File, Metadata, Permissions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use crate::replace::{self, FileOptions, Prepared};
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a configuration file. Real ones have some thousands.
@@ -217,12 +217,10 @@ impl FileChange {
     /// Returns an error if a file cannot be written, for example if the disk is full, or if another program changed it since it
     /// was read.
     pub fn install(&self) -> Result<()> {
-        let Target { file, beside, .. } = &self.target;
+        let Target { beside, .. } = &self.target;
         self.target.check_unchanged()?;
         match &self.kind {
             ChangeKind::Configure(edits) => {
-                make_directory(file.parent().unwrap_or(Path::new("/")))?;
-                remove_abandoned(&beside.directory)?;
                 let done = self.remember(edits).and_then(|()| self.put(self.after.as_deref()));
                 // What is beside the file must not say that it was changed.
                 done.map_err(|error| match self.forget() {
@@ -249,19 +247,9 @@ impl FileChange {
     /// Gives the file this text, or removes it.
     fn put(&self, text: Option<&str>) -> Result<()> {
         let Target { file, beside, .. } = &self.target;
-        if let Some(text) = text {
-            return replace(
-                file,
-                text.as_bytes(),
-                &beside.directory,
-                self.target.metadata().as_ref(),
-            );
-        }
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::failed(file.display(), "cannot be removed").from_source(error))
-            }
-            _ => Ok(()),
+        match text {
+            Some(text) => replace(file, text, &beside.directory, self.target.metadata().as_ref()),
+            None => replace::remove(file),
         }
     }
 
@@ -276,12 +264,8 @@ impl FileChange {
     fn write_record(&self, record: &Record) -> Result<()> {
         let Target { beside, .. } = &self.target;
         let text = beside.text_of(record)?;
-        replace(
-            &beside.record,
-            text.as_bytes(),
-            &beside.directory,
-            self.target.metadata().as_ref(),
-        )
+        let like = self.target.metadata();
+        replace(&beside.record, &text, &beside.directory, like.as_ref())
     }
 
     /// Writes the backup, if this is the first change, and the record.
@@ -296,7 +280,7 @@ impl FileChange {
             None => {
                 if let Some(text) = before {
                     let like = self.target.metadata();
-                    replace(&beside.backup, text.as_bytes(), &beside.directory, like.as_ref())?;
+                    replace(&beside.backup, text, &beside.directory, like.as_ref())?;
                 }
                 Record::new(before.is_none())
             }
@@ -311,33 +295,16 @@ fn digest(text: &str) -> Result<String> {
     Ok(Digest::of(&text)?.to_string())
 }
 
-/// Replaces `path` by a file with these bytes, through a temporary file in `directory`. It has the mode and the owner of the
+/// Replaces `path` by a file with this text, through a temporary file in `directory`. It has the mode and the owner of the
 /// file `like`, or mode 0644.
-fn replace(path: &Path, bytes: &[u8], directory: &Path, like: Option<&Metadata>) -> Result<()> {
-    let shown = path.display();
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    // A directory of drop-ins may be a file system of its own, and a file is renamed within one.
-    let device = |path: &Path| fs::metadata(path).map(|data| data.dev()).ok();
-    let is_same = device(directory) == device(parent);
-    let mut file = temporary(if is_same { directory } else { parent }).about(&shown, "cannot be written")?;
-    file.write_all(bytes).about(&shown, "cannot be written")?;
-    if let Some(like) = like {
-        let is_ours = file.as_file().metadata().about(&shown, "cannot be written")?;
-        if (is_ours.uid(), is_ours.gid()) != (like.uid(), like.gid()) {
-            fchown(file.as_file(), Some(like.uid()), Some(like.gid())).about(&shown, "cannot keep its owner")?;
-        }
-    }
-    let mode = like.map_or(0o644, |like| like.permissions().mode() & 0o7777);
-    file.as_file()
-        .set_permissions(Permissions::from_mode(mode))
-        .about(&shown, "cannot keep its mode")?;
-    file.as_file()
-        .sync_all()
-        .about(&shown, "cannot be brought to the disk")?;
-    file.persist(path)
-        .map_err(|error| error.error)
-        .about(&shown, "cannot be replaced")?;
-    File::open(parent)
-        .and_then(|directory| directory.sync_all())
-        .about(parent.display(), "cannot be brought to the disk")
+fn replace(path: &Path, text: &str, directory: &Path, like: Option<&Metadata>) -> Result<()> {
+    let usual = FileOptions::default();
+    let options = FileOptions {
+        mode: like.map_or(usual.mode, |like| like.mode() & 0o7777),
+        owner: like.map(|like| (like.uid(), like.gid())),
+        // CRI-O reads every file in its directory of drop-ins.
+        through: Some(directory),
+        ..usual
+    };
+    Prepared::new(path, text, &options)?.put_in_place()
 }

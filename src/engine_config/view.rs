@@ -1,8 +1,8 @@
 //! What the configuration of an engine says about CDI and about runtimes, in one form for all engines.
 
-use super::Engine;
 use super::containerd;
 use super::document::ConfigFile;
+use crate::engines::Engine;
 use crate::error::Result;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ pub struct EngineView {
     pub cdi: Option<bool>,
     /// The directories of specifications that it names; `None` if the engine reads the usual ones.
     pub spec_dirs: Option<Vec<PathBuf>>,
+    /// The key that names them, without the section.
+    pub spec_dirs_key: &'static str,
     /// The runtime of containers that name none; `None` if it is the engine's own choice.
     pub default_runtime: Option<String>,
     /// The runtimes that it defines: name, and program if it names one.
@@ -100,6 +102,7 @@ impl EngineView {
             file: file.name.clone(),
             cdi,
             spec_dirs: spec_dirs.map(|dirs| dirs.into_iter().map(PathBuf::from).collect()),
+            spec_dirs_key: keys.spec_dirs.last().copied().unwrap_or_default(),
             default_runtime: file.text_at(&keys.default_runtime)?.map(ToOwned::to_owned),
             runtimes,
         })
@@ -142,11 +145,7 @@ mod tests {
     use super::*;
 
     fn view(engine: Engine, text: &str) -> Result<EngineView> {
-        let syntax = match engine {
-            Engine::Docker => Syntax::Json,
-            _ => Syntax::Toml,
-        };
-        EngineView::of(engine, &ConfigFile::read("/etc/x", syntax, text)?)
+        EngineView::of(engine, &ConfigFile::read("/etc/x", Syntax::of(engine), text)?)
     }
 
     #[test]
@@ -205,7 +204,7 @@ mod tests {
         ] {
             assert!(view(Engine::Docker, text).is_err(), "{text}");
         }
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             let view = view(engine, "").unwrap();
             assert_eq!((view.cdi, view.spec_dirs, view.default_runtime), (None, None, None));
             assert!(view.runtimes.is_empty());

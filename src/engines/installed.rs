@@ -1,24 +1,12 @@
-//! The engines and low-level runtimes that are installed, and their versions.
+//! The engines that are installed, and their versions.
 
-use super::FoundEngine;
+use super::{Engine, FoundEngine, shown};
 use crate::program;
 use crate::types::EngineVersion;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-
-/// The engines and low-level runtimes, each with the program that prints its version.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("podman", PODMAN),
-    ("docker", "dockerd"),
-    ("containerd", "containerd"),
-    ("crio", "crio"),
-    ("crun", "crun"),
-    ("runc", "runc"),
-];
-
-const PODMAN: &str = "podman";
 
 /// Where distributions install them; the last one is NixOS. PATH is not searched: the programs run as root.
 const DIRECTORIES: &[&str] = &[
@@ -51,8 +39,8 @@ impl EngineDirs {
 
     /// Every path where the program of an engine may be. An update of an engine replaces one of them.
     pub fn candidates(&self) -> Vec<PathBuf> {
-        let engines = PROGRAMS.iter().filter(|(name, _)| !matches!(*name, "crun" | "runc"));
-        engines.flat_map(|(_, file)| self.paths(file)).collect()
+        let engines = Engine::ALL.iter();
+        engines.flat_map(|engine| self.paths(engine.facts().program)).collect()
     }
 
     /// Whether directories were named. Then engines are asked for their versions, also if the host is another machine.
@@ -62,42 +50,53 @@ impl EngineDirs {
 
     /// Every path where podman may be.
     pub fn podman(&self) -> Vec<PathBuf> {
-        self.paths(PODMAN)
+        self.paths(Engine::Podman.facts().program)
     }
 
     fn paths(&self, file: &str) -> Vec<PathBuf> {
         self.dirs().iter().map(|dir| dir.join(file)).collect()
     }
 
-    /// The engines and low-level runtimes that are installed. Their programs run at the same time. A program that is
-    /// installed in two directories is listed twice; two names of one file are listed once.
+    /// The engines that are installed. A program that is installed in two directories is listed twice; two names of one
+    /// file are listed once.
     pub fn installed(&self) -> Vec<FoundEngine> {
-        self.installed_of(PROGRAMS)
+        self.installed_of(Engine::ALL)
     }
 
     /// Each podman that is installed.
     pub fn installed_podman(&self) -> Vec<FoundEngine> {
-        self.installed_of(&[(PODMAN, PODMAN)])
+        self.installed_of(&[Engine::Podman])
     }
 
-    fn installed_of(&self, programs: &[(&'static str, &str)]) -> Vec<FoundEngine> {
+    fn installed_of(&self, engines: &[Engine]) -> Vec<FoundEngine> {
+        let programs = engines.iter().map(|engine| (*engine, engine.facts().program));
+        let found = self.versions(programs).into_iter();
+        found.map(|(engine, version)| FoundEngine { engine, version }).collect()
+    }
+
+    /// The name and the version of crun, if it is installed.
+    pub fn crun(&self) -> Option<String> {
+        let found = self.versions(std::iter::once(((), "crun"))).into_iter().next();
+        found.map(|(_, version)| shown("crun", version.as_ref()))
+    }
+
+    /// The versions of programs that are installed, which run at the same time.
+    fn versions<'a, T: Copy>(&self, programs: impl Iterator<Item = (T, &'a str)>) -> Vec<(T, Option<EngineVersion>)> {
         let mut asked = Vec::new();
-        for (name, file) in programs {
+        for (of, file) in programs {
             let mut seen = BTreeSet::new();
             for path in self.paths(file).into_iter().filter(|path| path.is_file()) {
                 let is_new = path.canonicalize().is_ok_and(|file| seen.insert(file));
                 if is_new {
-                    let name: &'static str = name;
-                    asked.push((name, thread::spawn(move || version_of(&path))));
+                    asked.push((of, thread::spawn(move || version_of(&path))));
                 }
             }
         }
         // All are started before the first is waited for.
-        let found = asked.into_iter().map(|(name, version)| FoundEngine {
-            name,
-            version: version.join().ok().flatten(),
-        });
-        found.collect()
+        let versions = asked.into_iter();
+        versions
+            .map(|(of, version)| (of, version.join().ok().flatten()))
+            .collect()
     }
 }
 

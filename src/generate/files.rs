@@ -4,9 +4,10 @@ use super::outcome::Outcome;
 use super::{hints, leftover};
 use crate::cdi::encode::{Format, encode, file_of};
 use crate::cdi::header::{self, SpecOrigin};
-use crate::cdi::{LeftOut, Spec, build, write};
+use crate::cdi::{LeftOut, Spec, build};
 use crate::edits::Derived;
 use crate::error::{Error, Result};
+use crate::replace;
 use crate::types::{CdiKind, CdiVersion};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -176,7 +177,7 @@ impl Writer {
 impl OutputFile {
     fn write(&self, notes: &mut Vec<String>) -> Result<()> {
         let missing = hints::missing_directory(&self.path);
-        write::write(&self.path, &self.text)?;
+        replace::write(&self.path, &self.text)?;
         if let Some(directory) = missing {
             notes.push(format!("{}: created, because it did not exist", directory.display()));
         }

@@ -1,10 +1,11 @@
 //! Claims of users other than root, which the broker keeps.
 
 use super::root_only;
-use crate::broker::{self, BrokerError, SOCKET, VERSION};
+use crate::broker::{self, BrokerError, Command, SOCKET};
 use crate::claims::Held;
-use crate::error::{Context, Error, Result};
-use serde_json::{Value, json};
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -17,14 +18,12 @@ pub fn is_needed(state_dir: &Path) -> bool {
     root_only::check(state_dir).is_err()
 }
 
-/// Asks the broker of `state_dir` for `command` with `fields`. Returns what its answer has.
+/// Asks the broker of `state_dir`. Returns what its answer has.
 ///
 /// # Errors
 /// Returns the refusal, or how the broker is started if it cannot be reached.
-pub fn ask(state_dir: &Path, command: &str, mut fields: Value) -> Result<Value> {
-    fields["version"] = json!(VERSION);
-    fields["command"] = json!(command);
-    match broker::ask(&state_dir.join(SOCKET), &fields, PATIENCE) {
+pub fn ask<T: DeserializeOwned>(state_dir: &Path, request: &impl Command) -> Result<T> {
+    match broker::ask(&state_dir.join(SOCKET), request, PATIENCE) {
         Ok(value) => Ok(value),
         Err(BrokerError::Refused(error)) => Err(error),
         Err(BrokerError::Unreachable(error)) => {
@@ -40,18 +39,16 @@ pub fn ask(state_dir: &Path, command: &str, mut fields: Value) -> Result<Value> 
     }
 }
 
-/// The claims of this user.
+/// The claims of this user, as the broker answers `list` and `status`.
+#[derive(Deserialize)]
+struct OwnClaims {
+    claims: Vec<Held>,
+}
+
+/// The claims of this user. `request` is one that is answered with them.
 ///
 /// # Errors
 /// As [`ask`].
-pub fn own(state_dir: &Path, command: &str) -> Result<Vec<Held>> {
-    held(ask(state_dir, command, json!({}))?["claims"].take())
-}
-
-/// Claims in an answer.
-///
-/// # Errors
-/// Returns an error if they have another form.
-pub fn held<T: serde::de::DeserializeOwned>(value: Value) -> Result<T> {
-    serde_json::from_value(value).about("broker", "its answer is not one that this version understands")
+pub fn own(state_dir: &Path, request: &impl Command) -> Result<Vec<Held>> {
+    ask::<OwnClaims>(state_dir, request).map(|own| own.claims)
 }

@@ -1,13 +1,13 @@
 //! What the specifications on this machine call the devices and shares of the ledger. The ledger knows a device by a key
 //! that does not move; a person knows it by the name that the specification gives it.
 
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi::registry::Registry;
 use crate::claim_spec::{claim_of, is_same};
 use crate::ledger::{Bounds, Claim, HeldShare, Holder, Promise};
 use crate::share::{Plan, SplitDevice};
 use crate::text::some;
-use crate::types::DeviceKey;
+use crate::types::{DeviceKey, Part, Subject};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Specs {
     devices: BTreeMap<DeviceKey, Offered>,
     /// Every name, and the device or share that it names.
-    names: BTreeMap<String, (DeviceKey, Subject)>,
+    names: BTreeMap<String, (DeviceKey, Part)>,
 }
 
 /// One device that is handed out with a claim.
@@ -76,27 +76,27 @@ impl Specs {
     fn add(&mut self, name: &str, call: ClaimCall) {
         /// A specification that another program has written may name more replicas than any device has.
         const MOST_SIBLINGS: usize = 100_000;
-        let (device, subject) = (call.device, call.subject);
-        if matches!(subject, Subject::Claim(..)) {
+        let device = call.device;
+        let Subject::Part(part, size) = call.subject else {
             return;
-        }
+        };
         let offered = self.devices.entry(device.clone()).or_default();
         let bounds = call.bounds.unwrap_or_default();
-        let base = match &subject {
-            Subject::Share(share, size) => {
+        let base = match &part {
+            Part::Share(share) => {
                 offered.bounds = bounds;
                 let known = offered.shares.entry(share.to_string());
-                let (shortest, _) = known.or_insert_with(|| (name.to_owned(), *size));
+                let (shortest, _) = known.or_insert_with(|| (name.to_owned(), size));
                 if name.len() < shortest.len() {
                     name.clone_into(shortest);
                 }
                 name.strip_suffix(&format!(".{share}"))
             }
-            Subject::Any(size) => {
-                (offered.replica, offered.bounds) = (Some(*size), bounds);
+            Part::Any => {
+                (offered.replica, offered.bounds) = (Some(size), bounds);
                 name.strip_suffix(".any")
             }
-            Subject::Whole | Subject::Claim(..) => Some(name),
+            Part::Whole => Some(name),
         };
         if let Some(base) = base
             && offered.name.as_ref().is_none_or(|n| base.len() < n.len())
@@ -106,7 +106,7 @@ impl Specs {
         if offered.siblings.is_empty() {
             offered.siblings = call.siblings.names().take(MOST_SIBLINGS).collect();
         }
-        self.names.insert(name.to_owned(), (device, subject));
+        self.names.insert(name.to_owned(), (device, part));
     }
 
     /// The devices, by key.
@@ -160,7 +160,7 @@ impl Specs {
     }
 
     /// The devices and shares that a person means by `typed`.
-    pub fn meant(&self, typed: &str) -> Vec<&(DeviceKey, Subject)> {
+    pub fn meant(&self, typed: &str) -> Vec<&(DeviceKey, Part)> {
         let found = self.names.iter().filter(|(name, _)| is_named(name, typed));
         found.map(|(_, meant)| meant).collect()
     }

@@ -20,14 +20,14 @@ mod neighbours;
 pub use daemon::check as check_daemon;
 
 use super::report::HookReport;
-use crate::call::{ClaimCall, ReleaseCall, Siblings, Subject, Unknown};
-use crate::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, WantedPart, explain};
+use crate::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
+use crate::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain};
 use crate::error::{Error, Result};
 use crate::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
 use crate::oci::State;
 use crate::root::is_in_user_namespace;
 use crate::text::some;
-use crate::types::HostPath;
+use crate::types::{HostPath, Part, Subject};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
@@ -44,7 +44,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     })?;
     if !is_root_of_the_machine() {
         // It cannot write root's ledger, and must not hold its lock.
-        return broker::enter(&call, &container, pid);
+        return broker::enter(&call, container, pid);
     }
     if !call.nodes.is_empty() {
         neighbours::check(&state, &call)?;
@@ -54,37 +54,27 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     }
     let entry = ClaimEntry {
         device: call.device.clone(),
-        wanted: match &call.subject {
-            Subject::Share(name, promise) => WantedPart::Part(HeldPart::share(name.clone(), *promise)),
-            Subject::Whole => WantedPart::Part(HeldPart::Whole),
-            Subject::Any(promise) => WantedPart::AnyReplica {
-                replicas: call.siblings.replicas(),
-                promise: *promise,
-            },
-            Subject::Claim(name, promise) => WantedPart::Reserved {
-                name: name.clone(),
-                promise: *promise,
-            },
-        },
+        subject: call.subject.clone(),
+        replicas: call.siblings.replicas(),
         bounds: call.bounds.unwrap_or_default(),
         asked_as: call.asked_as.clone(),
         alone: call.alone,
     };
     // The low-level runtime, and the engine's program that started it.
     let claims = Claims::open(call.state_dir.as_path())?.called_by(2);
-    let holder = Holder::Container(container.clone());
+    let holder = Holder::Container(container);
     let wait = call.wait.get();
     let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);
     entered.map_err(|refused| refusal(&call, refused))?;
     let ready = match (call.prepare, wait.is_zero()) {
         // The broker reads from the ledger what the device must be ready for.
-        (true, _) => broker::prepare(&call, &container).and_then(|()| refuse_without_daemon(&call)),
+        (true, _) => broker::prepare(&call).and_then(|()| refuse_without_daemon(&call)),
         // The daemon may have ended while its share was waited for.
         (false, false) => refuse_without_daemon(&call),
         (false, true) => Ok(()),
     };
     if ready.is_err()
-        && let Err(error) = claims.give_back(&holder, &call.device)
+        && let Err(error) = claims.release_failed_start(&holder, &call.device)
     {
         report.failure(&error.into());
     }
@@ -121,7 +111,7 @@ fn try_release(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut Hook
     report.about(&state);
     let container = name_of(&state)?;
     if !is_root_of_the_machine() {
-        return broker::leave(&call, &container);
+        return broker::leave(&call, container);
     }
     let Some(claims) = Claims::existing(call.state_dir.as_path())? else {
         return Ok(());
@@ -159,10 +149,8 @@ fn refusal(call: &ClaimCall, refused: NotEntered) -> Error {
 fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> Error {
     let name = match &call.subject {
         Subject::Claim(name, _) if is_start_name(name) => call.label.clone(),
-        Subject::Claim(name, _) => format!("claim {name}"),
-        Subject::Share(name, _) => format!("{} share {name}", call.label),
-        Subject::Whole => format!("{} {}", call.label, HeldPart::Whole),
-        Subject::Any(_) => format!("{} any share", call.label),
+        claim @ Subject::Claim(..) => claim.to_string(),
+        Subject::Part(part, _) => format!("{} {part}", call.label),
     };
     if let (Subject::Claim(claim, _), LedgerError::Refused(Refused::NoSuchClaim(_))) = (&call.subject, &error)
         && is_start_name(claim)
@@ -187,7 +175,7 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
             let command = format!("tranche claim create --name NAME --shares 2 --of {device}");
             Some(format!("{command} gives several as one"))
         }
-        Refused::Another { part } if *part == HeldPart::Whole || call.subject == Subject::Whole => {
+        Refused::Another { part } if *part == HeldPart::Whole || call.subject == Subject::WHOLE => {
             Some("give it the whole device or shares of it, and not both".to_owned())
         }
         Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
@@ -219,7 +207,7 @@ fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
         return Some(Vec::new());
     }
     let size = match (&call.subject, &call.siblings) {
-        (Subject::Share(_, size), Siblings::Replicas(_)) => Some(*size),
+        (Subject::Part(Part::Share(_), size), Siblings::Replicas(_)) => Some(*size),
         _ => None,
     };
     if let Some(promise) = size {

@@ -15,22 +15,17 @@
 
 use std::path::Path;
 
+use crate::engines::Engine;
 use crate::types::EngineVersion;
 
-/// The engine that calls.
+/// What calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallingEngine {
-    /// docker.
-    Docker,
-    /// The CRI plugin of containerd, for the kubelet and crictl.
-    Containerd,
-    /// ctr, the client of containerd.
+    /// An engine; containerd by its CRI plugin, for the kubelet and crictl.
+    Known(Engine),
+    /// ctr, a client of containerd.
     Ctr,
-    /// podman.
-    Podman,
-    /// CRI-O.
-    Crio,
-    /// nerdctl.
+    /// nerdctl, a client of containerd.
     Nerdctl,
     /// Any other program, or a person.
     #[default]
@@ -60,7 +55,7 @@ impl CallingEngine {
             && name(parent).as_deref() == Some(id)
             && name(above).is_some_and(|name| name.ends_with("-containers"))
         {
-            return Self::Podman;
+            return Self::Known(Engine::Podman);
         }
         let is_task = name(Some(bundle)).as_deref() == Some(id) && name(above).as_deref() == Some(CONTAINERD_TASKS);
         let namespace = name(parent).filter(|_| is_task);
@@ -69,9 +64,9 @@ impl CallingEngine {
         let is_of_docker = name(root.and_then(Path::parent)).is_some_and(|name| name.starts_with("runtime-"));
         match namespace.as_deref().filter(|_| is_agreed) {
             None => Self::Unknown,
-            Some("moby") => Self::Docker,
-            Some(_) if is_of_docker => Self::Docker,
-            Some("k8s.io") => Self::Containerd,
+            Some("moby") => Self::Known(Engine::Docker),
+            Some(_) if is_of_docker => Self::Known(Engine::Docker),
+            Some("k8s.io") => Self::Known(Engine::Containerd),
             Some("default") => Self::Ctr,
             Some(_) => Self::Unknown,
         }
@@ -80,7 +75,7 @@ impl CallingEngine {
     /// The engine, if the container's configuration has annotations with these keys.
     pub(super) fn with_annotations<'k>(self, mut keys: impl Iterator<Item = &'k str>) -> Self {
         keys.find_map(|key| match key {
-            CRIO => Some(Self::Crio),
+            CRIO => Some(Self::Known(Engine::Crio)),
             key if key.contains(NERDCTL) => Some(Self::Nerdctl),
             _ => None,
         })
@@ -92,14 +87,16 @@ impl CallingEngine {
     pub fn doubt(self, podman: Option<&EngineVersion>) -> Option<String> {
         let is_fixed = |version: &&EngineVersion| version.numbers() >= PODMAN_WITHOUT_IMAGES.as_slice();
         match (self, podman) {
-            (Self::Docker | Self::Containerd | Self::Ctr, _) => None,
-            (Self::Podman, Some(version)) if is_fixed(&version) => None,
-            (Self::Podman, Some(version)) => Some(format!("podman {version} copies annotations from images")),
-            (Self::Podman, None) => Some(
+            (Self::Known(Engine::Docker | Engine::Containerd) | Self::Ctr, _) => None,
+            (Self::Known(Engine::Podman), Some(version)) if is_fixed(&version) => None,
+            (Self::Known(Engine::Podman), Some(version)) => {
+                Some(format!("podman {version} copies annotations from images"))
+            }
+            (Self::Known(Engine::Podman), None) => Some(
                 "the version of podman is not known, and podman before 4.5.1 copies annotations from images".to_owned(),
             ),
             (Self::Nerdctl, _) => Some("nerdctl makes annotations from labels of images".to_owned()),
-            (Self::Crio, _) => Some("CRI-O copies annotations from every pod".to_owned()),
+            (Self::Known(Engine::Crio), _) => Some("CRI-O copies annotations from every pod".to_owned()),
             (Self::Unknown, _) => {
                 Some("the engine is not known, and some engines copy annotations from images".to_owned())
             }
@@ -109,9 +106,9 @@ impl CallingEngine {
     /// A way to ask with this engine that no image has, as a clause.
     pub(super) fn safe_form(self) -> &'static str {
         match self {
-            Self::Docker => "--gpus or --device nvidia.com/gpu=NAME",
-            Self::Podman | Self::Nerdctl => "--device nvidia.com/gpu=NAME",
-            Self::Containerd | Self::Crio => "a CDI device of a device plugin",
+            Self::Known(Engine::Docker) => "--gpus or --device nvidia.com/gpu=NAME",
+            Self::Known(Engine::Podman) | Self::Nerdctl => "--device nvidia.com/gpu=NAME",
+            Self::Known(Engine::Containerd | Engine::Crio) => "a CDI device of a device plugin",
             Self::Ctr | Self::Unknown => "a CDI device that the engine adds",
         }
     }

@@ -1,9 +1,10 @@
 //! What has to leave a container's configuration before devices are added to it.
 
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi::Hook;
 use crate::ledger::is_start_name;
 use crate::share::limits_set_by;
+use crate::types::Subject;
 use memchr::memmem;
 use serde_json::{Map, Value};
 

@@ -55,7 +55,7 @@ use std::collections::BTreeSet;
 use crate::derive::Mode;
 use crate::inject::require::Requirement;
 use crate::inventory::DriverCapability;
-use crate::types::{CdiKind, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, ShareName, WaitTime};
+use crate::types::{CdiKind, DevicePart, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, WaitTime};
 
 /// The variable by which most containers ask for devices.
 const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
@@ -130,36 +130,10 @@ pub struct Request {
 pub enum WantedDevice {
     /// Every device that is neither split nor dedicated.
     All,
-    /// A device.
-    Device(DeviceSelector),
-    /// A share of a device.
-    Share {
-        /// The device.
-        device: DeviceSelector,
-        /// Which of its shares.
-        share: WantedShare,
-    },
+    /// A device, or a share of it.
+    Part(DevicePart),
     /// A device of a CDI specification, of any vendor. Devices and shares have names there too: `nvidia.com/gpu=0.big`.
     Cdi(QualifiedName),
-}
-
-/// Which share of a device is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WantedShare {
-    /// Any free one of the device's equal replicas.
-    Any,
-    /// The one of this name or number.
-    Named(ShareName),
-}
-
-impl WantedShare {
-    /// As it is written behind the name of a device.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Any => ShareName::ANY,
-            Self::Named(name) => name.as_str(),
-        }
-    }
 }
 
 /// A part of a device that is asked for by its size. At least one of the amounts is set.

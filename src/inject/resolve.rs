@@ -1,20 +1,22 @@
 //! What a request means on this host: devices, shares to reserve, and devices of other specifications.
 
 use super::guarded::GuardedDevices;
-use super::request::{self, MigAccess, Request, RequestSource, WantedDevice, WantedShare};
+use super::request::{self, MigAccess, Request, RequestSource, WantedDevice};
 use super::require::{RequiredGpu, RequirementFacts};
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi::registry::Registry;
 use crate::cdi::{ContainerEdits, inject, unresolvable};
+use crate::claims::Reservation;
 use crate::error::{Error, Result};
 use crate::host_file::HostFile;
 use crate::inventory::{Catalogue, HostDevice};
 use crate::policy::ClaimsFromEnvironment;
-use crate::share::{Plan, SplitDevice, Wish};
+use crate::share::{SplitDevice, Wish};
 use crate::text::some;
-use crate::types::{CdiKind, Device, DeviceKey, QualifiedName, ShareName};
+use crate::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// What a request means on this host.
 #[derive(Debug, Default)]
@@ -22,30 +24,26 @@ pub(super) struct ResolvedRequest {
     /// Devices that the container gets whole.
     pub(super) plain: Vec<Device>,
     /// Shares to reserve, one entry for each device or for any device.
-    pub(super) shares: Vec<WantedShares>,
+    pub(super) reservations: Vec<Reservation>,
     /// Edits of devices that CDI specifications on this host define.
     pub(super) specified: ContainerEdits,
     /// Whether the container gets the driver's files by a plain device, a share, or because it asks for them alone.
     pub(super) driver: bool,
 }
 
-/// Shares of one device that a container asks for.
-#[derive(Debug)]
-pub(super) struct WantedShares {
-    /// What is asked for.
-    pub(super) wish: Wish,
-    /// How it was asked for, for messages.
-    pub(super) asked_as: String,
-}
-
 /// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all` does
-/// not contain them.
+/// not contain them. `reservation` makes a reservation for this start.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
 /// searched. Returns the refusal of a claim that the environment may not ask for, and of a device of a specification with
 /// nodes of a device that is split, dedicated or held.
-pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<DeviceKey>) -> Result<ResolvedRequest> {
+pub(super) fn resolve(
+    request: &Request,
+    host: &HostFile,
+    held: &BTreeSet<DeviceKey>,
+    reservation: &dyn Fn(Wish) -> Result<Reservation>,
+) -> Result<ResolvedRequest> {
     let mut resolver = Resolver {
         request,
         host,
@@ -53,6 +51,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
         held,
         guarded: GuardedDevices::of(&host.plan, held, &host.inventory),
         registry: OnceCell::new(),
+        reservation,
         plain: Vec::new(),
         shares: BTreeMap::new(),
         names: Vec::new(),
@@ -61,7 +60,7 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
     for wanted in &request.devices {
         resolver.add(wanted)?;
     }
-    let mut shares = resolver.wishes();
+    let mut reservations: Vec<Reservation> = resolver.shares.into_values().collect();
     if let Some(size) = &request.size {
         let device = size
             .device
@@ -70,22 +69,25 @@ pub(super) fn resolve(request: &Request, host: &HostFile, held: &BTreeSet<Device
             .transpose()?;
         let wish = Wish {
             memory: size.memory,
-            compute: size.compute.map(|percent| percent.get()),
+            compute: size.compute,
             shares: size.shares.and_then(|number| usize::try_from(number).ok()),
             device: device.map(HostDevice::device),
             ..Wish::default()
         };
         let of = device.map_or("any device".to_owned(), |device| device.to_string());
-        let asked_as = format!("{} of {of}", wish.text());
-        shares.push(WantedShares { wish, asked_as });
+        let asked_as = Some(format!("{} of {of}", wish.text()));
+        reservations.push(Reservation {
+            asked_as,
+            ..reservation(wish)?
+        });
     }
     let registry = resolver.registry.get();
     let found = resolver.names.iter().filter_map(|name| registry?.find(name));
     let specified = inject::collect(found.map(|found| (&found.file.spec, found.device)));
     Ok(ResolvedRequest {
-        driver: !resolver.plain.is_empty() || !shares.is_empty() || resolver.driver_only,
+        driver: !resolver.plain.is_empty() || !reservations.is_empty() || resolver.driver_only,
         plain: resolver.plain,
-        shares,
+        reservations,
         specified,
     })
 }
@@ -98,33 +100,21 @@ struct Resolver<'a> {
     guarded: GuardedDevices,
     /// Read only if a request needs it.
     registry: OnceCell<Registry>,
+    reservation: &'a dyn Fn(Wish) -> Result<Reservation>,
     plain: Vec<Device>,
-    shares: BTreeMap<Device, Shares>,
+    /// The shares of each device.
+    shares: BTreeMap<Device, Reservation>,
     names: Vec<QualifiedName>,
     driver_only: bool,
-}
-
-/// Shares of one device.
-#[derive(Default)]
-struct Shares {
-    named: Vec<ShareName>,
-    any: usize,
-    asked_as: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
     fn add(&mut self, wanted: &WantedDevice) -> Result<()> {
         match wanted {
             WantedDevice::All => self.all(),
-            WantedDevice::Device(selector) => {
-                let device = self.catalogue.get(selector)?;
-                self.whole(device);
-                Ok(())
-            }
-            WantedDevice::Share { device, share } => {
+            WantedDevice::Part(DevicePart { device, part }) => {
                 let device = self.catalogue.get(device)?;
-                let asked_as = format!("{}={}.{}", CdiKind::nvidia_gpu(), device.name(), share.as_str());
-                self.share(device, share, asked_as)
+                self.part(device, part)
             }
             WantedDevice::Cdi(name) => self.cdi(name),
         }
@@ -154,49 +144,28 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The whole of `device`. A dedicated device is reserved as its only share, so that a start can wait for it.
-    fn whole(&mut self, device: HostDevice<'_>) {
-        match self.host.plan.split(device.device()) {
-            Some(split) if split.method.is_whole() => {
-                let shares = self.shares.entry(device.device()).or_default();
-                shares.any = 1;
-                shares.asked_as = vec![format!("{}={}", CdiKind::nvidia_gpu(), device.name())];
-            }
-            _ => self.push(device.device()),
+    /// A part of `device`. The whole of a dedicated device is reserved as its only share, so that a start can wait for it.
+    fn part(&mut self, device: HostDevice<'_>, part: &Part) -> Result<()> {
+        let is_dedicated = |split: &SplitDevice| split.method.is_whole();
+        if *part == Part::Whole && !self.host.plan.split(device.device()).is_some_and(is_dedicated) {
+            self.push(device.device());
+            return Ok(());
         }
+        let asked_as = format!("{}={}", CdiKind::nvidia_gpu(), part.name_of(device.name()));
+        self.share(device, part, asked_as)
     }
 
-    fn share(&mut self, device: HostDevice<'_>, share: &WantedShare, asked_as: String) -> Result<()> {
-        let split = split(&self.host.plan, device)?;
-        let shares = self.shares.entry(device.device()).or_default();
-        if split.method.is_whole() {
-            let error = Error::usage(&asked_as, format!("{device} is dedicated, so it has no shares"));
-            return Err(error.hint(format!(
-                "ask for all of it: {}={}",
-                CdiKind::nvidia_gpu(),
-                device.name()
-            )));
-        }
-        let refused = |what: String| {
-            let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
-            Error::usage(&asked_as, what).hint(format!("expected one of {}", some(&names)))
+    fn share(&mut self, device: HostDevice<'_>, part: &Part, asked_as: String) -> Result<()> {
+        let reservation = match self.shares.entry(device.device()) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => place.insert((self.reservation)(Wish::default())?),
         };
-        match share {
-            WantedShare::Any if split.replica().is_none() => {
-                return Err(refused("the shares of this device are not equal".to_owned()));
-            }
-            WantedShare::Any => shares.any += 1,
-            WantedShare::Named(name) => {
-                let share = split.share(name);
-                let share = share.ok_or_else(|| refused(format!("{device} has no share of that name")))?;
-                if !shares.named.contains(&share.name) {
-                    shares.named.push(share.name.clone());
-                }
-            }
-        }
+        reservation.wish.add(&self.host.plan, device, part, &asked_as)?;
         // Once each: it is recorded in the ledger, and a request may repeat a name as often as an environment is long.
-        if !shares.asked_as.contains(&asked_as) {
-            shares.asked_as.push(asked_as);
+        match &mut reservation.asked_as {
+            Some(known) if known.split(", ").any(|one| one == asked_as) => {}
+            Some(known) => known.extend([", ", asked_as.as_str()]),
+            none => *none = Some(asked_as),
         }
         Ok(())
     }
@@ -208,8 +177,8 @@ impl<'a> Resolver<'a> {
         if name.kind == CdiKind::claim() {
             self.refuse_claim_of_environment(name)?;
         }
-        if let Some((device, share)) = self.share_of_plan(name) {
-            return self.share(device, &share, name.to_string());
+        if let Some((device, part)) = self.share_of_plan(name) {
+            return self.share(device, &part, name.to_string());
         }
         if !self.guarded.is_empty() && self.own(name)? {
             return Ok(());
@@ -254,8 +223,11 @@ impl<'a> Resolver<'a> {
         }
         match WantedDevice::of_name(name.device.as_str()) {
             Some(WantedDevice::All) => self.all()?,
-            Some(WantedDevice::Device(selector)) => match self.catalogue.find(&selector) {
-                Some(device) => self.whole(device),
+            Some(WantedDevice::Part(DevicePart {
+                device,
+                part: Part::Whole,
+            })) => match self.catalogue.find(&device) {
+                Some(device) => self.part(device, &Part::Whole)?,
                 None => return Ok(false),
             },
             _ => return Ok(false),
@@ -286,39 +258,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// The share of the plan that `name` means under the kind of its device's shares.
-    fn share_of_plan(&self, name: &QualifiedName) -> Option<(HostDevice<'a>, WantedShare)> {
-        let Some(WantedDevice::Share { device, share }) = WantedDevice::of_name(name.device.as_str()) else {
-            return None;
-        };
+    fn share_of_plan(&self, name: &QualifiedName) -> Option<(HostDevice<'a>, Part)> {
+        let DevicePart { device, part } = name.device.as_str().parse().ok()?;
         let device = self.catalogue.find(&device)?;
         let split = self.host.plan.split(device.device())?;
-        (split.kind == name.kind).then_some((device, share))
+        (split.kind == name.kind && part != Part::Whole).then_some((device, part))
     }
-
-    fn wishes(&mut self) -> Vec<WantedShares> {
-        let all = std::mem::take(&mut self.shares).into_iter();
-        let wish = |(device, shares): (Device, Shares)| WantedShares {
-            wish: Wish {
-                device: Some(device),
-                shares: (shares.any > 0).then_some(shares.any),
-                names: shares.named,
-                ..Wish::default()
-            },
-            asked_as: shares.asked_as.join(", "),
-        };
-        all.map(wish).collect()
-    }
-}
-
-fn split<'p>(plan: &'p Plan, device: HostDevice<'_>) -> Result<&'p SplitDevice> {
-    plan.split(device.device()).ok_or_else(|| {
-        let split: Vec<String> = plan.devices.iter().map(|split| split.device.cdi_name()).collect();
-        let error = Error::usage(device, "the policy does not split it, so it has no shares");
-        match split.is_empty() {
-            true => error.hint("tranche plan shows the shares of this host"),
-            false => error.hint(format!("these devices have shares: {}", some(&split))),
-        }
-    })
 }
 
 /// What requirements are checked against: the driver, and the GPUs of `devices`.

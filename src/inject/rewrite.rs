@@ -1,7 +1,7 @@
 //! From a container's configuration to one with the devices that it asks for.
 
 use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
-use super::resolve::{self, ResolvedRequest, WantedShares};
+use super::resolve::{self, ResolvedRequest};
 use super::{CallingEngine, clean, document, require};
 use crate::call::ClaimCall;
 use crate::cdi::{self, ContainerEdits, inject};
@@ -13,7 +13,7 @@ use crate::host_file::HostFile;
 use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
 use crate::root::is_in_user_namespace;
-use crate::share::{Fit, Plan};
+use crate::share::{Plan, Wish};
 use crate::types::{DeviceKey, HostPath, WaitTime};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -121,11 +121,11 @@ fn report(notes: Vec<String>, context: &RewriteContext<'_>) {
     }
 }
 
-/// Gives back what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
+/// Withdraws what was reserved for the start from `config`, which [`rewrite`] returned, because nobody gets it.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be written.
-pub fn give_back(config: &[u8], state_dir: &Path) -> Result<()> {
+pub fn withdraw(config: &[u8], state_dir: &Path) -> Result<()> {
     let names = clean::start_claims(&document::parse(config)?);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match Claims::existing(state_dir)?.filter(|_| !names.is_empty()) {
@@ -191,10 +191,14 @@ struct Injection<'a> {
 
 impl Injection<'_> {
     fn apply(&self, config: &mut Value) -> Result<()> {
-        let resolved = resolve::resolve(self.request, self.host, &self.ledger.held)?;
+        let reservation = |wish: Wish| {
+            let holder = self.context.container.clone().map_or(Holder::Person, Holder::Container);
+            Reservation::for_start(wish, holder, self.context.process)
+        };
+        let resolved = resolve::resolve(self.request, self.host, &self.ledger.held, &reservation)?;
         let mut edits = self.beside_gpus()?;
         // Everything that can fail without a claim comes before the claim.
-        let reserved = self.reserve(&resolved.shares)?;
+        let reserved = self.reserve(&resolved.reservations)?;
         let done = self
             .of_gpus(&resolved, &reserved)
             .and_then(|of_gpus| edits.merge(&of_gpus))
@@ -263,7 +267,7 @@ impl Injection<'_> {
     }
 
     /// The edits of whole devices and reserved shares, with the driver's files.
-    fn of_gpus(&self, resolved: &ResolvedRequest, reserved: &[Reserved]) -> Result<Edits> {
+    fn of_gpus(&self, resolved: &ResolvedRequest, reserved: &[ReservedShares]) -> Result<Edits> {
         let devices = resolved
             .plain
             .iter()
@@ -276,7 +280,6 @@ impl Injection<'_> {
         if !resolved.driver {
             return Ok(Edits::default());
         }
-        let shares: Vec<ReservedShares<'_>> = reserved.iter().map(Reserved::shares).collect();
         let sharing = Sharing {
             plan: Plan {
                 wait: self.wait,
@@ -286,7 +289,7 @@ impl Injection<'_> {
             state_dir: HostPath::new(self.context.state_dir)?,
         };
         let options = self.options(Some(sharing));
-        let derived = derive::container(&self.host.inventory, &options, &resolved.plain, &shares);
+        let derived = derive::container(&self.host.inventory, &options, &resolved.plain, reserved);
         let derived = derived.map_err(|error| match error {
             ContainerError::Failed(error) => error,
             mps @ ContainerError::NotBesideMps { .. } => Error::usage("request", mps),
@@ -333,67 +336,40 @@ impl Injection<'_> {
     }
 
     /// Reserves what is asked for, all or nothing.
-    fn reserve(&self, wanted: &[WantedShares]) -> Result<Vec<Reserved>> {
-        let Some(claims) = self.ledger.claims.as_ref().filter(|_| !wanted.is_empty()) else {
-            return match wanted.first() {
-                None => Ok(Vec::new()),
-                Some(wanted) if is_in_user_namespace() => Err(Error::failed(
-                    &wanted.asked_as,
+    fn reserve(&self, reservations: &[Reservation]) -> Result<Vec<ReservedShares>> {
+        let asked: Vec<&str> = reservations.iter().filter_map(|one| one.asked_as.as_deref()).collect();
+        let asked = asked.join(", ");
+        let Some(claims) = self.ledger.claims.as_ref().filter(|_| !reservations.is_empty()) else {
+            return match reservations.is_empty() {
+                true => Ok(Vec::new()),
+                false if is_in_user_namespace() => Err(Error::failed(
+                    asked,
                     "in a user's own engine, this runtime reserves no shares",
                 )
                 .hint("ask for the share by its CDI name, with --device; its hook gets it from the broker")),
-                Some(wanted) => Err(
-                    Error::usage(&wanted.asked_as, "the policy of this host splits no device")
-                        .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh"),
-                ),
+                false => Err(Error::usage(asked, "the policy of this host splits no device")
+                    .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh")),
             };
         };
-        let mut reservations = Vec::with_capacity(wanted.len());
-        for one in wanted {
-            let holder = self.context.container.clone().map_or(Holder::Person, Holder::Container);
-            let mut reservation = Reservation::for_start(one.wish.clone(), holder, self.context.process)?;
-            reservation.asked_as = Some(one.asked_as.clone());
-            reservations.push(reservation);
-        }
         let taken = claims
-            .reserve_all_waiting(&self.host.plan, &reservations, &Unoffered, self.wait.get())
-            .map_err(|error| {
-                let asked: Vec<&str> = wanted.iter().map(|one| one.asked_as.as_str()).collect();
-                explain_reserve(asked.join(", "), error, list)
-            })?;
+            .reserve_all_waiting(&self.host.plan, reservations, &Unoffered, self.wait.get())
+            .map_err(|error| explain_reserve(asked, error, list))?;
         let taken = taken.into_iter().zip(reservations);
         Ok(taken
-            .map(|((fit, _), reservation)| Reserved {
-                claim: reservation.name,
-                asked_as: reservation.asked_as,
+            .map(|((fit, _), reservation)| ReservedShares {
+                claim: reservation.name.clone(),
+                asked_as: reservation.asked_as.clone(),
                 fit,
             })
             .collect())
     }
 
-    /// Gives back what was reserved for a start that fails.
-    fn withdraw(&self, reserved: &[Reserved]) -> Result<()> {
+    /// Withdraws what was reserved for a start that fails.
+    fn withdraw(&self, reserved: &[ReservedShares]) -> Result<()> {
         let names: Vec<&str> = reserved.iter().map(|one| one.claim.as_str()).collect();
         match self.ledger.claims.as_ref().filter(|_| !names.is_empty()) {
             Some(claims) => Ok(claims.withdraw(&names)?),
             None => Ok(()),
-        }
-    }
-}
-
-/// Shares that were reserved for this start.
-struct Reserved {
-    claim: String,
-    asked_as: Option<String>,
-    fit: Fit,
-}
-
-impl Reserved {
-    fn shares(&self) -> ReservedShares<'_> {
-        ReservedShares {
-            claim: &self.claim,
-            fit: &self.fit,
-            asked_as: self.asked_as.as_deref(),
         }
     }
 }

@@ -64,7 +64,7 @@ pub struct Ask {
     pub process: Option<InitProcess>,
     /// How firm it is to be.
     pub state: ClaimState,
-    /// Whether a claim made beforehand is given back together with the container that uses it.
+    /// Whether a claim made beforehand is released together with the container that uses it.
     pub once: bool,
     /// Whether containers of engines that run as root may use a claim that is made for another user.
     pub for_root: bool,
@@ -138,34 +138,34 @@ impl Book {
 
     /// Parses the lines of all claims.
     fn read_all(&mut self) {
-        // A damaged line still says what is held. Its claim cannot be given back.
+        // A damaged line still says what is held. Its claim cannot be collected.
         let _: Result<(), Refused> = self.read(|_, _, _| true);
     }
 
-    /// Gives back the claims whose container is certainly gone and those whose time is over. Returns how many.
-    pub fn reconcile(&mut self, world: &impl World) -> usize {
+    /// Collects the claims whose container is certainly gone and those whose time is over. Returns how many.
+    pub fn collect(&mut self, world: &impl World) -> usize {
         self.read_all();
         let before = self.claims.len();
-        self.settle(world, |_| true);
+        self.collect_those(world, |_| true);
         before - self.claims.len()
     }
 
-    /// Gives back what is reserved for starts whose process has ended: they have failed, and a start that comes after them
+    /// Collects what is reserved for starts whose process has ended: they have failed, and a start that comes after them
     /// must not choose another share because of them. Few starts are under way at one time, so this looks at few processes.
-    pub fn end_failed_starts(&mut self, world: &impl World) {
-        // A damaged line still says what is held. Its claim cannot be given back.
+    pub fn collect_failed_starts(&mut self, world: &impl World) {
+        // A damaged line still says what is held. Its claim cannot be collected.
         let _: Result<(), Refused> = self.read(|_, _, line| record::may_be_reserved(line));
-        self.settle(world, |claim| {
+        self.collect_those(world, |claim| {
             claim.state == ClaimState::Reserved && claim.process.is_some()
         });
     }
 
-    /// As [`Book::reconcile`], for the claims for which `matters` returns true. Looking at a process takes longer than
+    /// As [`Book::collect`], for the claims for which `matters` returns true. Looking at a process takes longer than
     /// everything else here, so a new claim looks only at those claims that could prevent it.
     ///
     /// Each process is looked at once: a process that ended between two looks would leave a claim that is neither held
     /// nor over.
-    fn settle(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
+    fn collect_those(&mut self, world: &impl World, matters: impl Fn(&Claim) -> bool) {
         self.claims.retain_mut(|claim| {
             if !matters(claim) {
                 return true;
@@ -190,7 +190,7 @@ impl Book {
         self.read_of(&ask.holder, |device, part| {
             claim::meet((device, part), (&ask.device, &ask.part))
         })?;
-        self.settle(world, |claim| own(claim) || claim.meets(&ask.device, &ask.part));
+        self.collect_those(world, |claim| own(claim) || claim.meets(&ask.device, &ask.part));
         if let Some(same) = self.claims.iter_mut().find(|c| is_same(c, ask)) {
             if let (Some(old), Some(new)) = (&same.process, &ask.process)
                 && old != new
@@ -215,7 +215,7 @@ impl Book {
         }
         if self.misfit(ask).is_some() {
             // Who is gone was counted so far.
-            self.reconcile(world);
+            self.collect(world);
         }
         if let Some(misfit) = self.misfit(ask) {
             let beside = self.claims.iter().filter(|c| c.device.shares_memory_with(&ask.device));
@@ -281,7 +281,7 @@ impl Book {
             ..ask.clone()
         };
         self.read_of(&ask.holder, |_, _| false)?;
-        self.end_failed_starts(world);
+        self.collect_failed_starts(world);
         let own = self.claims.iter().filter(|claim| {
             claim.holder.is_same_user(&ask.holder) && claim.device == ask.device && claim.name.is_none()
         });
@@ -298,7 +298,7 @@ impl Book {
         };
         let mut free = kept.flatten().or_else(|| free_one(self));
         if free.is_none() {
-            self.reconcile(world);
+            self.collect(world);
             free = free_one(self);
         }
         // Who holds the whole device is said by asking for any share of it.
@@ -311,7 +311,7 @@ impl Book {
     }
 
     /// Those of `shares` of `device` that no claim in this book holds. No process is looked at: a claim that is over
-    /// counts until the book is [reconciled](Book::reconcile).
+    /// counts until it is [collected](Book::collect).
     pub fn unheld<'a>(
         &'a self,
         device: &'a DeviceKey,
@@ -382,7 +382,7 @@ impl Book {
         let named = |claim: &Claim| claim.name.as_deref() == Some(name);
         let own = |claim: &Claim| claim.holder.is_same_user(holder);
         self.read_all();
-        self.settle(world, |claim| named(claim) || own(claim));
+        self.collect_those(world, |claim| named(claim) || own(claim));
         let claim = self.named(name).ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
         let other = |c: &&Claim| !named(c) && own(c) && c.device == claim.device;
         if let Some(other) = self.claims.iter().find(other).filter(|_| ask.alone) {
@@ -419,7 +419,7 @@ impl Book {
         Ok(())
     }
 
-    /// Gives back those of the claims `names` that no container has entered, because the start that they were made for
+    /// Withdraws those of the claims `names` that no container has entered, because the start that they were made for
     /// has failed. Returns how many.
     pub fn withdraw(&mut self, names: &[&str], uid: u32) -> usize {
         self.read_all();
@@ -430,19 +430,32 @@ impl Book {
         self.claims.extract_if(.., |claim| meant(claim)).count()
     }
 
-    /// Gives back what `holder` holds of `device`, although its container lives: its start has failed. A claim that was
-    /// made beforehand for more than one container waits for the next. Returns how many claims that concerned.
-    pub fn give_back(&mut self, holder: &Holder, device: &DeviceKey, uid: u32, world: &impl World) -> usize {
-        self.read_all();
-        let mine = |c: &Claim| c.device == *device && c.holder.is_same_user(holder) && (c.uid == uid || uid == 0);
-        self.take_away(mine, world)
+    /// Releases what a container, pod or resource claim holds: its own claims, and those made beforehand that end with
+    /// it. Others wait for their next holder. Returns how many claims that concerned.
+    ///
+    /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
+    pub fn release(&mut self, holder: &Holder, uid: u32, world: &impl World) -> usize {
+        let runs = |claim: &Claim| claim.process.as_ref().is_some_and(|process| world.lives(process));
+        self.release_those(holder, uid, world, |claim| !runs(claim))
     }
 
-    /// Takes the claims that `meant` is true of away from their holders. Returns how many.
-    fn take_away(&mut self, meant: impl Fn(&Claim) -> bool, world: &impl World) -> usize {
+    /// As [`Book::release`], for what `holder` holds of `device`, although its container lives: its start has failed.
+    pub fn release_failed_start(&mut self, holder: &Holder, device: &DeviceKey, uid: u32, world: &impl World) -> usize {
+        self.release_those(holder, uid, world, |claim| claim.device == *device)
+    }
+
+    fn release_those(
+        &mut self,
+        holder: &Holder,
+        uid: u32,
+        world: &impl World,
+        meant: impl Fn(&Claim) -> bool,
+    ) -> usize {
+        self.read_all();
         let mut count = 0;
         self.claims.retain_mut(|claim| {
-            if !meant(claim) {
+            let is_its = claim.holder.is_same_user(holder) && (claim.uid == uid || uid == 0);
+            if !is_its || !meant(claim) {
                 return true;
             }
             count += 1;
@@ -451,27 +464,13 @@ impl Book {
         count
     }
 
-    /// Gives back what a container, pod or resource claim holds: its own claims, and those made beforehand that are
-    /// given back with it. Others wait for their next holder. Returns how many claims that concerned.
-    ///
-    /// A claim of a container that runs stays: it has the same name and was started since, and the release is late.
-    pub fn release_holder(&mut self, holder: &Holder, uid: u32, world: &impl World) -> usize {
-        self.read_all();
-        let mine = |c: &Claim| {
-            c.holder.is_same_user(holder)
-                && (c.uid == uid || uid == 0)
-                && !c.process.as_ref().is_some_and(|p| world.lives(p))
-        };
-        self.take_away(mine, world)
-    }
-
-    /// Gives back, because a person says so, all claims that `meant` is true of. That is the only way for a claim
-    /// without a name whose container cannot be seen from anywhere, because its pid namespace is gone. Returns the
-    /// claims that are given back. `force` gives back also what a container uses.
+    /// Releases, because a person says so, all claims that `meant` is true of. That is the only way for a claim without
+    /// a name whose container cannot be seen from anywhere, because its pid namespace is gone. Returns the claims that
+    /// are released. `force` releases also what a container uses.
     ///
     /// # Errors
     /// Returns an error if one of them belongs to another user, or is used by a container that runs or may run. Then
-    /// none is given back.
+    /// none is released.
     pub fn release_by_hand(
         &mut self,
         meant: impl Fn(&Claim) -> bool,

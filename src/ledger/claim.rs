@@ -62,7 +62,7 @@ pub struct Claim {
     /// The init of the container that holds it, or the process that does. While it is reserved for a container's start: the process that creates
     /// the container. `None` for every other holder.
     pub process: Option<InitProcess>,
-    /// Whether a claim that was made beforehand is given back together with the container that used it.
+    /// Whether a claim that was made beforehand is released together with the container that used it.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
     pub for_root: bool,

@@ -1,6 +1,6 @@
 //! Whether a part of a device fits in addition to what is held.
 
-use crate::types::{Bounds, DeviceKey, HeldPart, MemorySize, Promise, Strategy};
+use crate::types::{Bounds, DeviceKey, HeldPart, MemorySize, Percent, Promise, Strategy};
 
 /// Why a part does not fit in addition to what is held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,14 +24,14 @@ pub enum Misfit {
         bound: MemorySize,
     },
     /// More compute than there is.
-    #[error("it needs {asked}% of compute, and {held}% of {bound}% are held")]
+    #[error("it needs {asked} of compute, and {held} of {bound} are held")]
     Compute {
-        /// Percent held.
-        held: u64,
-        /// Percent asked for.
-        asked: u64,
-        /// Percent that may be promised.
-        bound: u64,
+        /// What is held.
+        held: Percent,
+        /// What is asked for.
+        asked: Percent,
+        /// What may be promised.
+        bound: Percent,
     },
     /// More turns than there are.
     #[error("it and the turns that are held are more than the whole device")]
@@ -70,27 +70,25 @@ pub fn fits<'a>(
     if !of_turns(asked.iter().chain(&beside)) {
         return Err(Misfit::Turns);
     }
-    let compute = |promise: &Promise| match promise {
-        Promise::Mps { compute, .. } => compute.map(u64::from),
-        Promise::Whole | Promise::Turns { .. } => None,
-    };
+    let compute = |promise: &Promise| promise.compute().map(|percent| u64::from(percent.get()));
     if let Some((held, asked)) = sums(&asked, &beside, compute, "compute")?
-        && held.saturating_add(asked) > u64::from(bounds.compute)
+        && held.saturating_add(asked) > u64::from(bounds.compute.get())
     {
-        let bound = u64::from(bounds.compute);
-        return Err(Misfit::Compute { held, asked, bound });
+        let percent = |sum| Percent::of_sum(u32::try_from(sum).unwrap_or(u32::MAX));
+        return Err(Misfit::Compute {
+            held: percent(held),
+            asked: percent(asked),
+            bound: bounds.compute,
+        });
     }
-    let memory = |promise: &Promise| match promise {
-        Promise::Mps { memory_mib, .. } => *memory_mib,
-        Promise::Whole | Promise::Turns { .. } => None,
-    };
+    let memory = |promise: &Promise| promise.memory().map(MemorySize::bytes);
     let beside = held.filter(|(other, _)| other.shares_memory_with(device));
     let beside: Vec<Promise> = beside.flat_map(|(_, part)| part.promises()).collect();
     if let Some((held, asked)) = sums(&asked, &beside, memory, "memory")?
-        && let Some(bound) = bounds.memory_mib
-        && held.saturating_add(asked) > bound
+        && let Some(bound) = bounds.memory
+        && held.saturating_add(asked) > bound.bytes()
     {
-        let [held, asked, bound] = [held, asked, bound].map(MemorySize::from_mib);
+        let [held, asked] = [held, asked].map(MemorySize::from_bytes);
         return Err(Misfit::Memory { held, asked, bound });
     }
     Ok(())

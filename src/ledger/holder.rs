@@ -1,6 +1,7 @@
 //! Who holds a claim.
 
 use crate::error::{Error, Result};
+use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -157,7 +158,7 @@ fn without_links(path: &Path) -> PathBuf {
 /// A container as every engine on the machine can tell it apart.
 ///
 /// Ids are an engine's own: two engines, or two namespaces of containerd, may use one id. Their bundles differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerName {
     /// The directory of its bundle: an absolute path without links.
     pub bundle: String,

@@ -62,7 +62,7 @@ fn commands(need: &Need) -> Vec<String> {
             };
             let start = format!("CUDA_VISIBLE_DEVICES={device} {pipe} nvidia-cuda-mps-control -d{many}");
             let memory = memory.map(|memory| format!("set_default_device_pinned_mem_limit {device} {}M", memory.mib()));
-            let compute = compute.map(|percent| format!("set_default_active_thread_percentage {percent}"));
+            let compute = compute.map(|percent| format!("set_default_active_thread_percentage {}", percent.get()));
             let defaults = memory.into_iter().chain(compute);
             let defaults = defaults.map(|command| format!("echo {command} | {pipe} nvidia-cuda-mps-control"));
             std::iter::once(start).chain(defaults).collect()
@@ -80,14 +80,12 @@ pub fn cost_of_defaults(needs: &[Need], split: &SplitDevice) -> Option<String> {
     })?;
     // A process that is started by exec is in the cgroup of its container.
     let memory = memory.filter(|_| !needs.contains(&Need::CgroupLimit));
-    let smaller = |share: &Share| {
-        (memory.is_some() && share.memory < memory) || share.compute.map(|compute| compute.get()) < *compute
-    };
+    let smaller = |share: &Share| (memory.is_some() && share.memory < memory) || share.compute < *compute;
     if !split.shares.iter().any(smaller) {
         return None;
     }
     let memory = memory.map(|memory| memory.to_string());
-    let compute = compute.map(|percent| format!("{percent}% of compute"));
+    let compute = compute.map(|percent| format!("{percent} of compute"));
     let limits: Vec<String> = memory.into_iter().chain(compute).collect();
     let limits = limits.join(" and ");
     Some(match split.method.is_managed() {

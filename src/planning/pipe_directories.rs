@@ -4,9 +4,9 @@
 //! `/run`, which is empty after a boot. A specification in `/etc/cdi` is still there then, and would keep its containers
 //! from starting. So systemd-tmpfiles gets a file that makes the directories at boot (tmpfiles.d(5)).
 
-use crate::cdi::write;
 use crate::derive::Sharing;
 use crate::error::{Context, Result};
+use crate::replace;
 use crate::share::{Need, Plan};
 use crate::types::HostPath;
 use rustix::fs::statfs;
@@ -32,7 +32,7 @@ const TMPFS: i64 = 0x0102_1994;
 pub fn make(sharing: &Sharing) -> Result<()> {
     of(&sharing.plan, &sharing.state_dir)
         .iter()
-        .try_for_each(|dir| write::make_directory(dir.as_path()))
+        .try_for_each(|dir| replace::make_directory(dir.as_path()))
 }
 
 /// As [`make`], for a specification in the directory `of_spec`. If that directory outlives a boot and the pipe
@@ -44,7 +44,9 @@ pub fn make(sharing: &Sharing) -> Result<()> {
 pub fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Path) -> Result<Option<String>> {
     let pipes = sharing.map(|sharing| of(&sharing.plan, &sharing.state_dir));
     let pipes = pipes.unwrap_or_default();
-    pipes.iter().try_for_each(|dir| write::make_directory(dir.as_path()))?;
+    pipes
+        .iter()
+        .try_for_each(|dir| replace::make_directory(dir.as_path()))?;
     let file = tmpfiles.join(FILE);
     if is_in_memory(of_spec) {
         return Ok(None);
@@ -60,7 +62,7 @@ pub fn make_for(sharing: Option<&Sharing>, of_spec: &Path, tmpfiles: &Path) -> R
             lost.iter().map(|dir| dir.as_str()).collect::<Vec<_>>().join(", ")
         )));
     }
-    write::write(&file, &text(&lost)).map(|()| None)
+    replace::write(&file, &text(&lost)).map(|()| None)
 }
 
 /// The pipe directories of the daemons that `plan` needs.
@@ -127,7 +129,7 @@ mod tests {
     fn a_pipe_directory_and_its_parents_are_open_to_all() {
         let top = tempfile::tempdir().unwrap();
         let dir = top.path().join("mps/0");
-        write::make_directory(&dir).unwrap();
+        replace::make_directory(&dir).unwrap();
         for dir in [dir.as_path(), &top.path().join("mps")] {
             assert_eq!(
                 fs::metadata(dir).unwrap().permissions().mode() & 0o777,
@@ -136,11 +138,11 @@ mod tests {
                 dir.display()
             );
         }
-        write::make_directory(&dir).unwrap();
+        replace::make_directory(&dir).unwrap();
         let file = top.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(
-            write::make_directory(&file)
+            replace::make_directory(&file)
                 .unwrap_err()
                 .to_string()
                 .contains("is not a directory")

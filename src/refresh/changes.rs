@@ -6,10 +6,10 @@ use super::options::{RefreshOptions, RefreshPlace};
 use super::others::{self, OtherFiles};
 use super::{PlainNames, take_over};
 use crate::cdi::registry::{Registry, has_mark_of_refresh};
-use crate::cdi::write::Prepared;
 use crate::error::{Context, Result};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
 use crate::inject::GuardedDevices;
+use crate::replace::{FileOptions, Prepared};
 use crate::share::Plan;
 use crate::text::{counted, some};
 use crate::types::CdiVersion;
@@ -152,7 +152,7 @@ impl Changes {
         let mut prepared = Vec::new();
         for spec in &self.specs {
             let new = match spec.report.changed && !dry_run {
-                true => Some(Prepared::new(&spec.path, &spec.text)?),
+                true => Some(Prepared::new(&spec.path, &spec.text, &FileOptions::default())?),
                 false => None,
             };
             // What is recorded of a file stays the same when it is put in its place.
@@ -185,7 +185,7 @@ impl Changes {
         }
         let host_file = match is_current {
             true => None,
-            false => Some(Prepared::new(&report.host_file, &text)?),
+            false => Some(Prepared::new(&report.host_file, &text, &FileOptions::default())?),
         };
         // Two files that define the same device make it unresolvable, so the other one goes first.
         take_over::remove(taken, notes)?;

@@ -1,9 +1,9 @@
 //! The links in `/dev/char`. MIG devices get new nodes while the machine runs, so a refresh makes their links.
 
-use crate::cdi::write::make_directory;
 use crate::device_files::{CharLink, LinkChange, links};
 use crate::error::Result;
 use crate::inventory::Inventory;
+use crate::replace::make_directory;
 use crate::text::counted;
 use std::path::Path;
 

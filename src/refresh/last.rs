@@ -2,10 +2,10 @@
 
 use super::options::{RefreshOptions, RefreshPlace};
 use super::signs::Sign;
-use crate::cdi::write::Prepared;
 use crate::error::{Context, Result, line};
 use crate::host_file::HostFile;
 use crate::ledger::LedgerDirectory;
+use crate::replace;
 use crate::root::Missing;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -46,7 +46,7 @@ impl LastRefresh {
         let mut text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
         text.push('\n');
         if !std::fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
-            Prepared::new(&path, &text)?.put_in_place()?;
+            replace::write(&path, &text)?;
         }
         Ok(())
     }

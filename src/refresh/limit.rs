@@ -98,11 +98,12 @@ pub(super) fn consequences(limit: Option<&VersionLimit>, files: &[(PathBuf, CdiV
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::Engine;
 
     #[test]
     fn what_was_given_counts_and_then_the_oldest_engine() {
         let podman = |version: &str| FoundEngine {
-            name: "podman",
+            engine: Engine::Podman,
             version: Some(version.parse().unwrap()),
         };
         let of = |given, engines: &[FoundEngine]| VersionLimit::of(given, engines).map(|limit| limit.cdi);

@@ -3,12 +3,13 @@
 //! Engines ignore a device that two files of one directory define, and NVIDIA's refresh service writes its own files.
 
 use super::PlainNames;
-use crate::call::{ClaimCall, Subject};
+use crate::call::ClaimCall;
 use crate::cdi::header::is_by_tranche;
 use crate::cdi::registry::{Loaded, Registry};
 use crate::edits::{Derived, DerivedDevice};
 use crate::error::Error;
 use crate::inject::GuardedDevices;
+use crate::types::{Part, Subject};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -118,7 +119,7 @@ fn is_share(device: &DerivedDevice) -> bool {
         .hooks
         .iter()
         .filter_map(|hook| ClaimCall::of_hook(&hook.args));
-    calls.any(|call| matches!(call.subject, Subject::Share(..) | Subject::Any(_)))
+    calls.any(|call| matches!(call.subject, Subject::Part(Part::Any | Part::Share(_), _)))
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

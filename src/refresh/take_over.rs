@@ -10,6 +10,7 @@ mod units;
 
 use super::{PlainNames, Refresh, Refreshed};
 use crate::error::{Context, Error, Kind, Result};
+use crate::replace;
 use kept::Kept;
 use record::{Record, Replaced};
 use std::fs;
@@ -62,7 +63,7 @@ impl TakeOver<'_> {
             record.add_unit(mask, Kept::at(mask)?, units::is_active(mask, &self.options.unit_dir));
         }
         record.write(&path)?;
-        record.paths().try_for_each(kept::sweep)?;
+        record.paths().try_for_each(replace::remove_left)?;
         for mask in &masks {
             units::mask(mask)?;
             notes.push(format!("{}: masked", mask.display()));
@@ -140,7 +141,7 @@ impl Refresh<'_> {
                 false => notes.extend(put_back(&unit.replaced)?),
             }
         }
-        record.paths().try_for_each(kept::sweep)?;
+        record.paths().try_for_each(replace::remove_left)?;
         notes.extend(units::start(&record.active(), &take.unit_dir));
         fs::remove_file(&path).about(path.display(), "cannot be removed")?;
         refreshed

@@ -1,7 +1,7 @@
 //! A new entry under a temporary name, until it replaces another entry.
 //!
 //! A process that is killed leaves the temporary name behind. So the name is the same each time, and the next process that
-//! needs it removes an old one.
+//! needs it removes an old one. A function that takes paths (`replace`) would follow what an image put there.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,12 +1,11 @@
 //! Whether what serves a share runs and is set.
 
-use crate::broker::{self, BrokerError};
+use crate::broker::{self, BrokerError, PrepareRequest};
 use crate::error::{Error, Result};
 use crate::hook::check_daemon;
 use crate::policy::MpsDaemonOwner;
 use crate::share::{Method, Need, SplitDevice};
 use crate::types::HostPath;
-use serde_json::json;
 use std::time::Duration;
 
 /// How long the broker may take to start an MPS daemon.
@@ -35,9 +34,11 @@ pub(super) fn check(split: &SplitDevice, label: &str, state_dir: &HostPath) -> R
 
 /// Asks the broker to prepare the device.
 fn prepare(split: &SplitDevice, label: &str, state_dir: &HostPath) -> Result<()> {
-    let request = json!({"version": broker::VERSION, "command": "prepare", "device": split.key});
-    match broker::ask(state_dir.join(broker::SOCKET).as_path(), &request, PATIENCE) {
-        Ok(_) => Ok(()),
+    let request = PrepareRequest {
+        device: split.key.clone(),
+    };
+    match broker::tell(state_dir.join(broker::SOCKET).as_path(), &request, PATIENCE) {
+        Ok(()) => Ok(()),
         Err(BrokerError::Refused(error)) => Err(error),
         Err(BrokerError::Unreachable(error)) => {
             Err(Error::failed(label, "is served by the broker, which cannot be reached")

@@ -4,10 +4,9 @@
 //! device, fail. The broker gets one line and answers with one. Whatever happens, the container is killed.
 
 use super::container::HoldingContainer;
-use crate::broker::{self, SOCKET, VERSION};
+use crate::broker::{self, DrainRequest, SOCKET};
 use crate::error::{Context, Result};
 use crate::ledger::Strategy;
-use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,10 +26,9 @@ pub(super) fn drain(container: &HoldingContainer, state_dir: &Path) -> Result<()
     {
         return Ok(());
     }
-    let name = &container.name;
-    let line = json!({"version": VERSION, "command": "drain", "container": {"id": name.id, "bundle": name.bundle}});
+    let request = DrainRequest {
+        container: container.name.clone(),
+    };
     let socket = state_dir.join(SOCKET);
-    broker::ask(&socket, &line, PATIENCE)
-        .map(drop)
-        .about(socket.display(), "the MPS clients were not drained")
+    broker::tell(&socket, &request, PATIENCE).about(socket.display(), "the MPS clients were not drained")
 }

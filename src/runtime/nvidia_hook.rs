@@ -23,6 +23,7 @@ use crate::oci::State;
 use crate::personality::nvidia_version;
 use crate::policy::{CudaCompatMode, RuntimeMode, RuntimeSettings};
 use crate::text::is_true;
+use crate::types::{DevicePart, Part};
 
 /// What makes tranche do the work.
 const CONFIGURE: &str = "run tranche runtime configure --runtime docker --set-as-default, and restart docker";
@@ -265,8 +266,10 @@ fn configure(request: &Request) -> Result<Vec<String>> {
     }
     let device = |device: &WantedDevice| match device {
         WantedDevice::All => Ok("all".to_owned()),
-        WantedDevice::Device(selector) => Ok(selector.to_string()),
-        WantedDevice::Share { device, .. } => Err(only_by_tranche(&format!("a share of device {device}"))),
+        WantedDevice::Part(DevicePart { device, part }) => match part {
+            Part::Whole => Ok(device.to_string()),
+            Part::Any | Part::Share(_) => Err(only_by_tranche(&format!("a share of device {device}"))),
+        },
         WantedDevice::Cdi(name) => Err(only_by_tranche(&name.to_string())),
     };
     let devices: Vec<String> = request.devices.iter().map(device).collect::<Result<_>>()?;

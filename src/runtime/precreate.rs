@@ -18,6 +18,7 @@ use super::host::OwnerSettings;
 use super::report::RuntimeReport;
 use super::{host, state_dir};
 use crate::bounded;
+use crate::engines::Engine;
 use crate::error::{Context, Error, Result};
 use crate::inject::{self, CallingEngine, RewriteContext};
 use crate::oci::CONFIG_LIMIT;
@@ -51,7 +52,7 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
         settings: &settings,
         state_dir,
         host: &|| host::host(state_dir),
-        caller: CallingEngine::Podman,
+        caller: CallingEngine::Known(Engine::Podman),
         // podman does not pass the id. This process ends before the container is created, so a reservation lasts for a
         // fixed time instead.
         container: None,
@@ -61,7 +62,7 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     let edited = inject::rewrite(&bytes, &context)?;
     let written = print(edited.as_deref().unwrap_or(&bytes)).about("standard output", "cannot be written");
     if let (Err(_), Some(edited)) = (&written, &edited) {
-        inject::give_back(edited, state_dir)?;
+        inject::withdraw(edited, state_dir)?;
     }
     written
 }

@@ -1,9 +1,11 @@
 //! What the broker does for each request.
 
 use super::peer::BrokerClient;
-use super::request::{BrokerRequest, MpsAction};
 use super::{ServeOptions, entry, own};
 use crate::accounts::Accounts;
+use crate::broker::{
+    DrainRequest, LeaveRequest, ListRequest, MpsRequest, PrepareRequest, ReleaseRequest, Request, StatusRequest,
+};
 use crate::claims::Claims;
 use crate::control::{MachineControl, PublicStatus};
 use crate::error::{Error, Result};
@@ -49,44 +51,47 @@ impl<'a> Commands<'a> {
     ///
     /// # Errors
     /// Returns the error that the client gets. It has nothing about the claims of other users.
-    pub(super) fn run(&self, peer: &BrokerClient, request: BrokerRequest) -> Result<Value> {
+    pub(super) fn run(&self, peer: &BrokerClient, request: Request) -> Result<Value> {
         match request {
-            BrokerRequest::Prepare(device) => {
+            Request::Prepare(PrepareRequest { device }) => {
                 owner_alone(peer, "prepare")?;
                 let prepared = self.control.prepare(&device);
                 self.wake();
                 prepared.map(|()| json!({}))
             }
-            BrokerRequest::Drain(container) => {
+            Request::Drain(DrainRequest { container }) => {
                 owner_alone(peer, "drain")?;
                 let ended = self.control.drain(&container)?;
                 Ok(json!({ "clients": ended }))
             }
-            BrokerRequest::Mps(action, device) => {
+            Request::Mps(request) => {
                 owner_alone(peer, "mps")?;
-                match action {
-                    MpsAction::Start => self.control.start(&device),
-                    MpsAction::Stop { force } => self.control.stop(&device, force),
-                    MpsAction::Restart => self.control.restart(&device),
-                }?;
-                self.wake();
-                self.write_status()?;
-                Ok(json!({}))
+                self.mps(&request)
             }
-            BrokerRequest::MpsStatus => {
-                owner_alone(peer, "mps")?;
-                Ok(json!({ "devices": self.control.devices(), "problems": self.control.unreadable() }))
-            }
-            BrokerRequest::Enter(request) => entry::enter(self, peer, &request),
-            BrokerRequest::Leave(container) => entry::leave(self, peer, container),
-            BrokerRequest::Claim(request) => own::claim(self, peer, *request),
-            BrokerRequest::Release { what, force } => own::release(self, peer, &what, force),
-            BrokerRequest::List => own::list(self, peer),
-            BrokerRequest::Status => {
+            Request::Enter(request) => entry::enter(self, peer, &request),
+            Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
+            Request::Claim(request) => own::claim(self, peer, request),
+            Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
+            Request::List(ListRequest {}) => own::list(self, peer),
+            Request::Status(StatusRequest {}) => {
                 self.write_status()?;
                 own::list(self, peer)
             }
         }
+    }
+
+    fn mps(&self, request: &MpsRequest) -> Result<Value> {
+        match request {
+            MpsRequest::Start { device } => self.control.start(device),
+            MpsRequest::Stop { device, force } => self.control.stop(device, *force),
+            MpsRequest::Restart { device } => self.control.restart(device),
+            MpsRequest::Status => {
+                return Ok(json!({ "devices": self.control.devices(), "problems": self.control.unreadable() }));
+            }
+        }?;
+        self.wake();
+        self.write_status()?;
+        Ok(json!({}))
     }
 
     /// Lets the machine be compared with the ledger soon: from now on something of it may be changed, and has to be

@@ -3,9 +3,8 @@
 use super::answer;
 use super::commands::Commands;
 use super::peer::BrokerClient;
-use super::request;
 use crate::bounded;
-use crate::broker::MOST_BYTES;
+use crate::broker::{MOST_BYTES, Request};
 use crate::error::{Error, Result};
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -26,7 +25,7 @@ pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Comman
     match read(stream, PATIENCE) {
         Ok(line) => send(
             stream,
-            request::parse(&line).and_then(|request| commands.run(peer, request)),
+            Request::parse(&line).and_then(|request| commands.run(peer, request)),
         ),
         Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
             send(stream, Err(too_long()));

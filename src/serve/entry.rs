@@ -1,4 +1,4 @@
-//! Containers of rootless engines, which take shares and give them back through the broker.
+//! Containers of rootless engines, which take and release shares through the broker.
 //!
 //! Everything that such a hook says was chosen by the user. What a share is and how much may be promised is therefore
 //! taken from the plan, and never from the request.
@@ -8,15 +8,15 @@ use super::own::own_name;
 use super::peer::BrokerClient;
 use super::quota::ClientQuota;
 use super::refusal::entry_refused;
-use super::request::{EnterRequest, EnterSubject};
+use crate::broker::{EnterRequest, EnterSubject};
 use crate::call::ReleaseCall;
-use crate::claims::{ClaimEntry, OfferedClaim, WantedPart};
+use crate::claims::{ClaimEntry, OfferedClaim};
 use crate::error::{Error, Result};
 use crate::ledger::process::Machine;
 use crate::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger};
 use crate::policy::WholeDevice;
 use crate::share::{Plan, SplitDevice};
-use crate::types::{HostPath, Promise, Strategy};
+use crate::types::{HostPath, Part, Promise, Strategy, Subject};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
     let split = plan.devices.iter().find(|split| split.key == request.device);
     let split = split
         .ok_or_else(|| Error::failed(&request.device, "is not shared by the policy of this host").hint(REFRESH))?;
-    let wanted = wanted(peer, request, plan, split)?;
+    let subject = subject(peer, request, plan, split)?;
     let object = object(split, &request.subject);
     let process = peer.init(request.pid, &Machine::here()?)?;
     let holder = Holder::Rootless {
@@ -44,13 +44,15 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
     let locked = claims.lock()?;
     let books = locked.books()?;
     let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == peer.uid).collect();
-    check_claim(request, &own, &wanted)?;
-    if !is_held_already(&own, &holder, split, &wanted) {
-        quota.allow(&books, &split.key, shares(&wanted))?;
+    check_claim(request, &own, &subject)?;
+    if !is_held_already(&own, &holder, split, &subject) {
+        // None is the whole device.
+        quota.allow(&books, &split.key, usize::from(subject != Subject::WHOLE))?;
     }
     let entry = ClaimEntry {
         device: split.key.clone(),
-        wanted,
+        subject,
+        replicas: split.replicas(),
         bounds: split.bounds(),
         // What it is called follows from the share that it gets: the client could say anything.
         asked_as: None,
@@ -62,13 +64,13 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
     if split.method.is_managed()
         && let Err(error) = commands.control.prepare(&split.key)
     {
-        claims.give_back(&holder, &split.key)?;
+        claims.release_failed_start(&holder, &split.key)?;
         return Err(error);
     }
     Ok(json!({}))
 }
 
-/// Gives back what a container of `peer` holds.
+/// Releases what a container of `peer` holds.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be changed.
@@ -77,7 +79,7 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
         return Ok(json!({}));
     };
     let holder = Holder::Rootless { user: peer.uid, name };
-    // As they are on disk: the process of a container that has ended is gone, and its claims are still to be given back.
+    // As they are on disk: the process of a container that has ended is gone, and its claims are still to be released.
     let books = ledger.books()?;
     let own: Vec<&Claim> = books
         .claims()
@@ -111,44 +113,30 @@ pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: Containe
 }
 
 /// What `request` means in the ledger.
-fn wanted(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &SplitDevice) -> Result<WantedPart> {
+fn subject(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &SplitDevice) -> Result<Subject> {
     let about = || object(split, &request.subject);
-    let sized = |promise: Promise| match request.size {
+    let sized = |part: Part, promise: Promise| match request.size {
         Some(size) if size != promise => {
             Err(Error::failed(about(), format!("its size is {promise}, and not {size}")).hint(REFRESH))
         }
-        _ => refuse_mps(about(), promise.strategy()).map(|()| promise),
+        _ => refuse_mps(about(), promise.strategy()).map(|()| Subject::Part(part, promise)),
     };
-    Ok(match &request.subject {
-        EnterSubject::Share(name) => {
+    match &request.subject {
+        EnterSubject::Part(part @ Part::Share(name)) => {
             let share = split.share(name).filter(|_| !split.method.is_whole());
             let share = share.ok_or_else(|| Error::failed(about(), "not found").hint(REFRESH))?;
-            WantedPart::Part(HeldPart::share(name.clone(), sized(split.promise(share))?))
+            sized(part.clone(), split.promise(share))
         }
-        EnterSubject::Any => {
+        EnterSubject::Part(Part::Any) => {
             let share = split.replica().filter(|_| !split.method.is_whole());
             let share = share.ok_or_else(|| Error::failed(about(), "it has no equal shares").hint(REFRESH))?;
-            WantedPart::AnyReplica {
-                replicas: u32::try_from(split.shares.len()).unwrap_or(u32::MAX),
-                promise: sized(split.promise(share))?,
-            }
+            sized(Part::Any, split.promise(share))
         }
-        EnterSubject::Whole if plan.whole_device == WholeDevice::Hide && !split.method.is_whole() => {
-            return Err(Error::failed(about(), "the policy gives out shares of it alone"));
+        EnterSubject::Part(Part::Whole) if plan.whole_device == WholeDevice::Hide && !split.method.is_whole() => {
+            Err(Error::failed(about(), "the policy gives out shares of it alone"))
         }
-        EnterSubject::Whole => WantedPart::Part(HeldPart::Whole),
-        EnterSubject::Claim(name) => WantedPart::Reserved {
-            name: own_name(peer, name)?,
-            promise: request.size,
-        },
-    })
-}
-
-/// How many shares are wanted; none for a whole device.
-fn shares(wanted: &WantedPart) -> usize {
-    match wanted {
-        WantedPart::Part(part) => part.shares().len(),
-        WantedPart::AnyReplica { .. } | WantedPart::Reserved { .. } => 1,
+        EnterSubject::Part(Part::Whole) => Ok(Subject::WHOLE),
+        EnterSubject::Claim(name) => Ok(Subject::Claim(own_name(peer, name)?, request.size)),
     }
 }
 
@@ -163,11 +151,11 @@ fn refuse_mps(object: String, strategy: Strategy) -> Result<()> {
 }
 
 /// Refuses a claim that does not exist, that is of another device than the request says, or that is under MPS.
-fn check_claim(request: &EnterRequest, own: &[&Claim], wanted: &WantedPart) -> Result<()> {
-    let WantedPart::Reserved { name, .. } = wanted else {
+fn check_claim(request: &EnterRequest, own: &[&Claim], subject: &Subject) -> Result<()> {
+    let Subject::Claim(name, _) = subject else {
         return Ok(());
     };
-    let object = format!("claim {name}");
+    let object = subject.to_string();
     let claim = own.iter().find(|claim| claim.name.as_ref() == Some(name));
     let claim = claim.filter(|claim| claim.device == request.device);
     let claim = claim.ok_or_else(|| Error::failed(&object, "not found").hint("tranche claim list shows yours"))?;
@@ -175,22 +163,20 @@ fn check_claim(request: &EnterRequest, own: &[&Claim], wanted: &WantedPart) -> R
 }
 
 /// Whether `holder` has what it wants already, or has a claim that counts, so that nothing is added.
-fn is_held_already(own: &[&Claim], holder: &Holder, split: &SplitDevice, wanted: &WantedPart) -> bool {
+fn is_held_already(own: &[&Claim], holder: &Holder, split: &SplitDevice, subject: &Subject) -> bool {
     let mut of_it = own
         .iter()
         .filter(|claim| claim.holder == *holder && claim.device == split.key);
-    match wanted {
-        WantedPart::Part(part) => of_it.any(|claim| claim.part == *part),
-        WantedPart::AnyReplica { .. } => of_it.any(|claim| claim.name.is_none() && claim.part != HeldPart::Whole),
-        WantedPart::Reserved { .. } => true,
+    match (subject, subject.held()) {
+        (Subject::Claim(..), _) => true,
+        (Subject::Part(..), Some(part)) => of_it.any(|claim| claim.part == part),
+        (Subject::Part(..), None) => of_it.any(|claim| claim.name.is_none() && claim.part != HeldPart::Whole),
     }
 }
 
 fn object(split: &SplitDevice, subject: &EnterSubject) -> String {
     match subject {
-        EnterSubject::Share(name) => format!("{} share {name}", split.device),
-        EnterSubject::Any => format!("{} any share", split.device),
-        EnterSubject::Whole => format!("{} {}", split.device, HeldPart::Whole),
+        EnterSubject::Part(part) => format!("{} {part}", split.device),
         EnterSubject::Claim(name) => format!("claim {name}"),
     }
 }

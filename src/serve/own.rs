@@ -4,7 +4,8 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::quota::ClientQuota;
 use super::refusal::claim_refused;
-use crate::claim_spec::{self, ClaimFile, ClaimRequest, describe, is_of_user};
+use crate::broker::ClaimRequest;
+use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::claims::{ClaimNames, Held, Offer};
 use crate::derive::Sharing;
 use crate::error::{Error, Result};
@@ -43,9 +44,9 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
         name: own_name(peer, &request.name)?,
         ..request
     };
-    let cdi = request.device_name()?;
+    let cdi = claim_spec::device_name(&request.name)?;
     let plan = for_users(&facts, &request)?;
-    let reservation = request.reservation(&facts.inventory, &plan)?;
+    let reservation = claim_spec::reservation(&request, &facts.inventory, &plan)?;
     let sharing = Sharing {
         plan,
         held: BTreeSet::new(),

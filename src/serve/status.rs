@@ -1,12 +1,12 @@
 //! `status.json`: what every user may know of the shares of this machine.
 
 use super::commands::Commands;
-use crate::cdi::write;
 use crate::claims::Claims;
 use crate::control::{PublicStatus, STATUS_FILE};
 use crate::error::{Context, Result};
 use crate::ledger::Books;
 use crate::mutex::lock;
+use crate::replace;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Commands<'_> {
@@ -35,7 +35,7 @@ impl Commands<'_> {
             return Ok(());
         }
         let text = serde_json::to_string(&status).about(path.display(), "cannot be written as JSON")?;
-        write::write(&path, &format!("{text}\n"))?;
+        replace::write(&path, &format!("{text}\n"))?;
         *shown = Some(status);
         Ok(())
     }

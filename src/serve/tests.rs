@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::accounts::AccountSources;
-use crate::broker::{BrokerError, SOCKET, ask};
+use crate::broker::{BrokerError, Request, SOCKET, send};
 use crate::claims::{Reservation, Unoffered};
 use crate::control::{ControlledDevice, PublicStatus, STATUS_FILE};
 use crate::error::{Error, Kind};
@@ -144,7 +144,7 @@ impl Scene {
     }
 
     fn ask(&self, request: Value) -> Result<Value, BrokerError> {
-        ask(&self.top.path().join(SOCKET), &request, Duration::from_secs(60))
+        send(&self.top.path().join(SOCKET), &request, Duration::from_secs(60))
     }
 
     fn connect(&self) -> UnixStream {
@@ -344,9 +344,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
         "id",
         "bundle",
     ]);
-    let command = prop::sample::select(vec![
-        "prepare", "drain", "mps", "enter", "leave", "claim", "release", "list", "status",
-    ]);
+    let command = prop::sample::select(Request::COMMANDS);
     let full = (command, prop::collection::vec((key, word), 0..8)).prop_map(|(command, fields)| {
         let mut request = json!({"version": 1, "command": command, "container": {"id": "c", "bundle": "/b"}, "pid": 1});
         for (key, value) in fields {

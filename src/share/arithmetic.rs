@@ -11,7 +11,7 @@ use crate::types::{MemorySize, Overcommit, Percent, ShareName};
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) shares: Vec<Share>,
-    pub(super) memory_left_mib: u64,
+    pub(super) memory_left: MemorySize,
     pub(super) compute_left: u32,
     /// Memory of the shares in sum, in percent of the device's; `None` if they have no limit.
     pub(super) memory_promised: Option<u32>,
@@ -49,11 +49,11 @@ pub(super) fn cut(policy: &Policy, target: HostDevice<'_>, split: &Split, rules:
         }
     };
     shares.sort_by(|a, b| a.name.cmp(&b.name));
-    let (memory_left_mib, memory_promised) = check_memory(policy, target, split, &shares)?;
+    let (memory_left, memory_promised) = check_memory(policy, target, split, &shares)?;
     let (compute_left, compute_promised) = check_compute(policy, target, split, &shares)?;
     Ok(Cut {
         shares,
-        memory_left_mib,
+        memory_left,
         compute_left,
         memory_promised,
         compute_promised,
@@ -97,16 +97,16 @@ pub(super) fn memory_of(target: HostDevice<'_>) -> Result<u64> {
     memory.ok_or_else(|| Error::failed(target, what))
 }
 
-/// Checks what the shares have in sum. Returns the MiB that are left, and the sum in percent of the device's memory.
+/// Checks what the shares have in sum. Returns the memory that is left, and the sum in percent of the device's memory.
 fn check_memory(
     policy: &Policy,
     target: HostDevice<'_>,
     split: &Split,
     shares: &[Share],
-) -> Result<(u64, Option<u32>)> {
+) -> Result<(MemorySize, Option<u32>)> {
     let sizes: Vec<u64> = shares.iter().filter_map(|p| p.memory).map(MemorySize::mib).collect();
     if sizes.is_empty() {
-        return Ok((target.memory().map_or(0, MemorySize::mib), None));
+        return Ok((target.memory().unwrap_or(MemorySize::from_bytes(0)), None));
     }
     let asked = sizes.into_iter().fold(0, u64::saturating_add);
     let whole = memory_of(target)?;
@@ -125,7 +125,7 @@ fn check_memory(
         let hint = advice("memory", asked, whole);
         return Err(policy.wrong(split.place, target, what).hint(hint));
     }
-    Ok((whole.saturating_sub(asked), Some(percent(asked, whole))))
+    Ok((shown(whole.saturating_sub(asked)), Some(percent(asked, whole))))
 }
 
 /// The same for compute, of which a device has 100 percent.

@@ -81,7 +81,7 @@ pub(super) fn check(policy: &Policy, targets: &[(HostDevice<'_>, &Split)], devic
             .collect();
         if let Some(device) = devices.iter_mut().find(|device| device.key == key) {
             if memory_of(device).is_some() {
-                device.memory_left_mib = whole.saturating_sub(asked);
+                device.memory_left = MemorySize::from_mib(whole.saturating_sub(asked));
             }
             if !unlimited.is_empty() {
                 lower(

@@ -3,15 +3,15 @@
 use super::{Plan, Share, SplitDevice};
 use crate::error::{Error, Result};
 use crate::text::{counted, some};
-use crate::types::{Device, MemorySize, ShareName};
+use crate::types::{Device, MemorySize, Percent, ShareName};
 
 /// What a claim must have. A field that is `None` sets no condition.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
     /// At least this much memory.
     pub memory: Option<MemorySize>,
-    /// At least this much compute, in percent of a device. No device has more than 100.
-    pub compute: Option<u32>,
+    /// At least this much compute of a device.
+    pub compute: Option<Percent>,
     /// Exactly these shares, all of one device.
     pub names: Vec<ShareName>,
     /// This number of shares, in addition to those in `names`. `None` with `names`: no more than memory and compute
@@ -48,7 +48,7 @@ impl Wish {
         });
         let size = [
             self.memory.map(|m| m.to_string()),
-            self.compute.map(|c| format!("{c}% compute")),
+            self.compute.map(|c| format!("{c} compute")),
         ];
         let parts: Vec<String> = [named, number].into_iter().chain(size).flatten().collect();
         match &parts[..] {
@@ -67,8 +67,8 @@ pub struct Fit {
     pub shares: Vec<ShareName>,
     /// Their memory in sum; `None` where they have no limit.
     pub memory: Option<MemorySize>,
-    /// Their compute in sum, percent of the device; `None` where they have no ceiling.
-    pub compute: Option<u32>,
+    /// Their compute in sum; `None` where they have no ceiling.
+    pub compute: Option<Percent>,
 }
 
 /// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares,
@@ -93,7 +93,8 @@ pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> b
     let spare = |found: &Fit| {
         let mib = |size: Option<MemorySize>| size.map_or(0, MemorySize::mib);
         let memory = mib(found.memory).saturating_sub(mib(wish.memory));
-        let compute = found.compute.unwrap_or(0).saturating_sub(wish.compute.unwrap_or(0));
+        let percent = |compute: Option<Percent>| compute.map_or(0, Percent::get);
+        let compute = percent(found.compute).saturating_sub(percent(wish.compute));
         (memory, compute, found.shares.len())
     };
     let found = asked.iter().filter_map(|device| {
@@ -171,14 +172,16 @@ fn drop_superfluous<'a>(chosen: &mut Vec<&'a Share>, serves: impl Fn(&[&'a Share
 fn size(share: &Share) -> (u64, u32) {
     (
         share.memory.map_or(0, MemorySize::mib),
-        share.compute.map_or(0, |c| c.get()),
+        share.compute.map_or(0, Percent::get),
     )
 }
 
 fn serves(shares: &[&Share], wish: &Wish) -> bool {
     let memory: u64 = shares.iter().map(|s| size(s).0).sum();
     let compute: u32 = shares.iter().map(|s| size(s).1).sum();
-    !shares.is_empty() && wish.memory.is_none_or(|m| memory >= m.mib()) && wish.compute.is_none_or(|c| compute >= c)
+    !shares.is_empty()
+        && wish.memory.is_none_or(|m| memory >= m.mib())
+        && wish.compute.is_none_or(|c| compute >= c.get())
 }
 
 fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
@@ -189,7 +192,7 @@ fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
         device: device.device,
         shares: names,
         memory: limited(|s| s.memory.is_some()).then(|| MemorySize::from_mib(shares.iter().map(|s| size(s).0).sum())),
-        compute: limited(|s| s.compute.is_some()).then(|| shares.iter().map(|s| size(s).1).sum()),
+        compute: limited(|s| s.compute.is_some()).then(|| Percent::of_sum(shares.iter().map(|s| size(s).1).sum())),
     }
 }
 
@@ -221,7 +224,7 @@ fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
             None => String::new(),
         };
         let compute = match compute {
-            Some(compute) => format!(", {compute}%"),
+            Some(compute) => format!(", {compute}"),
             None if wish.compute.is_some() => unlimited("compute"),
             None => String::new(),
         };
@@ -240,7 +243,7 @@ fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &
     let has = asked.iter().take(8).map(|device| {
         let free = free(device, is_free);
         let Fit { memory, compute, .. } = sum(device, &free);
-        let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}%"))];
+        let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}"))];
         let limits: String = limits.into_iter().flatten().filter(|_| !free.is_empty()).collect();
         let one = if device.one_share_a_claim { ", one a claim" } else { "" };
         let (name, free, all) = (device.device, free.len(), device.shares.len());

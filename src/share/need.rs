@@ -1,7 +1,7 @@
 //! What must be running or set on the host for shares of a device.
 
 use crate::policy::{Interval, MpsUsers};
-use crate::types::{GpuIndex, HostPath, MemorySize};
+use crate::types::{GpuIndex, HostPath, MemorySize, Percent};
 
 /// One thing that must be running or set before a share is worth what the plan says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum Need {
         /// The limit of memory that it gives a client without one of its own; `None`: no limit. A process that an
         /// engine starts by `exec` is such a client, because it gets no environment from CDI.
         memory: Option<MemorySize>,
-        /// The same for compute, in percent.
-        compute: Option<u32>,
+        /// The same for compute.
+        compute: Option<Percent>,
     },
     /// The limit of memory of the cgroup of each container, which is set after the container was created.
     CgroupLimit,

@@ -2,6 +2,7 @@
 
 mod domains;
 mod fits;
+mod parts;
 
 use super::*;
 use crate::inventory::{Arch, Architecture, Driver, Gpu, MigDevice, MigMode, MigState, Platform, PlatformKind};
@@ -106,7 +107,7 @@ fn equal_parts_are_rounded_down_and_the_rest_is_told() {
     assert_eq!(d.shares.len(), 3);
     assert_eq!(d.shares[2].memory.unwrap().mib(), 27_306);
     assert_eq!(d.shares[2].compute.unwrap().get(), 33);
-    assert_eq!((d.memory_left_mib, d.compute_left), (81_920 - 3 * 27_306, 1));
+    assert_eq!((d.memory_left.mib(), d.compute_left), (81_920 - 3 * 27_306, 1));
     assert_eq!(d.shares[0].guarantees.memory.grade, Grade::Soft);
     let Need::MpsDaemon { pipe, .. } = &d.needs(&run())[1] else {
         panic!("{:?}", d.needs(&run()))
@@ -122,7 +123,10 @@ fn unequal_parts_by_name() {
     );
     let names: Vec<_> = p.devices[0].shares.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["big", "small"]);
-    assert_eq!((p.devices[0].memory_left_mib, p.devices[0].compute_left), (4 * 1024, 0));
+    assert_eq!(
+        (p.devices[0].memory_left.mib(), p.devices[0].compute_left),
+        (4 * 1024, 0)
+    );
 }
 
 #[test]
@@ -291,7 +295,7 @@ fn defaults(sharing: &str) -> (SplitDevice, u64, u32) {
     let [.., Need::MpsDaemon { memory, compute, .. }] = &needs[..] else {
         panic!("{needs:?}")
     };
-    (plan.devices[0].clone(), memory.unwrap().mib(), compute.unwrap())
+    (plan.devices[0].clone(), memory.unwrap().mib(), compute.unwrap().get())
 }
 
 #[test]
@@ -312,7 +316,7 @@ fn a_daemon_s_defaults_allow_the_largest_claim_that_may_be_made() {
         };
         let largest = fit(&plan, &wish, |_, _| true).unwrap();
         assert_eq!(
-            (largest.memory.unwrap().mib(), largest.compute.unwrap()),
+            (largest.memory.unwrap().mib(), largest.compute.unwrap().get()),
             (memory, compute)
         );
     }
@@ -352,7 +356,7 @@ proptest! {
                 let d = &plan.devices[0];
                 let memory: u64 = d.shares.iter().map(|s| s.memory.unwrap().mib()).sum();
                 let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
-                prop_assert_eq!(memory + d.memory_left_mib, mib);
+                prop_assert_eq!(memory + d.memory_left.mib(), mib);
                 prop_assert_eq!(compute + d.compute_left, 100);
             }
         }
@@ -383,7 +387,7 @@ proptest! {
             let compute: u32 = d.shares.iter().map(|s| s.compute.unwrap().get()).sum();
             prop_assert!(memory <= p.overcommit_memory.of(81_920));
             prop_assert!(compute <= 100);
-            prop_assert_eq!(d.memory_left_mib, 81_920u64.saturating_sub(memory));
+            prop_assert_eq!(d.memory_left.mib(), 81_920u64.saturating_sub(memory));
         } else {
             let compute: u32 = asks.iter().map(|a| a.1).sum();
             let memory: u64 = asks.iter().map(|a| 81_920 * u64::from(a.0) / 100).sum();
@@ -460,7 +464,7 @@ fn overcommit_is_told_as_nothing_left() {
     p.overcommit_memory = "1.5".parse::<Overcommit>().unwrap();
     let plan = plan(&p, &host()).unwrap();
     assert_eq!(plan.devices[0].shares[0].memory.unwrap().mib(), 61_440);
-    assert_eq!(plan.devices[0].memory_left_mib, 0);
+    assert_eq!(plan.devices[0].memory_left.mib(), 0);
 }
 
 const UNEQUAL: &str = "sharing:\n  mps:\n    resources:\n    - name: nvidia.com/gpu\n      devices: [0]\n      shares:\n      \

@@ -21,6 +21,16 @@ impl MemorySize {
         Self(mib.saturating_mul(MIB))
     }
 
+    /// A size, from MiB; `None` for one that does not fit into u64 bytes.
+    pub fn checked_mib(mib: u64) -> Option<Self> {
+        mib.checked_mul(MIB).map(Self)
+    }
+
+    /// The sum; `None` for one that does not fit into u64 bytes.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
     /// The size in bytes.
     pub const fn bytes(self) -> u64 {
         self.0
@@ -29,6 +39,37 @@ impl MemorySize {
     /// The size in whole MiB, rounded down, because no more may be promised than there is.
     pub const fn mib(self) -> u64 {
         self.0 / MIB
+    }
+}
+
+/// For `#[serde(with)]`: whole MiB, in files and outputs whose fields are named so.
+#[cfg(feature = "runtime")]
+pub(crate) mod in_mib {
+    use super::MemorySize;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(size: &MemorySize, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(size.mib())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MemorySize, D::Error> {
+        u64::deserialize(deserializer).map(MemorySize::from_mib)
+    }
+}
+
+/// As [`in_mib`], for a size that may be unknown.
+#[cfg(feature = "runtime")]
+pub(crate) mod in_mib_if_known {
+    use super::MemorySize;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(size: &Option<MemorySize>, serializer: S) -> Result<S::Ok, S::Error> {
+        size.map(MemorySize::mib).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<MemorySize>, D::Error> {
+        let mib = Option::<u64>::deserialize(deserializer)?;
+        Ok(mib.map(MemorySize::from_mib))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parts of devices, as the ledger records them.
 
-use super::{Promise, ShareName, Strategy};
+use super::{Part, Promise, ShareName, Strategy};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -20,7 +20,8 @@ impl Hash for HeldShare {
     }
 }
 
-/// What of a device a claim holds.
+/// What of a device a claim holds. It differs from [`Part`], because a claim can hold several shares, and because a share
+/// is held in the size that it had when it was taken, whatever a later policy says of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeldPart {
     /// All of it, against every share.
@@ -77,7 +78,7 @@ impl HeldPart {
 impl fmt::Display for HeldPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HeldPart::Whole => f.pad("the whole device"),
+            HeldPart::Whole => Part::Whole.fmt(f),
             HeldPart::Shares(shares) => {
                 let names: Vec<&str> = shares.iter().map(|share| share.name.as_str()).collect();
                 let word = if names.len() == 1 { "share" } else { "shares" };

@@ -4,20 +4,31 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Whole percent of a device's compute: 1 to 100.
+/// Whole percent of a device's compute: 1 to 100 for one share, and more only in sums that a policy with overcommit allows
+/// ([`Percent::of_sum`]).
 ///
 /// Decimals are not valid, because MPS takes whole numbers (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
-pub struct Percent(u8);
+pub struct Percent(u32);
 
 impl Percent {
     /// All of a device.
     pub const ALL: Self = Self(100);
 
+    /// What several shares have in sum, or may have: any number.
+    pub const fn of_sum(percent: u32) -> Self {
+        Self(percent)
+    }
+
+    /// The sum; `None` for one that does not fit into u32.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
     /// The number.
-    pub fn get(self) -> u32 {
-        u32::from(self.0)
+    pub const fn get(self) -> u32 {
+        self.0
     }
 }
 
@@ -25,8 +36,8 @@ impl TryFrom<u32> for Percent {
     type Error = Error;
 
     fn try_from(percent: u32) -> Result<Self, Error> {
-        match u8::try_from(percent) {
-            Ok(p @ 1..=100) => Ok(Self(p)),
+        match percent {
+            1..=100 => Ok(Self(percent)),
             _ => Err(Error::usage(format!("{percent}%"), "a share is 1% to 100%")),
         }
     }

@@ -1,21 +1,16 @@
 //! How much of a device was promised, and whether promises fit a device together.
 
-use super::{MemorySize, Strategy, decimal};
-use serde::Serialize;
+use super::{MemorySize, Percent, Strategy, decimal};
 use std::fmt;
-use std::str::FromStr;
 
 /// How much of a device a holder was promised. Each claim records it, so that no later policy changes it.
 ///
 /// As text, in hooks' arguments and in records: `whole`, `3/10`, `mps:7000:30` (MiB and percent, `-` for no limit).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "strategy")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Promise {
     /// All of it, and nobody else has any of it.
-    #[serde(rename = "dedicated")]
     Whole,
     /// So many of the equal turns that the device was split into.
-    #[serde(rename = "time-slicing")]
     Turns {
         /// How many.
         turns: u32,
@@ -24,10 +19,10 @@ pub enum Promise {
     },
     /// Limits that an MPS daemon sets.
     Mps {
-        /// Memory in MiB; `None` where it has no limit.
-        memory_mib: Option<u64>,
-        /// Percent of the device's compute; `None` where it has no limit.
-        compute: Option<u32>,
+        /// Memory, in whole MiB; `None` where it has no limit.
+        memory: Option<MemorySize>,
+        /// The device's compute; `None` where it has no limit.
+        compute: Option<Percent>,
     },
 }
 
@@ -44,13 +39,13 @@ impl Promise {
     /// The memory, where it has a limit.
     pub fn memory(&self) -> Option<MemorySize> {
         match self {
-            Promise::Mps { memory_mib, .. } => memory_mib.map(MemorySize::from_mib),
+            Promise::Mps { memory, .. } => *memory,
             Promise::Whole | Promise::Turns { .. } => None,
         }
     }
 
-    /// The percentage of the device's compute, where it has a limit.
-    pub fn compute(&self) -> Option<u32> {
+    /// The device's compute, where it has a limit.
+    pub fn compute(&self) -> Option<Percent> {
         match self {
             Promise::Mps { compute, .. } => *compute,
             Promise::Whole | Promise::Turns { .. } => None,
@@ -73,14 +68,14 @@ impl Promise {
                 Some(Promise::Turns { turns, of })
             }
             (
-                Promise::Mps { memory_mib, compute },
+                Promise::Mps { memory, compute },
                 Promise::Mps {
-                    memory_mib: more,
+                    memory: more,
                     compute: faster,
                 },
             ) => Some(Promise::Mps {
-                memory_mib: both(memory_mib, more, u64::checked_add)?,
-                compute: both(compute, faster, u32::checked_add)?,
+                memory: both(memory, more, MemorySize::checked_add)?,
+                compute: both(compute, faster, Percent::checked_add)?,
             }),
             (Promise::Whole | Promise::Turns { .. } | Promise::Mps { .. }, _) => None,
         }
@@ -92,7 +87,10 @@ impl fmt::Display for Promise {
         match self {
             Promise::Whole => f.write_str("whole"),
             Promise::Turns { turns, of } => write!(f, "{turns}/{of}"),
-            Promise::Mps { memory_mib, compute } => write!(f, "mps:{}:{}", or_dash(*memory_mib), or_dash(*compute)),
+            Promise::Mps { memory, compute } => {
+                let (memory, compute) = (memory.map(MemorySize::mib), compute.map(Percent::get));
+                write!(f, "mps:{}:{}", or_dash(memory), or_dash(compute))
+            }
         }
     }
 }
@@ -106,8 +104,8 @@ fn parse(text: &str) -> Option<Promise> {
     if let Some(limits) = text.strip_prefix("mps:") {
         let (memory, compute) = limits.split_once(':')?;
         return Some(Promise::Mps {
-            memory_mib: or_none(memory)?,
-            compute: or_none(compute)?,
+            memory: or_none(memory, mib)?,
+            compute: or_none(compute, percent)?,
         });
     }
     let (turns, of) = text.split_once('/')?;
@@ -121,11 +119,19 @@ fn or_dash(limit: Option<impl fmt::Display>) -> String {
 }
 
 /// The reverse of [`or_dash`].
-fn or_none<T: FromStr>(text: &str) -> Option<Option<T>> {
+fn or_none<T>(text: &str, read: fn(&str) -> Option<T>) -> Option<Option<T>> {
     match text {
         "-" => Some(None),
-        text => decimal(text).map(Some),
+        text => read(text).map(Some),
     }
+}
+
+fn mib(text: &str) -> Option<MemorySize> {
+    decimal(text).and_then(MemorySize::checked_mib)
+}
+
+fn percent(text: &str) -> Option<Percent> {
+    decimal(text).map(Percent::of_sum)
 }
 
 /// The most that may be promised of a device to all holders together: its capacity times the overcommit that the
@@ -134,33 +140,38 @@ fn or_none<T: FromStr>(text: &str) -> Option<Option<T>> {
 /// As text, in hooks' arguments: `81559:100` (MiB and percent, `-` where the capacity is unknown).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Memory in MiB; `None` where the driver does not say how much there is.
-    pub memory_mib: Option<u64>,
-    /// Percent of the device's compute: 100, or more with overcommit.
-    pub compute: u32,
+    /// Memory, in whole MiB; `None` where the driver does not say how much there is.
+    pub memory: Option<MemorySize>,
+    /// The device's compute: 100 %, or more with overcommit.
+    pub compute: Percent,
 }
 
 impl Default for Bounds {
     /// A device of unknown memory, without overcommit.
     fn default() -> Self {
         Self {
-            memory_mib: None,
-            compute: 100,
+            memory: None,
+            compute: Percent::ALL,
         }
     }
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", or_dash(self.memory_mib), self.compute)
+        write!(
+            f,
+            "{}:{}",
+            or_dash(self.memory.map(MemorySize::mib)),
+            self.compute.get()
+        )
     }
 }
 
 fn parse_bounds(text: &str) -> Option<Bounds> {
     let (memory, compute) = text.split_once(':')?;
     Some(Bounds {
-        memory_mib: or_none(memory)?,
-        compute: decimal(compute)?,
+        memory: or_none(memory, mib)?,
+        compute: percent(compute)?,
     })
 }
 
@@ -195,6 +206,7 @@ mod tests {
             "mps:1:2:3",
             "mps:+1:2",
             "mps:1:4294967296",
+            "mps:17592186044416:1",
         ] {
             assert!(bad.parse::<Promise>().is_err(), "{bad}");
         }
@@ -225,7 +237,7 @@ mod tests {
         assert_eq!(sum("mps:7000:10", "mps:3:20"), "mps:7003:30");
         assert_eq!(sum("mps:-:10", "mps:-:20"), "mps:-:30");
         assert_eq!(sum("mps:1:10", "mps:-:20"), "none");
-        assert_eq!(sum("mps:18446744073709551615:1", "mps:1:1"), "none");
+        assert_eq!(sum("mps:17592186044415:1", "mps:1:1"), "none");
         assert_eq!(sum("mps:1:4294967295", "mps:1:1"), "none");
         assert_eq!(sum("mps:1:1", "1/10"), "none");
         assert_eq!(sum("whole", "whole"), "none");

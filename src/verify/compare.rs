@@ -191,7 +191,7 @@ impl Promised {
         let percent = self
             .promise
             .and_then(|promise| promise.compute())
-            .map(|percent| percent.min(100));
+            .map(|percent| percent.get().min(100));
         let text = |sms: u64| format!("{sms} SMs");
         let Some(percent) = percent else {
             let verdict = match device.sms {

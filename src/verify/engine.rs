@@ -1,6 +1,7 @@
 //! The engine that has a container, and what it says about the container.
 
 use super::command;
+use crate::engines::Engine;
 use crate::error::{Error, Result};
 use crate::held::container_text;
 use crate::program::Ran;
@@ -10,9 +11,6 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The engines that are asked for a container. Their command lines agree on `container inspect`, `cp` and `exec`.
-const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
 
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,14 +54,14 @@ impl ContainerEngine {
         }
         let programs: Vec<PathBuf> = match given {
             Some(program) => vec![program.to_owned()],
-            None => ENGINES
+            None => commands()
                 .map(PathBuf::from)
-                .into_iter()
-                .filter(|engine| is_installed(engine))
+                .filter(|command| is_installed(command))
                 .collect(),
         };
         if programs.is_empty() {
-            return Err(Error::failed(object, "no engine found").hint(format!("expected one of {}", some(&ENGINES))));
+            return Err(Error::failed(object, "no engine found")
+                .hint(format!("expected one of {}", some(&commands().collect::<Vec<_>>()))));
         }
         let mut found = Vec::new();
         let mut reasons = Vec::new();
@@ -127,6 +125,11 @@ impl ContainerEngine {
         let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
         command::run(&self.program, &arguments, input, deadline)
     }
+}
+
+/// The commands that are asked for a container.
+fn commands() -> impl Iterator<Item = &'static str> {
+    Engine::ALL.iter().flat_map(|engine| engine.facts().clients).copied()
 }
 
 /// Whether a program of this name is in a directory of `PATH`.

@@ -1,5 +1,6 @@
 //! Which program is attacked. Besides ours there are two that must fail: one that does nothing, and one that trusts images.
 
+use crate::support::fake_host::fake_library;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -108,20 +109,5 @@ fn runtime() -> &'static Path {
 /// The naive program as Cargo built it, up to date.
 fn naive() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        // target/debug/deps/attacks-…
-        let directory = test.parent().unwrap().parent().unwrap();
-        // `cargo test` builds examples, `cargo test --test attacks` does not.
-        if let Some(cargo) = std::env::var_os("CARGO") {
-            let mut command = Command::new(cargo);
-            command
-                .args(["build", "--quiet", "--example", "naive-hook", "--target-dir"])
-                .arg(directory.parent().unwrap())
-                .current_dir(env!("CARGO_MANIFEST_DIR"));
-            command.args(directory.ends_with("release").then_some("--release"));
-            assert!(command.status().unwrap().success());
-        }
-        directory.join("examples/naive-hook")
-    })
+    BUILT.get_or_init(|| fake_library::build("naive-hook").unwrap().join("naive-hook"))
 }

@@ -2,7 +2,8 @@
 # Installs missing packages that the tests and the demonstration need: on Debian and its derivatives, as root. Elsewhere
 # it prints what is missing, and the tests that need it are skipped by name. It never removes a package.
 #
-#   tests/bed/packages.sh [vm]       with `vm`, those for the machine of `make test-vm` as well
+#   tests/bed/packages.sh [demo|vm]   with `demo`, only those for the demonstration; with `vm`, those for the machine of
+#                                     `make test-vm` as well
 set -eu
 
 install() {
@@ -21,24 +22,32 @@ install() {
 }
 
 export DEBIAN_FRONTEND=noninteractive
-# program:package
-needed="cc:gcc conmon:conmon podman:podman crun:crun runc:runc busybox:busybox-static newuidmap:uidmap unshare:util-linux
-    bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc
-    musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io systemd-analyze:systemd"
-# Programs of another architecture, and what runs them.
-[ "$(uname -m)" != x86_64 ] ||
-    needed="$needed aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
-case ${1:-} in
-    vm) needed="$needed debootstrap:debootstrap mkfs.ext4:e2fsprogs" ;;
-esac
-set --
-for pair in $needed; do
-    PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" > /dev/null 2>&1 || set -- "$@" "${pair#*:}"
-done
+# Adds to `packages` what of these pairs of program:package is not installed.
+packages=
+need() {
+    for pair in "$@"; do
+        PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
+    done
+}
+
+need cc:gcc conmon:conmon podman:podman busybox:busybox-static unshare:util-linux
 # A compiler without the C library's headers and start files links nothing.
-[ -e /usr/include/stdio.h ] || set -- "$@" libc6-dev
-[ "$(uname -m)" != x86_64 ] || [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || set -- "$@" libc6-dev-arm64-cross
-[ $# = 0 ] || install "$@"
+[ -e /usr/include/stdio.h ] || packages="$packages libc6-dev"
+if [ "${1:-}" = demo ]; then
+    command -v runc > /dev/null 2>&1 || need crun:crun
+else
+    need crun:crun runc:runc newuidmap:uidmap bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc \
+        musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io systemd-analyze:systemd
+    # Programs of another architecture, and what runs them.
+    if [ "$(uname -m)" = x86_64 ]; then
+        need aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
+        [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || packages="$packages libc6-dev-arm64-cross"
+    fi
+fi
+[ "${1:-}" != vm ] || need debootstrap:debootstrap mkfs.ext4:e2fsprogs
+# shellcheck disable=SC2086 # one word for each package
+[ -z "$packages" ] || install $packages
+[ "${1:-}" != demo ] || exit 0
 
 # For a 32-bit loader in addition to the 64-bit one. gcc-multilib would remove cross compilers.
 links32() {

@@ -28,20 +28,32 @@ tests() {
     "$@" --config 'target."cfg(all())".runner = ["timeout", "--foreground", "--verbose", "--kill-after=30", "1500"]'
 }
 
+# `--test NAME` for the programs that mount, for those that wait for engines and daemons more than they compute, and for
+# the others. A program is a file in tests, or a directory with a main.rs.
+mounting= waiting= others=
+for file in tests/*.rs tests/*/main.rs; do
+    name=${file#tests/}
+    name=${name%/main.rs}
+    name=${name%.rs}
+    case $name in
+        attacks | hooks) mounting="$mounting --test $name" ;;
+        control | engines) waiting="$waiting --test $name" ;;
+        *) others="$others --test $name" ;;
+    esac
+done
+
 status=0
+# shellcheck disable=SC2086 # one word for each option
 if [ $# -gt 0 ]; then
     case $1 in attacks | hooks) ;; *) own= ;; esac
     tests "${own:-env}" "$cargo" test --all-features --test "$1" || status=1
-elif [ -n "$own" ]; then
-    tests "$cargo" test --all-features --no-fail-fast --bins --examples --test broker --test cli --test control \
-        --test discovery --test engines --test layers --test runtime --test specs --test verify || status=1
-    "$cargo" test --all-features --doc || status=1
-    tests "$own" "$cargo" test --all-features --no-fail-fast --lib --test attacks --test hooks || status=1
 else
-    tests "$cargo" test --all-features --no-fail-fast || status=1
+    tests "${own:-env}" "$cargo" test --all-features --no-fail-fast --lib $mounting || status=1
+    tests "$cargo" test --all-features --no-fail-fast $others || status=1
+    RUST_TEST_THREADS=4 tests "$cargo" test --all-features --no-fail-fast $waiting || status=1
 fi
 # What tranche-oci is made of, as it is built for it.
-[ $# -gt 0 ] || tests "$cargo" test --no-default-features --lib --bins || status=1
+[ $# -gt 0 ] || tests "$cargo" test --no-default-features --lib || status=1
 
 if [ "$(state)" != "$before" ]; then
     echo "failed: these files of the host changed while the tests ran:" >&2

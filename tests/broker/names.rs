@@ -105,7 +105,7 @@ fn an_id_that_a_table_would_have_to_quote_is_refused() {
         &"i".repeat(129),
     ] {
         let line = enter(&scene, &init, "5", "x", id).unwrap_err();
-        assert!(line.contains("request: has a container whose id"), "{id:?}: {line}");
+        assert!(line.contains("request: has a wrong field: the id "), "{id:?}: {line}");
     }
     enter(&scene, &init, "5", "x", &"i".repeat(128)).unwrap();
     assert!(rows(&scene).iter().all(|row| row.chars().count() < 200));

@@ -361,8 +361,12 @@ fn a_directory_that_takes_nothing_keeps_what_it_has() {
     let before = format!("echo before > {}/nvidia.yaml", specs.display());
     let read_only = format!("mount -o remount,ro {}", specs.display());
     for (what, mount, line) in [
-        ("full", "true", "cannot write: No space left on device"),
-        ("read-only", read_only.as_str(), "cannot write: Read-only file system"),
+        ("full", "true", "cannot be written: No space left on device"),
+        (
+            "read-only",
+            read_only.as_str(),
+            "cannot be written: Read-only file system",
+        ),
     ] {
         let output = generate_on(specs, mount, &before);
         let said = said(&output);

@@ -12,7 +12,7 @@ use tranche::error::Error;
 use tranche::inventory::Inventory;
 use tranche::policy::read;
 use tranche::share::{Grade, Plan, Wish, fit, plan};
-use tranche::types::HostPath;
+use tranche::types::{HostPath, Percent};
 
 fn inventory(name: &str) -> Inventory {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/sim/{name}.json"));
@@ -205,13 +205,16 @@ fn a_dedicated_device_has_the_names_of_a_whole_one_each_with_a_claim() {
         let found = fit(
             &plan,
             &Wish {
-                compute: Some(70),
+                compute: Some("70%".parse().unwrap()),
                 ..Wish::default()
             },
             |_, _| true,
         )
         .unwrap();
-        assert_eq!((found.device.cdi_name(), found.compute), (mig_name.clone(), Some(100)));
+        assert_eq!(
+            (found.device.cdi_name(), found.compute),
+            (mig_name.clone(), Some(Percent::ALL))
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use crate::support::bless;
 use rows::{COLUMNS, ROWS, Row};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tranche::engines::Engine;
 
 /// Whether and how something was tried.
 #[derive(Debug, Clone, Copy)]
@@ -177,6 +178,10 @@ fn each_test_of_the_matrix_exists() {
 
 #[test]
 fn every_document_has_the_same_list_of_engines() {
+    for engine in Engine::ALL {
+        let title = engine.facts().title;
+        assert!(VERSIONS.contains(&format!("\n| {title} |")), "{title} is not listed");
+    }
     for document in ["README.md", "docs/engines.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap();
         assert!(text.contains(VERSIONS), "{document} has not this list:\n{VERSIONS}");

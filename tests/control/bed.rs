@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranche::claims::{ClaimEntry, Claims, WantedPart};
+use tranche::claims::{ClaimEntry, Claims};
 use tranche::control::{Control, ControlOptions, ControlledDevice, MachineControl};
 use tranche::facts::{Facts, HostFacts};
 use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
 use tranche::inventory::DriverFile;
-use tranche::ledger::{Bounds, ContainerName, HeldPart, Holder};
+use tranche::ledger::{Bounds, ContainerName, Holder};
 use tranche::policy::read;
 use tranche::share::{Plan, plan};
-use tranche::types::{DeviceKey, HostPath, ShareName};
+use tranche::types::{DeviceKey, HostPath, Part, Subject};
 
 /// Two unequal shares, of 24564 MiB.
 pub(crate) const UNEQUAL: &str = "version: v1
@@ -188,10 +188,12 @@ impl Bed {
     pub(crate) fn claim_by(&self, share: &str, init: u32) {
         let facts = Arc::clone(&self.facts.lock().unwrap());
         let split = &facts.plan.devices[0];
-        let names: Vec<ShareName> = share.split('+').map(|name| name.parse().unwrap()).collect();
+        let name = share.parse().unwrap();
+        let promise = split.promise(split.share(&name).unwrap());
         let entry = ClaimEntry {
             device: self.key.clone(),
-            wanted: WantedPart::Part(split.part(&names)),
+            subject: Subject::Part(Part::Share(name), promise),
+            replicas: split.replicas(),
             bounds: split.bounds(),
             asked_as: None,
             alone: true,
@@ -206,7 +208,8 @@ impl Bed {
     pub(crate) fn claim_whole(&self) {
         let entry = ClaimEntry {
             device: self.key.clone(),
-            wanted: WantedPart::Part(HeldPart::Whole),
+            subject: Subject::WHOLE,
+            replicas: 0,
             bounds: Bounds::default(),
             asked_as: None,
             alone: true,
@@ -255,7 +258,7 @@ impl Bed {
         control.prepare(&self.key).unwrap();
     }
 
-    /// Why a share is refused, whose claim is given back then.
+    /// Why a share is refused, whose claim is released then.
     pub(crate) fn refused(&self, control: &Control, share: &str) -> String {
         self.refused_in(control, share, None)
     }
@@ -266,7 +269,7 @@ impl Bed {
         let error = control.prepare(&self.key).unwrap_err().to_string();
         let claims = Claims::open(&self.state()).unwrap();
         claims
-            .give_back(&Holder::Container(container(share)), &self.key)
+            .release_failed_start(&Holder::Container(container(share)), &self.key)
             .unwrap();
         self.kill(share);
         error

@@ -210,95 +210,112 @@ pub(crate) fn calls(bed: &Bed, act: &str) -> BTreeMap<&'static str, usize> {
     CHANGING.into_iter().map(|name| (name, count(name))).collect()
 }
 
-#[test]
-fn a_broker_that_is_killed_anywhere_leaves_nothing() {
-    let test = "control::recovery::a_broker_that_is_killed_anywhere_leaves_nothing";
+/// Kills a broker at each step of what it does for `act`, and lets the next one go on.
+fn killed_anywhere(act: &str) {
+    let test = format!("control::recovery::a_broker_that_is_killed_anywhere ({act})");
     if Command::new("strace").arg("-V").output().is_err() {
-        return skip::not_run(test, "no strace");
+        return skip::not_run(&test, "no strace");
     }
-    // The first claim, a larger claim, a smaller largest claim, and nothing claimed any more.
-    for act in ["first", "larger", "lower", "back"] {
-        let set_up = || {
-            let bed = Bed::new(UNEQUAL);
-            let control = bed.control();
-            match act {
-                "first" => bed.claim("small"),
-                "larger" => {
-                    bed.start(&control, "small");
-                    bed.claim("big");
-                }
-                "lower" => {
-                    bed.start(&control, "small");
-                    bed.start(&control, "big");
-                    bed.stop("big");
-                }
-                _ => {
-                    bed.start(&control, "small");
-                    bed.stop("small");
-                }
+    let set_up = || {
+        let bed = Bed::new(UNEQUAL);
+        let control = bed.control();
+        match act {
+            "first" => bed.claim("small"),
+            "larger" => {
+                bed.start(&control, "small");
+                bed.claim("big");
             }
-            let pid = control.devices().first().and_then(|device| device.daemon.as_ref()?.pid);
-            (bed, pid)
-        };
-        let verb = if act == "first" || act == "larger" {
-            "prepare"
-        } else {
-            "tick"
-        };
-        let all = calls(&set_up().0, verb);
-        assert!(all.values().sum::<usize>() > 10, "{act}: {all:?}");
-        let mut died = 0;
-        for (name, count) in all {
-            // Many calls are the same step: the first ones, the last one, and some between.
-            let step = count.div_ceil(4).max(1);
-            for when in (1..=count).step_by(step).chain([count]).filter(|when| *when > 0) {
-                let (bed, pid) = set_up();
-                let inject = format!("inject={name}:signal=KILL:when={when}");
-                let output = behind(
-                    &bed,
-                    verb,
-                    &["-o", "/dev/null", "-e", &format!("trace={name}"), "-e", &inject],
-                )
-                .output()
-                .unwrap();
-                died += usize::from(output.status.code().is_none());
-                let at = format!("{act}: killed at {name} {when}");
-                let control = bed.control();
-                // The next broker goes on. What the claims need is there after a claim is asked for again.
-                control.tick();
-                if act == "back" {
-                    assert_eq!(control.tick(), None, "{at}: {:?}", control.devices());
-                    bed.assert_as_it_was(&control);
-                    continue;
-                }
-                control
-                    .prepare(bed.key())
-                    .unwrap_or_else(|error| panic!("{at}: {error}"));
-                control.tick();
-                let daemon = bed.device(&control).daemon.unwrap();
-                let percent = if act == "larger" { 80 } else { 20 };
-                assert_eq!(
-                    (daemon.state, daemon.compute_percent),
-                    (DaemonState::Running, Some(percent)),
-                    "{at}"
-                );
-                assert!(pid.is_none() || daemon.pid == pid, "{at}: the daemon was not adopted");
-                assert_eq!(bed.daemons(), [daemon.pid.unwrap()], "{at}");
-                assert!(
-                    Client::attach(&bed).limits.contains(&format!("percentage {percent}.0")),
-                    "{at}"
-                );
-                for share in ["small", "big"] {
-                    if act == "larger" || share == "small" {
-                        bed.stop(share);
-                    }
-                }
-                assert_eq!(control.tick(), None, "{at}");
-                bed.assert_as_it_was(&control);
+            "lower" => {
+                bed.start(&control, "small");
+                bed.start(&control, "big");
+                bed.stop("big");
+            }
+            _ => {
+                bed.start(&control, "small");
+                bed.stop("small");
             }
         }
-        assert!(died > 10, "{act}: only {died} were killed");
+        let pid = control.devices().first().and_then(|device| device.daemon.as_ref()?.pid);
+        (bed, pid)
+    };
+    let verb = if act == "first" || act == "larger" {
+        "prepare"
+    } else {
+        "tick"
+    };
+    let all = calls(&set_up().0, verb);
+    assert!(all.values().sum::<usize>() > 10, "{act}: {all:?}");
+    let mut died = 0;
+    for (name, count) in all {
+        // Many calls are the same step: the first ones, the last one, and some between.
+        let step = count.div_ceil(4).max(1);
+        for when in (1..=count).step_by(step).chain([count]).filter(|when| *when > 0) {
+            let (bed, pid) = set_up();
+            let inject = format!("inject={name}:signal=KILL:when={when}");
+            let output = behind(
+                &bed,
+                verb,
+                &["-o", "/dev/null", "-e", &format!("trace={name}"), "-e", &inject],
+            )
+            .output()
+            .unwrap();
+            died += usize::from(output.status.code().is_none());
+            let at = format!("{act}: killed at {name} {when}");
+            let control = bed.control();
+            // The next broker goes on. What the claims need is there after a claim is asked for again.
+            control.tick();
+            if act == "back" {
+                assert_eq!(control.tick(), None, "{at}: {:?}", control.devices());
+                bed.assert_as_it_was(&control);
+                continue;
+            }
+            control
+                .prepare(bed.key())
+                .unwrap_or_else(|error| panic!("{at}: {error}"));
+            control.tick();
+            let daemon = bed.device(&control).daemon.unwrap();
+            let percent = if act == "larger" { 80 } else { 20 };
+            assert_eq!(
+                (daemon.state, daemon.compute_percent),
+                (DaemonState::Running, Some(percent)),
+                "{at}"
+            );
+            assert!(pid.is_none() || daemon.pid == pid, "{at}: the daemon was not adopted");
+            assert_eq!(bed.daemons(), [daemon.pid.unwrap()], "{at}");
+            assert!(
+                Client::attach(&bed).limits.contains(&format!("percentage {percent}.0")),
+                "{at}"
+            );
+            for share in ["small", "big"] {
+                if act == "larger" || share == "small" {
+                    bed.stop(share);
+                }
+            }
+            assert_eq!(control.tick(), None, "{at}");
+            bed.assert_as_it_was(&control);
+        }
     }
+    assert!(died > 10, "{act}: only {died} were killed");
+}
+
+#[test]
+fn a_broker_that_is_killed_at_the_first_claim_leaves_nothing() {
+    killed_anywhere("first");
+}
+
+#[test]
+fn a_broker_that_is_killed_at_a_larger_claim_leaves_nothing() {
+    killed_anywhere("larger");
+}
+
+#[test]
+fn a_broker_that_is_killed_when_the_largest_claim_ends_leaves_nothing() {
+    killed_anywhere("lower");
+}
+
+#[test]
+fn a_broker_that_is_killed_when_the_last_claim_ends_leaves_nothing() {
+    killed_anywhere("back");
 }
 
 #[test]

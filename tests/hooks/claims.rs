@@ -6,6 +6,7 @@ mod refusals;
 mod surroundings;
 
 use crate::support::{init, rights, skip};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,44 @@ impl Scene {
         held
     }
 
+    /// Starts `count` containers with the process `pid` at once, each of which asks for one of ten shares. `before` gets
+    /// the number of each. Returns the shares and the containers that have them.
+    ///
+    /// A share stays free only if each hook that asked for it waited for the lock in vain, as on a machine that is much
+    /// too busy.
+    fn race(&self, count: usize, pid: u32, mut before: impl FnMut(usize)) -> Vec<(String, String)> {
+        let line = |n: usize| self.top.path().join(format!("c{n}.line"));
+        let hooks: Vec<Child> = (0..count)
+            .map(|n| {
+                before(n);
+                let mut hook = self.hook("claim", &(n % 10).to_string(), "/b", &format!("c{n}"), pid);
+                hook.stderr(File::create(line(n)).unwrap()).spawn().unwrap()
+            })
+            .collect();
+        let mut won = Vec::new();
+        let mut refused = BTreeSet::new();
+        for (n, mut hook) in hooks.into_iter().enumerate() {
+            let share = (n % 10).to_string();
+            if hook.wait().unwrap().success() {
+                won.push((share, format!("c{n}")));
+            } else if !fs::read_to_string(line(n))
+                .unwrap()
+                .contains("lock: has been held for ")
+            {
+                refused.insert(share);
+            }
+        }
+        won.sort();
+        let taken: BTreeSet<String> = won.iter().map(|(share, _)| share.clone()).collect();
+        assert_eq!(taken.len(), won.len(), "two containers were given one share: {won:?}");
+        assert!(
+            refused.is_subset(&taken),
+            "refused, and nobody has it: {refused:?} {taken:?}"
+        );
+        assert!(!won.is_empty());
+        won
+    }
+
     fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.file()).unwrap();
         assert!(text.contains(from), "{text}");
@@ -142,23 +181,11 @@ fn a_thousand_at_once_for_ten_shares() {
     let lock = File::create(scene.state_dir().join("ledger/lock")).unwrap();
     let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
     let mut lock = Some(lock);
-    let mut hooks: Vec<(usize, Child)> = (0..1000)
-        .map(|n| {
-            if n == 300 {
-                lock.take();
-            }
-            let mut hook = scene.hook("claim", &(n % 10).to_string(), "/b", &format!("c{n}"), init.pid());
-            (n, hook.stderr(Stdio::null()).spawn().unwrap())
-        })
-        .collect();
-    let mut won: Vec<(String, String)> = Vec::new();
-    for (n, hook) in &mut hooks {
-        if hook.wait().unwrap().success() {
-            won.push(((*n % 10).to_string(), format!("c{n}")));
+    let won = scene.race(1000, init.pid(), |n| {
+        if n == 300 {
+            lock.take();
         }
-    }
-    won.sort();
-    assert_eq!(won.len(), 10, "{won:?}");
+    });
     assert_eq!(scene.held(), won, "the ledger says what the hooks said");
 }
 

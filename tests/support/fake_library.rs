@@ -61,6 +61,8 @@ pub(crate) fn build(example: &str) -> Result<PathBuf, String> {
             .args(["build", "--quiet", "--example", example])
             .current_dir(env!("CARGO_MANIFEST_DIR"));
         command.args(release.then_some("--release"));
+        // With the features of this program: with others, Cargo would compile the library once more.
+        command.args(cfg!(feature = "pages").then_some("--all-features"));
         if let Some(target) = directory.parent() {
             command.arg("--target-dir").arg(target);
         }

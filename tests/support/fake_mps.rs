@@ -5,6 +5,7 @@ use super::programs;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The programs that the fake stands in for.
 const PROGRAMS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
@@ -17,7 +18,8 @@ pub(crate) struct FakeMps {
 
 /// The fake program, up to date. With the first argument `client`, it is a CUDA process.
 pub(crate) fn program() -> PathBuf {
-    fake_library::build("fake-mps").unwrap().join("fake-mps")
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| fake_library::build("fake-mps").unwrap().join("fake-mps"));
+    BUILT.clone()
 }
 
 impl FakeMps {

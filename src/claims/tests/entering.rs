@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ledger::ContainerName;
+use crate::types::{MemorySize, Part, Percent};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -34,12 +35,13 @@ fn holder(id: &str) -> Holder {
     })
 }
 
-fn entry(wanted: WantedPart) -> ClaimEntry {
+fn entry(subject: Subject) -> ClaimEntry {
     let plan = plan();
     let split = &plan.devices[0];
     ClaimEntry {
         device: split.key.clone(),
-        wanted,
+        subject,
+        replicas: 4,
         bounds: split.bounds(),
         asked_as: None,
         alone: false,
@@ -48,17 +50,14 @@ fn entry(wanted: WantedPart) -> ClaimEntry {
 
 /// Share `name` of GPU 0, which has four.
 fn share(name: &str) -> ClaimEntry {
-    let plan = plan();
-    entry(WantedPart::Part(plan.devices[0].part(&[name.parse().unwrap()])))
+    entry(Subject::Part(
+        Part::Share(name.parse().unwrap()),
+        "1/4".parse().unwrap(),
+    ))
 }
 
 fn any() -> ClaimEntry {
-    let plan = plan();
-    let split = &plan.devices[0];
-    entry(WantedPart::AnyReplica {
-        replicas: 4,
-        promise: split.promise(&split.shares[0]),
-    })
+    entry(Subject::Part(Part::Any, "1/4".parse().unwrap()))
 }
 
 fn held(claims: &Claims) -> Vec<String> {
@@ -168,10 +167,10 @@ fn what_can_never_be_entered_is_not_waited_for() {
     let mut too_much = share("1");
     let plan = plan();
     too_much.bounds = Bounds {
-        memory_mib: Some(0),
-        compute: 0,
+        memory: Some(MemorySize::from_mib(0)),
+        compute: Percent::of_sum(0),
     };
-    too_much.wanted = WantedPart::Part(HeldPart::share("1".parse().unwrap(), "mps:10:10".parse().unwrap()));
+    too_much.subject = Subject::Part(Part::Share("1".parse().unwrap()), "mps:10:10".parse().unwrap());
     too_much.device = plan.devices[0].key.clone();
     let refused = claims.enter_waiting(&too_much, &holder("a"), None, LONG).unwrap_err();
     assert!(
@@ -179,10 +178,7 @@ fn what_can_never_be_entered_is_not_waited_for() {
         "{refused}"
     );
     // A claim that nobody has made.
-    let unknown = entry(WantedPart::Reserved {
-        name: "train".into(),
-        promise: None,
-    });
+    let unknown = entry(Subject::Claim("train".into(), None));
     let refused = claims.enter_waiting(&unknown, &holder("a"), None, LONG).unwrap_err();
     assert!(refused.waited.is_none(), "{refused}");
     // A container that may hold one share of the device and has one.

@@ -118,7 +118,8 @@ fn a_start_that_looks_at_every_process_leaves_the_damaged_book_of_another_gpu_as
     let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     let entry = ClaimEntry {
         device: plan().devices[0].key.clone(),
-        wanted: WantedPart::Part(HeldPart::share("0".parse().unwrap(), "1/4".parse().unwrap())),
+        subject: Subject::Part(Part::Share("0".parse().unwrap()), "1/4".parse().unwrap()),
+        replicas: 4,
         bounds: Bounds::default(),
         asked_as: None,
         alone: false,
@@ -194,14 +195,15 @@ fn nobody_takes_what_another_one_waits_for_and_everybody_what_nobody_waits_for()
     let any = reserve_all(&claims, &[start("d", Wish::shares(1))]).unwrap_err();
     assert!(matches!(any, ReserveError::Behind { waiting: 2, .. }), "{any:?}");
     // A hook of a static device takes what is left too, and nothing else.
-    let entry = |wanted| ClaimEntry {
+    let entry = |subject| ClaimEntry {
         device: plan().devices[0].key.clone(),
-        wanted,
+        subject,
+        replicas: 4,
         bounds: Bounds::default(),
         asked_as: None,
         alone: false,
     };
-    let two = || WantedPart::Part(HeldPart::share("2".parse().unwrap(), "1/4".parse().unwrap()));
+    let two = || Subject::Part(Part::Share("2".parse().unwrap()), "1/4".parse().unwrap());
     let refused = claims.enter(&entry(two()), pod("p"), None).unwrap_err();
     assert!(
         matches!(refused.error, LedgerError::Refused(Refused::Waiting { waiting: 1 })),

@@ -3,9 +3,10 @@
 use super::super::out;
 use crate::cdi::encode::{Format, comments_of, encode, file_of};
 use crate::cdi::header::SpecOrigin;
+use crate::cdi::parse;
 use crate::cdi::transform::root;
-use crate::cdi::{parse, write};
 use crate::error::Error;
+use crate::replace;
 use crate::types::Side;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ pub(super) fn root_of(args: &RootArgs) -> Result<ExitCode> {
         None => out::document(&encode(&spec, format, &comments)?)?,
         Some(output) => {
             let (path, format) = file_of(Path::new(output), format);
-            write::write(&path, &encode(&spec, format, &comments)?)?;
+            replace::write(&path, &encode(&spec, format, &comments)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `tranche claim create`.
 
-use crate::claim_spec::{ClaimFile, ClaimRequest, describe, is_of_user};
+use crate::broker::ClaimRequest;
+use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::claims::{Claims, Held, ReserveError};
 use crate::cli::out;
 use crate::cli::place::SpecDirArg;
@@ -13,7 +14,7 @@ use crate::held::{View, by_broker};
 use crate::planning::{self, needs, pipe_directories};
 use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
 use anyhow::{Result, bail};
-use serde_json::json;
+use serde::Deserialize;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ pub(in crate::cli) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let request = args.request();
     // A device and a file get this name, so it is checked before anything is reserved.
-    let device_name = request.device_name()?;
+    let device_name = claim_spec::device_name(&request.name)?;
     let state_dir = &args.at.state.state_dir;
     if by_broker::is_needed(state_dir) {
         return ask_broker(args, &request);
@@ -76,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!(error.hint("choose one that does not begin with a number and a dot"));
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
-    let reservation = request.reservation(&inventory, &sharing.plan)?;
+    let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;
     let hook = hook_beside_us().unwrap_or_else(|| HookOptions::default().path);
     let offer = ClaimFile::new(&request, &inventory, &sharing, hook, &args.specs.spec_dir)?;
     let claims = Claims::open(state_dir)?;
@@ -99,26 +100,17 @@ fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
         let error = Error::usage("--wait", "only root can wait for a share");
         bail!(error.hint("try again when something was released"));
     }
-    let text = |value: Option<&dyn std::fmt::Display>| value.map(ToString::to_string);
-    let fields = json!({
-        "name": request.name,
-        "memory": request.memory.map(|memory| format!("{}Mi", memory.mib())),
-        "compute": request.compute.map(|percent| format!("{}%", percent.get())),
-        "shares": request.shares,
-        "share": request.names,
-        "device": text(request.device.as_ref().map(|device| device as &dyn std::fmt::Display)),
-        "once": request.once,
-        "for_root": request.for_root,
-        "ttl": request.ttl,
-        "cdi_version": request.cdi_version.map(|version| version.to_string()),
-    });
-    let mut answer = by_broker::ask(&args.at.state.state_dir, "claim", fields)?;
-    let claim: Held = by_broker::held(answer["claim"].take())?;
-    out::either(args.json, &claim, || format!("{}\n", claim.cdi))?;
-    if let Some(note) = answer["note"].as_str() {
-        out::note(note);
-    }
+    let answer: OwnClaim = by_broker::ask(&args.at.state.state_dir, request)?;
+    out::either(args.json, &answer.claim, || format!("{}\n", answer.claim.cdi))?;
+    out::note(answer.note);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The claim that the broker made, and what was found for it.
+#[derive(Deserialize)]
+struct OwnClaim {
+    claim: Held,
+    note: String,
 }
 
 impl Args {

@@ -18,7 +18,7 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     let claims = Claims::open(state_dir)?;
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
     let locked = claims.lock()?;
-    let Collected { returned, problems } = locked.collect()?;
+    let Collected { ended, problems } = locked.collect()?;
     let mut problems: Vec<Error> = problems.into_iter().map(Error::from).collect();
     let mut removed = Vec::new();
     let is_whole = problems.is_empty();
@@ -40,11 +40,11 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     }
     if at.json {
         let problems: Vec<String> = problems.iter().map(|error| line(error)).collect();
-        out::json(&serde_json::json!({ "returned": returned, "removed": removed, "problems": problems }))?;
+        out::json(&serde_json::json!({ "returned": ended, "removed": removed, "problems": problems }))?;
     } else {
         out::note(format_args!(
             "{} released, {} removed",
-            crate::text::counted(returned, "claim"),
+            crate::text::counted(ended, "claim"),
             crate::text::counted(removed.len(), "specification")
         ));
     }

@@ -2,7 +2,7 @@
 
 use super::PlaceArgs;
 use crate::accounts::{Account, AccountSources, Accounts};
-use crate::call::Subject;
+use crate::broker::ReleaseRequest;
 use crate::claim_spec;
 use crate::claims::{Claims, LockedClaims};
 use crate::cli::out;
@@ -11,7 +11,9 @@ use crate::held::containers::Names;
 use crate::held::specs::{Specs, is_named};
 use crate::held::{Held, View, by_broker, container_id};
 use crate::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
+use crate::types::Part;
 use anyhow::{Result, bail};
+use serde::Deserialize;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -43,9 +45,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 Error::usage("--user", "only root can release what another user holds").hint("name a claim of yours")
             );
         }
-        let fields = json!({"what": args.what, "force": args.force});
-        let mut answer = by_broker::ask(state_dir, "release", fields)?;
-        show(args, &by_broker::held::<Vec<Held>>(answer["released"].take())?)?;
+        let request = ReleaseRequest {
+            // Only --user makes the argument optional.
+            what: args.what.clone().unwrap_or_default(),
+            force: args.force,
+        };
+        let answer: OwnReleased = by_broker::ask(state_dir, &request)?;
+        show(args, &answer.released)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Before anybody has to wait for it: NSS may take seconds.
@@ -83,6 +89,12 @@ fn show(args: &Args, released: &[Held]) -> Result<()> {
         out::note(format_args!("released {}{}", held.cdi, by.unwrap_or_default()));
     }
     Ok(())
+}
+
+/// What the broker says that it released.
+#[derive(Deserialize)]
+struct OwnReleased {
+    released: Vec<Held>,
 }
 
 /// What was released.
@@ -181,12 +193,12 @@ fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec
 fn of_device<'a>(typed: &str, claims: &[&'a Claim], specs: &Specs) -> Vec<&'a Claim> {
     let meant = specs.meant(typed);
     let is_meant = |claim: &Claim| {
-        let by_spec = meant.iter().any(|(key, subject)| {
+        let by_spec = meant.iter().any(|(key, part)| {
             claim.device == *key
-                && match subject {
-                    Subject::Whole => claim.part == HeldPart::Whole,
-                    Subject::Share(name, _) => claim.part.shares().iter().any(|share| share.name == *name),
-                    Subject::Any(_) | Subject::Claim(..) => false,
+                && match part {
+                    Part::Whole => claim.part == HeldPart::Whole,
+                    Part::Share(name) => claim.part.shares().iter().any(|share| share.name == *name),
+                    Part::Any => false,
                 }
         });
         // The specification may have changed since.

@@ -101,10 +101,10 @@ fn paragraph(text: &mut String, devices: &[&SplitDevice], sharing: &Sharing) {
     if !others.is_empty() {
         text.push_str("  the other devices have the same names, with their own numbers\n");
     }
-    if first.memory_left_mib > 0 && first.memory_promised.is_some()
+    if first.memory_left.mib() > 0 && first.memory_promised.is_some()
         || first.compute_left > 0 && first.compute_promised.is_some()
     {
-        let (mib, percent) = (first.memory_left_mib, first.compute_left);
+        let (mib, percent) = (first.memory_left.mib(), first.compute_left);
         let what = if first.uses_system_memory { "RAM" } else { "memory" };
         text.push_str(&format!("  left over: {mib} MiB of {what}, {percent}% of compute\n"));
     }

@@ -1,25 +1,18 @@
 //! What `tranche runtime configure` says about annotations: whether the engine keeps those of images out.
 
-use crate::engine_config::Engine;
 use crate::engines::installed::EngineDirs;
-use crate::engines::oldest_podman;
+use crate::engines::{Engine, oldest_podman};
 use crate::inject::CallingEngine;
 use crate::policy::read::DEFAULT_FILE;
 
 /// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh` recorded
 /// counts.
 pub(super) fn line(engine: Engine) -> String {
-    let caller = match engine {
-        Engine::Docker => CallingEngine::Docker,
-        Engine::Containerd => CallingEngine::Containerd,
-        Engine::Crio => CallingEngine::Crio,
-        Engine::Podman => CallingEngine::Podman,
-    };
     let installed = match engine {
         Engine::Podman => EngineDirs::default().installed_podman(),
         _ => Vec::new(),
     };
-    let what = match caller.doubt(oldest_podman(&installed)) {
+    let what = match CallingEngine::Known(engine).doubt(oldest_podman(&installed)) {
         None => "annotations may ask for devices, because no image can write them with this engine".to_owned(),
         Some(doubt) => format!("annotations may not ask for devices, because {doubt}"),
     };

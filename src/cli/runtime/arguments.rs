@@ -3,7 +3,8 @@
 use super::program;
 use crate::cli::out;
 use crate::engine_config::check::is_program;
-use crate::engine_config::{Engine, RuntimeName, Settings};
+use crate::engine_config::{RuntimeName, Settings};
+use crate::engines::Engine;
 use crate::error::Error;
 use crate::types::HostPath;
 use anyhow::{Result, bail};

@@ -1,11 +1,13 @@
 //! The files of an engine: which are read, and which are changed.
 
 use super::arguments::{ConfigureArgs, EngineFileArgs};
+use crate::engine_config::Settings;
+use crate::engine_config::changes::{self, ReadConfiguration};
 use crate::engine_config::check::{containerd_is_2, files_in, present};
 use crate::engine_config::containerd::{self, Version};
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::install::{FileChange, Target};
-use crate::engine_config::{Engine, Settings, crio, docker, podman};
+use crate::engines::{DropIns, Engine};
 use crate::error::Error;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -47,16 +49,16 @@ impl Files {
     /// Returns a usage error for a drop-in that is not an absolute path, or for docker, which has none.
     pub(super) fn new(args: &EngineFileArgs, is_nvidia: bool) -> Result<Self> {
         let engine = args.runtime;
-        let main = args.config.as_deref().unwrap_or(Path::new(engine.default_file()));
+        let main = args.config.as_deref().unwrap_or(Path::new(engine.facts().file));
         let main = std::path::absolute(main)?;
         let drop_in = match &args.drop_in_config {
             Some(given) if given.is_empty() => None,
-            Some(given) if engine == Engine::Docker => {
-                let what = "docker reads no drop-ins";
+            Some(given) if engine.facts().drop_ins == DropIns::Unsupported => {
+                let what = format!("{engine} reads no drop-ins");
                 bail!(Error::usage(format!("--drop-in-config {}", given.display()), what));
             }
             Some(given) => Some(PathBuf::from(given)),
-            None if is_nvidia => nvidia_drop_in(engine),
+            None if is_nvidia => engine.facts().nvidia_drop_in.map(PathBuf::from),
             None => default_drop_in(engine, &main),
         };
         if let Some(path) = drop_in.as_ref().filter(|path| !path.is_absolute()) {
@@ -80,38 +82,32 @@ impl Files {
         names.join(" and ")
     }
 
-    fn syntax(&self) -> Syntax {
-        match self.engine {
-            Engine::Docker => Syntax::Json,
-            _ => Syntax::Toml,
-        }
-    }
-
     /// Reads the files.
     ///
     /// # Errors
     /// Returns an error if one is not valid.
     pub(super) fn read(&self, args: &ConfigureArgs) -> Result<ReadFiles> {
         let engine = self.engine;
-        let header = match engine {
-            Engine::Docker => String::new(),
-            engine => format!("# Written by tranche; tranche runtime unconfigure --runtime {engine} removes it.\n"),
-        };
-        let main = Target::read(&self.main, self.syntax(), &header)?;
-        let drop_in = self.drop_in.as_deref();
-        let others = match (engine, drop_in.and_then(Path::parent)) {
-            (Engine::Crio, Some(directory)) => files_in(directory),
-            (Engine::Podman, Some(directory)) => {
-                let is_conf = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "conf");
-                files_in(directory).into_iter().filter(is_conf).collect()
+        let syntax = Syntax::of(engine);
+        let header = match syntax {
+            Syntax::Json => String::new(),
+            Syntax::Toml => {
+                format!("# Written by tranche; tranche runtime unconfigure --runtime {engine} removes it.\n")
             }
-            (Engine::Containerd, _) => containerd::imported(&main.document)?,
-            _ => Vec::new(),
+        };
+        let main = Target::read(&self.main, syntax, &header)?;
+        let drop_in = self.drop_in.as_deref();
+        let others = match (engine.facts().drop_ins, drop_in.and_then(Path::parent)) {
+            (DropIns::Directory(ending), Some(directory)) => {
+                let is_read = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(ending.as_bytes());
+                files_in(directory).into_iter().filter(is_read).collect()
+            }
+            (DropIns::Imported, _) => containerd::imported(&main.document)?,
+            (DropIns::Directory(_), None) | (DropIns::Unsupported, _) => Vec::new(),
         };
         let (mut before, mut after) = (Vec::new(), Vec::new());
-        if engine == Engine::Podman {
-            let shipped = Target::read(Path::new(SHIPPED), Syntax::Toml, "")?.document;
-            before.push(shipped);
+        if let Some(shipped) = engine.facts().shipped {
+            before.push(Target::read(Path::new(shipped), syntax, "")?.document);
         }
         if drop_in.is_some() {
             before.push(main.document.clone());
@@ -158,25 +154,22 @@ impl Files {
         // The main file first: containerd refuses one that imports a missing file by its name.
         let mut paths: Vec<&Path> = vec![&self.main];
         paths.extend(self.drop_in.as_deref());
-        let nvidia = nvidia_drop_in(engine).filter(|_| self.is_default);
-        paths.extend(nvidia.as_deref());
+        let nvidia = engine.facts().nvidia_drop_in.filter(|_| self.is_default);
+        paths.extend(nvidia.map(Path::new));
         let mut changes = Vec::new();
         for path in paths {
-            changes.extend(Target::read(path, self.syntax(), "")?.undo()?);
+            changes.extend(Target::read(path, Syntax::of(engine), "")?.undo()?);
         }
         Ok(changes)
     }
 }
 
-/// What podman reads first. It belongs to a package.
-const SHIPPED: &str = "/usr/share/containers/containers.conf";
-
 /// A file in the directory of drop-ins that belongs to the main file.
 fn default_drop_in(engine: Engine, main: &Path) -> Option<PathBuf> {
-    match engine {
-        Engine::Docker => None,
-        Engine::Containerd => Some(main.with_file_name("conf.d").join("99-tranche.toml")),
-        Engine::Crio | Engine::Podman => {
+    match engine.facts().drop_ins {
+        DropIns::Unsupported => None,
+        DropIns::Imported => Some(main.with_file_name("conf.d").join("99-tranche.toml")),
+        DropIns::Directory(_) => {
             let mut directory = main.as_os_str().to_owned();
             directory.push(".d");
             Some(PathBuf::from(directory).join("99-tranche.conf"))
@@ -184,23 +177,10 @@ fn default_drop_in(engine: Engine, main: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The drop-in that NVIDIA's tool writes.
-fn nvidia_drop_in(engine: Engine) -> Option<PathBuf> {
-    match engine {
-        Engine::Docker | Engine::Podman => None,
-        Engine::Containerd => Some("/etc/containerd/conf.d/99-nvidia.toml".into()),
-        Engine::Crio => Some("/etc/crio/crio.conf.d/99-nvidia.toml".into()),
-    }
-}
-
 impl ReadFiles {
     /// The program of the runtime that containers use now, if the configuration names it by a path.
     pub(super) fn low_level_program(&self, engine: Engine, settings: &Settings) -> Option<String> {
-        match engine {
-            Engine::Containerd => containerd::low_level_program(&self.context, settings),
-            Engine::Crio => crio::low_level_program(&self.context, settings),
-            Engine::Docker | Engine::Podman => None,
-        }
+        changes::low_level_program(engine, &self.context, settings)
     }
 
     /// The changes that add the runtime.
@@ -220,29 +200,15 @@ impl ReadFiles {
         if engine == Engine::Containerd && is_default && containerd::replaces_sections(&main.document, new)? {
             drop_in = None;
         }
-        let (main_edits, drop_in_edits) = match (engine, &drop_in) {
-            (Engine::Docker, _) => (docker::edits(&main.document, settings)?, None),
-            (Engine::Containerd, None) => (containerd::edits(&main.document, &context, settings, new)?, None),
-            (Engine::Containerd, Some(file)) => {
-                let made = containerd::drop_in(&main.document, &context, &file.document, &file.path, settings, new)?;
-                (made.main, Some(made.drop_in))
-            }
-            (Engine::Crio, None) => (crio::edits(&main.document, &context, settings)?, None),
-            (Engine::Crio, Some(file)) => (Vec::new(), Some(crio::edits(&file.document, &context, settings)?)),
-            (Engine::Podman, None) => (podman::edits(&main.document, &before, settings)?, None),
-            (Engine::Podman, Some(file)) => (Vec::new(), Some(podman::edits(&file.document, &before, settings)?)),
+        let read = ReadConfiguration {
+            main: &main.document,
+            drop_in: drop_in.as_ref().map(|file| (&*file.path, &file.document)),
+            context: &context,
+            before: &before,
+            after: &after,
+            new,
         };
-        if engine == Engine::Podman {
-            for file in &after {
-                if let Some(key) = podman::overrides(file, settings)? {
-                    let what = format!("is read after the changed file and sets {key} again");
-                    bail!(
-                        Error::failed(&file.name, what)
-                            .hint("remove the key there, or rename the file so that it is read before")
-                    );
-                }
-            }
-        }
+        let (main_edits, drop_in_edits) = read.edits(engine, settings)?;
         let mut edited = Edited {
             changes: Vec::new(),
             main: main.before.clone().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The program of the runtime, as an engine must name it.
 
-use crate::engine_config::Engine;
 use crate::engine_config::check::{find, is_program};
+use crate::engines::Engine;
 use crate::error::{Context, Error};
 use anyhow::{Result, bail};
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! `tranche system create-dev-char-symlinks`.
 
 use super::{examine, modules};
-use crate::cdi::write::make_directory;
 use crate::cli::look::LookArgs;
 use crate::cli::out;
 use crate::cli::place::HostArgs;
 use crate::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
 use crate::error::Error;
 use crate::host::{Roots, driver_params};
+use crate::replace::make_directory;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ mod specifications;
 use crate::cli::place::{SpecDirArgs, TmpfilesArgs};
 use crate::cli::sharing::SharingArgs;
 use crate::cli::{out, runtime};
-use crate::engine_config::Engine;
+use crate::engines::Engine;
 use crate::error::{Context, Error, Kind};
 use crate::held::specs::Specs;
 use crate::held::{View, books, root_only};
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Error::new(Kind::Found, file.display(), what).hint("remove it, or the hook in it")
     }));
     if options.host.is_here() {
-        remaining.extend(Engine::ALL.into_iter().filter_map(runtime_of));
+        remaining.extend(Engine::ALL.iter().copied().filter_map(runtime_of));
     }
     // The exit code is that of the last line, and a failure counts for more.
     Ok(out::complain_all(remaining.iter().chain(&failed)))

@@ -123,6 +123,7 @@ impl Directories {
         for name in lost {
             let about = self.pipe.join(name);
             keep.remove(NEW.as_ref()).about(about.display(), "cannot be put back")?;
+            // A second name is no copy that could be written anew: the daemon listens on this very socket.
             let put_back = || {
                 linkat(&keep, name, &keep, NEW, AtFlags::empty())?;
                 renameat(&keep, NEW, &pipe, name)

@@ -4,7 +4,7 @@ use super::*;
 use crate::control::goal::goal;
 use crate::control::target::ControlTarget;
 use crate::ledger::{Cgroup, Claim, ClaimState, ContainerName, HeldPart, Holder, InitProcess, Promise};
-use crate::types::{Device, DeviceKey, GpuIndex};
+use crate::types::{Device, DeviceKey, GpuIndex, MemorySize, Percent};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn target() -> ControlTarget {
         cdi_name: "nvidia.com/gpu=0".into(),
         key: DeviceKey::whole(gpu),
         uuid: None,
-        memory_mib: Some(MEMORY),
+        memory: Some(MemorySize::from_mib(MEMORY)),
         pipe: PathBuf::new(),
         multi_user: true,
         is_exclusive: true,
@@ -222,7 +222,7 @@ impl ControlledMachine for Hand<'_> {
         );
         self.change(|world| match world.cgroups.get_mut(&limit.cgroup().inode) {
             Some(cgroup) => {
-                *cgroup = Some(limit.mib);
+                *cgroup = Some(limit.memory.mib());
                 Ok(())
             }
             None => Err(Error::failed("cgroup", "is gone")),
@@ -335,7 +335,7 @@ impl Story {
         let wanted = goal(&claims, &target(), None, self.world.now).cgroups;
         wanted
             .into_iter()
-            .map(|wanted| (wanted.cgroup.unwrap().inode, wanted.mib))
+            .map(|wanted| (wanted.cgroup.unwrap().inode, wanted.memory.mib()))
             .collect()
     }
 
@@ -448,7 +448,7 @@ proptest! {
                 Event::SetMode(mode) => (story.world.mode, story.world.others.0) = (mode, mode),
                 Event::SetLimits => {
                     if let Some((_, _, Some(limits))) = &mut story.world.daemon {
-                        limits.compute = 1;
+                        limits.compute = Percent::of_sum(1);
                     }
                 }
                 Event::SetSlice(slice) => (story.world.slice, story.world.others.1) = (slice, slice),

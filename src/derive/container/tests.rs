@@ -51,12 +51,12 @@ impl Case {
 
     fn container(&self, plain: &[u32], fits: &[(&str, &Fit)]) -> Result<Derived, ContainerError> {
         let plain: Vec<Device> = plain.iter().map(|index| device(*index)).collect();
-        let reserved: Vec<ReservedShares<'_>> = fits
+        let reserved: Vec<ReservedShares> = fits
             .iter()
             .map(|(claim, fit)| ReservedShares {
-                claim,
-                fit,
-                asked_as: Some("nvidia.com/gpu=0.any"),
+                claim: (*claim).to_owned(),
+                fit: (*fit).clone(),
+                asked_as: Some("nvidia.com/gpu=0.any".to_owned()),
             })
             .collect();
         container(&self.inventory, &self.options, &plain, &reserved)

@@ -2,25 +2,21 @@
 
 use super::machine::Machine;
 use crate::doctor::FoundError;
-use crate::engine_config::Engine;
 use crate::engine_config::check::files_in;
 use crate::engine_config::containerd;
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::view::EngineView;
-use crate::engines::FoundEngine;
+use crate::engines::{DropIns, Engine, FoundEngine};
 use crate::error::{Context, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What podman reads first. It belongs to a package.
-const SHIPPED: &str = "/usr/share/containers/containers.conf";
-
 /// What the files of each engine say. Of the machine that this program runs on, only those of engines that are
 /// installed count. An engine without a file is left out.
 pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine, Result<EngineView, FoundError>)> {
-    let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.name == engine.name());
-    let engines = Engine::ALL.into_iter().filter(is_installed);
+    let is_installed = |engine: &Engine| !machine.is_here || installed.iter().any(|one| one.engine == *engine);
+    let engines = Engine::ALL.iter().copied().filter(is_installed);
     let views = engines.filter_map(|engine| Some((engine, view(machine, engine).transpose()?)));
     views
         .map(|(engine, view)| (engine, view.map_err(|error| FoundError::of(&error).without_hint())))
@@ -28,26 +24,19 @@ pub(super) fn read(machine: &Machine, installed: &[FoundEngine]) -> Vec<(Engine,
 }
 
 fn view(machine: &Machine, engine: Engine) -> Result<Option<EngineView>> {
-    let main = engine.default_file();
+    let main = engine.facts().file;
     let Some(first) = one(machine, engine, main)? else {
         // Its directory may have files all the same.
         return match more(machine, engine, None)? {
             files if files.is_empty() => Ok(None),
             files => {
-                let empty = ConfigFile::read(main, syntax(engine), "")?;
+                let empty = ConfigFile::read(main, Syntax::of(engine), "")?;
                 EngineView::of(engine, &ConfigFile::together(&empty, files.iter())).map(Some)
             }
         };
     };
     let files = more(machine, engine, Some(&first))?;
     EngineView::of(engine, &ConfigFile::together(&first, files.iter())).map(Some)
-}
-
-fn syntax(engine: Engine) -> Syntax {
-    match engine {
-        Engine::Docker => Syntax::Json,
-        Engine::Containerd | Engine::Crio | Engine::Podman => Syntax::Toml,
-    }
 }
 
 /// One file, named as the machine names it; `None` if it does not exist.
@@ -59,7 +48,7 @@ fn one(machine: &Machine, engine: Engine, path: &str) -> Result<Option<ConfigFil
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.about(path, "cannot be read")?,
     };
-    ConfigFile::read(path, syntax(engine), &text).map(Some)
+    ConfigFile::read(path, Syntax::of(engine), &text).map(Some)
 }
 
 /// The files that the engine reads after its main file, in this order. What podman reads before it sets nothing that
@@ -74,19 +63,19 @@ fn more(machine: &Machine, engine: Engine, main: Option<&ConfigFile>) -> Result<
         let names = names.filter(|name| name.to_string_lossy().ends_with(ending));
         names.map(|name| Path::new(directory).join(name)).collect()
     };
-    let paths = match (engine, main) {
-        (Engine::Docker, _) | (Engine::Containerd, None) => Vec::new(),
+    let facts = engine.facts();
+    let mut paths: Vec<PathBuf> = facts
+        .shipped
+        .iter()
+        .filter(|_| main.is_none())
+        .map(PathBuf::from)
+        .collect();
+    paths.extend(match (facts.drop_ins, main) {
         // Imports are patterns of absolute paths, which only the machine itself has.
-        (Engine::Containerd, Some(main)) if machine.is_here => containerd::imported(main)?,
-        (Engine::Containerd, Some(_)) => Vec::new(),
-        (Engine::Crio, _) => in_directory("/etc/crio/crio.conf.d", ""),
-        (Engine::Podman, None) => {
-            let mut paths = vec![PathBuf::from(SHIPPED)];
-            paths.extend(in_directory("/etc/containers/containers.conf.d", ".conf"));
-            paths
-        }
-        (Engine::Podman, Some(_)) => in_directory("/etc/containers/containers.conf.d", ".conf"),
-    };
+        (DropIns::Imported, Some(main)) if machine.is_here => containerd::imported(main)?,
+        (DropIns::Unsupported | DropIns::Imported, _) => Vec::new(),
+        (DropIns::Directory(ending), _) => in_directory(&format!("{}.d", facts.file), ending),
+    });
     let mut files = Vec::new();
     for path in paths {
         files.extend(one(machine, engine, &path.display().to_string())?);

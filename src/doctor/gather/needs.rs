@@ -1,6 +1,6 @@
 //! What shares need of the broker and of MPS daemons, asked as the start of a container asks.
 
-use crate::broker::{self, BrokerError};
+use crate::broker::{self, BrokerError, StatusRequest};
 use crate::control::{DaemonState, PublicStatus};
 use crate::doctor::{BrokerCondition, DaemonCondition, FoundError, MpsFacts};
 use crate::error::Error;
@@ -8,7 +8,6 @@ use crate::hook::check_daemon;
 use crate::policy::MpsDaemonOwner;
 use crate::share::{Method, Need, Plan, SplitDevice};
 use crate::types::HostPath;
-use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,9 +25,8 @@ pub(super) fn broker(plan: &Plan, state_dir: &Path) -> BrokerCondition {
     if devices.is_empty() {
         return BrokerCondition::NotNeeded;
     }
-    let request = json!({"version": broker::VERSION, "command": "status"});
-    match broker::ask(&state_dir.join(broker::SOCKET), &request, PATIENCE) {
-        Ok(_) => BrokerCondition::Works,
+    match broker::tell(&state_dir.join(broker::SOCKET), &StatusRequest {}, PATIENCE) {
+        Ok(()) => BrokerCondition::Works,
         Err(BrokerError::Unreachable(why)) => BrokerCondition::Stopped {
             devices,
             why: why.to_string(),

@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::cdi::{ProblemKind, Reference};
-use crate::engine_config::Engine;
 use crate::engine_config::document::{ConfigFile, Syntax};
 use crate::engine_config::view::EngineView;
+use crate::engines::Engine;
 use crate::inventory::{MigMode, MigState, Warning, WarningKind};
 use std::os::unix::fs::PermissionsExt;
 
@@ -367,7 +367,7 @@ fn engines_whose_files_keep_them_from_devices() {
             Engine::Docker => Syntax::Json,
             _ => Syntax::Toml,
         };
-        let file = ConfigFile::read(engine.default_file(), syntax, text);
+        let file = ConfigFile::read(engine.facts().file, syntax, text);
         let view = file.and_then(|file| EngineView::of(engine, &file));
         (engine, view.map_err(|error| FoundError::of(&error).without_hint()))
     };

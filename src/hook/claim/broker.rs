@@ -1,12 +1,11 @@
 //! What the claim hooks ask the broker: to make a device ready for a claim, and to enter the ledger of root for a container
 //! of a rootless engine.
 
-use crate::broker::{BrokerError, SOCKET, VERSION, tell};
-use crate::call::{ClaimCall, ReleaseCall, Subject};
+use crate::broker::{BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell};
+use crate::call::{ClaimCall, ReleaseCall};
 use crate::error::{Error, Result};
 use crate::ledger::{ContainerName, STATE_DIR};
-use crate::types::{DeviceKey, ShareName};
-use serde::Serialize;
+use crate::types::{Part, Subject};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
@@ -15,109 +14,43 @@ use std::time::Duration;
 /// hook, so that the hook can report it.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// A request; what is `None` has no field.
-#[derive(Serialize)]
-struct HookRequest<'a> {
-    version: u64,
-    command: &'a str,
-    container: SentContainer<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<&'a DeviceKey>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    share: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    claim: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct SentContainer<'a> {
-    id: &'a str,
-    bundle: &'a str,
-}
-
-impl<'a> HookRequest<'a> {
-    fn of(command: &'a str, container: &'a ContainerName) -> Self {
-        Self {
-            version: VERSION,
-            command,
-            container: SentContainer {
-                id: &container.id,
-                bundle: &container.bundle,
-            },
-            device: None,
-            share: None,
-            whole: None,
-            claim: None,
-            size: None,
-            pid: None,
-        }
-    }
-}
-
 /// Waits until the broker has made the device of `call` ready for the claims on it.
-pub(super) fn prepare(call: &ClaimCall, container: &ContainerName) -> Result<()> {
-    let request = HookRequest {
-        device: Some(&call.device),
-        ..HookRequest::of("prepare", container)
+pub(super) fn prepare(call: &ClaimCall) -> Result<()> {
+    let request = PrepareRequest {
+        device: call.device.clone(),
     };
     let what = match call.daemon {
         Some(_) => "its MPS daemon is started by the broker",
         None => "the broker sets what its shares need",
     };
     let patience = Duration::from_secs(u64::from(ClaimCall::PREPARING));
-    refused(
-        send(&request, call.state_dir.as_path(), patience),
-        call.state_dir.as_path(),
-        &call.label,
-        what,
-    )
+    let state_dir = call.state_dir.as_path();
+    refused(send(&request, state_dir, patience), state_dir, &call.label, what)
 }
 
 /// Lets the broker enter a container of this user's engine, whose init is `pid`.
-pub(super) fn enter(call: &ClaimCall, container: &ContainerName, pid: u32) -> Result<()> {
-    let mut request = HookRequest {
-        device: Some(&call.device),
-        pid: Some(pid),
-        ..HookRequest::of("enter", container)
+pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32) -> Result<()> {
+    let (subject, size) = match &call.subject {
+        Subject::Part(Part::Whole, _) => (EnterSubject::Part(Part::Whole), None),
+        Subject::Part(part, size) => (EnterSubject::Part(part.clone()), Some(*size)),
+        Subject::Claim(name, size) => (EnterSubject::Claim(name.clone()), *size),
     };
-    let size = match &call.subject {
-        Subject::Share(name, size) => {
-            request.share = Some(name.as_str());
-            Some(size)
-        }
-        Subject::Any(size) => {
-            request.share = Some(ShareName::ANY);
-            Some(size)
-        }
-        Subject::Whole => {
-            request.whole = Some(true);
-            None
-        }
-        Subject::Claim(name, size) => {
-            request.claim = Some(name);
-            size.as_ref()
-        }
+    let request = EnterRequest {
+        device: call.device.clone(),
+        subject,
+        size,
+        container,
+        pid,
     };
-    request.size = size.map(ToString::to_string);
     let what = "containers of a user's own engine get shares from the broker";
-    refused(
-        send(&request, call.state_dir.as_path(), PATIENCE),
-        call.state_dir.as_path(),
-        &call.label,
-        what,
-    )
+    let state_dir = call.state_dir.as_path();
+    refused(send(&request, state_dir, PATIENCE), state_dir, &call.label, what)
 }
 
 /// Lets the broker release what a container of this user's engine holds. Without a broker's socket it holds nothing.
-pub(super) fn leave(call: &ReleaseCall, container: &ContainerName) -> Result<()> {
+pub(super) fn leave(call: &ReleaseCall, container: ContainerName) -> Result<()> {
     let state_dir = call.state_dir.as_path();
-    match send(&HookRequest::of("leave", container), state_dir, PATIENCE) {
+    match send(&LeaveRequest { container }, state_dir, PATIENCE) {
         Err(BrokerError::Unreachable(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
         asked => refused(
             asked,
@@ -128,8 +61,8 @@ pub(super) fn leave(call: &ReleaseCall, container: &ContainerName) -> Result<()>
     }
 }
 
-fn send(request: &HookRequest<'_>, state_dir: &Path, patience: Duration) -> Result<(), BrokerError> {
-    tell(&state_dir.join(SOCKET), request, patience).map(drop)
+fn send(request: &impl Command, state_dir: &Path, patience: Duration) -> Result<(), BrokerError> {
+    tell(&state_dir.join(SOCKET), request, patience)
 }
 
 /// The error of a request. `what` says what the broker is needed for.

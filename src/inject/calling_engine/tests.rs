@@ -14,22 +14,22 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
         (
             "/var/run/docker/runtime-runc/moby",
             format!("{TASKS}/moby/{ID}"),
-            CallingEngine::Docker,
+            CallingEngine::Known(Engine::Docker),
         ),
         (
             "/run/user/1000/docker/runtime-tranche/moby",
             format!("/run/user/1000/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/{ID}"),
-            CallingEngine::Docker,
+            CallingEngine::Known(Engine::Docker),
         ),
         (
             "/run/docker/runtime-x/other",
             format!("{TASKS}/other/{ID}"),
-            CallingEngine::Docker,
+            CallingEngine::Known(Engine::Docker),
         ),
         (
             "/run/containerd/runc/k8s.io",
             format!("{TASKS}/k8s.io/{ID}"),
-            CallingEngine::Containerd,
+            CallingEngine::Known(Engine::Containerd),
         ),
         (
             "/run/containerd/runc/default",
@@ -37,21 +37,21 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
             CallingEngine::Ctr,
         ),
         // The hook of docker does not know the directory.
-        ("", format!("{TASKS}/moby/{ID}"), CallingEngine::Docker),
+        ("", format!("{TASKS}/moby/{ID}"), CallingEngine::Known(Engine::Docker)),
         (
             "",
             format!("/var/lib/containers/storage/overlay-containers/{ID}/userdata"),
-            CallingEngine::Podman,
+            CallingEngine::Known(Engine::Podman),
         ),
         (
             "",
             format!("/home/u/.local/share/containers/storage/vfs-containers/{ID}/userdata"),
-            CallingEngine::Podman,
+            CallingEngine::Known(Engine::Podman),
         ),
         (
             "/run/runc",
             format!("/run/containers/storage/btrfs-containers/{ID}/userdata"),
-            CallingEngine::Podman,
+            CallingEngine::Known(Engine::Podman),
         ),
     ] {
         assert_eq!(of(root, &bundle), expected, "{root} {bundle}");
@@ -79,10 +79,10 @@ fn an_engine_is_known_by_the_command_line_that_it_writes() {
 #[test]
 fn an_annotation_only_makes_the_answer_safer() {
     for caller in [
-        CallingEngine::Docker,
-        CallingEngine::Containerd,
+        CallingEngine::Known(Engine::Docker),
+        CallingEngine::Known(Engine::Containerd),
         CallingEngine::Ctr,
-        CallingEngine::Podman,
+        CallingEngine::Known(Engine::Podman),
         CallingEngine::Unknown,
     ] {
         for keys in [
@@ -92,7 +92,7 @@ fn an_annotation_only_makes_the_answer_safer() {
         ] {
             let found = caller.with_annotations(keys.iter().copied());
             assert!(
-                matches!(found, CallingEngine::Nerdctl | CallingEngine::Crio),
+                matches!(found, CallingEngine::Nerdctl | CallingEngine::Known(Engine::Crio)),
                 "{caller:?} {keys:?}"
             );
             assert!(found.doubt("9.0".parse().ok().as_ref()).is_some());
@@ -110,22 +110,30 @@ fn an_annotation_only_makes_the_answer_safer() {
 #[test]
 fn images_write_annotations_with_these_engines() {
     let doubt = |caller: CallingEngine, podman: &str| caller.doubt(podman.parse().ok().as_ref());
-    for caller in [CallingEngine::Docker, CallingEngine::Containerd, CallingEngine::Ctr] {
+    for caller in [
+        CallingEngine::Known(Engine::Docker),
+        CallingEngine::Known(Engine::Containerd),
+        CallingEngine::Ctr,
+    ] {
         assert_eq!(doubt(caller, ""), None);
     }
     for fixed in ["4.5.1", "4.6.0", "5.0", "10.0.0"] {
-        assert_eq!(doubt(CallingEngine::Podman, fixed), None, "{fixed}");
+        assert_eq!(doubt(CallingEngine::Known(Engine::Podman), fixed), None, "{fixed}");
     }
     for old in ["1.0", "3.4.4", "4.3.1", "4.4.4", "4.5", "4.5.0"] {
         let expected = format!("podman {old} copies annotations from images");
-        assert_eq!(doubt(CallingEngine::Podman, old), Some(expected));
+        assert_eq!(doubt(CallingEngine::Known(Engine::Podman), old), Some(expected));
     }
     assert!(
-        doubt(CallingEngine::Podman, "")
+        doubt(CallingEngine::Known(Engine::Podman), "")
             .unwrap()
             .contains("version of podman is not known")
     );
-    for caller in [CallingEngine::Nerdctl, CallingEngine::Crio, CallingEngine::Unknown] {
+    for caller in [
+        CallingEngine::Nerdctl,
+        CallingEngine::Known(Engine::Crio),
+        CallingEngine::Unknown,
+    ] {
         assert!(doubt(caller, "5.0").is_some(), "{caller:?}");
     }
 }

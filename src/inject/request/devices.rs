@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{LONGEST_SHOWN, MOUNTS, WantedDevice, WantedShare};
+use super::{LONGEST_SHOWN, MOUNTS, WantedDevice};
 use crate::error::{Error, Result};
 use crate::policy::{RuntimeMode, RuntimeSettings};
 use crate::text::cut;
-use crate::types::{DeviceSelector, QualifiedName, ShareName};
+use crate::types::{DevicePart, Part, QualifiedName, ShareName};
 
 /// The kind that NVIDIA's runtime gives to names without one. It has no specification.
 const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
@@ -87,20 +87,14 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
     if let Some((device, replica)) = name.split_once("::") {
         let replica = crate::types::decimal::<u32>(replica).ok_or_else(|| wrong("has no number after \"::\""))?;
         let device = device.parse().map_err(|_| wrong("has no device before \"::\""))?;
-        let share = WantedShare::Named(ShareName::replica(replica));
-        return Ok(WantedDevice::Share { device, share });
+        let part = Part::Share(ShareName::replica(replica));
+        return Ok(WantedDevice::Part(DevicePart { device, part }));
     }
     // This mode takes every name from a specification.
-    if settings.mode != RuntimeMode::Cdi {
-        if name == "all" {
-            return Ok(WantedDevice::All);
-        }
-        if let Ok(device) = name.parse() {
-            return Ok(WantedDevice::Device(device));
-        }
-        if let Some(share) = share(name) {
-            return Ok(share);
-        }
+    if settings.mode != RuntimeMode::Cdi
+        && let Some(device) = WantedDevice::of_name(name)
+    {
+        return Ok(device);
     }
     // A specification may have names of its own, such as `gpu0`.
     let parsed = name.parse().map(|name| settings.default_kind.device(name));
@@ -109,24 +103,13 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
         .map_err(|_| wrong("is not a valid name of a device"))
 }
 
-/// The share with this name: `0.big`, `0.any`, `GPU-….3`, `0:1.3`.
-fn share(name: &str) -> Option<WantedDevice> {
-    let (device, share) = name.rsplit_once('.')?;
-    let device: DeviceSelector = device.parse().ok()?;
-    let share = match share {
-        ShareName::ANY => WantedShare::Any,
-        share => WantedShare::Named(share.parse().ok()?),
-    };
-    Some(WantedDevice::Share { device, share })
-}
-
 impl WantedDevice {
     /// What `name` means as a name of tranche's own: a device, a share, or all. A resolver asks this for the names of kinds
     /// whose devices it knows.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),
-            _ => name.parse().map(Self::Device).ok().or_else(|| share(name)),
+            _ => name.parse().map(Self::Part).ok(),
         }
     }
 }

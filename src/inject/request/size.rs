@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::view::ConfigView;
-use super::{
-    LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedShare, WantedSize, WantedWait,
-};
+use super::{LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedSize, WantedWait};
 use crate::error::{Error, Result};
 use crate::policy::{Amount, RuntimeSettings};
 use crate::text::cut;
-use crate::types::{CdiKind, DeviceSelector, MemorySize, Percent, WaitTime};
+use crate::types::{CdiKind, DeviceSelector, MemorySize, Part, Percent, WaitTime};
 
 /// What is asked for by tranche's own annotations and variables.
 #[derive(Debug, Default)]
@@ -203,17 +201,10 @@ pub(super) fn device(
         };
         match own {
             WantedDevice::All | WantedDevice::Cdi(_) => {}
-            WantedDevice::Device(device)
-            | WantedDevice::Share {
-                device,
-                share: WantedShare::Any,
-            } => {
-                found.insert(device);
-            }
-            WantedDevice::Share {
-                device,
-                share: WantedShare::Named(name),
-            } => return Err(wrong(&format!("the share {device}.{name}"))),
+            WantedDevice::Part(wanted) => match wanted.part {
+                Part::Whole | Part::Any => drop(found.insert(wanted.device)),
+                Part::Share(_) => return Err(wrong(&format!("the share {wanted}"))),
+            },
         }
     }
     wanted.devices = others;

@@ -6,6 +6,7 @@ mod who;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::engines::Engine;
 use crate::error::Result;
 use crate::inject::CallingEngine;
 use crate::policy::RuntimeSettings;
@@ -48,9 +49,9 @@ fn container(line: &str) -> Container {
             let (engine, version) = engine.split_once('-').unwrap_or((engine, ""));
             settings.oldest_podman = version.parse().ok();
             made.caller = match engine {
-                "docker" => CallingEngine::Docker,
-                "containerd" => CallingEngine::Containerd,
-                "podman" => CallingEngine::Podman,
+                "docker" => CallingEngine::Known(Engine::Docker),
+                "containerd" => CallingEngine::Known(Engine::Containerd),
+                "podman" => CallingEngine::Known(Engine::Podman),
                 _ => CallingEngine::Unknown,
             };
         } else if let Some(whose) = word.strip_prefix("annotations:") {
@@ -148,11 +149,7 @@ fn shown(asked: &Asked) -> String {
     ];
     words.extend(request.devices.iter().map(|device| match device {
         WantedDevice::All => "all".to_owned(),
-        WantedDevice::Device(device) => device.to_string(),
-        WantedDevice::Share { device, share } => match share {
-            WantedShare::Any => format!("{device}.any"),
-            WantedShare::Named(name) => format!("{device}.{name}"),
-        },
+        WantedDevice::Part(part) => part.to_string(),
         WantedDevice::Cdi(name) => name.to_string(),
     }));
     if request.driver_only {

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::MOUNTS;
 use super::environment::Environment;
+use crate::engines::Engine;
 use crate::error::{Context, Result};
 use crate::inject::CallingEngine;
 use crate::inject::clean::is_nvidia_hook;
@@ -72,7 +73,7 @@ impl<'a> ConfigView<'a> {
     /// The variables that may ask for something.
     pub(super) fn environment(&self, settings: &RuntimeSettings, caller: CallingEngine) -> Environment<'_> {
         let entries = self.process.iter().flat_map(|process| &process.env).flatten();
-        let by_gpus = caller == CallingEngine::Docker && self.has_nvidia_hook();
+        let by_gpus = caller == CallingEngine::Known(Engine::Docker) && self.has_nvidia_hook();
         Environment::of(entries.map(Word::as_str), settings, by_gpus)
     }
 

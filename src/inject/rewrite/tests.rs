@@ -315,7 +315,7 @@ fn all_contains_neither_split_nor_dedicated_devices() {
     assert!(scene.held().is_empty());
     for part in ["0.any", "0.whole", "0.0"] {
         let refused = scene.refused("a", &asking(&[&format!("NVIDIA_VISIBLE_DEVICES={part}")]));
-        let says = "gpu 0 is dedicated, so it has no shares; ask for all of it: nvidia.com/gpu=0";
+        let says = "not a share of this host; gpu 0 is dedicated, so it has no shares; ask for all of it: 0";
         assert!(refused.ends_with(says), "{refused}");
     }
     // The dedicated device by its name is reserved.

@@ -114,12 +114,12 @@ fn a_share_is_held_by_one_and_the_other_is_told_who() {
         .to_string();
     assert_eq!(refused, "container one holds share a since 2026-11-21 02:10:00 UTC");
     assert_eq!(
-        book.release_holder(&Holder::Container(container("one")), 0, &world),
+        book.release(&Holder::Container(container("one")), 0, &world),
         0,
         "a late release: its init lives"
     );
     world.kill(10);
-    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
+    assert_eq!(book.release(&Holder::Container(container("one")), 0, &world), 1);
     book.take(&ask(share("a"), "three", 12), &world).unwrap();
     assert!(book.is_sound());
 }
@@ -130,7 +130,7 @@ fn the_whole_device_and_its_shares_exclude_one_another() {
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     assert!(book.take(&ask(HeldPart::Whole, "two", 11), &world).is_err());
     world.kill(10);
-    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
+    assert_eq!(book.release(&Holder::Container(container("one")), 0, &world), 1);
     book.take(&ask(HeldPart::Whole, "two", 11), &world).unwrap();
     assert!(book.take(&ask(share("a"), "one", 13), &world).is_err());
 }
@@ -152,7 +152,7 @@ fn a_foreign_pid_namespace_is_not_judged() {
     book.take(&inner, &world).unwrap();
     world.kill(10);
     assert!(book.take(&ask(share("a"), "two", 11), &world).is_err());
-    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
+    assert_eq!(book.release(&Holder::Container(container("one")), 0, &world), 1);
     assert!(book.take(&ask(share("a"), "two", 11), &world).is_ok());
 }
 
@@ -186,7 +186,7 @@ fn equal_ids_of_two_engines_are_two_containers() {
         ..container("one")
     });
     assert!(book.take(&other, &world).is_err());
-    assert_eq!(book.release_holder(&other.holder, 0, &world), 0);
+    assert_eq!(book.release(&other.holder, 0, &world), 0);
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn a_claim_made_beforehand_waits_is_entered_and_goes_with_its_container() {
     book.enter("train1", &guest("c", 30), None, &world).unwrap();
     assert!(book.enter("train1", &guest("d", 31), None, &world).is_err());
     world.uptime.set(1000);
-    assert_eq!(book.reconcile(&world), 0, "in use, time does not end it");
+    assert_eq!(book.collect(&world), 0, "in use, time does not end it");
     world.kill(30);
-    assert_eq!(book.release_holder(&Holder::Container(container("c")), 0, &world), 1);
+    assert_eq!(book.release(&Holder::Container(container("c")), 0, &world), 1);
     assert!(book.claims.is_empty());
 }
 
@@ -232,14 +232,14 @@ fn a_claim_that_nobody_uses_ends_in_time_and_stays_while_it_is_used() {
     book.enter("b", &guest("c", 30), None, &world).unwrap();
     world.kill(30);
     world.uptime.set(160);
-    assert_eq!(book.reconcile(&world), 1);
+    assert_eq!(book.collect(&world), 1);
     assert_eq!(book.claims[0].name.as_deref(), Some("b"));
     assert_eq!(book.claims[0].process, None);
     // Its time begins anew when its container is gone.
     world.uptime.set(219);
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     world.uptime.set(220);
-    assert_eq!(book.reconcile(&world), 1);
+    assert_eq!(book.collect(&world), 1);
 }
 
 #[test]
@@ -298,15 +298,15 @@ fn a_reboot_ends_what_processes_held_and_every_time_that_was_counted_before_it()
         ..made.clone()
     };
     book.take(&without_ttl, &world).unwrap();
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     // No process has the number and the start of an earlier one, and the seconds since boot begin again.
     world.kill(10);
     world.uptime.set(100);
-    assert_eq!(book.reconcile(&world), 2);
+    assert_eq!(book.collect(&world), 2);
     assert_eq!(book.claims[0].name.as_deref(), Some("c"), "it waits for a person");
     book.take(&made, &world).unwrap();
     world.uptime.set(159);
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
 }
 
 #[test]
@@ -362,9 +362,9 @@ fn a_clock_that_jumps_ends_nothing() {
     (made.name, made.holder, made.process, made.ttl) = (Some("a".into()), Holder::Person, None, Some(60));
     book.take(&made, &world).unwrap();
     world.now = 7;
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     world.now = u64::MAX;
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
 }
 
 /// A world in which every process ends after it was looked at `after` times.
@@ -402,7 +402,7 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
             toy: Toy::new(),
             after: Cell::new(after),
         };
-        book.reconcile(&world);
+        book.collect(&world);
         for claim in &book.claims {
             assert_eq!(
                 (claim.state, claim.process.is_some()),
@@ -411,7 +411,7 @@ fn a_process_that_ends_while_it_is_looked_at_loses_no_share() {
             );
         }
         world.after.set(0);
-        book.reconcile(&world);
+        book.collect(&world);
         assert!(book.claims.is_empty(), "after {after} looks: {:?}", book.claims);
     }
 }
@@ -486,7 +486,7 @@ fn a_claim_made_beforehand_is_used_by_one_pod_at_a_time() {
         matches!(&refused, Err(Refused::Taken { by, .. }) if by.holder == pod("one")),
         "{refused:?}"
     );
-    assert_eq!(book.release_holder(&pod("one"), 0, &world), 1);
+    assert_eq!(book.release(&pod("one"), 0, &world), 1);
     enter(&mut book, "two").unwrap();
 }
 
@@ -494,8 +494,8 @@ fn a_claim_made_beforehand_is_used_by_one_pod_at_a_time() {
 fn a_claim_of_a_pod_is_not_over_before_it_is_released() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&for_pod(share("a"), "one"), &world).unwrap();
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     assert!(book.take(&for_pod(share("a"), "two"), &world).is_err());
-    assert_eq!(book.release_holder(&pod("one"), 0, &world), 1);
+    assert_eq!(book.release(&pod("one"), 0, &world), 1);
     book.take(&for_pod(share("a"), "two"), &world).unwrap();
 }

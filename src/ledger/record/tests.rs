@@ -11,7 +11,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
     ];
     let promise = prop_oneof![
         (1..9u32).prop_map(|turns| format!("{turns}/10")),
-        any::<(u64, u32)>().prop_map(|(memory, compute)| format!("mps:{memory}:{compute}")),
+        (0u64..1 << 44, any::<u32>()).prop_map(|(memory, compute)| format!("mps:{memory}:{compute}")),
         Just("mps:-:-".to_owned()),
     ];
     let share = ("[a-z0-9]{1,9}", promise).prop_map(|(name, promise)| HeldShare {

@@ -48,10 +48,7 @@ fn release(ledger: &Ledger, id: &str) -> LedgerResult<usize> {
     // As poststop does it, when the container's process is gone.
     let machine = Gone(Machine::here().unwrap());
     ledger.lock().unwrap().change(&key(), |book| {
-        Ok((
-            book.release_holder(&Holder::Container(name(id)), 0, &machine),
-            Change::Made,
-        ))
+        Ok((book.release(&Holder::Container(name(id)), 0, &machine), Change::Made))
     })
 }
 

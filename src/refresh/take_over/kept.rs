@@ -1,12 +1,12 @@
 //! What was at a path, so that it can be put back exactly.
 
 use crate::bounded;
-use crate::cdi::write::{Prepared, remove_abandoned};
 use crate::error::{Context, Error, Result};
+use crate::replace::{self, FileOptions, Prepared};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, FileTimes, Permissions};
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -78,60 +78,22 @@ impl Kept {
     /// Returns an error if it cannot be written.
     pub(super) fn restore(&self, path: &Path) -> Result<()> {
         match self {
-            Self::Absent => match fs::remove_file(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                removed => removed.about(path.display(), "cannot be removed"),
-            },
-            Self::Link(target) => link(path, target),
+            Self::Absent => replace::remove(path),
+            Self::Link(target) => replace::link(path, target),
             Self::File {
                 text,
                 mode,
-                owner: (uid, gid),
+                owner,
                 modified,
             } => {
-                let new = Prepared::new(path, text)?;
-                let about = |done: std::io::Result<()>| done.about(path.display(), "cannot be put back");
-                about(chown(new.temporary(), Some(*uid), Some(*gid)))?;
-                about(fs::set_permissions(new.temporary(), Permissions::from_mode(*mode)))?;
-                let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + *modified);
-                about(
-                    File::options()
-                        .write(true)
-                        .open(new.temporary())
-                        .and_then(|file| file.set_times(times)),
-                )?;
-                new.put_in_place()
+                let options = FileOptions {
+                    mode: *mode,
+                    owner: Some(*owner),
+                    modified: Some(SystemTime::UNIX_EPOCH + *modified),
+                    through: None,
+                };
+                Prepared::new(path, text, &options)?.put_in_place()
             }
         }
     }
-}
-
-/// The name under which a link for `path` is made, before it is put in its place.
-fn temporary(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".tranche.");
-    name.push(path.file_name().unwrap_or_default());
-    path.with_file_name(name)
-}
-
-/// Removes what a killed take-over left beside `path`.
-///
-/// # Errors
-/// Returns an error if it cannot be removed.
-pub(super) fn sweep(path: &Path) -> Result<()> {
-    Kept::Absent.restore(&temporary(path))?;
-    if let Some(dir) = path.parent() {
-        remove_abandoned(dir)?;
-    }
-    Ok(())
-}
-
-/// Makes a link at `path`, in the place of whatever is there.
-///
-/// # Errors
-/// Returns an error if it cannot be made.
-pub(super) fn link(path: &Path, target: &Path) -> Result<()> {
-    let new = temporary(path);
-    Kept::Absent.restore(&new)?;
-    symlink(target, &new).about(new.display(), "cannot be made")?;
-    fs::rename(&new, path).about(path.display(), "cannot be put in its place")
 }

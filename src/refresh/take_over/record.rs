@@ -2,8 +2,8 @@
 
 use super::kept::Kept;
 use crate::bounded;
-use crate::cdi::write;
 use crate::error::{Context, Error, Result};
+use crate::replace;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -74,7 +74,7 @@ impl Record {
     pub(super) fn write(&mut self, path: &Path) -> Result<()> {
         self.version = VERSION;
         let text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
-        write::write(path, &format!("{text}\n"))
+        replace::write(path, &format!("{text}\n"))
     }
 
     /// Adds a file. What is there now is what is put back: the other program may have written it again since an earlier

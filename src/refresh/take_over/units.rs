@@ -1,8 +1,8 @@
 //! The units by which NVIDIA's toolkit refreshes its specification (its packages, since version 1.18).
 
-use super::kept;
 use crate::error::{Error, Result};
 use crate::program;
+use crate::replace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) fn is_mask(path: &Path) -> bool {
 /// # Errors
 /// Returns an error if the link cannot be made.
 pub(super) fn mask(path: &Path) -> Result<()> {
-    kept::link(path, Path::new(MASK))
+    replace::link(path, Path::new(MASK))
 }
 
 /// Whether systemd runs the unit of `path` now.

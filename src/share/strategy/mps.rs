@@ -111,8 +111,8 @@ impl Rules for Mps {
 
     fn promise(&self, _: &SplitDevice, share: &Share) -> Promise {
         Promise::Mps {
-            memory_mib: share.memory.map(MemorySize::mib),
-            compute: share.compute.map(Percent::get),
+            memory: share.memory,
+            compute: share.compute,
         }
     }
 
@@ -194,14 +194,14 @@ impl Rules for Mps {
         let (memory, compute) = (promise.memory().or(device.memory), promise.compute());
         // With overcommit, shares that are claimed as one are more together than the device has.
         let memory = memory.map(|size| device.memory.map_or(size, |whole| size.min(whole)).mib());
-        let compute = compute.map_or(100, |percent| percent.min(100));
+        let compute = compute.map_or(Percent::ALL, |percent| percent.min(Percent::ALL));
         let priority = match priority {
             Priority::Normal => "0",
             Priority::BelowNormal => "1",
         };
         let mut environment = vec![
             ("CUDA_MPS_PIPE_DIRECTORY", PIPE_IN_CONTAINER.to_owned()),
-            ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", compute.to_string()),
+            ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", compute.get().to_string()),
             ("NVIDIA_GPU_MEMORY_REQUEST", "0".into()),
             ("CUDA_MPS_CLIENT_PRIORITY", priority.into()),
             ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "0".into()),
@@ -234,7 +234,7 @@ impl Rules for Mps {
             uuid: device.uuid.clone(),
             pipe: pipe_directory(device, state_dir),
             users: self.users,
-            memory: memory.map(MemorySize::from_mib),
+            memory,
             compute,
         };
         let cgroup = (self.memory == MemoryLimitBy::Cgroup).then_some(Need::CgroupLimit);
@@ -258,9 +258,9 @@ fn pipe_directory(device: &SplitDevice, state_dir: &HostPath) -> HostPath {
     state_dir.join("mps").join(&name)
 }
 
-/// The largest claim that may be made of a device, in MiB and percent; `None` where its shares have no such limit.
+/// The largest claim that may be made of a device; `None` where its shares have no such limit.
 /// Several shares can be claimed as one, up to all of them, unless the policy allows one share a claim.
-fn largest_claim(device: &SplitDevice) -> (Option<u64>, Option<u32>) {
+fn largest_claim(device: &SplitDevice) -> (Option<MemorySize>, Option<Percent>) {
     let all = |sizes: &mut dyn Iterator<Item = u64>, whole: u64| {
         let most = match device.one_share_a_claim {
             true => sizes.max(),
@@ -274,5 +274,8 @@ fn largest_claim(device: &SplitDevice) -> (Option<u64>, Option<u32>) {
     let mut compute = shares().filter_map(|share| share.compute.map(|percent| u64::from(percent.get())));
     let whole = device.memory.map_or(u64::MAX, MemorySize::mib);
     let compute = all(&mut compute, 100).and_then(|percent| u32::try_from(percent).ok());
-    (all(&mut memory, whole), compute)
+    (
+        all(&mut memory, whole).map(MemorySize::from_mib),
+        compute.map(Percent::of_sum),
+    )
 }

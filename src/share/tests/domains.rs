@@ -54,8 +54,8 @@ fn compute_instances_promise_the_memory_of_their_gpu_instance_once() {
             ..
         } = &device.shares[0].guarantees;
         assert_eq!(
-            (memory.grade, device.memory_left_mib),
-            (Grade::Advisory, fits.devices[0].memory_left_mib)
+            (memory.grade, device.memory_left.mib()),
+            (Grade::Advisory, fits.devices[0].memory_left.mib())
         );
         for shared in [memory, bandwidth, faults] {
             assert!(
@@ -71,9 +71,9 @@ fn compute_instances_promise_the_memory_of_their_gpu_instance_once() {
         );
     }
     assert!(
-        fits.devices[0].memory_left_mib < 3 * 1024,
+        fits.devices[0].memory_left.mib() < 3 * 1024,
         "{}",
-        fits.devices[0].memory_left_mib
+        fits.devices[0].memory_left.mib()
     );
     // One of the others is given without a limit.
     let with_another = mps("\"2:0\", \"2:1\"", "shares: [{name: a, memory: 6Gi, compute: 100%}]").unwrap();

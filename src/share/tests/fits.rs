@@ -50,7 +50,10 @@ fn shares_by_number_of_a_device() {
         ..Wish::default()
     };
     let found = fits(UNEQUAL, wish.clone(), &["1.0", "1.2"]).unwrap();
-    assert_eq!((names(&found).as_str(), found.compute), ("1.1+3+4", Some(30)));
+    assert_eq!(
+        (names(&found).as_str(), found.compute),
+        ("1.1+3+4", Some(Percent::of_sum(30)))
+    );
     let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
     assert!(
         fits(&one, wish.clone(), &[])
@@ -81,7 +84,7 @@ fn what_has_no_limit_serves_no_wish_for_memory() {
         ..Wish::default()
     };
     let compute = Wish {
-        compute: Some(10),
+        compute: Some(Percent::of_sum(10)),
         ..Wish::default()
     };
     // Whoever waits for it waits in vain, also if shares are held now.

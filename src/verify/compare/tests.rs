@@ -11,8 +11,8 @@ fn big() -> Promised {
         memory: Some(MemorySize::from_mib(15360)),
         sms: Some(40),
         promise: Some(Promise::Mps {
-            memory_mib: Some(8192),
-            compute: Some(60),
+            memory: Some(MemorySize::from_mib(8192)),
+            compute: Some("60%".parse().unwrap()),
         }),
     }
 }

@@ -58,8 +58,7 @@ fn a_claim_is_used_after_the_broker_has_prepared_its_device() {
     let init = Init::new();
     let (ended, request, held) = with_broker(&scene, &mut hook(&scene, &pipe, &init), json!({"version": 1, "ok": {}}));
     ended.unwrap();
-    let expected = json!({"version": 1, "command": "prepare", "device": "GPU-11111111",
-        "container": {"id": "c", "bundle": "/b"}});
+    let expected = json!({"version": 1, "command": "prepare", "device": "GPU-11111111"});
     assert_eq!(request, expected);
     assert_eq!(held, 1, "the broker finds the claim in the ledger");
     assert_eq!(scene.held(), [("0".to_owned(), "c".to_owned())]);

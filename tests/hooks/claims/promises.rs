@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::support::until;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 #[test]
 fn who_looks_from_another_time_namespace_evicts_nobody() {
@@ -48,31 +49,18 @@ fn a_lock_that_is_removed_while_containers_start_gives_no_share_to_two() {
     Ledger::open(&scene.state_dir()).unwrap();
     let lock = scene.state_dir().join("ledger/lock");
     let over = AtomicBool::new(false);
-    let won: usize = std::thread::scope(|scope| {
+    let won = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
                 fs::remove_file(&lock).ok();
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        let mut hooks: Vec<Child> = (0..300)
-            .map(|n| {
-                let mut hook = scene.hook("claim", &(n % 10).to_string(), "/b", &format!("c{n}"), init.pid());
-                hook.stderr(Stdio::null()).spawn().unwrap()
-            })
-            .collect();
-        let won = hooks
-            .iter_mut()
-            .filter_map(|hook| hook.wait().unwrap().success().then_some(()))
-            .count();
+        let won = catch_unwind(AssertUnwindSafe(|| scene.race(300, init.pid(), drop)));
         over.store(true, Ordering::SeqCst);
-        won
+        won.unwrap_or_else(|panic| resume_unwind(panic))
     });
-    assert_eq!(
-        (won, scene.held().len()),
-        (10, 10),
-        "who was told that it holds a share does"
-    );
+    assert_eq!(scene.held(), won, "the ledger says what the hooks said");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Devices that tranche changed for shares: MPS daemons, compute modes, lengths of turns.
 
-use crate::broker::{self, BrokerError};
+use crate::broker::{self, BrokerError, MpsRequest};
 use crate::cli::mps::MpsAnswer;
 use crate::cli::out;
 use crate::control::{Control, ControlOptions, ControlledDevice, MachineControl};
@@ -10,7 +10,6 @@ use crate::planning::PlanOptions;
 use crate::serve::Socket;
 use crate::types::DeviceKey;
 use anyhow::Result;
-use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,12 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
     let state_dir = at.state_dir.as_path();
     let socket = state_dir.join(broker::SOCKET);
-    match ask(&socket, json!({"action": "status"})) {
-        Ok(answer) => {
-            let MpsAnswer { devices, problems } = serde_json::from_value(answer)?;
+    match broker::ask(&socket, &MpsRequest::Status, PATIENCE) {
+        Ok(MpsAnswer { devices, problems }) => {
             let remaining = each(&devices, dry_run, |key| {
-                match ask(&socket, json!({"action": "stop", "device": key, "force": false})) {
-                    Ok(_) => Ok(()),
+                let stop = MpsRequest::Stop {
+                    device: key.clone(),
+                    force: false,
+                };
+                match broker::tell(&socket, &stop, PATIENCE) {
+                    Ok(()) => Ok(()),
                     Err(BrokerError::Refused(error)) => Err(error),
                     Err(BrokerError::Unreachable(error)) => {
                         Err(Error::failed(socket.display(), "the broker does not answer").from_source(error))
@@ -53,12 +55,6 @@ pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
             Ok(with_unknown(remaining, &control.unreadable()))
         }
     }
-}
-
-fn ask(socket: &Path, mut request: Value) -> Result<Value, BrokerError> {
-    request["version"] = broker::VERSION.into();
-    request["command"] = "mps".into();
-    broker::ask(socket, &request, PATIENCE)
 }
 
 /// `remaining` and the devices whose records cannot be read: what was changed of them is unknown, and they are not put back.

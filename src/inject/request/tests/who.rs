@@ -335,7 +335,7 @@ fn a_long_environment_costs_no_more_than_its_length() {
     let seconds = |size: usize| {
         let numbers = (0..size).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
         let container = Container {
-            caller: CallingEngine::Docker,
+            caller: CallingEngine::Known(Engine::Docker),
             env: (0..size).map(|n| format!("NVIDIA_REQUIRE_{n}=cuda>=1")).collect(),
             ..Container::default()
         };

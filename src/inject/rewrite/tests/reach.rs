@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::claims::Unoffered;
+use crate::engines::Engine;
 use crate::policy::ClaimsFromEnvironment;
 use crate::share::Wish;
 
@@ -335,7 +336,7 @@ fn a_wait_is_shortened_to_what_the_owner_allows_for_whoever_asks() {
         let remarks = std::cell::RefCell::new(Vec::new());
         let began = std::time::Instant::now();
         let context = RewriteContext {
-            caller: CallingEngine::Docker,
+            caller: CallingEngine::Known(Engine::Docker),
             settings: &scene.host.runtime,
             state_dir: scene.state.path(),
             host: &|| Ok(scene.host.clone()),

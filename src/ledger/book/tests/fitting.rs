@@ -1,4 +1,4 @@
-//! Which claims fit beside which, and who may take, enter and give back.
+//! Which claims fit beside which, and who may take, enter and release.
 
 use super::*;
 
@@ -184,7 +184,7 @@ fn a_specification_of_an_earlier_claim_sets_no_limits() {
 }
 
 #[test]
-fn a_person_gives_back_what_cannot_be_seen_and_not_what_runs() {
+fn a_person_releases_what_cannot_be_seen_and_not_what_runs() {
     let (mut book, world) = (book(), Toy::new());
     let mut inner = ask(share("a"), "one", 10);
     inner.process.as_mut().unwrap().namespace = 2;
@@ -202,7 +202,7 @@ fn a_person_gives_back_what_cannot_be_seen_and_not_what_runs() {
 }
 
 #[test]
-fn what_a_container_held_before_is_given_back_first() {
+fn what_a_container_held_before_is_released_first() {
     let (mut book, world) = (book(), Toy::new());
     book.take(&ask(share("a"), "one", 10), &world).unwrap();
     world.kill(10);
@@ -228,10 +228,10 @@ fn the_name_of_a_claim_whose_time_is_over_is_free() {
     };
     book.take(&made(share("a")), &world).unwrap();
     world.uptime.set(159);
-    book.reconcile(&world);
+    book.collect(&world);
     assert!(book.named("n").is_some());
     world.uptime.set(160);
-    book.reconcile(&world);
+    book.collect(&world);
     assert_eq!(book.named("n"), None);
 }
 
@@ -337,7 +337,7 @@ fn only_its_user_and_root_give_a_share_back() {
             book.take(&user, &alive).unwrap();
             book
         };
-        let by_engine = of_1000().release_holder(&Holder::Container(container("c")), uid, &world);
+        let by_engine = of_1000().release(&Holder::Container(container("c")), uid, &world);
         assert_eq!(by_engine, usize::from(may), "{uid}");
         let by_hand = of_1000().release_by_hand(|_| true, uid, false, &world);
         assert_eq!(by_hand.is_ok(), may, "{uid}: {by_hand:?}");

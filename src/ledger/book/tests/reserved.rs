@@ -43,7 +43,7 @@ fn a_container_enters_what_another_process_reserved_for_it_and_nobody_else_does(
         .unwrap();
     // The process that created it ends, as every one does.
     world.kill(10);
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     let claim = &book.claims[0];
     assert_eq!((claim.state, &claim.process), (ClaimState::Held, &Some(process(11))));
     assert!(
@@ -52,7 +52,7 @@ fn a_container_enters_what_another_process_reserved_for_it_and_nobody_else_does(
     );
     assert!(book.enter(NAME, &guest("two", 12), None, &world).is_err());
     world.kill(11);
-    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 1);
+    assert_eq!(book.release(&Holder::Container(container("one")), 0, &world), 1);
     assert!(book.claims.is_empty(), "it goes with its container");
 }
 
@@ -60,7 +60,7 @@ fn a_container_enters_what_another_process_reserved_for_it_and_nobody_else_does(
 fn a_reservation_ends_with_its_process_and_a_late_release_of_an_earlier_container_leaves_it() {
     let (mut book, world) = (book(), Toy::new());
     reserve(&mut book, "a", NAME, "one", 10, &world).unwrap();
-    assert_eq!(book.release_holder(&Holder::Container(container("one")), 0, &world), 0);
+    assert_eq!(book.release(&Holder::Container(container("one")), 0, &world), 0);
     assert!(reserve(&mut book, "a", "start-0000000000000002", "two", 11, &world).is_err());
     world.kill(10);
     assert_eq!(
@@ -83,11 +83,11 @@ fn a_reservation_without_a_process_ends_in_time() {
     };
     book.take(&asked, &world).unwrap();
     world.uptime.set(159);
-    assert_eq!(book.reconcile(&world), 0);
+    assert_eq!(book.collect(&world), 0);
     let mut entered = book.clone();
     entered.enter(NAME, &guest("one", 12), None, &world).unwrap();
     world.uptime.set(160);
-    assert_eq!((book.reconcile(&world), entered.reconcile(&world)), (1, 0));
+    assert_eq!((book.collect(&world), entered.collect(&world)), (1, 0));
 }
 
 #[test]
@@ -228,7 +228,7 @@ proptest! {
                     }
                 }
                 Event::Release { container: c } => {
-                    book.release_holder(&Holder::Container(container(&id(c))), 0, &world);
+                    book.release(&Holder::Container(container(&id(c))), 0, &world);
                     for used in &mut model {
                         *used = used.filter(|used| used.container != c || !gone(&dead, *used));
                     }
@@ -236,7 +236,7 @@ proptest! {
             }
             prop_assert!(book.is_sound());
             let mut now = record::decode(&record::encode(&book)).unwrap();
-            now.reconcile(&world);
+            now.collect(&world);
             let held = now.claims.iter().map(|claim| {
                 let share: usize = claim.part.shares()[0].name.as_str().parse().unwrap();
                 let Holder::Container(holder) = &claim.holder else {

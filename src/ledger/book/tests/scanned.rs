@@ -84,7 +84,7 @@ fn happen(book: &mut Book, event: &Event, world: &Toy) -> String {
         }
         Event::Release(id) => {
             let holder = request(GPU, HeldPart::Whole, *id, false).holder;
-            book.release_holder(&holder, 0, world).to_string()
+            book.release(&holder, 0, world).to_string()
         }
         Event::Die(_) | Event::Reboot => String::new(),
     }

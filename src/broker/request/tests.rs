@@ -1,8 +1,9 @@
 use super::*;
+use crate::types::Part;
 use serde_json::json;
 
-fn of(value: Value) -> Result<BrokerRequest> {
-    parse(value.to_string().as_bytes())
+fn of(value: Value) -> Result<Request> {
+    Request::parse(value.to_string().as_bytes())
 }
 
 fn refused(value: Value) -> String {
@@ -20,7 +21,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
     };
     let device: DeviceKey = DEVICE.parse().unwrap();
     let enter = |subject: EnterSubject, size: Option<&str>| {
-        BrokerRequest::Enter(EnterRequest {
+        Request::Enter(EnterRequest {
             device: device.clone(),
             subject,
             size: size.map(|size| size.parse().unwrap()),
@@ -38,49 +39,68 @@ fn each_command_has_its_fields_and_others_are_ignored() {
     for (line, request) in [
         (
             json!({"version": 1, "command": "prepare", "device": DEVICE, "container": container}),
-            BrokerRequest::Prepare(device.clone()),
+            Request::Prepare(PrepareRequest { device: device.clone() }),
         ),
         (
             json!({"version": 1, "command": "drain", "container": container}),
-            BrokerRequest::Drain(name.clone()),
+            Request::Drain(DrainRequest {
+                container: name.clone(),
+            }),
         ),
-        (mps("start"), BrokerRequest::Mps(MpsAction::Start, device.clone())),
+        (mps("start"), Request::Mps(MpsRequest::Start { device: device.clone() })),
         (
             mps("stop"),
-            BrokerRequest::Mps(MpsAction::Stop { force: true }, device.clone()),
+            Request::Mps(MpsRequest::Stop {
+                device: device.clone(),
+                force: true,
+            }),
         ),
-        (mps("restart"), BrokerRequest::Mps(MpsAction::Restart, device.clone())),
-        (mps("status"), BrokerRequest::MpsStatus),
+        (
+            mps("restart"),
+            Request::Mps(MpsRequest::Restart { device: device.clone() }),
+        ),
+        (mps("status"), Request::Mps(MpsRequest::Status)),
         (
             entering(json!({"share": "3", "size": "1/4"})),
-            enter(EnterSubject::Share("3".parse().unwrap()), Some("1/4")),
+            enter(EnterSubject::Part(Part::Share("3".parse().unwrap())), Some("1/4")),
         ),
-        (entering(json!({"share": "any"})), enter(EnterSubject::Any, None)),
-        (entering(json!({"whole": true})), enter(EnterSubject::Whole, None)),
+        (
+            entering(json!({"share": "any"})),
+            enter(EnterSubject::Part(Part::Any), None),
+        ),
+        (
+            entering(json!({"whole": true})),
+            enter(EnterSubject::Part(Part::Whole), None),
+        ),
         (
             entering(json!({"claim": "train"})),
             enter(EnterSubject::Claim("train".into()), None),
         ),
         (
             json!({"version": 1, "command": "leave", "container": container}),
-            BrokerRequest::Leave(name.clone()),
+            Request::Leave(LeaveRequest {
+                container: name.clone(),
+            }),
         ),
         (
             json!({"version": 1, "command": "list", "later": [1, {}]}),
-            BrokerRequest::List,
+            Request::List(ListRequest {}),
         ),
-        (json!({"version": 1, "command": "status"}), BrokerRequest::Status),
+        (
+            json!({"version": 1, "command": "status"}),
+            Request::Status(StatusRequest {}),
+        ),
         (
             json!({"version": 1, "command": "release", "what": "train"}),
-            BrokerRequest::Release {
+            Request::Release(ReleaseRequest {
                 what: "train".into(),
                 force: false,
-            },
+            }),
         ),
         (
             json!({"version": 1, "command": "claim", "name": "a", "memory": "8Gi", "compute": "30%", "shares": 2,
                 "share": ["big"], "device": "0", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
-            BrokerRequest::Claim(Box::new(ClaimRequest {
+            Request::Claim(ClaimRequest {
                 name: "a".into(),
                 memory: Some("8Gi".parse().unwrap()),
                 compute: Some("30%".parse().unwrap()),
@@ -91,7 +111,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
                 for_root: true,
                 ttl: Some(9),
                 cdi_version: Some("0.5.0".parse().unwrap()),
-            })),
+            }),
         ),
     ] {
         assert_eq!(of(line.clone()).unwrap(), request, "{line}");
@@ -124,30 +144,30 @@ fn what_is_not_a_request_is_refused_with_what_is_wrong() {
         ),
         (
             command(json!({"command": "mps", "device": DEVICE, "action": "reset"})),
-            "action reset: unknown",
+            "unknown variant `reset`, expected one of `start`, `stop`",
         ),
         (
             command(json!({"command": "leave", "container": {"id": "", "bundle": "/b"}})),
-            "a container whose id or bundle is empty or too long",
+            "has a wrong field: the id or the bundle of the container is empty or too long",
         ),
         (
             command(json!({"command": "leave", "container": {"id": "i".repeat(129), "bundle": "/b"}})),
-            "a container whose id or bundle is empty or too long",
+            "has a wrong field: the id or the bundle of the container is empty or too long",
         ),
         (
             command(json!({"command": "enter", "device": DEVICE, "pid": 7, "container": {"id": "c", "bundle": "/b"}})),
-            "needs one of share, whole and claim",
+            "request: has a wrong field: expected one of share, whole and claim",
         ),
         (
             command(
                 json!({"command": "enter", "device": DEVICE, "whole": true, "share": "3",
                 "pid": 7, "container": {"id": "c", "bundle": "/b"}}),
             ),
-            "needs one of share, whole and claim",
+            "request: has a wrong field: expected one of share, whole and claim",
         ),
         (
             command(json!({"command": "claim", "name": "a", "memory": "lots"})),
-            "has a wrong field memory",
+            "has a wrong field: \"lots\": not a valid size of memory",
         ),
         (
             command(json!({"command": "claim", "name": "a", "ttl": -1})),
@@ -157,9 +177,9 @@ fn what_is_not_a_request_is_refused_with_what_is_wrong() {
         assert!(line.contains(says), "{line}");
         assert_eq!(line.lines().count(), 1, "{line}");
     }
-    assert!(parse(b"\xff{").is_err() && parse(b"").is_err());
+    assert!(Request::parse(b"\xff{").is_err() && Request::parse(b"").is_err());
     // The depth of JSON is limited.
-    assert!(parse("[".repeat(8000).as_bytes()).is_err());
+    assert!(Request::parse("[".repeat(8000).as_bytes()).is_err());
 }
 
 #[test]
@@ -175,13 +195,13 @@ fn a_broker_answers_its_own_version_and_the_one_before() {
         assert_eq!(speaks(version, own), answers, "{version} to {own}");
     }
     let list = |version: u64, own| {
-        parse_as(
+        Request::parse_as(
             json!({"version": version, "command": "list"}).to_string().as_bytes(),
             own,
         )
     };
-    assert_eq!(list(VERSION, VERSION).unwrap(), BrokerRequest::List);
-    assert_eq!(list(4, 5).unwrap(), BrokerRequest::List);
+    assert_eq!(list(VERSION, VERSION).unwrap(), Request::List(ListRequest {}));
+    assert_eq!(list(4, 5).unwrap(), Request::List(ListRequest {}));
     let line = list(3, 2).unwrap_err().to_string();
     assert_eq!(
         line,
@@ -189,4 +209,72 @@ fn a_broker_answers_its_own_version_and_the_one_before() {
          is the installed version"
     );
     assert!(list(u64::MAX, 2).is_err());
+}
+
+/// What `fields` are as they are sent, parsed again.
+fn sent<C: Command>(fields: &C) -> Request {
+    Request::parse(&serde_json::to_vec(&RequestLine::of(fields)).unwrap()).unwrap()
+}
+
+#[test]
+fn what_a_program_sends_is_what_the_broker_reads() {
+    let container = ContainerName {
+        id: "c".into(),
+        bundle: "/b".into(),
+    };
+    for (subject, field) in [
+        (
+            EnterSubject::Part(Part::Share("3".parse().unwrap())),
+            json!({"share": "3"}),
+        ),
+        (EnterSubject::Part(Part::Any), json!({"share": "any"})),
+        (EnterSubject::Part(Part::Whole), json!({"whole": true})),
+        (EnterSubject::Claim("train".into()), json!({"claim": "train"})),
+    ] {
+        for size in [None, Some("mps:7000:30")] {
+            let enter = || EnterRequest {
+                device: DEVICE.parse().unwrap(),
+                subject: subject.clone(),
+                size: size.map(|size| size.parse().unwrap()),
+                container: container.clone(),
+                pid: 77,
+            };
+            assert_eq!(sent(&enter()), Request::Enter(enter()));
+            let mut expected = json!({"version": 1, "command": "enter", "device": DEVICE,
+                "container": {"id": "c", "bundle": "/b"}, "pid": 77});
+            let fields = expected.as_object_mut().unwrap();
+            fields.extend(field.as_object().unwrap().clone());
+            fields.extend(size.map(|size| ("size".to_owned(), json!(size))));
+            // What is not said has no field.
+            assert_eq!(serde_json::to_value(RequestLine::of(&enter())).unwrap(), expected);
+        }
+    }
+    let stop = || MpsRequest::Stop {
+        device: DEVICE.parse().unwrap(),
+        force: true,
+    };
+    assert_eq!(sent(&stop()), Request::Mps(stop()));
+    assert_eq!(sent(&MpsRequest::Status), Request::Mps(MpsRequest::Status));
+    assert_eq!(sent(&ListRequest {}), Request::List(ListRequest {}));
+    let claim = ClaimRequest {
+        name: "a".into(),
+        // Neither whole MiB nor a whole tenth of a GiB.
+        memory: Some("7500000001".parse().unwrap()),
+        compute: Some("30%".parse().unwrap()),
+        names: vec!["big".parse().unwrap()],
+        device: Some("/dev/nvidia3".parse().unwrap()),
+        ..ClaimRequest::default()
+    };
+    assert_eq!(sent(&claim), Request::Claim(claim.clone()));
+}
+
+#[test]
+fn the_documentation_has_a_row_for_each_command() {
+    let rows = include_str!("../../../docs/broker.md").lines();
+    let rows: Vec<&str> = rows
+        .skip_while(|line| !line.starts_with("| command |"))
+        .skip(2)
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert_eq!(rows, Request::COMMANDS);
 }

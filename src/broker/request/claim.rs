@@ -1,0 +1,40 @@
+//! A claim that is made beforehand: what is asked for.
+
+use super::as_text;
+use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// A claim that a person asks for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    /// Its name.
+    pub name: String,
+    /// At least this much memory.
+    #[serde(default, serialize_with = "in_bytes", deserialize_with = "as_text::deserialize")]
+    pub memory: Option<MemorySize>,
+    /// At least this much compute.
+    #[serde(default, with = "as_text")]
+    pub compute: Option<Percent>,
+    /// This many shares of one device, in addition to those with a name.
+    pub shares: Option<u32>,
+    /// The shares with these names.
+    #[serde(default, rename = "share")]
+    pub names: Vec<ShareName>,
+    /// Of this device; `None` for the one whose free shares fit best.
+    pub device: Option<DeviceSelector>,
+    /// Whether it is released together with the first container that uses it.
+    #[serde(default)]
+    pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    #[serde(default)]
+    pub for_root: bool,
+    /// Seconds after which it is released while no container uses it.
+    pub ttl: Option<u64>,
+    /// The newest CDI version that the engine supports.
+    pub cdi_version: Option<CdiVersion>,
+}
+
+/// Writes a size so that nothing is rounded: as text for people it has one decimal.
+fn in_bytes<S: Serializer>(memory: &Option<MemorySize>, serializer: S) -> Result<S::Ok, S::Error> {
+    as_text::serialize(&memory.map(MemorySize::bytes), serializer)
+}
