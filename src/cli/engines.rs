@@ -59,8 +59,8 @@ impl EngineArgs {
         self.dirs().iter().map(|dir| dir.join(file)).collect()
     }
 
-    /// The engines that are installed. A program that is installed in two directories is listed twice; two names of one file
-    /// are listed once.
+    /// The engines that are installed. A program that is installed in two directories is listed twice; two names of one
+    /// file are listed once.
     pub(super) fn installed(&self) -> Vec<FoundEngine> {
         self.installed_of(Engine::ALL)
     }
