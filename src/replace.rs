@@ -26,7 +26,8 @@ pub struct FileOptions<'a> {
     pub owner: Option<(u32, u32)>,
     /// When its text was changed last; `None`: now.
     pub modified: Option<SystemTime>,
-    /// The directory of the temporary file, if it is in the same file system as the new one; `None`: that of the new one.
+    /// The directory of the temporary file, if it is in the same file system as the new one; `None`: that of the new
+    /// one.
     pub through: Option<&'a Path>,
 }
 
@@ -65,8 +66,8 @@ pub fn link(path: &Path, target: &Path) -> Result<()> {
     fs::rename(&new, path).about(path.display(), "cannot be written")
 }
 
-/// The name of a link before it is put in its place. It is the same each time, so that the next writer removes what a killed
-/// one left.
+/// The name of a link before it is put in its place. It is the same each time, so that the next writer removes what a
+/// killed one left.
 fn temporary_link(path: &Path) -> PathBuf {
     let mut name = OsString::from(PREFIX);
     name.push(path.file_name().unwrap_or_default());
@@ -93,8 +94,8 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes a directory with mode 0755, and its parents: others must read or reach what is in it. The umask of the caller does
-/// not count, and directories that exist keep their mode.
+/// Makes a directory with mode 0755, and its parents: others must read or reach what is in it. The umask of the caller
+/// does not count, and directories that exist keep their mode.
 ///
 /// # Errors
 /// Returns an error if a directory cannot be made, or if something else has its name.

@@ -1,7 +1,7 @@
 //! What a program asks the broker for. docs/broker.md describes the fields.
 //!
-//! A command is a row of [`commands!`] and a type with its fields. A program sends the type, and the broker parses a line
-//! into a [`Request`]. So a program that only asks contains nothing of the other commands.
+//! A command is a row of [`commands!`] and a type with its fields. A program sends the type, and the broker parses a
+//! line into a [`Request`]. So a program that only asks contains nothing of the other commands.
 
 mod as_text;
 mod claim;

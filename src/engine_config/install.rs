@@ -295,8 +295,8 @@ fn digest(text: &str) -> Result<String> {
     Ok(Digest::of(&text)?.to_string())
 }
 
-/// Replaces `path` by a file with this text, through a temporary file in `directory`. It has the mode and the owner of the
-/// file `like`, or mode 0644.
+/// Replaces `path` by a file with this text, through a temporary file in `directory`. It has the mode and the owner of
+/// the file `like`, or mode 0644.
 fn replace(path: &Path, text: &str, directory: &Path, like: Option<&Metadata>) -> Result<()> {
     let usual = FileOptions::default();
     let options = FileOptions {

@@ -26,13 +26,13 @@ pub struct EngineFacts {
     pub unit: Option<&'static str>,
     /// The first version in which CDI is on unless the configuration turns it off; empty if it is always on.
     pub cdi_is_on_since: &'static [u32],
-    /// The newest CDI version that it reads, since which version of the engine. The newest comes first; an engine that is
-    /// older than the last row reads no CDI, or a form of it from before 0.3.0.
+    /// The newest CDI version that it reads, since which version of the engine. The newest comes first; an engine that
+    /// is older than the last row reads no CDI, or a form of it from before 0.3.0.
     ///
-    /// An engine reads what the CDI library in its source reads (pkg/cdi of tags.cncf.io/container-device-interface, before
-    /// 0.6 github.com/container-orchestrated-devices/container-device-interface): the library refuses a specification whose
-    /// cdiVersion it does not know. The source of each row is go.mod of the engine at the tag of that version, and the
-    /// comment is the version of the library.
+    /// An engine reads what the CDI library in its source reads (pkg/cdi of tags.cncf.io/container-device-interface,
+    /// before 0.6 github.com/container-orchestrated-devices/container-device-interface): the library refuses a
+    /// specification whose cdiVersion it does not know. The source of each row is go.mod of the engine at the tag of
+    /// that version, and the comment is the version of the library.
     pub cdi: &'static [(&'static [u32], CdiVersion)],
 }
 

@@ -150,8 +150,8 @@ impl LedgerDirectory {
         Ok(file)
     }
 
-    /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that a reader
-    /// of `name` finds the old text or the new one. The caller holds the lock, so one name serves all writers. Nothing is
+    /// Puts a file with this text in the place of `name`: it is written as `new` and then renamed, so that a reader of
+    /// `name` finds the old text or the new one. The caller holds the lock, so one name serves all writers. Nothing is
     /// synced to a disk, because the directory ends with the machine.
     ///
     /// What has the name `new` already is removed and not opened: a process that was killed left it, or it is a link, a
