@@ -69,7 +69,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("examine", "error host inventory sources"),
     (
         "planning",
-        "cdi derive error examine inventory ledger policy share types",
+        "derive error examine inventory ledger policy replace share types",
     ),
     (
         "held",
@@ -77,7 +77,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "generate",
-        "cdi claim_spec derive digest edits error examine held inventory planning share text types",
+        "cdi claim_spec derive digest edits error examine held inventory planning replace share text types",
     ),
     // What looks at the machine, and what changes it.
     ("peer", ""),
@@ -96,7 +96,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "observed",
-        "claims control error examine held host host_file inventory ledger messages observe share text types",
+        "broker claims control error examine held host host_file inventory ledger messages observe share text types",
     ),
     // From requests to the configuration of a container.
     (
@@ -105,7 +105,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "refresh",
-        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject inventory ledger planning policy program root share text types",
+        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject inventory ledger planning policy program replace root share text types",
     ),
     // What a program calls.
     (
@@ -118,11 +118,11 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "run",
-        "broker claims derive error held hook inventory ledger planning policy share sys text types",
+        "broker claims derive error held hook inventory ledger planning policy share sys types",
     ),
     (
         "verify",
-        "bounded claims error examine held inventory ledger program text types",
+        "bounded claims engines error examine held inventory ledger program text types",
     ),
     (
         "doctor",
