@@ -115,7 +115,7 @@ fn cve_2024_0135_0136_0137_nothing_is_run() {
             let mut stage = Stage::new(verb);
             for path in ["/sbin/ldconfig", "/sbin/ldconfig.real", "/usr/bin/ldconfig"] {
                 let file = stage.clear(path);
-                fs::copy("/bin/true", file).unwrap();
+                crate::support::programs::install("/bin/true", file);
             }
             let calls = tempfile::NamedTempFile::new().unwrap();
             stage.wrapper = [

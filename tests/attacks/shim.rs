@@ -99,8 +99,7 @@ impl Shim {
         fs::write(self.config(), config.to_string()).unwrap();
     }
 
-    /// Writes a program in another process: none can be executed while a process has it open to write, and this process
-    /// forks in many threads.
+    /// Makes a program of this text at `path`.
     pub(crate) fn program(&self, path: &str, text: &str) {
         programs::write(self.at(path), text);
     }

@@ -63,7 +63,7 @@ impl Place {
         for directory in ["bin", "proc", "sys", "dev", "etc", "tmp", "run", "usr", "root"] {
             fs::create_dir_all(image.join(directory)).unwrap();
         }
-        fs::copy("/bin/busybox", image.join("bin/busybox")).unwrap();
+        crate::support::programs::install("/bin/busybox", image.join("bin/busybox"));
         for applet in ["sh", "ls", "find", "env", "sort", "grep"] {
             symlink("busybox", image.join("bin").join(applet)).unwrap();
         }

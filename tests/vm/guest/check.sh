@@ -44,6 +44,12 @@ held() {
         paste -d ' ' - - | sort
 }
 
+# Whether the container of tenant.service runs. A start takes its share first, then the broker starts the MPS service, and
+# the container runs last: what is checked at once must come before this.
+tenant_runs() {
+    held | grep -q nvidia.com/gpu=7.big && podman container inspect --format '{{.State.Running}}' tenant | grep -q true
+}
+
 libdir=/usr/lib/x86_64-linux-gnu
 # The root directory of containers, and of those of the user.
 image=/srv/image

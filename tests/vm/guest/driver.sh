@@ -58,6 +58,7 @@ await has_ended
 
 rmmod nvidia
 check "the specification disappears when the driver's module is removed" "" await is_absent
+await has_ended
 check "that refresh has not failed" "success" systemctl show --property Result --value tranche-cdi-refresh.service
 modprobe nvidia
 check "the specification appears again" "" await test -e $spec

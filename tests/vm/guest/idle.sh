@@ -31,8 +31,7 @@ WantedBy=multi-user.target
 EOF
 systemctl daemon-reload
 systemctl --quiet enable --now tenant.service
-is_held() { held | grep -q nvidia.com/gpu=7.big; }
-check "a service with a share starts" "" await is_held
+check "a service with a share starts" "" await tenant_runs
 # And one that nobody stops before the boot.
 cp -a $image /srv/image.left
 check "a container holds a share when the machine is rebooted" "" \

@@ -1,11 +1,10 @@
 # The machine after a reboot: shares were held and a GPU was in exclusive mode when it went down.
 . ./check.sh
 
-is_held() { held | grep -q nvidia.com/gpu=7.big; }
 check "the socket listens after the boot" "active" state tranche-broker.socket
 check "the specification is there again" "" await grep -q 7.big /run/cdi/tranche.yaml
 check "the directory of MPS is there again" "755" stat -c %a /run/tranche/mps/7
-check "the service with a share is started" "" await is_held
+check "the service with a share is started" "" await tenant_runs
 check "nothing else is held" "nvidia.com/gpu=7.big 0" held
 check "its MPS service runs" "active" state tranche-mps@7.service
 systemctl stop tenant.service
