@@ -8,8 +8,9 @@
 
 use std::error::Error;
 use std::path::Path;
-use tranche::claims::{ClaimEntry, Claims, Reservation, Unoffered};
+use tranche::claims::{ClaimEntry, Claims};
 use tranche::ledger::{Holder, KubernetesObject};
+use tranche::reserve::{Reservation, Unoffered};
 use tranche::share::Wish;
 use tranche::{policy, share, sim};
 
@@ -26,7 +27,7 @@ pub(crate) fn hold_a_quarter(state_dir: &Path) -> Result<String, Box<dyn Error>>
     let policy = policy::read::parse("policy.yaml", POLICY)?.policy;
     let plan = share::plan(&policy, &sim::open("t4x2")?)?;
     let claims = Claims::open(state_dir)?;
-    let (_, claim) = claims.reserve(&plan, &Reservation::of("train", Wish::shares(1)), &Unoffered)?;
+    let (_, claim) = plan.reserve(&claims, &Reservation::of("train", Wish::shares(1)), &Unoffered)?;
     let pod = Holder::Pod(KubernetesObject {
         namespace: "research".into(),
         name: "train-0".into(),

@@ -1,9 +1,9 @@
 //! Claims on devices, for everybody who makes, uses or shows them: hooks and the command line today; a broker, a
 //! container runtime and Kubernetes need only this.
 //!
-//! A claim is *reserved* for later ([`Claims::reserve`]) or for the start of a container
-//! ([`Reservation::for_start`], [`Claims::reserve_all_waiting`]), *entered* by the container that uses it
-//! ([`Claims::enter`], which also takes a part of a device directly). A claim ends in one of three ways:
+//! A claim is *reserved* of a plan, for later or for the start of a container (`Plan::reserve`), and *entered* by the
+//! container that uses it ([`Claims::enter`], which also takes a part of a device directly). A claim ends in one of three
+//! ways:
 //!
 //! - It is *released* by its holder ([`Claims::release`], or [`Claims::release_failed_start`] while the container lives), or
 //!   by a person ([`LockedClaims::release_by_hand`]).
@@ -12,33 +12,16 @@
 //!
 //! [`Claims::books`] says what is held, and [`Book::is_free`] what is free.
 //!
-//! Errors are typed: [`LedgerError`], and with a plan [`ReserveError`]. Only [`explain()`] makes text for people.
+//! Errors are typed ([`LedgerError`]). Only [`explain()`] makes text for people.
 
-#[cfg(feature = "runtime")]
-mod draft;
 mod enter;
 mod explain;
-#[cfg(feature = "runtime")]
-mod explain_reserve;
-#[cfg(feature = "cli")]
 mod held;
-#[cfg(feature = "runtime")]
-mod plan;
-#[cfg(feature = "runtime")]
-mod reserve;
 mod turn;
-#[cfg(feature = "runtime")]
-mod wait;
 
 pub use explain::{explain, kind_of};
-#[cfg(feature = "runtime")]
-pub use explain_reserve::{explain_reserve, list};
-#[cfg(feature = "cli")]
 pub use held::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
-#[cfg(feature = "runtime")]
-pub use plan::{Finding, findings, held_unsplit};
-#[cfg(feature = "runtime")]
-pub use reserve::{Offer, Reservation, ReserveError, Unoffered};
+pub use turn::Attempt;
 
 use crate::bounded;
 use crate::error::{Context, Error};
@@ -47,7 +30,6 @@ use crate::ledger::{
     Ask, Book, Books, Bounds, Change, Claim, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked, Refused,
     World,
 };
-#[cfg(feature = "cli")]
 use crate::types::GpuUuid;
 use crate::types::{DeviceKey, ShareName, Subject};
 use std::path::Path;
@@ -203,6 +185,16 @@ impl Claims {
         Self { callers, ..self }
     }
 
+    /// The machine whose processes hold the claims.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The user as whom the claims are used.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Seconds since boot: the clock of [`Claim::until`].
     pub fn uptime(&self) -> u64 {
         self.machine.uptime()
@@ -237,7 +229,6 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the queue cannot be read.
-    #[cfg(feature = "cli")]
     pub fn queued(&self) -> LedgerResult<Vec<crate::ledger::QueuedStart>> {
         self.ledger.queued()
     }
@@ -246,11 +237,24 @@ impl Claims {
     ///
     /// # Errors
     /// Returns an error if the book of the GPU cannot be read.
-    #[cfg(feature = "cli")]
     pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
         let mut book = self.ledger.book(gpu)?;
         book.collect(&self.machine);
         Ok(book)
+    }
+
+    /// Withdraws the claims `names` that no container has entered, because the start that they were made for has failed.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
+    pub fn withdraw(&self, names: &[&str]) -> LedgerResult<()> {
+        let locked = self.ledger.lock()?;
+        let Books { books: old, .. } = self.ledger.books()?;
+        let mut new = old.clone();
+        new.iter_mut().for_each(|book| {
+            book.withdraw(names, self.uid);
+        });
+        locked.replace(&old, &new)
     }
 
     /// Lets `holder` use what it wants. `pid` is the init of a container, whose end ends the claim.
@@ -330,6 +334,24 @@ impl Claims {
 }
 
 impl LockedClaims<'_> {
+    /// The ledger, for those who choose what to claim.
+    pub fn ledger(&self) -> &Locked<'_> {
+        &self.locked
+    }
+
+    /// What is on disk, with the claims that nothing can hold any more.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be listed.
+    pub fn books_on_disk(&self) -> LedgerResult<Books> {
+        self.claims.ledger.books()
+    }
+
+    /// The claims that are locked.
+    pub fn claims(&self) -> &Claims {
+        self.claims
+    }
+
     /// As [`Claims::books`].
     ///
     /// # Errors
@@ -389,8 +411,3 @@ pub fn remove(file: &Path) -> Result<(), Error> {
         removed => removed.about(file.display(), "cannot be removed"),
     }
 }
-
-// Policies are written in YAML, which only the command line reads.
-#[cfg(feature = "cli")]
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,8 @@
-//! The engines, in one table, and those that a machine has.
+//! The engines, in one table.
 //!
 //! What tranche knows of an engine is a row in `engines/table.rs`. How its configuration is read and changed is one
 //! file in `engine_config`, and what its images can make it ask for is in `inject/calling_engine.rs`.
 
-#[cfg(feature = "cli")]
-pub mod installed;
 mod table;
 
 pub use table::{DropIns, EngineFacts};

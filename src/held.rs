@@ -8,9 +8,10 @@ pub mod specs;
 
 pub use crate::claims::{Held, HeldContainer, HeldUsage};
 
-use crate::claims::{ClaimNames, Claims, HeldProcess, ReserveError, explain_reserve};
+use crate::claims::{ClaimNames, Claims, HeldProcess};
 use crate::error::{Error, Result};
 use crate::ledger::{Books, Claim, ClaimState, utc};
+use crate::reserve::{ReserveError, explain as explain_reserve};
 use crate::text::some;
 use crate::types::MemorySize;
 use containers::Names;

@@ -44,13 +44,15 @@
 //! | [`refresh`] | keeps the specifications and `host.json` current |
 //! | [`facts`] | what the broker knows of the host now |
 //! | [`caller`] | whether the programs that started this one still wait for it |
-//! | [`claims`] | takes shares of a plan and releases them, by the ledger |
+//! | [`claims`] | enters claims and releases them, by the ledger |
+//! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
 //! | [`export`] | flags and lines that give a device to programs without CDI |
 //! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
-//! | [`engines`] | what tranche knows of each engine, and of those that are installed |
+//! | [`engines`] | what tranche knows of each engine |
+//! | [`installed`] | the engines that are installed, and their versions |
 //! | [`inject`] | what a container asks for, and how it gets it |
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`peer`] | who is at the other end of a local socket |
@@ -109,6 +111,8 @@ pub mod inventory;
 #[cfg(feature = "runtime")]
 pub mod policy;
 #[cfg(feature = "runtime")]
+pub mod reserve;
+#[cfg(feature = "runtime")]
 pub mod runtime;
 #[cfg(feature = "runtime")]
 pub mod share;
@@ -144,6 +148,8 @@ pub mod generate;
 pub mod held;
 #[cfg(feature = "cli")]
 pub mod host;
+#[cfg(feature = "cli")]
+pub mod installed;
 #[cfg(feature = "cli")]
 mod mutex;
 #[cfg(feature = "cli")]

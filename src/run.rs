@@ -18,7 +18,7 @@ pub(crate) mod wanted;
 
 pub use start::{NotStarted, run_if_asked};
 
-use crate::claims::{ClaimEntry, Claims, Reservation, Unoffered, explain};
+use crate::claims::{ClaimEntry, Claims, explain};
 use crate::derive::Sharing;
 use crate::error::{Error, Result, line};
 use crate::held::specs::Specs;
@@ -26,6 +26,7 @@ use crate::held::{View, root_only};
 use crate::ledger::{Claim, Holder, Promise, is_start_name, start_name};
 use crate::planning::{self, PlanOptions};
 use crate::policy::Priority;
+use crate::reserve::{Reservation, Unoffered};
 use crate::share::SplitDevice;
 use cgroup::OwnCgroup;
 use start::WaitingProgram;
@@ -115,7 +116,7 @@ impl<'a> ReservedForRun<'a> {
     /// Reserves shares for this program.
     fn new(reservation: &Reservation, claims: &Claims, sharing: &'a Sharing, wait: Duration) -> Result<Self> {
         let label = reservation.wish.text();
-        let reserved = claims.reserve_waiting(&sharing.plan, reservation, &Unoffered, wait);
+        let reserved = sharing.plan.reserve_waiting(&claims, reservation, &Unoffered, wait);
         let (_, claim) = reserved
             .map_err(|error| View::new(Specs::of_plan(&sharing.plan), claims.uptime()).not_reserved(&label, error))?;
         Self::with(&reservation.name, claim, sharing)

@@ -47,7 +47,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("host", "bounded elf error inventory ldcache sys text types"),
     ("export", "edits types"),
     ("call", "error types"),
-    ("engines", "program types"),
+    ("engines", "types"),
     // From data to data.
     ("replace", "error"),
     ("device_files", "error inventory replace types"),
@@ -57,13 +57,15 @@ const LAYERS: &[(&str, &str)] = &[
         "host_file",
         "bounded digest error inventory ledger policy root share types",
     ),
-    ("claims", "bounded caller error ledger share text types"),
+    ("claims", "bounded caller error ledger types"),
+    ("reserve", "claims error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
     ("cdi", "call digest edits error text types"),
     (
         "claim_spec",
-        "broker call cdi claims derive error inventory ledger replace share text types",
+        "broker call cdi claims derive error inventory ledger replace reserve share text types",
     ),
+    ("installed", "engines program types"),
     ("engine_config", "digest engines error program replace types"),
     // From a host to its plan and its specifications, and what is held of it.
     ("examine", "error host inventory sources"),
@@ -73,7 +75,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "held",
-        "bounded broker call cdi claim_spec claims error inventory ledger share text types",
+        "bounded broker call cdi claim_spec claims error inventory ledger reserve share text types",
     ),
     (
         "generate",
@@ -92,7 +94,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace root share sys text types",
+        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace reserve root share sys text types",
     ),
     (
         "observed",
@@ -101,11 +103,11 @@ const LAYERS: &[(&str, &str)] = &[
     // From requests to the configuration of a container.
     (
         "inject",
-        "call cdi claims derive edits engines error host_file inventory ledger oci policy root share text types",
+        "call cdi claims derive edits engines error host_file inventory ledger oci policy reserve root share text types",
     ),
     (
         "refresh",
-        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject inventory ledger planning policy program replace root share text types",
+        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject installed inventory ledger planning policy program replace root share text types",
     ),
     // What a program calls.
     (
@@ -118,7 +120,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "run",
-        "broker claims derive error held hook inventory ledger planning policy share sys types",
+        "broker claims derive error held hook inventory ledger planning policy reserve share sys types",
     ),
     (
         "verify",
@@ -126,11 +128,11 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "doctor",
-        "broker cdi control device_files elf engine_config engines error examine generate held hook host host_file inventory ledger observed planning policy root runtime share text types",
+        "broker cdi control device_files elf engine_config engines error examine generate held hook host host_file installed inventory ledger observed planning policy root runtime share text types",
     ),
     (
         "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject inventory ledger messages mutex observed planning policy refresh replace run serve share sim text types verify",
+        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject installed inventory ledger messages mutex observed planning policy refresh replace reserve run serve share sim text types verify",
     ),
     // Entry points for fuzzing, which are in no program.
     ("fuzzing", "broker engines error hook host inject ledger policy types"),

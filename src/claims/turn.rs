@@ -13,11 +13,16 @@ const POLL: Duration = Duration::from_millis(100);
 const LONGER_FOR_EACH: Duration = Duration::from_millis(20);
 
 /// What somebody tries to get, and waits for if others hold it.
-pub(super) trait Attempt {
+pub trait Attempt {
+    /// What is got.
     type Got;
+    /// Why it is not.
     type Error: From<LedgerError>;
 
     /// Tries to get it. `ahead` are served first; `None` means all who wait.
+    ///
+    /// # Errors
+    /// Returns why it was not got.
     fn make(&self, claims: &LockedClaims<'_>, ahead: Option<Vec<Waiter>>) -> Result<Self::Got, Self::Error>;
 
     /// Whether a later attempt may succeed that failed with this error.
@@ -52,7 +57,7 @@ impl Claims {
     /// # Errors
     /// Returns the error of the first attempt if waiting cannot change it, otherwise [`Attempt::timed_out`], or an error if a
     /// program for which it is made has ended ([`Claims::called_by`]).
-    pub(super) fn take_turn<A: Attempt>(&self, attempt: &A, wait: Duration) -> Result<A::Got, A::Error> {
+    pub fn take_turn<A: Attempt>(&self, attempt: &A, wait: Duration) -> Result<A::Got, A::Error> {
         let began = Instant::now();
         // Before it can be seen to wait: the program that called it may be ended as soon as that is seen.
         let callers = Callers::nearest(if wait.is_zero() { 0 } else { self.callers });

@@ -1,6 +1,6 @@
 //! The options that name directories and files. They mean the same on every verb that has them.
 
-use crate::engines::installed::EngineDirs;
+use crate::installed::EngineDirs;
 use crate::planning::{PolicyOptions, pipe_directories};
 use crate::types::USUAL_SPEC_DIRS;
 use std::path::PathBuf;

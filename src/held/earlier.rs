@@ -3,10 +3,10 @@
 
 use super::specs::Specs;
 use super::{View, books, root_only};
-use crate::claims::{Finding, findings, held_unsplit};
 use crate::error::{Error, Result, line};
 use crate::inventory::Inventory;
 use crate::ledger::{Claim, utc};
+use crate::reserve::{Finding, findings, held_unsplit};
 use crate::share::Plan;
 use crate::text::shown;
 use crate::types::DeviceKey;

@@ -5,13 +5,14 @@ use super::resolve::{self, ResolvedRequest};
 use super::{CallingEngine, clean, document, require};
 use crate::call::ClaimCall;
 use crate::cdi::{self, ContainerEdits, inject};
-use crate::claims::{Claims, Reservation, Unoffered, explain_reserve, findings, held_unsplit, list};
+use crate::claims::Claims;
 use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
 use crate::edits::Edits;
 use crate::error::{Error, Kind, Result};
 use crate::host_file::HostFile;
 use crate::ledger::{Claim, ContainerName, Holder};
 use crate::policy::RuntimeSettings;
+use crate::reserve::{Reservation, Unoffered, explain as explain_reserve, findings, held_unsplit, list};
 use crate::root::is_in_user_namespace;
 use crate::share::{Plan, Wish};
 use crate::types::{DeviceKey, HostPath, WaitTime};
@@ -351,8 +352,9 @@ impl Injection<'_> {
                     .hint("write a sharing section into /etc/tranche/config.yaml, and run tranche cdi refresh")),
             };
         };
-        let taken = claims
-            .reserve_all_waiting(&self.host.plan, reservations, &Unoffered, self.wait.get())
+        let plan = &self.host.plan;
+        let taken = plan
+            .reserve_all_waiting(claims, reservations, &Unoffered, self.wait.get())
             .map_err(|error| explain_reserve(asked, error, list))?;
         let taken = taken.into_iter().zip(reservations);
         Ok(taken

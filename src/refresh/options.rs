@@ -2,10 +2,10 @@
 
 use crate::call::Program;
 use crate::derive::HookOptions;
-use crate::engines::installed::EngineDirs;
 use crate::error::{Context, Error, Result};
 use crate::generate;
 use crate::host::SILENCE;
+use crate::installed::EngineDirs;
 use crate::planning::{PlanOptions, pipe_directories};
 use crate::types::{CdiVersion, HostPath};
 use std::ffi::OsString;

@@ -6,11 +6,12 @@ use super::quota::ClientQuota;
 use super::refusal::claim_refused;
 use crate::broker::ClaimRequest;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
-use crate::claims::{ClaimNames, Held, Offer};
+use crate::claims::{ClaimNames, Held};
 use crate::derive::Sharing;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::ledger::{Books, Claim, HeldShare};
+use crate::reserve::Offer;
 use crate::share::{Fit, Plan};
 use crate::text::some;
 use crate::types::{HostPath, Strategy};
@@ -67,7 +68,9 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
         books: locked.books()?,
         plan: &facts.plan,
     };
-    let reserved = locked.reserve_all(&sharing.plan, std::slice::from_ref(&reservation), &offer);
+    let reserved = sharing
+        .plan
+        .reserve_all(&locked, std::slice::from_ref(&reservation), &offer);
     drop(locked);
     let reserved = reserved.map_err(|error| claim_refused(peer.uid, &request.name, error))?;
     let Some((fit, claim)) = reserved.into_iter().next() else {

@@ -1,8 +1,9 @@
 //! What a user learns about a refusal: what is held and since when, and by whom only if it is the user's own.
 
-use crate::claims::{ReserveError, explain, explain_reserve};
+use crate::claims::explain;
 use crate::error::Error;
 use crate::ledger::{Claim, LedgerError, Refused, utc};
+use crate::reserve::{ReserveError, explain as explain_reserve};
 use crate::text::some;
 use std::fmt::Display;
 

@@ -3,11 +3,11 @@
 use super::*;
 use crate::accounts::AccountSources;
 use crate::broker::{BrokerError, Request, SOCKET, send};
-use crate::claims::{Reservation, Unoffered};
 use crate::control::{ControlledDevice, PublicStatus, STATUS_FILE};
 use crate::error::{Error, Kind};
 use crate::facts::Facts;
 use crate::ledger::ContainerName;
+use crate::reserve::{Reservation, Unoffered};
 use crate::share::Wish;
 use crate::types::{DeviceKey, HostPath};
 use proptest::prelude::*;
@@ -221,8 +221,7 @@ fn each_change_of_the_ledger_is_looked_at_and_shown_to_everybody() {
             ..Wish::default()
         };
         let plan = &scene.host.0.plan;
-        claims
-            .reserve(plan, &Reservation::of("mine", wish), &Unoffered)
+        plan.reserve(&claims, &Reservation::of("mine", wish), &Unoffered)
             .unwrap();
         until(|| held(scene) == Some(1) && ticks() > before);
         let status = scene.status().unwrap();

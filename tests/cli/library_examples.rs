@@ -12,8 +12,9 @@ use crate::{program, said};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use tranche::claims::{Claims, Reservation, Unoffered};
+use tranche::claims::Claims;
 use tranche::observed::ObserveOptions;
+use tranche::reserve::{Reservation, Unoffered};
 use tranche::share::Wish;
 use tranche::{policy, share, sim};
 
@@ -26,7 +27,7 @@ fn a_caller_outside_the_crate_prints_what_status_prints() {
     let plan = share::plan(&policy, &sim::open("t4x2").unwrap()).unwrap();
     let claims = Claims::open(dir.path()).unwrap();
     let reservation = Reservation::of("train", Wish::shares(1));
-    claims.reserve(&plan, &reservation, &Unoffered).unwrap();
+    plan.reserve(&claims, &reservation, &Unoffered).unwrap();
     let options = ObserveOptions {
         state_dir: dir.path().to_owned(),
         spec_dirs: vec![dir.path().join("cdi")],

@@ -4,7 +4,8 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
-use tranche::claims::{Claims, Reservation, Unoffered};
+use tranche::claims::Claims;
+use tranche::reserve::{Reservation, Unoffered};
 use tranche::share::{Plan, Wish};
 
 use crate::place::{Place, plain};
@@ -19,7 +20,7 @@ fn held(test: &str) -> Option<(Place, Plan)> {
     let plan = place.dedicate_gpu_0();
     let claims = Claims::open(&place.at("state")).unwrap();
     let reservation = Reservation::of("other", Wish::default());
-    claims.reserve(&plan, &reservation, &Unoffered).unwrap();
+    plan.reserve(&claims, &reservation, &Unoffered).unwrap();
     let mut config = plain();
     config["annotations"] = json!({"cdi.k8s.io/x": "nvidia.com/gpu=0", "tranche.dev/wait": "1h"});
     place.configure(&config);
@@ -53,7 +54,7 @@ fn nobody_starts(place: &Place, plan: &Plan) {
     claims.withdraw(&["other"]).unwrap();
     // A start that still waited would get it before this one.
     let reservation = Reservation::of("mine", Wish::default());
-    claims.reserve(plan, &reservation, &Unoffered).unwrap();
+    plan.reserve(&claims, &reservation, &Unoffered).unwrap();
     assert!(!place.at("bin/arguments").exists(), "a container was created");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::broker::ClaimRequest;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
-use crate::claims::{Claims, Held, ReserveError};
+use crate::claims::{Claims, Held};
 use crate::cli::out;
 use crate::cli::place::SpecDirArg;
 use crate::cli::sharing::SharingArgs;
@@ -12,6 +12,7 @@ use crate::generate::hook_beside_us;
 use crate::held::specs::Specs;
 use crate::held::{View, by_broker};
 use crate::planning::{self, needs, pipe_directories};
+use crate::reserve::ReserveError;
 use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
 use anyhow::{Result, bail};
 use serde::Deserialize;
@@ -83,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let claims = Claims::open(state_dir)?;
     pipe_directories::make(&sharing)?;
     let wait = args.wait.map_or(Duration::ZERO, WaitTime::get);
-    let reserved = claims.reserve_waiting(&sharing.plan, &reservation, &offer, wait);
+    let reserved = sharing.plan.reserve_waiting(&claims, &reservation, &offer, wait);
     let (found, claim) = reserved.map_err(|error| refusal(error, args, &sharing))?;
     let held = View::new(Specs::of_plan(&sharing.plan), claims.uptime()).held(&claim);
     out::either(args.json, &held, || format!("{device_name}\n"))?;

@@ -8,8 +8,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Child;
 use std::time::Duration;
-use tranche::claims::{Claims, Offer, Reservation, ReserveError, Unoffered};
+use tranche::claims::Claims;
 use tranche::ledger::{ContainerName, Holder};
+use tranche::reserve::{Offer, Reservation, ReserveError, Unoffered};
 use tranche::share::{Fit, Plan, Wish};
 use tranche::{policy, share, sim};
 
@@ -83,7 +84,7 @@ fn one_start() {
             } else {
                 Duration::ZERO
             };
-            match claims.reserve_all_waiting(&plan(POLICY), &wishes, &Unoffered, wait) {
+            match plan(POLICY).reserve_all_waiting(&claims, &wishes, &Unoffered, wait) {
                 Ok(reserved) => assert_eq!((task, reserved.len()), ("two-gpus", 2)),
                 Err(error) => assert!(
                     task == "in-vain" && matches!(error, ReserveError::TimedOut { .. }),
@@ -97,7 +98,7 @@ fn one_start() {
                 state_dir: &state_dir,
             };
             let wish = [start(number, Wish::shares(1))];
-            claims.reserve_all_waiting(&plan(TWO), &wish, &offer, wait).unwrap();
+            plan(TWO).reserve_all_waiting(&claims, &wish, &offer, wait).unwrap();
             let books = claims.books().unwrap();
             let held: Vec<String> = books.claims().map(|claim| claim.who()).collect();
             assert!(
@@ -273,7 +274,7 @@ fn what_a_start_reserved_is_shown_and_released_as_its_containers() {
         return;
     };
     let claims = Claims::open(&scene.at("state")).unwrap();
-    let reserved = claims.reserve(&plan(POLICY), &two_gpus(7)[0], &Unoffered).unwrap();
+    let reserved = plan(POLICY).reserve(&claims, &two_gpus(7)[0], &Unoffered).unwrap();
     assert_eq!(scene.claims(), [""; 0], "nobody made a claim");
     let status = scene.json(&["status"]);
     let [claim] = &status["claims"].as_array().unwrap()[..] else {

@@ -1,9 +1,9 @@
 //! What a request may reach, by who made it: claims, devices of other specifications, waits, and limits of its own.
 
 use super::*;
-use crate::claims::Unoffered;
 use crate::engines::Engine;
 use crate::policy::ClaimsFromEnvironment;
+use crate::reserve::Unoffered;
 use crate::share::Wish;
 
 /// GPU 0 is split, and GPU 1 is dedicated.
@@ -437,7 +437,7 @@ fn the_ledger_is_not_needed_to_refuse_a_claim_of_the_environment() {
     let scene = Scene::of("t4x2", POLICY);
     let claims = Claims::open(scene.state.path()).unwrap();
     let reservation = Reservation::of("train1", Wish::default());
-    claims.reserve(&scene.host.plan, &reservation, &Unoffered).unwrap();
+    scene.host.plan.reserve(&claims, &reservation, &Unoffered).unwrap();
     let refused = scene.refused("a", &asking(&["NVIDIA_VISIBLE_DEVICES=nvidia.com/claim=train1"]));
     assert!(refused.contains("claimsFromEnvironment"), "{refused}");
 }

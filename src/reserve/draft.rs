@@ -1,7 +1,7 @@
 //! Claims that are chosen and not recorded yet. Nothing here reads or writes a file of the ledger.
 
-use super::plan::is_free;
-use super::reserve::{Reservation, ReserveError};
+use super::findings::is_free;
+use super::{Reservation, ReserveError};
 use crate::error::{Error, Kind};
 use crate::ledger::process::Machine;
 use crate::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter};

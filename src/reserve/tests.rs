@@ -1,9 +1,9 @@
 //! What a caller of claims gets: typed refusals, and nothing that stays behind.
 
 use super::*;
-use crate::ledger::{ClaimState, ContainerName, KubernetesObject};
-use crate::share::{Fit, Plan, Wish};
-use crate::types::Part;
+use crate::claims::ClaimEntry;
+use crate::ledger::{ClaimState, ContainerName, KubernetesObject, LedgerError};
+use crate::types::{Bounds, DeviceKey, Part, Subject};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ fn shares(count: usize, gpu: u32) -> Wish {
 }
 
 fn reserve(claims: &Claims, name: &str, wish: Wish) -> Result<Claim, ReserveError> {
-    let reserved = claims.reserve(&plan(), &Reservation::of(name, wish), &Unoffered);
+    let reserved = plan().reserve(&claims, &Reservation::of(name, wish), &Unoffered);
     reserved.map(|(_, claim)| claim)
 }
 
@@ -195,7 +195,7 @@ fn what_cannot_be_recorded_is_not_offered_and_the_reverse() {
     let claims = Claims::open(dir.path()).unwrap();
     let reservation = Reservation::of("one", shares(1, 0));
     let offer = Remembers::default();
-    let (_, claim) = claims.reserve(&plan(), &reservation, &offer).unwrap();
+    let (_, claim) = plan().reserve(&claims, &reservation, &offer).unwrap();
     assert_eq!(offer.done.take(), ["sweep", "publish"]);
     assert_eq!(claim.spec_file.as_deref(), Some("/file"));
     let second = Reservation::of("two", shares(1, 0));
@@ -203,14 +203,14 @@ fn what_cannot_be_recorded_is_not_offered_and_the_reverse() {
         fails: true,
         ..Remembers::default()
     };
-    let error = claims.reserve(&plan(), &second, &fails).unwrap_err();
+    let error = plan().reserve(&claims, &second, &fails).unwrap_err();
     assert!(matches!(error, ReserveError::Offer(_)));
     assert_eq!(held(&claims), std::slice::from_ref(&claim));
     let damages = Remembers {
         damages: Some(dir.path().join(format!("ledger/{}.claims", claim.device.gpu()))),
         ..Remembers::default()
     };
-    let error = claims.reserve(&plan(), &second, &damages).unwrap_err();
+    let error = plan().reserve(&claims, &second, &damages).unwrap_err();
     assert!(
         matches!(error, ReserveError::Ledger(LedgerError::Failed(_))),
         "{error:?}"
@@ -272,7 +272,7 @@ fn a_container_whose_start_fails_releases_what_it_entered_while_it_lives() {
         once: false,
         ..Reservation::of("kept", shares(1, 0))
     };
-    let (_, kept) = claims.reserve(&plan(), &kept, &Unoffered).unwrap();
+    let (_, kept) = plan().reserve(&claims, &kept, &Unoffered).unwrap();
     claims.enter(&enters(&kept), container("a"), me).unwrap();
     let once = reserve(&claims, "once", shares(1, 0)).unwrap();
     claims.enter(&enters(&once), container("b"), me).unwrap();

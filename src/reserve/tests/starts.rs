@@ -20,7 +20,7 @@ fn start(id: &str, wish: Wish) -> Reservation {
 }
 
 fn reserve_all(claims: &Claims, wishes: &[Reservation]) -> Result<Vec<Claim>, ReserveError> {
-    let reserved = claims.lock()?.reserve_all(&plan(), wishes, &Unoffered)?;
+    let reserved = plan().reserve_all(&claims.lock()?, wishes, &Unoffered)?;
     Ok(reserved.into_iter().map(|(_, claim)| claim).collect())
 }
 
@@ -71,10 +71,8 @@ fn all_that_a_start_asks_for_is_reserved_or_nothing() {
     let broken = Breaks(file.clone());
     let before = held(&claims);
     let wishes = [start("d", shares(1, 0)), start("d", shares(1, 1))];
-    let refused = claims
-        .lock()
-        .unwrap()
-        .reserve_all(&plan(), &wishes, &broken)
+    let refused = plan()
+        .reserve_all(&claims.lock().unwrap(), &wishes, &broken)
         .unwrap_err();
     assert!(
         matches!(refused, ReserveError::Ledger(LedgerError::Failed(_))),
@@ -171,7 +169,7 @@ fn a_start_that_failed_leaves_no_share_that_the_next_one_skips() {
 /// Takes a place in the queue as a process would that waits for `wish`.
 fn waits(claims: &Claims, wish: &Wish) -> crate::ledger::Ticket {
     let wants = draft::wanted(&plan(), wish);
-    claims.lock().unwrap().locked.line_up(&wants).unwrap()
+    claims.lock().unwrap().ledger().line_up(&wants).unwrap()
 }
 
 #[test]
@@ -221,7 +219,7 @@ fn nobody_takes_what_another_one_waits_for_and_everybody_what_nobody_waits_for()
 fn what_can_never_be_had_is_not_waited_for_and_the_end_of_waiting_says_why() {
     let (dir, claims) = claims();
     let hour = Duration::from_secs(3600);
-    let wait = |wishes: &[Reservation], wait| claims.reserve_all_waiting(&plan(), wishes, &Unoffered, wait);
+    let wait = |wishes: &[Reservation], wait| plan().reserve_all_waiting(&claims, wishes, &Unoffered, wait);
     for wishes in [
         vec![start("c", shares(5, 0))],
         vec![start("c", shares(3, 0)), start("c", shares(2, 0))],
@@ -235,7 +233,7 @@ fn what_can_never_be_had_is_not_waited_for_and_the_end_of_waiting_says_why() {
     let other = reserve_all(&claims, &[start("other", shares(3, 0))]).unwrap();
     let ahead = waits(&claims, &shares(1, 1));
     let refused = wait(&[start("c", shares(2, 0))], Duration::from_millis(20)).unwrap_err();
-    let line = explain_reserve("start", refused, list).to_string();
+    let line = explain("start", refused, list).to_string();
     let since = crate::ledger::utc(other[0].since);
     assert_eq!(
         line,
@@ -262,11 +260,11 @@ fn who_is_behind_for_one_device_may_be_first_for_another() {
     std::thread::scope(|scope| {
         let second = scope.spawn(|| {
             let wish = [start("c", Wish::shares(1))];
-            claims
-                .reserve_all_waiting(&plan(), &wish, &Unoffered, Duration::from_secs(60))
+            plan()
+                .reserve_all_waiting(&claims, &wish, &Unoffered, Duration::from_secs(60))
                 .unwrap()
         });
-        while claims.lock().unwrap().locked.waiters().unwrap().len() < 2 {
+        while claims.lock().unwrap().ledger().waiters().unwrap().len() < 2 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let names: Vec<&str> = all.iter().filter_map(|claim| claim.name.as_deref()).collect();

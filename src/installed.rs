@@ -1,6 +1,6 @@
 //! The engines that are installed, and their versions.
 
-use super::{Engine, FoundEngine, shown};
+use crate::engines::{Engine, FoundEngine, shown};
 use crate::program;
 use crate::types::EngineVersion;
 use std::collections::BTreeSet;

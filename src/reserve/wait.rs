@@ -1,35 +1,34 @@
 //! Reserving shares that others hold: who wants them waits in the queue.
 
 use super::draft::{Draft, wanted};
-use super::reserve::{Offer, Reservation, ReserveError};
-use super::turn::Attempt;
-use super::{Claims, LockedClaims};
+use super::{Offer, Reservation, ReserveError};
+use crate::claims::{Attempt, Claims, LockedClaims};
 use crate::ledger::{Claim, WaitedFor, Waiter};
 use crate::share::{Fit, Plan};
 use std::time::Duration;
 
-impl Claims {
-    /// As [`LockedClaims::reserve_all`], and waits up to `wait` for what others hold, in the order of coming. One that can
+impl Plan {
+    /// As [`Plan::reserve_all`], and waits up to `wait` for what others hold, in the order of coming. One that can
     /// also be served by a share that nobody ahead waits for does not wait for those ahead.
     ///
     /// # Errors
-    /// As [`LockedClaims::reserve_all`]. If the wishes could not be served on an unused machine either, nothing is
+    /// As [`Plan::reserve_all`]. If the wishes could not be served on an unused machine either, nothing is
     /// waited for. [`ReserveError::TimedOut`] has the last reason.
     pub fn reserve_all_waiting(
         &self,
-        plan: &Plan,
+        claims: &Claims,
         reservations: &[Reservation],
         offer: &impl Offer,
         wait: Duration,
     ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
-        let unused = || Draft::new(plan, &self.machine, self.uid);
+        let unused = || Draft::new(self, claims.machine(), claims.uid());
         let attempt = ReserveAttempt {
-            plan,
+            plan: self,
             reservations,
             offer,
             unused,
         };
-        self.take_turn(&attempt, wait)
+        claims.take_turn(&attempt, wait)
     }
 }
 
@@ -47,8 +46,8 @@ impl<'a, O: Offer, U: Fn() -> Draft<'a>> Attempt for ReserveAttempt<'a, O, U> {
 
     fn make(&self, claims: &LockedClaims<'_>, ahead: Option<Vec<Waiter>>) -> Result<Self::Got, ReserveError> {
         match ahead {
-            None => claims.reserve_all(self.plan, self.reservations, self.offer),
-            Some(ahead) => claims.reserve_after(self.plan, self.reservations, self.offer, &ahead),
+            None => self.plan.reserve_all(claims, self.reservations, self.offer),
+            Some(ahead) => self.plan.reserve_after(claims, self.reservations, self.offer, &ahead),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The text for people about what could not be reserved.
 
-use super::{ReserveError, explain};
+use super::ReserveError;
+use crate::claims;
 use crate::error::Error;
 use crate::ledger::{Claim, Refused, utc};
 use crate::text::some;
@@ -8,11 +9,11 @@ use std::fmt::Display;
 
 /// The line for an error of a reservation. `object` is what it is about where the ledger itself cannot be used, and
 /// `list` makes a list of claims in one line: who holds what since when.
-pub fn explain_reserve(object: impl Display, error: ReserveError, list: impl FnOnce(&[Claim]) -> String) -> Error {
+pub fn explain(object: impl Display, error: ReserveError, list: impl FnOnce(&[Claim]) -> String) -> Error {
     match error {
         ReserveError::Offer(error) => error,
-        ReserveError::Ledger(error) => explain(object, error),
-        ReserveError::Behind { wish, waiting } => explain(wish, Refused::Waiting { waiting }.into()),
+        ReserveError::Ledger(error) => claims::explain(object, error),
+        ReserveError::Behind { wish, waiting } => claims::explain(wish, Refused::Waiting { waiting }.into()),
         ReserveError::NothingFits { error, held, waiting } => {
             let error = match waiting {
                 0 => error,
@@ -25,7 +26,7 @@ pub fn explain_reserve(object: impl Display, error: ReserveError, list: impl FnO
         }
         ReserveError::TimedOut { waited, last } => {
             let waited = format!("waited {} s for it", waited.as_secs());
-            explain_reserve(object, *last, list).and_hint(waited)
+            explain(object, *last, list).and_hint(waited)
         }
     }
 }

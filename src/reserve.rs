@@ -1,12 +1,21 @@
-//! Reserving shares of a plan for a holder that comes later.
+//! Reserving shares of a plan for a holder that comes later ([`Plan::reserve`]), and what of the held shares a plan does
+//! not know ([`findings()`]).
+//!
+//! Errors are typed ([`ReserveError`]). Only [`explain()`] makes text for people.
 
-use super::draft::{Draft, add_missing};
-use super::{Claims, LockedClaims};
+mod draft;
+mod explain;
+mod findings;
+mod wait;
+
+pub use explain::{explain, list};
+pub use findings::{Finding, findings, held_unsplit};
+
+use crate::claims::{Claims, LockedClaims};
 use crate::error::{Error, Kind};
-use crate::ledger::{
-    Book, Books, Claim, DamagedBook, Holder, LedgerError, LedgerResult, Refused, Waiter, is_start_name, start_name,
-};
+use crate::ledger::{Book, Books, Claim, DamagedBook, Holder, LedgerError, Refused, Waiter, is_start_name, start_name};
 use crate::share::{Fit, Plan, Wish};
+use draft::{Draft, add_missing};
 use std::time::Duration;
 
 /// Seconds for which shares are reserved for a start whose process is not known: more than an engine needs from its
@@ -146,7 +155,7 @@ impl From<Refused> for ReserveError {
 
 impl ReserveError {
     /// Whether it may be different when something is released.
-    pub(super) fn may_pass(&self) -> bool {
+    fn may_pass(&self) -> bool {
         match self {
             ReserveError::NothingFits { error, .. } => error.kind() == Kind::Failed,
             ReserveError::Ledger(LedgerError::Refused(refused)) => {
@@ -158,52 +167,36 @@ impl ReserveError {
     }
 }
 
-impl Claims {
-    /// As [`Claims::reserve_waiting`], without waiting.
+impl Plan {
+    /// As [`Plan::reserve_waiting`], without waiting.
     ///
     /// # Errors
-    /// As [`LockedClaims::reserve_all`], and if the claims cannot be locked.
+    /// As [`Plan::reserve_all`], and if the claims cannot be locked.
     pub fn reserve(
         &self,
-        plan: &Plan,
+        claims: &Claims,
         reservation: &Reservation,
         offer: &impl Offer,
     ) -> Result<(Fit, Claim), ReserveError> {
-        self.reserve_waiting(plan, reservation, offer, Duration::ZERO)
+        self.reserve_waiting(claims, reservation, offer, Duration::ZERO)
     }
 
-    /// As [`Claims::reserve_all_waiting`], for one reservation.
+    /// As [`Plan::reserve_all_waiting`], for one reservation.
     ///
     /// # Errors
-    /// As [`Claims::reserve_all_waiting`].
+    /// As [`Plan::reserve_all_waiting`].
     pub fn reserve_waiting(
         &self,
-        plan: &Plan,
+        claims: &Claims,
         reservation: &Reservation,
         offer: &impl Offer,
         wait: Duration,
     ) -> Result<(Fit, Claim), ReserveError> {
-        let reserved = self.reserve_all_waiting(plan, std::slice::from_ref(reservation), offer, wait)?;
+        let reserved = self.reserve_all_waiting(claims, std::slice::from_ref(reservation), offer, wait)?;
         let lost = || Refused::NoSuchClaim(reservation.name.clone());
         Ok(reserved.into_iter().next().ok_or_else(lost)?)
     }
 
-    /// Withdraws the claims `names` that no container has entered, because the start that they were made for has failed.
-    ///
-    /// # Errors
-    /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
-    pub fn withdraw(&self, names: &[&str]) -> LedgerResult<()> {
-        let locked = self.ledger.lock()?;
-        let Books { books: old, .. } = self.ledger.books()?;
-        let mut new = old.clone();
-        new.iter_mut().for_each(|book| {
-            book.withdraw(names, self.uid);
-        });
-        locked.replace(&old, &new)
-    }
-}
-
-impl LockedClaims<'_> {
     /// Chooses the shares that serve each wish best, offers them, and records the claims: all of them, or none. Shares
     /// that others wait for are left to those.
     ///
@@ -216,17 +209,17 @@ impl LockedClaims<'_> {
     /// reason, because the part that cannot be read may have a claim of the same name.
     pub fn reserve_all(
         &self,
-        plan: &Plan,
+        locked: &LockedClaims<'_>,
         reservations: &[Reservation],
         offer: &impl Offer,
     ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
-        self.reserve_after(plan, reservations, offer, &self.locked.waiters()?)
+        self.reserve_after(locked, reservations, offer, &locked.ledger().waiters()?)
     }
 
-    /// As [`LockedClaims::reserve_all`], for one who comes after `ahead`.
-    pub(super) fn reserve_after(
+    /// As [`Plan::reserve_all`], for one who comes after `ahead`.
+    fn reserve_after(
         &self,
-        plan: &Plan,
+        locked: &LockedClaims<'_>,
         reservations: &[Reservation],
         offer: &impl Offer,
         ahead: &[Waiter],
@@ -234,14 +227,15 @@ impl LockedClaims<'_> {
         let Books {
             books: mut old,
             damaged,
-        } = self.claims.ledger.books()?;
-        add_missing(&mut old, plan);
+        } = locked.books_on_disk()?;
+        let machine = locked.claims().machine();
+        add_missing(&mut old, self);
         let is_for_starts = reservations.iter().all(|reservation| is_start_name(&reservation.name));
         if !is_for_starts && !damaged.is_empty() {
             return Err(damaged_one(damaged, |_| true));
         }
         let attempt = |all: bool| -> Result<(Vec<Book>, Vec<Fit>), ReserveError> {
-            let draft = Draft::new(plan, &self.claims.machine, self.claims.uid);
+            let draft = Draft::new(self, machine, locked.claims().uid());
             let mut draft = Draft {
                 books: old.clone(),
                 damaged: &damaged,
@@ -249,8 +243,8 @@ impl LockedClaims<'_> {
                 ..draft
             };
             draft.books.iter_mut().for_each(|book| match all {
-                true => drop(book.collect(&self.claims.machine)),
-                false => book.collect_failed_starts(&self.claims.machine),
+                true => drop(book.collect(machine)),
+                false => book.collect_failed_starts(machine),
             });
             if !is_for_starts {
                 draft.refuse_names(reservations)?;
@@ -267,7 +261,7 @@ impl LockedClaims<'_> {
             Some(done) if !matches!(&done, Err(error) if error.may_pass()) => done,
             _ => attempt(true),
         };
-        let asked = plan
+        let asked = self
             .devices
             .iter()
             .filter(|split| reservations.iter().any(|one| one.wish.is_about(split)));
@@ -279,7 +273,7 @@ impl LockedClaims<'_> {
             done => done?,
         };
         let recorded =
-            publish(&mut new, reservations, &fits, offer).and_then(|()| Ok(self.locked.replace(&old, &new)?));
+            publish(&mut new, reservations, &fits, offer).and_then(|()| Ok(locked.ledger().replace(&old, &new)?));
         if let Err(error) = recorded {
             offer.withdraw().map_err(ReserveError::Offer)?;
             return Err(error);
@@ -315,3 +309,6 @@ fn publish(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
