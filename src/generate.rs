@@ -19,6 +19,7 @@ pub(crate) use outcome::Outcome;
 use crate::cdi::encode::Format;
 use crate::cdi::header::SpecOrigin;
 use crate::derive::{self, Mode, Options, Sharing};
+use crate::digests;
 use crate::edits::Derived;
 use crate::error::{Error, Result};
 use crate::examine;
@@ -116,7 +117,7 @@ pub(crate) fn add_plan(
     notes: &mut Vec<String>,
 ) -> Result<SpecOrigin> {
     let mut origin = SpecOrigin {
-        host: inventory.digest()?,
+        host: digests::of_host(inventory)?,
         policy: None,
         options: at.host.choices().join(" "),
     };
@@ -124,7 +125,7 @@ pub(crate) fn add_plan(
     if matches!(options.mode, Mode::Auto | Mode::Nvml) {
         options.sharing = planning::of(inventory, at)?;
         let plan = options.sharing.as_ref().map(|s| &s.plan);
-        origin.policy = Some(plan.unwrap_or(&Plan::default()).digest()?);
+        origin.policy = Some(digests::of_plan(plan.unwrap_or(&Plan::default()))?);
         options.sharing = with_held(options.sharing.take(), inventory, &at.state_dir, again, notes)?;
     }
     Ok(origin)

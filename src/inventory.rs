@@ -5,8 +5,6 @@
 
 mod catalogue;
 mod degraded;
-#[cfg(feature = "cli")]
-mod digest;
 mod driver;
 mod gpu;
 mod load;

@@ -20,7 +20,8 @@
 //! | [`sys`] | the only `unsafe` code |
 //! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
 //! | [`elf`] | what a shared library says about itself |
-//! | [`digest`] | SHA-256 digests of what a specification was made from |
+//! | [`digest`] | SHA-256 digests of what a specification was made from, as text |
+//! | [`digests`] | the digests of a host and of a policy |
 //! | [`inventory`] | what a host has, as data |
 //! | [`edits`] | what is done to a container, as data |
 //! | [`sim`] | the built-in inventories |
@@ -33,6 +34,7 @@
 //! | [`host`] | discovery: reads a machine into an inventory |
 //! | [`examine`] | how a program gets an inventory: it examines a host, or opens one that was saved |
 //! | [`policy`] | the configuration file: how devices are shared |
+//! | [`nvidia_config`] | the configuration file of NVIDIA's container toolkit |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | `mutex` | locks of values that each change leaves complete |
@@ -130,6 +132,8 @@ pub mod control;
 #[cfg(feature = "cli")]
 pub mod device_files;
 #[cfg(feature = "cli")]
+pub mod digests;
+#[cfg(feature = "cli")]
 pub mod doctor;
 #[cfg(feature = "cli")]
 pub mod engine_config;
@@ -152,6 +156,8 @@ pub mod host;
 pub mod installed;
 #[cfg(feature = "cli")]
 mod mutex;
+#[cfg(feature = "cli")]
+pub mod nvidia_config;
 #[cfg(feature = "cli")]
 pub mod observe;
 #[cfg(feature = "cli")]

@@ -5,8 +5,6 @@
 
 mod absent;
 mod arithmetic;
-#[cfg(feature = "cli")]
-mod digest;
 mod domain;
 mod fit;
 mod guarantee;

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn an_origin_is_read_from_its_comments() {
-        let digest = |n: u32| Digest::of(&n).unwrap();
+        let digest = |n: u8| Digest([n; 32]);
         for (policy, options) in [(None, ""), (Some(digest(2)), "--compat32 --dev-root=/x")] {
             let origin = SpecOrigin {
                 host: digest(1),

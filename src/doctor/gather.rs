@@ -10,6 +10,7 @@ use super::{BrokerCondition, DoctorSubject, FoundError, LedgerFacts, MpsFacts, P
 use crate::cdi::registry::Registry;
 use crate::control::PublicStatus;
 use crate::device_files::{NodeSet, nodes};
+use crate::digests;
 use crate::engine_config::view::EngineView;
 use crate::engines::Engine;
 use crate::error::Result;
@@ -44,7 +45,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         registry.check_references();
     }
     let (policy, plan) = policy(&machine, &inventory);
-    let digest = plan.as_ref().and_then(|plan| plan.digest().ok());
+    let digest = plan.as_ref().and_then(|plan| digests::of_plan(plan).ok());
     let stale = stale::compare(registry.files(), &inventory, &at.host, digest)?;
     let (engines, crun) = match machine.is_here {
         true => (engines.installed(), engines.crun()),

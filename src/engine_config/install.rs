@@ -6,7 +6,7 @@
 use super::document::{ConfigFile, Syntax};
 use super::edit::Edit;
 use super::record::{Beside, Record};
-use crate::digest::Digest;
+use crate::digests;
 use crate::error::{Context, Error, Result};
 use crate::replace::{self, FileOptions, Prepared};
 use std::fs::{self, Metadata};
@@ -292,7 +292,7 @@ impl FileChange {
 }
 
 fn digest(text: &str) -> Result<String> {
-    Ok(Digest::of(&text)?.to_string())
+    Ok(digests::of(text)?.to_string())
 }
 
 /// Replaces `path` by a file with this text, through a temporary file in `directory`. It has the mode and the owner of

@@ -5,6 +5,7 @@ use crate::cdi::Problem;
 use crate::cdi::header::{SpecOrigin, made_by};
 use crate::cdi::registry::Loaded;
 use crate::digest::Digest;
+use crate::digests;
 use crate::error::{Result, line};
 use crate::examine::{self, HostOptions};
 use crate::inventory::Inventory;
@@ -43,7 +44,7 @@ pub fn find<'a>(
                 Some(read) => share::plan(&read.policy, &inventory),
                 None => Ok(Plan::default()),
             });
-            let (digest, why) = match plan.and_then(|plan| plan.digest()) {
+            let (digest, why) = match plan.and_then(|plan| digests::of_plan(&plan)) {
                 Ok(policy) => (Some(policy), None),
                 Err(error) if policy.file.is_some() => return Err(error),
                 Err(error) => (None, Some(line(&error))),
@@ -91,7 +92,7 @@ pub fn compare<'a>(
         found.note(format_args!("the host was not examined completely: {missing}"));
         return Ok(found);
     }
-    let (digest, options) = (inventory.digest()?, host.choices().join(" "));
+    let (digest, options) = (digests::of_host(inventory)?, host.choices().join(" "));
     for (file, origin) in compared {
         if host.inventory.is_none() && origin.options != options {
             let why = match origin.options.as_str() {

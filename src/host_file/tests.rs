@@ -16,8 +16,8 @@ fn host_file(sources: Vec<HostSource>) -> HostFile {
     HostFile {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").to_owned(),
-        host: inventory.digest().unwrap(),
-        policy: plan.digest().unwrap(),
+        host: Digest([1; 32]),
+        policy: Digest([2; 32]),
         inventory,
         plan,
         runtime: RuntimeSettings::default(),

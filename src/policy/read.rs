@@ -5,13 +5,12 @@ mod document;
 mod entry;
 mod fill;
 mod misplaced;
-mod nvidia_config;
 mod runtime;
 mod sections;
 mod sharing;
 mod source;
 
-pub use nvidia_config::{DEFAULT_NVIDIA_CONFIG, ReadSettings, nvidia_config};
+pub use runtime::{is_runtime, is_variable};
 pub use source::text;
 
 use super::{Policy, RuntimeMode, RuntimeSettings};
@@ -94,7 +93,7 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
 }
 
 /// A warning about a mode of NVIDIA's runtime that tranche does not have.
-fn mode_without_effect(file: &str, mode: RuntimeMode) -> Option<String> {
+pub fn mode_without_effect(file: &str, mode: RuntimeMode) -> Option<String> {
     let word = match mode {
         RuntimeMode::Auto | RuntimeMode::Cdi | RuntimeMode::JitCdi => return None,
         RuntimeMode::Legacy => "legacy",

@@ -6,6 +6,7 @@ use super::options::{RefreshOptions, RefreshPlace};
 use super::others::{self, OtherFiles};
 use super::{PlainNames, take_over};
 use crate::cdi::registry::{Registry, has_mark_of_refresh};
+use crate::digests;
 use crate::error::{Context, Result};
 use crate::host_file::{self, HostFile, HostSource, SourceKind};
 use crate::inject::GuardedDevices;
@@ -90,7 +91,10 @@ impl Changes {
         let first = found.derived.kind.clone();
         let host = found.origin.host;
         let plan = found.sharing.map(|sharing| sharing.plan).unwrap_or_default();
-        let policy = found.origin.policy.map_or_else(|| Plan::default().digest(), Ok)?;
+        let policy = found
+            .origin
+            .policy
+            .map_or_else(|| digests::of_plan(&Plan::default()), Ok)?;
         let writer = LimitedWriter {
             limit: limit.as_ref(),
             origin: &found.origin,

@@ -12,9 +12,9 @@ use crate::generate::{self, Outcome};
 use crate::host::Roots;
 use crate::host_file::{HostSource, SourceKind};
 use crate::inventory::{Inventory, PlatformKind};
+use crate::nvidia_config;
 use crate::planning;
 use crate::policy::RuntimeSettings;
-use crate::policy::read::{self, DEFAULT_NVIDIA_CONFIG};
 use crate::types::HostPath;
 use std::path::PathBuf;
 
@@ -137,14 +137,14 @@ fn settings(
     if let Some(settings) = planning::policy(&options.at.policy)?.and_then(|read| read.runtime) {
         return Ok(settings);
     }
-    let default = || PathBuf::from(DEFAULT_NVIDIA_CONFIG);
+    let default = || PathBuf::from(nvidia_config::DEFAULT_FILE);
     let file = options.nvidia_config.clone().unwrap_or_else(default);
     sources.push(HostSource::now(SourceKind::NvidiaConfig, absolute(&file)?));
     // A file that was named must exist.
     if options.nvidia_config.is_none() && !file.exists() {
         return Ok(RuntimeSettings::default());
     }
-    let read = read::nvidia_config(&file)?;
+    let read = nvidia_config::read(&file)?;
     notes.extend(read.warnings);
     Ok(read.settings)
 }

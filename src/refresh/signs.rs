@@ -10,7 +10,7 @@ use crate::claim_spec::has_name_of_claim;
 use crate::error::Result;
 use crate::host::Roots;
 use crate::inventory::Inventory;
-use crate::policy::read::DEFAULT_NVIDIA_CONFIG;
+use crate::nvidia_config;
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Metadata};
@@ -98,7 +98,7 @@ impl Sign {
 /// Returns an error if a root of the host is not a directory.
 pub(super) fn now(options: &RefreshOptions, place: &RefreshPlace, spec_dirs: &[PathBuf]) -> Result<Vec<Sign>> {
     let config = options.nvidia_config.clone();
-    let config = config.unwrap_or_else(|| DEFAULT_NVIDIA_CONFIG.into());
+    let config = config.unwrap_or_else(|| nvidia_config::DEFAULT_FILE.into());
     let mut files = vec![absolute(&options.at.policy.path())?, absolute(&config)?];
     let mut signs = Vec::new();
     match &options.at.host.inventory {

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tranche::policy::read::nvidia_config;
+use tranche::nvidia_config;
 
 use crate::place::{EXECUTED, Place, plain};
 use crate::support::scene::{Ended, run};
@@ -191,7 +191,7 @@ fn the_program_gets_the_arguments_that_nvidia_s_hook_gives_it() {
     for line in recorded.lines() {
         let recorded: Recorded = serde_json::from_str(line).unwrap();
         fs::write(place.at("config.toml"), &recorded.config).unwrap();
-        let mut settings = nvidia_config(&place.at("config.toml")).unwrap().settings;
+        let mut settings = nvidia_config::read(&place.at("config.toml")).unwrap().settings;
         settings.nvidia_cli.path = Some(place.at("bin/runc"));
         let mut host = place.host(&[]);
         host["runtime"] = serde_json::to_value(settings).unwrap();

@@ -81,8 +81,8 @@ impl Place {
         let file = HostFile {
             version: host_file::VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            host: inventory.digest().unwrap(),
-            policy: plan.digest().unwrap(),
+            host: tranche::digests::of_host(&inventory).unwrap(),
+            policy: tranche::digests::of_plan(&plan).unwrap(),
             inventory,
             plan,
             runtime: RuntimeSettings {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cdi::inject::host_node;
+use crate::digest::Digest;
 use crate::error::line;
 use crate::ledger::{ClaimState, ContainerName};
 use crate::policy::read;
@@ -37,8 +38,8 @@ impl Scene {
         let host = HostFile {
             version: crate::host_file::VERSION,
             program: "test".into(),
-            host: inventory.digest().unwrap(),
-            policy: plan.digest().unwrap(),
+            host: Digest([1; 32]),
+            policy: Digest([2; 32]),
             inventory,
             plan,
             runtime: RuntimeSettings::default(),

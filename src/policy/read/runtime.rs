@@ -70,7 +70,7 @@ fn hooks<C: FromIterator<NvidiaHook>>(file: &str, list: Vec<Placed<String>>) -> 
 }
 
 /// Checks the name of a low-level runtime: a name that is searched for in PATH, or an absolute path.
-pub(super) fn is_runtime(name: &str) -> Result<(), &'static str> {
+pub fn is_runtime(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("is empty; write the name or the path of a program, such as runc"),
         _ if name.contains('/') && !name.starts_with('/') => {
@@ -81,7 +81,7 @@ pub(super) fn is_runtime(name: &str) -> Result<(), &'static str> {
 }
 
 /// Checks the name of an environment variable.
-pub(super) fn is_variable(name: &str) -> Result<(), &'static str> {
+pub fn is_variable(name: &str) -> Result<(), &'static str> {
     match name.is_empty() || name.contains(['=', ',']) || name.contains(char::is_whitespace) {
         true => Err("is not the name of an environment variable"),
         false => Ok(()),

@@ -221,11 +221,11 @@ fn a_wrong_type_or_value_is_an_error_that_names_the_key() {
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
-    let said = nvidia_config(&directory.path().join("config.toml"))
+    let said = super::read(&directory.path().join("config.toml"))
         .unwrap_err()
         .to_string();
     assert!(said.ends_with("config.toml: cannot be read"), "{said}");
-    assert!(nvidia_config(directory.path()).is_err());
+    assert!(super::read(directory.path()).is_err());
 }
 
 proptest::proptest! {

@@ -5,11 +5,10 @@
 
 mod value;
 
-use super::runtime::{is_runtime, is_variable};
-use super::{mode_without_effect, source};
 use crate::call::NvidiaHook;
 use crate::error::{Error, Result};
 use crate::inventory::DriverCapability;
+use crate::policy::read::{self, is_runtime, is_variable, mode_without_effect};
 use crate::policy::{AcceptEnvironment, CudaCompatMode, RuntimeMode, RuntimeSettings};
 use std::path::{Path, PathBuf};
 use toml_edit::{Document, TableLike};
@@ -17,7 +16,7 @@ use value::{TomlValue, place};
 
 /// Where NVIDIA's programs read it. Unlike those, tranche ignores `$XDG_CONFIG_HOME`: the user who starts a program as
 /// root must not choose its configuration.
-pub const DEFAULT_NVIDIA_CONFIG: &str = "/etc/nvidia-container-runtime/config.toml";
+pub const DEFAULT_FILE: &str = "/etc/nvidia-container-runtime/config.toml";
 
 /// Settings, and what in their file has no effect here.
 #[derive(Debug)]
@@ -33,11 +32,11 @@ pub struct ReadSettings {
 /// # Errors
 /// Returns an error if the file cannot be read, is not valid TOML, or has a value of the wrong type. The error names the
 /// key.
-pub fn nvidia_config(path: &Path) -> Result<ReadSettings> {
+pub fn read(path: &Path) -> Result<ReadSettings> {
     if let Err(error) = path.metadata() {
         return Err(Error::failed(path.display(), "cannot be read").from_source(error));
     }
-    parse(&path.display().to_string(), &source::text(path)?)
+    parse(&path.display().to_string(), &read::text(path)?)
 }
 
 /// The tables of the file, and the table of the program that reads it.
