@@ -1,6 +1,6 @@
 //! What a program asks the broker for. docs/broker.md describes the fields.
 //!
-//! A command is a row of [`commands!`] and a type with its fields. A program sends the type, and the broker parses a
+//! A command is a row of `commands!` and a type with its fields. A program sends the type, and the broker parses a
 //! line into a [`Request`]. So a program that only asks contains nothing of the other commands.
 
 mod as_text;
