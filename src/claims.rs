@@ -16,11 +16,9 @@
 
 mod enter;
 mod explain;
-mod held;
 mod turn;
 
 pub use explain::{explain, kind_of};
-pub use held::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
 pub use turn::Attempt;
 
 use crate::bounded;

@@ -1,19 +1,19 @@
 //! What is held: claims with the names that people know devices and containers by, and claims of an earlier policy.
 
 pub mod by_broker;
+mod claim;
 pub mod containers;
 pub mod earlier;
 pub mod root_only;
 pub mod specs;
 
-pub use crate::claims::{Held, HeldContainer, HeldUsage};
+pub use claim::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
 
-use crate::claims::{ClaimNames, Claims, HeldProcess};
+use crate::claims::Claims;
 use crate::error::{Error, Result};
-use crate::ledger::{Books, Claim, ClaimState, utc};
+use crate::ledger::{Books, Claim, utc};
 use crate::reserve::{ReserveError, explain as explain_reserve};
 use crate::text::some;
-use crate::types::MemorySize;
 use containers::Names;
 use specs::Specs;
 use std::fmt::Display;
@@ -97,73 +97,6 @@ pub fn books(state_dir: &Path) -> Result<(Books, u64)> {
         Some(claims) => (claims.books()?, claims.uptime()),
         None => Default::default(),
     })
-}
-
-impl Held {
-    /// Whether a container uses it.
-    pub fn is_in_use(&self) -> bool {
-        self.state == ClaimState::Held
-    }
-
-    /// Who holds it, in a sentence.
-    pub fn by(&self) -> String {
-        match (&self.container, &self.process) {
-            (Some(container), _) => format!("container {}", container.shown()),
-            (None, Some(process)) => process.shown(),
-            (None, None) => format!("user {} (no container yet)", self.uid),
-        }
-    }
-
-    /// Its memory, in a table.
-    pub fn memory(&self) -> String {
-        or_dash(self.memory_mib.map(MemorySize::from_mib))
-    }
-
-    /// Its compute, in a table.
-    pub fn compute(&self) -> String {
-        or_dash(self.compute_percent.map(|percent| format!("{percent}%")))
-    }
-
-    /// Who uses it, in a table.
-    pub fn holder(&self) -> String {
-        let container = self.container.as_ref().map(HeldContainer::shown);
-        or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
-    }
-
-    /// Its shares, each with its device: `0.a, 0.b`; the device for all of it.
-    pub fn shares(&self) -> String {
-        let device = self
-            .device
-            .split_once('=')
-            .map_or(self.device.as_str(), |(_, name)| name);
-        if self.whole {
-            return device.to_owned();
-        }
-        let shares: Vec<String> = self.shares.iter().map(|s| format!("{device}.{s}")).collect();
-        some(&shares)
-    }
-}
-
-impl HeldContainer {
-    /// `train (262bf9f7e5a8)`, or the short id alone; `1000.262bf9f7e5a8` for one of a user's own engine.
-    fn shown(&self) -> String {
-        container_id(&container_text(&self.id, self.name.as_deref()), self.user)
-    }
-
-    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the id.
-    pub fn own_id(&self) -> String {
-        container_id(&self.id, self.user)
-    }
-}
-
-impl HeldProcess {
-    /// `train.py (process 4242)`.
-    fn shown(&self) -> String {
-        match self.pid {
-            Some(pid) => format!("{} (process {pid})", self.program),
-            None => self.program.clone(),
-        }
-    }
 }
 
 /// The container `id` of an engine of `user`, or else of root, as people name it.

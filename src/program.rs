@@ -55,9 +55,12 @@ fn failure(status: &ExitStatus, line: &str) -> String {
 /// How a program ended, and what it printed.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: Vec<u8>,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it printed as errors.
+    pub stderr: Vec<u8>,
 }
 
 impl Ran {

@@ -32,7 +32,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("elf", "error ldcache"),
     // Data.
     ("digest", "error types"),
-    ("inventory", "digest error text types"),
+    ("inventory", "error text types"),
     ("edits", "error inventory types"),
     ("sim", "error inventory"),
     ("sources", "bounded error inventory sim"),
@@ -52,11 +52,12 @@ const LAYERS: &[(&str, &str)] = &[
     ("replace", "error"),
     ("device_files", "error inventory replace types"),
     ("policy", "bounded call error inventory text types yaml"),
-    ("share", "digest error inventory policy text types"),
+    ("share", "error inventory policy text types"),
     (
         "host_file",
         "bounded digest error inventory ledger policy root share types",
     ),
+    ("nvidia_config", "call error inventory policy types"),
     ("claims", "bounded caller error ledger types"),
     ("reserve", "claims error ledger share text types"),
     ("derive", "call edits error inventory policy share text types"),
@@ -66,7 +67,8 @@ const LAYERS: &[(&str, &str)] = &[
         "broker call cdi claims derive error inventory ledger replace reserve share text types",
     ),
     ("installed", "engines program types"),
-    ("engine_config", "digest engines error program replace types"),
+    ("digests", "digest error inventory share"),
+    ("engine_config", "digests engines error program replace types"),
     // From a host to its plan and its specifications, and what is held of it.
     ("examine", "error host inventory sources"),
     (
@@ -79,7 +81,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "generate",
-        "cdi claim_spec derive digest edits error examine held inventory planning replace share text types",
+        "cdi claim_spec derive digest digests edits error examine held inventory planning replace share text types",
     ),
     // What looks at the machine, and what changes it.
     ("peer", ""),
@@ -94,7 +96,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "serve",
-        "accounts bounded broker call claim_spec claims control derive error facts ledger mutex peer policy replace reserve root share sys text types",
+        "accounts bounded broker call claim_spec claims control derive error facts held ledger mutex peer policy replace reserve root share sys text types",
     ),
     (
         "observed",
@@ -107,7 +109,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "refresh",
-        "bounded call cdi claim_spec derive device_files edits engines error examine generate host host_file inject installed inventory ledger planning policy program replace root share text types",
+        "bounded call cdi claim_spec derive device_files digests edits engines error examine generate host host_file inject installed inventory ledger nvidia_config planning policy program replace root share text types",
     ),
     // What a program calls.
     (
@@ -128,7 +130,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "doctor",
-        "broker cdi control device_files elf engine_config engines error examine generate held hook host host_file installed inventory ledger observed planning policy root runtime share text types",
+        "broker cdi control device_files digests elf engine_config engines error examine generate held hook host host_file installed inventory ledger observed planning policy root runtime share text types",
     ),
     (
         "cli",

@@ -1,8 +1,8 @@
 //! Claims of users other than root, which the broker keeps.
 
+use super::Held;
 use super::root_only;
 use crate::broker::{self, BrokerError, Command, SOCKET};
-use crate::claims::Held;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

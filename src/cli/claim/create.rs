@@ -2,13 +2,14 @@
 
 use crate::broker::ClaimRequest;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
-use crate::claims::{Claims, Held};
+use crate::claims::Claims;
 use crate::cli::out;
 use crate::cli::place::SpecDirArg;
 use crate::cli::sharing::SharingArgs;
 use crate::derive::{HookOptions, Sharing};
 use crate::error::Error;
 use crate::generate::hook_beside_us;
+use crate::held::Held;
 use crate::held::specs::Specs;
 use crate::held::{View, by_broker};
 use crate::planning::{self, needs, pipe_directories};

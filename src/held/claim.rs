@@ -1,7 +1,9 @@
 //! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and programs
 //! depend on them.
 
+use super::{container_id, container_text, or_dash};
 use crate::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};
+use crate::text::some;
 use crate::types::{DeviceKey, MemorySize, Percent};
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +154,71 @@ impl Held {
                 .map(|s| format!("{} ({})", s.name, s.promise))
                 .collect(),
             can_be_seen: true,
+        }
+    }
+
+    /// Whether a container uses it.
+    pub fn is_in_use(&self) -> bool {
+        self.state == ClaimState::Held
+    }
+
+    /// Who holds it, in a sentence.
+    pub fn by(&self) -> String {
+        match (&self.container, &self.process) {
+            (Some(container), _) => format!("container {}", container.shown()),
+            (None, Some(process)) => process.shown(),
+            (None, None) => format!("user {} (no container yet)", self.uid),
+        }
+    }
+
+    /// Its memory, in a table.
+    pub fn memory(&self) -> String {
+        or_dash(self.memory_mib.map(MemorySize::from_mib))
+    }
+
+    /// Its compute, in a table.
+    pub fn compute(&self) -> String {
+        or_dash(self.compute_percent.map(|percent| format!("{percent}%")))
+    }
+
+    /// Who uses it, in a table.
+    pub fn holder(&self) -> String {
+        let container = self.container.as_ref().map(HeldContainer::shown);
+        or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
+    }
+
+    /// Its shares, each with its device: `0.a, 0.b`; the device for all of it.
+    pub fn shares(&self) -> String {
+        let device = self
+            .device
+            .split_once('=')
+            .map_or(self.device.as_str(), |(_, name)| name);
+        if self.whole {
+            return device.to_owned();
+        }
+        let shares: Vec<String> = self.shares.iter().map(|s| format!("{device}.{s}")).collect();
+        some(&shares)
+    }
+}
+
+impl HeldContainer {
+    /// `train (262bf9f7e5a8)`, or the short id alone; `1000.262bf9f7e5a8` for one of a user's own engine.
+    fn shown(&self) -> String {
+        container_id(&container_text(&self.id, self.name.as_deref()), self.user)
+    }
+
+    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the id.
+    pub fn own_id(&self) -> String {
+        container_id(&self.id, self.user)
+    }
+}
+
+impl HeldProcess {
+    /// `train.py (process 4242)`.
+    fn shown(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} (process {pid})", self.program),
+            None => self.program.clone(),
         }
     }
 }
