@@ -29,13 +29,15 @@ const CLASSES: [(&str, &str); 7] = [
 /// Where a start is refused: the hook that claims, the runtime, and what both use. Every error there counts. In other
 /// directories of the runtime (`inject`, `call`, `oci`, `root`) and of the hook, errors are about the request or the
 /// container; those of `policy` and `share` are results of doctor as a whole, and so are the warnings of `host`.
-const STARTS: [&str; 10] = [
+const STARTS: [&str; 12] = [
     "hook/claim",
     "hook/claim.rs",
     "hook.rs",
     "runtime",
     "runtime.rs",
     "claims",
+    "reserve",
+    "reserve.rs",
     "ledger",
     "host_file",
     "root/state.rs",
