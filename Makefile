@@ -1,6 +1,6 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests
-# make bless        writes the expected output of tests anew (cdi-specs, src/sim, tests/data/doctor, docs/support.md);
+# make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
 #                   read the difference
 # make attack       runs only the attack suite, and prints its table
 # make attack-long SECONDS=60   the same; each race runs for this many seconds
@@ -120,7 +120,7 @@ test: rust packages
 	@$(STATIC) TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
 
 tests:
-	$(CARGO) test --all-features --no-run
+	$(CARGO) test --workspace --all-features --no-run
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:
@@ -136,20 +136,22 @@ attack-long: packages oci
 	@TRANCHE_TEST_RACE_SECONDS=$(SECONDS) $(STATIC) CARGO="$(CARGO)" tests/bed/run-tests.sh attacks
 
 # tests/mutants/survivors.md lists the mutants that survived, and why. SHARD=0/8 runs a part of each directory, and
-# MUTANTS=ledger one directory. Without the default features each mutant builds in a fraction of the time, and both
-# programs contain the code that is changed. For each directory, the quick tests that can notice a change of it run.
+# MUTANTS=ledger one directory. For each directory, the quick tests that can notice a change of it run.
 SHARD ?= 0/1
 MUTANTS ?= ledger root hook
 MUTANTS_ledger ?= --lib --test hooks -- ledger claim
 MUTANTS_root ?= --lib --test hooks
 MUTANTS_hook ?= --lib --test hooks
+FILES_ledger := --file 'src/core/ledger.rs' --file 'src/core/ledger/**'
+FILES_root := --file 'src/core/root.rs' --file 'src/core/root/**'
+FILES_hook := --file 'src/hook/**'
 mutants: packages $(MUTANTS:%=mutants-%)
 
 mutants-%:
 	@$(CARGO) mutants --version >/dev/null 2>&1 || $(CARGO) install cargo-mutants --locked
 	@mkdir -p target/mutants/$*
 	@# Exit codes 2 and 3: mutants survived or timed out, and are listed. The next directory still runs.
-	$(CARGO) mutants --no-default-features --shard $(SHARD) --timeout 120 --file 'src/$*.rs' --file 'src/$*/**' \
+	$(CARGO) mutants --test-workspace true --shard $(SHARD) --timeout 120 $(FILES_$*) \
 	    -o target/mutants/$* -- $(MUTANTS_$*) || [ $$? -eq 2 ] || [ $$? -eq 3 ]
 
 test-vm: deb
@@ -174,13 +176,11 @@ fuzz:
 	done
 
 lint:
-	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
-	$(CARGO) clippy --lib --bins --no-default-features -- -D warnings
-	$(CARGO) clippy --lib --bins --no-default-features --features runtime -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) fmt --check --manifest-path verify/Cargo.toml
 	$(CARGO) clippy --manifest-path verify/Cargo.toml --target-dir target/verify -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 include packaging/install.mk
 include packaging/package.mk

@@ -31,12 +31,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use support::init::Init;
-use tranche::control::{ControlledDevice, MachineControl};
-use tranche::error::{Error, Result};
-use tranche::facts::{Facts, HostFacts};
-use tranche::ledger::ContainerName;
-use tranche::serve::{ServeOptions, Socket, serve};
-use tranche::types::DeviceKey;
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::ContainerName;
+use tranche_core::types::DeviceKey;
+use tranche_node::control::{ControlledDevice, MachineControl};
+use tranche_node::facts::{Facts, HostFacts};
+use tranche_node::serve::{ServeOptions, Socket, serve};
 
 /// A machine that is always ready.
 struct Ready;
@@ -108,7 +108,7 @@ fn main() {
     let options = ServeOptions {
         state_dir: state_dir.clone(),
         spec_dir: top.path().join("cdi"),
-        accounts: tranche::accounts::AccountSources::default(),
+        accounts: tranche_node::accounts::AccountSources::default(),
         idle: None,
     };
     let socket = Socket::open(&state_dir).unwrap();

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tranche::ldcache::{self, AbiFlags, Sorted, directory};
+use tranche_core::ldcache::{self, AbiFlags, Sorted, directory};
 
 const ROUNDS: usize = 15;
 /// About as many libraries as a driver with graphics brings.
@@ -132,7 +132,7 @@ fn driver_libraries(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
         .unwrap()
         .map(|file| {
             let file = file.unwrap();
-            let library = tranche::elf::read(File::open(file.path()).unwrap()).unwrap();
+            let library = tranche_core::elf::read(File::open(file.path()).unwrap()).unwrap();
             let flags = library.flags.unwrap_or(AbiFlags::LIBC6);
             directory::File {
                 name: kept(file.file_name()),

@@ -26,9 +26,9 @@ use serde_json::json;
 use support::engines::{Bed, Engine};
 use support::init::Init;
 use support::{fake_host, programs, session};
-use tranche::ledger::process::Machine;
-use tranche::ledger::{Ask, Bounds, Change, ClaimState, ContainerName, HeldPart, Holder, Ledger};
-use tranche::types::DeviceKey;
+use tranche_core::ledger::process::Machine;
+use tranche_core::ledger::{Ask, Bounds, Change, ClaimState, ContainerName, HeldPart, Holder, Ledger};
+use tranche_core::types::DeviceKey;
 
 fn main() {
     // `cargo test --all-targets` runs this too, and wants no benchmark.

@@ -8,11 +8,13 @@
 
 use std::error::Error;
 use std::path::Path;
-use tranche::claims::{ClaimEntry, Claims};
-use tranche::ledger::{Holder, KubernetesObject};
-use tranche::reserve::{Reservation, Unoffered};
-use tranche::share::Wish;
-use tranche::{policy, share, sim};
+use tranche_core::claims::{ClaimEntry, Claims};
+use tranche_core::ledger::{Holder, KubernetesObject};
+use tranche_plan::policy;
+use tranche_plan::reserve::{Reservation, Unoffered};
+use tranche_plan::share;
+use tranche_plan::share::Wish;
+use tranche_plan::sim;
 
 const POLICY: &str = "
 version: v1

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tranche::control::{Control, ControlOptions, MachineControl};
-use tranche::error::{Error, Result, line};
-use tranche::facts::{Facts, HostFacts};
-use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
-use tranche::types::HostPath;
+use tranche_core::error::{Error, Result, line};
+use tranche_core::types::HostPath;
+use tranche_host::{DiscoveryOptions, RootPaths, Roots, discover};
+use tranche_node::control::{Control, ControlOptions, MachineControl};
+use tranche_node::facts::{Facts, HostFacts};
 
 /// A host that does not change.
 struct Fixed(Arc<Facts>);
@@ -40,8 +40,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ..DiscoveryOptions::default()
     };
     let inventory = discover(&Roots::new(&paths)?, &discovery);
-    let policy = tranche::policy::read::file(Path::new(policy), None)?.policy;
-    let plan = tranche::share::plan(&policy, &inventory)?;
+    let policy = tranche_plan::policy::read::file(Path::new(policy), None)?.policy;
+    let plan = tranche_plan::share::plan(&policy, &inventory)?;
     let device = plan.devices.first().map(|split| split.key.clone());
     let device = device.ok_or_else(|| Error::usage("policy", "splits no device"))?;
     let options = ControlOptions {

@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use tranche::observed::{ObserveOptions, Observed, Status, kept};
+use tranche_node::observed::{ObserveOptions, Observed, Status, kept};
 
 /// The state as JSON; with `with_gpus`, also what NVML says of the GPUs.
 pub(crate) fn status(options: &ObserveOptions, with_gpus: bool) -> Result<String, Box<dyn Error>> {
@@ -19,7 +19,7 @@ pub(crate) fn status(options: &ObserveOptions, with_gpus: bool) -> Result<String
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     // NVML is asked by a child that runs this program again.
-    if let Some(code) = tranche::host::nvml::run_if_asked() {
+    if let Some(code) = tranche_host::nvml::run_if_asked() {
         return Ok(code);
     }
     let mut options = ObserveOptions::default();

@@ -37,7 +37,7 @@ pages: cli
 licences: cli
 	mkdir -p $(dir $(CRATES))
 	$(CARGO) tree --locked --edges normal,no-proc-macro --prefix none --features cli --target $(HOST) --format '{p}' | \
-	    awk '$$1 != "tranche" { sub(/^v/, "", $$2); print $$1 "@" $$2 }' | LC_ALL=C sort -u > target/package/crates.names
+	    awk '$$1 !~ /^tranche(-|$$)/ { sub(/^v/, "", $$2); print $$1 "@" $$2 }' | LC_ALL=C sort -u > target/package/crates.names
 	$(CARGO) metadata --locked --format-version 1 --filter-platform $(HOST) | \
 	    target/release/tranche-pages licences $$(cat target/package/crates.names) > $(CRATES)
 

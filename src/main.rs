@@ -4,21 +4,21 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Before anything else: this process may be the one that asks NVML, and has nothing to do with a command line.
-    let asked = tranche::host::nvml::run_if_asked().or_else(tranche::control::nvml::run_if_asked);
+    let asked = tranche_host::nvml::run_if_asked().or_else(tranche_node::control::nvml::run_if_asked);
     if let Some(code) = asked {
         return code;
     }
     // Nor has the one that is going to be the program of `tranche run`.
-    if let Some(code) = tranche::cli::run_if_waiting() {
+    if let Some(code) = tranche_cli::run_if_waiting() {
         return code;
     }
-    let (arguments, level) = match tranche::cli::parse(std::env::args_os()) {
+    let (arguments, level) = match tranche_cli::parse(std::env::args_os()) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    tranche::cli::log::start(level);
-    match tranche::cli::run(arguments) {
+    tranche_cli::log::start(level);
+    match tranche_cli::run(arguments) {
         Ok(code) => code,
-        Err(error) => tranche::cli::out::complain(error),
+        Err(error) => tranche_cli::out::complain(error),
     }
 }

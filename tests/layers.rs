@@ -1,6 +1,6 @@
-//! Which module may use which, read from what each file names of `crate::`.
+//! What Cargo cannot check of the boundaries inside this repository (docs/architecture.md). It checks which crate uses which.
 //!
-//! The table lists exactly the dependencies that exist, from the lowest module to the highest. A module uses only modules
+//! Which module of a crate uses which is read from what each file names of `crate::`. The table lists exactly the dependencies that exist, from the lowest module to the highest. A module uses only modules
 //! above its own row, so there is no cycle. If a change alters a dependency, the failure prints the rows to write.
 #![allow(
     clippy::unwrap_used,
@@ -12,132 +12,87 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// A module, and the modules that it uses, in the order of the alphabet.
-const LAYERS: &[(&str, &str)] = &[
-    ("bounded", ""),
-    ("text", ""),
-    ("error", "text"),
-    ("types", "error text"),
-    ("yaml", "types"),
-    ("personality", "types"),
-    ("program", ""),
-    ("mps", ""),
-    ("mutex", ""),
-    ("sys", ""),
-    // File formats, without paths.
-    ("ldcache", "error"),
-    ("elf", "error ldcache"),
-    // Data.
-    ("digest", "error types"),
-    ("inventory", "error text types"),
-    ("edits", "error inventory types"),
-    ("sim", "error inventory"),
-    ("sources", "bounded error inventory sim"),
-    // What reads and writes files.
-    ("accounts", "bounded error mutex program types"),
-    ("root", "error"),
-    ("ledger", "error root text types"),
-    ("messages", "error root text"),
-    ("caller", ""),
-    ("broker", "bounded error ledger types"),
-    ("oci", "bounded error root"),
-    ("host", "bounded elf error inventory ldcache sys text types"),
-    ("export", "edits types"),
-    ("call", "error types"),
-    ("engines", "types"),
-    // From data to data.
-    ("replace", "error"),
-    ("device_files", "error inventory replace types"),
-    ("policy", "bounded call error inventory text types yaml"),
-    ("share", "error inventory policy text types"),
+/// A crate with its modules, each with the modules of the same crate that it uses, in the order of the alphabet. The other
+/// crates are each one subject, whose parts may use one another.
+const LAYERS: &[(&str, &[(&str, &str)])] = &[
     (
-        "host_file",
-        "bounded digest error inventory ledger policy root share types",
-    ),
-    ("nvidia_config", "call error inventory policy types"),
-    ("claims", "bounded caller error ledger types"),
-    ("reserve", "claims error ledger share text types"),
-    ("derive", "call edits error inventory policy share text types"),
-    ("cdi", "call digest edits error text types"),
-    (
-        "claim_spec",
-        "broker call cdi claims derive error inventory ledger replace reserve share text types",
-    ),
-    ("installed", "engines program types"),
-    ("digests", "digest error inventory share"),
-    ("engine_config", "digests engines error program replace types"),
-    // From a host to its plan and its specifications, and what is held of it.
-    ("examine", "error host inventory sources"),
-    (
-        "planning",
-        "derive error examine inventory ledger policy replace share types",
+        "core",
+        &[
+            ("bounded", ""),
+            ("text", ""),
+            ("error", "text"),
+            ("types", "error text"),
+            ("personality", "types"),
+            ("mps", ""),
+            ("sys", ""),
+            ("ldcache", "error"),
+            ("elf", "error ldcache"),
+            ("root", "error"),
+            ("ledger", "error root text types"),
+            ("messages", "error root text"),
+            ("caller", ""),
+            ("broker", "bounded error ledger types"),
+            ("oci", "bounded error root"),
+            ("call", "error types"),
+            ("claims", "bounded caller error ledger types"),
+        ],
     ),
     (
-        "held",
-        "bounded broker call cdi claim_spec claims error inventory ledger reserve share text types",
+        "plan",
+        &[
+            ("yaml", ""),
+            ("digest", ""),
+            ("inventory", ""),
+            ("edits", "inventory"),
+            ("sim", "inventory"),
+            ("sources", "inventory sim"),
+            ("engines", ""),
+            ("policy", "inventory yaml"),
+            ("share", "inventory policy"),
+            ("host_file", "digest inventory policy share"),
+            ("reserve", "share"),
+            ("derive", "edits inventory policy share"),
+            ("cdi", "digest edits"),
+        ],
     ),
     (
-        "generate",
-        "cdi claim_spec derive digest digests edits error examine held inventory planning replace share text types",
+        "node",
+        &[
+            ("mutex", ""),
+            ("sys", ""),
+            ("accounts", "mutex"),
+            ("export", ""),
+            ("replace", ""),
+            ("device_files", "replace"),
+            ("nvidia_config", ""),
+            ("claim_spec", "replace"),
+            ("installed", ""),
+            ("digests", ""),
+            ("engine_config", "digests replace"),
+            ("planning", "replace"),
+            ("held", "claim_spec"),
+            ("generate", "claim_spec digests held planning replace"),
+            ("peer", ""),
+            ("facts", "generate mutex planning"),
+            ("observe", ""),
+            ("control", "facts mutex peer planning"),
+            ("serve", "accounts claim_spec control facts held mutex peer replace sys"),
+            ("observed", "control held observe"),
+            (
+                "refresh",
+                "claim_spec device_files digests generate installed nvidia_config planning replace",
+            ),
+            ("run", "held planning sys"),
+            ("verify", "held"),
+            (
+                "doctor",
+                "control device_files digests engine_config generate held installed observed planning",
+            ),
+        ],
     ),
-    // What looks at the machine, and what changes it.
-    ("peer", ""),
-    (
-        "facts",
-        "derive error examine generate host_file inventory mutex planning share types",
-    ),
-    ("observe", "host ledger types"),
-    (
-        "control",
-        "bounded claims error facts host inventory ledger mps mutex peer planning policy program root share sys text types",
-    ),
-    (
-        "serve",
-        "accounts bounded broker call claim_spec claims control derive error facts held ledger mutex peer policy replace reserve root share sys text types",
-    ),
-    (
-        "observed",
-        "broker claims control error examine held host host_file inventory ledger messages observe share text types",
-    ),
-    // From requests to the configuration of a container.
-    (
-        "inject",
-        "call cdi claims derive edits engines error host_file inventory ledger oci policy reserve root share text types",
-    ),
-    (
-        "refresh",
-        "bounded call cdi claim_spec derive device_files digests edits engines error examine generate host host_file inject installed inventory ledger nvidia_config planning policy program replace root share text types",
-    ),
-    // What a program calls.
-    (
-        "hook",
-        "broker call claims elf error ldcache ledger messages mps oci root text types",
-    ),
-    (
-        "runtime",
-        "bounded broker claims engines error host_file inject ledger messages oci personality policy root sys text types",
-    ),
-    (
-        "run",
-        "broker claims derive error held hook inventory ledger planning policy reserve share sys types",
-    ),
-    (
-        "verify",
-        "bounded claims engines error examine held inventory ledger program text types",
-    ),
-    (
-        "doctor",
-        "broker cdi control device_files digests elf engine_config engines error examine generate held hook host host_file installed inventory ledger observed planning policy root runtime share text types",
-    ),
-    (
-        "cli",
-        "accounts bounded broker call cdi claim_spec claims control derive device_files doctor edits engine_config engines error examine export facts generate held host host_file inject installed inventory ledger messages mutex observed planning policy refresh replace reserve run serve share sim text types verify",
-    ),
-    // Entry points for fuzzing, which are in no program.
-    ("fuzzing", "broker engines error hook host inject ledger policy types"),
 ];
 
 type Modules = BTreeMap<String, BTreeSet<String>>;
@@ -152,9 +107,13 @@ fn modules(rows: &[(&str, &str)]) -> Modules {
     modules
 }
 
-/// What each module directly below `src` uses. The programs (`main.rs`, `bin`) are not modules.
-fn sources() -> Modules {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// What each module of a crate uses of the same crate.
+fn sources(of: &str) -> Modules {
+    let src = src().join(of);
     let mut found = Modules::new();
     for entry in WalkDir::new(&src) {
         let entry = entry.unwrap();
@@ -167,7 +126,7 @@ fn sources() -> Modules {
         let module = first.strip_suffix(".rs").unwrap_or(first);
         // A file of tests may use any module.
         if path.extension().is_none_or(|e| e != "rs")
-            || ["lib", "main", "bin"].contains(&module)
+            || ["lib", "fuzzing"].contains(&module)
             || inside.components().any(|c| c.as_os_str() == "tests")
             || path.ends_with("tests.rs")
         {
@@ -244,76 +203,92 @@ fn corrections(table: &Modules, sources: &Modules) -> String {
         }
     }
     for module in table.keys().filter(|module| !sources.contains_key(*module)) {
-        let _ = writeln!(text, "    no row for {module}: there is no src/{module}.rs");
+        let _ = writeln!(text, "    no row for {module}: there is no {module}.rs");
     }
     text
 }
 
 #[test]
 fn the_table_lists_exactly_the_dependencies_that_exist() {
-    let wrong = corrections(&modules(LAYERS), &sources());
-    assert!(
-        wrong.is_empty(),
-        "tests/layers.rs: if this change of the dependencies is meant, these are the new rows of the table:\n{wrong}"
-    );
+    for (name, rows) in LAYERS {
+        let wrong = corrections(&modules(rows), &sources(name));
+        assert!(
+            wrong.is_empty(),
+            "tests/layers.rs: if this change of the dependencies is meant, these are the new rows of {name}:\n{wrong}"
+        );
+    }
 }
 
 #[test]
 fn a_module_uses_only_modules_above_its_row() {
-    for (at, (module, uses)) in LAYERS.iter().enumerate() {
-        for used in uses.split_whitespace() {
-            let above = LAYERS[..at].iter().any(|(other, _)| *other == used);
-            assert!(above, "{module} uses {used}, which has no row above that of {module}");
+    for (name, rows) in LAYERS {
+        for (at, (module, uses)) in rows.iter().enumerate() {
+            for used in uses.split_whitespace() {
+                let above = rows[..at].iter().any(|(other, _)| *other == used);
+                assert!(
+                    above,
+                    "{name}: {module} uses {used}, which has no row above that of {module}"
+                );
+            }
         }
     }
 }
 
-/// Any other program calls the same functions with plain options.
+/// The programs are in one package, so Cargo lets each of them use every crate.
 #[test]
-fn only_the_command_line_names_clap() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for entry in WalkDir::new(&src) {
+fn a_program_names_only_its_own_crates() {
+    for (program, crates) in [
+        ("bin/tranche-oci.rs", &["tranche_core", "tranche_hook"][..]),
+        ("bin/tranche-runtime.rs", &["tranche_inject"]),
+        ("main.rs", &["tranche_cli", "tranche_host", "tranche_node"]),
+    ] {
+        let text = code(&fs::read_to_string(src().join(program)).unwrap());
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: BTreeSet<&str> = words.filter(|word| word.starts_with("tranche_")).collect();
+        assert_eq!(named, BTreeSet::from_iter(crates.iter().copied()), "src/{program}");
+    }
+}
+
+#[test]
+fn only_files_in_a_directory_sys_may_have_unsafe_code() {
+    for entry in WalkDir::new(src()) {
         let entry = entry.unwrap();
-        let inside = entry.path().strip_prefix(&src).unwrap();
-        let is_of_cli = inside.starts_with("cli") || inside == Path::new("cli.rs");
-        if entry.file_type().is_file() && !is_of_cli {
+        let is_of_sys = entry.path().components().any(|part| part.as_os_str() == "sys");
+        if entry.file_type().is_file() && !is_of_sys {
             let text = String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned();
-            let names_clap = code(&text).contains("clap::");
-            assert!(!names_clap, "src/{} names clap", inside.display());
+            let allows = code(&text).contains("allow(unsafe_code");
+            assert!(!allows, "{} allows unsafe code", entry.path().display());
         }
     }
 }
 
 #[test]
-fn the_map_in_the_crate_s_documentation_names_every_module() {
-    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
-    // A file of the tests' support is in no program.
-    let declarations = lib.lines().zip(lib.lines().skip(1));
-    let declared: BTreeSet<&str> = declarations
-        .filter(|(before, _)| !before.starts_with("#[path = \"../tests/"))
-        .filter_map(|(_, line)| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
-        .collect();
-    let map: BTreeSet<&str> = lib
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix("//! | ")?
-                .trim_start_matches('[')
-                .strip_prefix('`')?
-                .split_once('`')
-        })
-        .map(|(module, _)| module)
-        .collect();
-    assert!(declared.len() > 10, "{declared:?}");
-    assert_eq!(
-        map, declared,
-        "src/lib.rs: the map (left) has not one row, \"| [`module`] | what it does |\", for each module (right)"
-    );
-    let sources = sources();
-    let sources: BTreeSet<&str> = sources.keys().map(String::as_str).collect();
-    assert_eq!(
-        declared, sources,
-        "src/lib.rs (left) does not declare the modules in src (right)"
-    );
+fn the_map_in_the_documentation_of_a_crate_names_every_module() {
+    for (name, _) in LAYERS {
+        let lib = fs::read_to_string(src().join(name).join("lib.rs")).unwrap();
+        // What is only for tests or for fuzzing is in no program.
+        let declarations = lib.lines().zip(lib.lines().skip(1));
+        let declared: BTreeSet<&str> = declarations
+            .filter(|(before, _)| !before.starts_with("#["))
+            .filter_map(|(_, line)| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+            .collect();
+        let map: BTreeSet<&str> = lib
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! | [`")?.split_once('`'))
+            .map(|(module, _)| module)
+            .collect();
+        assert!(declared.len() > 10, "{declared:?}");
+        assert_eq!(
+            map, declared,
+            "src/{name}/lib.rs: the map (left) has not one row, \"| [`module`] | what it does |\", for each module (right)"
+        );
+        let sources = sources(name);
+        let sources: BTreeSet<&str> = sources.keys().map(String::as_str).collect();
+        assert_eq!(
+            declared, sources,
+            "src/{name}/lib.rs (left) does not declare the modules in its directory (right)"
+        );
+    }
 }
 
 #[test]
@@ -331,6 +306,6 @@ fn each_difference_is_printed_as_the_row_to_write() {
     let table = modules(&[("a", "b"), ("c", "a b"), ("gone", "a")]);
     assert_eq!(
         corrections(&table, &sources),
-        "    (\"a\", \"\"),\n    (\"b\", \"a\"),\n    no row for gone: there is no src/gone.rs\n"
+        "    (\"a\", \"\"),\n    (\"b\", \"a\"),\n    no row for gone: there is no gone.rs\n"
     );
 }

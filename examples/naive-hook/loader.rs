@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tranche::ldcache::{AbiFlags, CacheEntry, Sorted, read, write};
+use tranche_core::ldcache::{AbiFlags, CacheEntry, Sorted, read, write};
 
 use crate::verbs::Image;
 use crate::{Wrong, files};

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tranche::cdi::encode::{Format, encode};
-use tranche::cdi::{minimum_version, parse, validate};
+use tranche_plan::cdi::encode::{Format, encode};
+use tranche_plan::cdi::{minimum_version, parse, validate};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = parse::outline(bytes);

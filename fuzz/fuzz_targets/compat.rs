@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|parts: (&str, &[u8], &str)| tranche::fuzzing::driver_texts(parts.0, parts.1, parts.2));
+fuzz_target!(|parts: (&str, &[u8], &str)| tranche_hook::fuzzing::driver_texts(parts.0, parts.1, parts.2));

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use libfuzzer_sys::fuzz_target;
-use tranche::elf;
+use tranche_core::elf;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(elf::SharedLibrary { soname: Some(name), .. }) = elf::read(bytes) {

@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let mut lines = Vec::new();
-    let code = tranche::hook::run(words, &mut std::io::empty(), &mut lines);
+    let code = tranche_hook::run(words, &mut std::io::empty(), &mut lines);
     assert!(code <= 2, "{code}");
     let lines = String::from_utf8(lines).expect("lines are text");
     assert!(lines.lines().all(|line| line.starts_with("tranche-oci: hook") && !line.contains(char::is_control)), "{lines:?}");

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tranche::inventory;
+use tranche_plan::inventory;
 
 fuzz_target!(|text: &str| {
     let Ok(read) = inventory::load("saved", text) else { return };

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tranche::ldcache::{Sorted, compare, read, write};
+use tranche_core::ldcache::{Sorted, compare, read, write};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(cache) = read(bytes) else { return };

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| tranche::fuzzing::ledger_book(text));
+fuzz_target!(|text: &str| tranche_core::fuzzing::ledger_book(text));

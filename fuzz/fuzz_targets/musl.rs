@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use tranche::ldcache::musl::with_directories;
+use tranche_core::ldcache::musl::with_directories;
 
 fuzz_target!(|bytes: &[u8]| {
     let directory = Path::new("/usr/lib/x86_64-linux-gnu");

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|pieces: Vec<Vec<u8>>| tranche::fuzzing::nvml_answer(&pieces));
+fuzz_target!(|pieces: Vec<Vec<u8>>| tranche_host::fuzzing::nvml_answer(&pieces));

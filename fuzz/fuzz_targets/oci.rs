@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use tranche::oci::{Config, State};
+use tranche_core::oci::{Config, State};
 
 fuzz_target!(|bytes: &[u8]| {
     match State::parse(bytes) {
         Ok(state) => assert!(state.bundle.is_absolute() && state.pid != Some(0)),
-        Err(error) => assert_eq!(tranche::error::line(&error).lines().count(), 1),
+        Err(error) => assert_eq!(tranche_core::error::line(&error).lines().count(), 1),
     }
     match Config::parse(bytes) {
         Ok(config) => {
@@ -17,6 +17,6 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = config.is_bound_from_host(Path::new("/dev/dri"));
             let _ = config.has_node(Path::new("/dev/dri/card0"));
         }
-        Err(error) => assert_eq!(tranche::error::line(&error).lines().count(), 1),
+        Err(error) => assert_eq!(tranche_core::error::line(&error).lines().count(), 1),
     }
 });

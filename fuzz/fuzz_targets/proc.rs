@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| tranche::fuzzing::kernel_texts(text));
+fuzz_target!(|text: &str| tranche_host::fuzzing::kernel_texts(text));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| tranche::fuzzing::container_request(bytes));
+fuzz_target!(|bytes: &[u8]| tranche_inject::fuzzing::container_request(bytes));

@@ -5,7 +5,7 @@
 
 pkgs.rustPlatform.buildRustPackage {
   pname = "tranche";
-  version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).package.version;
+  version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package.version;
   src = pkgs.lib.cleanSourceWith {
     src = ../..;
     filter = path: _type: baseNameOf path != "target";

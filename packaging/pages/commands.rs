@@ -7,8 +7,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tranche::cli::Arguments;
-use tranche::types::PROGRAM_VERSION;
+use tranche_cli::Arguments;
+use tranche_core::types::PROGRAM_VERSION;
 
 /// Where each shell looks for the completions of a program, below `share`. fish reads `vendor_completions.d` for
 /// packages (<https://fishshell.com/docs/current/completions.html>), and zsh `site-functions`.

@@ -4,12 +4,12 @@
 use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
-use tranche::cdi::encode::Format;
-use tranche::derive::{Mode, NameStrategy};
-use tranche::engines::Engine;
-use tranche::export::ExportTarget;
-use tranche::inventory::DriverCapability;
-use tranche::types::CdiVersion;
+use tranche_core::types::CdiVersion;
+use tranche_node::export::ExportTarget;
+use tranche_plan::cdi::encode::Format;
+use tranche_plan::derive::{Mode, NameStrategy};
+use tranche_plan::engines::Engine;
+use tranche_plan::inventory::DriverCapability;
 
 /// Names that are known only when they are completed. The generator writes [`Names::placeholder`], which is then replaced by
 /// what prints them.

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execv;
-use tranche::error::{Context, Error, Kind, line};
-use tranche::hook;
-use tranche::personality::Personality;
-use tranche::sys::inherited;
+use tranche_core::error::{Context, Error, Kind, line};
+
+use tranche_core::personality::Personality;
+use tranche_core::sys::inherited;
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -74,7 +74,7 @@ fn hooks(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
         setrlimit(Resource::RLIMIT_CPU, MOST_SECONDS.min(hard), hard)
             .about("hook", "cannot limit its processor time")?;
     }
-    Ok(ExitCode::from(hook::run(
+    Ok(ExitCode::from(tranche_hook::run(
         arguments,
         &mut std::io::stdin().lock(),
         &mut std::io::stderr().lock(),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(tranche::runtime::run(
+    ExitCode::from(tranche_inject::runtime::run(
         std::env::args_os(),
         &mut std::io::stderr().lock(),
     ))

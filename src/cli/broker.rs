@@ -3,17 +3,17 @@
 use super::place::SpecDirArg;
 use super::sharing::SharingArgs;
 use super::stop;
-use crate::accounts::AccountSources;
-use crate::control::{Control, ControlOptions};
-use crate::facts::HostNow;
-use crate::held::root_only;
-use crate::serve::{ServeOptions, Socket, serve};
-use crate::types::{HostPath, WaitTime};
 use anyhow::Result;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_core::types::{HostPath, WaitTime};
+use tranche_node::accounts::AccountSources;
+use tranche_node::control::{Control, ControlOptions};
+use tranche_node::facts::HostNow;
+use tranche_node::held::root_only;
+use tranche_node::serve::{ServeOptions, Socket, serve};
 
 /// After how long a broker ends that a service manager starts again when it is needed.
 const IDLE: Duration = Duration::from_secs(60);

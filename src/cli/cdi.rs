@@ -9,14 +9,14 @@ mod validate;
 
 use super::out;
 use super::place::SpecDirArgs;
-use crate::cdi::registry::Registry;
-use crate::error::{Context, Error};
 use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::error::{Context, Error};
+use tranche_plan::cdi::registry::Registry;
 
 /// The verbs of `tranche cdi`.
 #[derive(Debug, clap::Subcommand)]

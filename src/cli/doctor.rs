@@ -3,15 +3,15 @@
 use super::out;
 use super::place::{EngineArgs, SpecDirArgs};
 use super::sharing::SharingArgs;
-use crate::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
-use crate::error::{Error, Kind};
-use crate::planning::PlanOptions;
-use crate::text::shown;
 use anyhow::Result;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use tranche_core::error::{Error, Kind};
+use tranche_core::text::shown;
+use tranche_node::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
+use tranche_node::planning::PlanOptions;
 
 /// Find what is wrong with this host: driver, device nodes, specifications, hooks, engines, shares
 ///
@@ -108,7 +108,7 @@ fn page(results: &[CheckResult], all: bool) -> String {
     };
     add(format!(
         "{} with something to do, {good} good, {skipped} skipped{rest}",
-        crate::text::counted(faults, "result")
+        tranche_core::text::counted(faults, "result")
     ));
     page
 }

@@ -3,21 +3,21 @@
 use super::out;
 use super::place::SpecDirArgs;
 use super::sharing::SharingArgs;
-use crate::cdi::registry::Registry;
-use crate::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
-use crate::edits::{Edits, MountEdit};
-use crate::error::Error;
-use crate::examine;
-use crate::export::{ExportTarget, HostEntry, by_files, by_name};
-use crate::inventory::Inventory;
-use crate::planning;
-use crate::run::wanted;
-use crate::share::{SplitDevice, Wish};
-use crate::types::{DevicePart, HostPath, Part, QualifiedName, ShareName};
 use anyhow::{Result, bail};
 use nix::sys::stat;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
+use tranche_core::error::Error;
+use tranche_core::types::{DevicePart, HostPath, Part, QualifiedName, ShareName};
+use tranche_host::examine;
+use tranche_node::export::{ExportTarget, HostEntry, by_files, by_name};
+use tranche_node::planning;
+use tranche_node::run::wanted;
+use tranche_plan::cdi::registry::Registry;
+use tranche_plan::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
+use tranche_plan::edits::{Edits, MountEdit};
+use tranche_plan::inventory::Inventory;
+use tranche_plan::share::{SplitDevice, Wish};
 
 /// Print the flags or lines that give a device to a program without CDI: apptainer, nspawn, bwrap, lxc, nerdctl, nomad
 /// or quadlet

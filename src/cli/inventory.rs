@@ -3,9 +3,9 @@
 use super::look::LookArgs;
 use super::out;
 use super::place::HostArgs;
-use crate::examine;
 use anyhow::Result;
 use std::process::ExitCode;
+use tranche_host::examine;
 
 /// Print a description of the host as JSON, for --inventory on another machine
 #[derive(clap::Args)]

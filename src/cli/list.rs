@@ -4,16 +4,16 @@ use super::look::{self, LookArgs};
 use super::out;
 use super::place::HostArgs;
 use super::table::Table;
-use crate::examine;
-use crate::inventory::{
-    AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
-};
-use crate::text::counted;
-use crate::types::MemorySize;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::iter;
 use std::process::ExitCode;
+use tranche_core::text::counted;
+use tranche_core::types::MemorySize;
+use tranche_host::examine;
+use tranche_plan::inventory::{
+    AddressingMode, ComputeMode, Gpu, HostDevice, Inventory, MigDevice, MigMode, Source, VirtualizationMode,
+};
 
 /// List the GPUs and MIG devices of the host. Exit code 1 means that the list is not complete
 #[derive(clap::Args)]
@@ -71,7 +71,7 @@ impl<'a> From<HostDevice<'a>> for Listed<'a> {
 /// Lists the devices.
 ///
 /// # Errors
-/// Returns [`crate::error::Kind::Nothing`] if the host has no GPU, and the errors of [`examine::inventory`].
+/// Returns [`tranche_core::error::Kind::Nothing`] if the host has no GPU, and the errors of [`examine::inventory`].
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let inventory = examine::inventory(&args.at.options(&args.how))?;
     if inventory.gpus.is_empty() {
@@ -176,9 +176,9 @@ fn text(inventory: &Inventory, rows: &[Listed<'_>], wide: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim;
-    use crate::types::{DeviceSelector, Minor};
     use proptest::prelude::*;
+    use tranche_core::types::{DeviceSelector, Minor};
+    use tranche_plan::sim;
 
     fn listed(inventory: &Inventory) -> Vec<Listed<'_>> {
         inventory.catalogue().all().map(Listed::from).collect()
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_line_for_each_device() {
-        let inventory = crate::sources::open("sim:dgx-a100-mig").unwrap();
+        let inventory = tranche_plan::sources::open("sim:dgx-a100-mig").unwrap();
         let rows = listed(&inventory);
         assert_eq!(rows.len(), inventory.gpus.len() + inventory.mig_devices().count());
         let (narrow, wide) = (text(&inventory, &rows, false), text(&inventory, &rows, true));

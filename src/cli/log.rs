@@ -1,6 +1,5 @@
 //! The log: to stderr, quiet unless asked for.
 
-use crate::text::shown;
 use std::fmt;
 use std::io::IsTerminal;
 use tracing::{Event, Subscriber};
@@ -8,6 +7,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use tranche_core::text::shown;
 
 /// Starts the log at `level`.
 pub fn start(level: LevelFilter) {

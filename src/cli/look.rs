@@ -2,13 +2,13 @@
 
 use super::out;
 use super::place::{HostArgs, SpecDirArgs, StateArgs};
-use crate::error::Kind;
-use crate::examine::HostOptions;
-use crate::host::{DiscoveryOptions, RootPaths};
-use crate::observed::ObserveOptions;
-use crate::types::HostPath;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_core::error::Kind;
+use tranche_core::types::HostPath;
+use tranche_host::examine::HostOptions;
+use tranche_host::{DiscoveryOptions, RootPaths};
+use tranche_node::observed::ObserveOptions;
 
 /// How to examine a host.
 #[derive(Debug, Clone, clap::Args)]

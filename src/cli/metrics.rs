@@ -7,12 +7,12 @@ mod serve;
 
 use super::look::ObserveArgs;
 use super::out;
-use crate::observed::Observed;
-use crate::replace;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tranche_node::observed::Observed;
+use tranche_node::replace;
 
 /// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/metrics.md describes them
 #[derive(Debug, clap::Args)]

@@ -3,19 +3,19 @@
 use super::out;
 use super::sharing::SharingArgs;
 use super::table::Table;
-use crate::broker::{self, BrokerError, MpsRequest};
-use crate::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
-use crate::error::{Error, Kind};
-use crate::examine;
-use crate::held::root_only;
-use crate::host_file::HostFile;
-use crate::ledger::utc;
-use crate::types::{DeviceKey, DeviceSelector, HostPath};
 use anyhow::Result;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_core::broker::{self, BrokerError, MpsRequest};
+use tranche_core::error::{Error, Kind};
+use tranche_core::ledger::utc;
+use tranche_core::types::{DeviceKey, DeviceSelector, HostPath};
+use tranche_host::examine;
+use tranche_node::control::{ControlledDevice, DaemonState, DaemonStatus, run_daemon};
+use tranche_node::held::root_only;
+use tranche_plan::host_file::HostFile;
 
 /// How long the broker may take: a daemon that does not start is waited for, and ended.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -182,10 +182,10 @@ fn text(devices: &[ControlledDevice]) -> String {
             ),
         ]);
         for problem in &device.problems {
-            lines.push_str(&format!("{}: {}\n", device.device, crate::text::shown(problem)));
+            lines.push_str(&format!("{}: {}\n", device.device, tranche_core::text::shown(problem)));
         }
         for lost in daemon.iter().flat_map(|daemon| &daemon.lost) {
-            let container = crate::text::shown(&lost.container);
+            let container = tranche_core::text::shown(&lost.container);
             lines.push_str(&format!(
                 "{}: container {container} lost the daemon at {}\n",
                 device.device,

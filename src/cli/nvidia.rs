@@ -1,10 +1,10 @@
 //! The options that `nvidia-ctk` takes before its command, for scripts that only change the program's name.
 
-use crate::error::Error;
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
+use tranche_core::error::Error;
 
 /// Options of the program as a whole.
 #[derive(Debug, Clone, clap::Args)]

@@ -3,9 +3,6 @@
 //! A result is complete in memory before it is written: a failure halfway leaves no half of a result behind. A reader that
 //! closes the pipe (`| head`) is not an error.
 
-use crate::claims;
-use crate::error::{Context, Error, Kind, line};
-use crate::text::{shown, shown_json, shown_lines};
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
@@ -13,9 +10,12 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tracing::level_filters::LevelFilter;
+use tranche_core::claims;
+use tranche_core::error::{Context, Error, Kind, line};
+use tranche_core::text::{shown, shown_json, shown_lines};
 
 /// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text with
-/// names in it that may have line breaks has been through [`crate::text::shown`] before.
+/// names in it that may have line breaks has been through [`tranche_core::text::shown`] before.
 ///
 /// # Errors
 /// As [`document`].
@@ -146,7 +146,7 @@ pub fn code(kind: Kind) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{LedgerError, Refused};
+    use tranche_core::ledger::{LedgerError, Refused};
 
     #[test]
     fn the_exit_code_is_that_of_the_first_error_that_has_a_kind() {

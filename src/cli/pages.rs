@@ -1,11 +1,11 @@
 //! Pages that follow one another: `--watch`.
 
 use super::{look, out};
-use crate::ledger::utc;
 use anyhow::Result;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
+use tranche_core::ledger::utc;
 
 /// How often a page can be shown again: more often, the driver would be busy with nothing else.
 const SHORTEST: Duration = Duration::from_millis(200);

@@ -1,9 +1,9 @@
 //! The options that name directories and files. They mean the same on every verb that has them.
 
-use crate::installed::EngineDirs;
-use crate::planning::{PolicyOptions, pipe_directories};
-use crate::types::USUAL_SPEC_DIRS;
 use std::path::PathBuf;
+use tranche_core::types::USUAL_SPEC_DIRS;
+use tranche_node::installed::EngineDirs;
+use tranche_node::planning::{PolicyOptions, pipe_directories};
 
 /// Which host a verb examines.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -98,7 +98,7 @@ impl ConfigArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct StateArgs {
     /// The directory of the ledger, which records who holds which share
-    #[arg(long, value_name = "DIR", env = "TRANCHE_STATE_DIR", default_value = crate::ledger::STATE_DIR)]
+    #[arg(long, value_name = "DIR", env = "TRANCHE_STATE_DIR", default_value = tranche_core::ledger::STATE_DIR)]
     pub state_dir: PathBuf,
 }
 

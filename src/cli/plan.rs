@@ -4,10 +4,10 @@ mod text;
 
 use super::out;
 use super::sharing::SharingArgs;
-use crate::held::earlier::earlier;
-use crate::planning;
 use anyhow::Result;
 use std::process::ExitCode;
+use tranche_node::held::earlier::earlier;
+use tranche_node::planning;
 
 /// Show the shares that the policy creates on this host, and what each guarantees
 #[derive(Debug, clap::Args)]

@@ -2,16 +2,16 @@
 
 use super::out;
 use super::sharing::SharingArgs;
-use crate::error::{Kind, line};
-use crate::examine;
-use crate::held::earlier::earlier;
-use crate::planning::PlanOptions;
-use crate::policy::read;
-use crate::share;
 use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
+use tranche_core::error::{Kind, line};
+use tranche_host::examine;
+use tranche_node::held::earlier::earlier;
+use tranche_node::planning::PlanOptions;
+use tranche_plan::policy::read;
+use tranche_plan::share;
 
 /// The verbs of `tranche policy`.
 #[derive(Debug, clap::Subcommand)]
@@ -122,14 +122,14 @@ impl PolicyReport {
         if self.split_devices > 0 || self.dedicated_devices == 0 {
             parts.push(format!(
                 "{} of {}",
-                crate::text::counted(self.shares, "share"),
-                crate::text::counted(self.split_devices, "device")
+                tranche_core::text::counted(self.shares, "share"),
+                tranche_core::text::counted(self.split_devices, "device")
             ));
         }
         if self.dedicated_devices > 0 {
             parts.push(format!(
                 "{} for one container at a time",
-                crate::text::counted(self.dedicated_devices, "device")
+                tranche_core::text::counted(self.dedicated_devices, "device")
             ));
         }
         format!("{}: valid; {}\n", self.file, parts.join(", "))

@@ -1,8 +1,8 @@
 //! What a person sees while something takes its time.
 
 use super::out;
-use crate::host::nvml::Waiting;
 use std::io::{self, IsTerminal, Write};
+use tranche_host::nvml::Waiting;
 
 /// Reports that tranche waits for NVML: on a terminal in a line that is overwritten, elsewhere in one line, once.
 pub(super) fn waiting(waiting: Option<Waiting>) {

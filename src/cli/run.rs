@@ -2,13 +2,13 @@
 
 use super::out;
 use super::sharing::SharingArgs;
-use crate::run::{self, NotStarted, RunOptions, ShareForRun};
-use crate::types::WaitTime;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
+use tranche_core::types::WaitTime;
+use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
 
 /// Run a program in a share of a device, without a container, and pass on its exit code
 #[derive(Debug, clap::Args)]

@@ -10,14 +10,14 @@ mod program;
 mod result;
 
 use super::out;
-use crate::engine_config::check::{Candidate, Verdict, check};
-use crate::engine_config::install::FileChange;
-use crate::engines::Engine;
 use anyhow::Result;
 use arguments::{ConfigureArgs, EngineFileArgs};
 use files::Files;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tranche_node::engine_config::check::{Candidate, Verdict, check};
+use tranche_node::engine_config::install::FileChange;
+use tranche_plan::engines::Engine;
 
 /// The verbs of `tranche runtime`.
 #[derive(Debug, clap::Subcommand)]
@@ -67,7 +67,7 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
         out::note(format_args!(
             "{engine}: its present runtime is {program}; tranche runs runc or crun from PATH, unless runtime.runtimes in \
              {} names {program}",
-            crate::policy::read::DEFAULT_FILE
+            tranche_plan::policy::read::DEFAULT_FILE
         ));
     }
     if args.file.dry_run {

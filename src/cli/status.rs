@@ -6,10 +6,10 @@ mod text;
 use super::look::ObserveArgs;
 use super::out;
 use super::pages::{self, seconds_of_watch};
-use crate::observed::{Observed, Status, kept, problems};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_node::observed::{Observed, Status, kept, problems};
 
 /// Show who holds which share since when, what is free, who waits, what the GPUs do, and messages of hooks
 #[derive(Debug, clap::Args)]

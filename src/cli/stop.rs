@@ -1,8 +1,8 @@
 //! How a verb that runs in the foreground is ended.
 
-use crate::error::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tranche_core::error::{Context, Result};
 
 /// A descriptor that can be read when this process gets SIGTERM, SIGINT or SIGHUP. `who` names the process in errors.
 ///

@@ -5,12 +5,12 @@ mod create_device_nodes;
 mod modules;
 mod prepare_removal;
 
-use crate::error::Error;
-use crate::examine::{self, HostOptions};
-use crate::inventory::Inventory;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
+use tranche_core::error::Error;
+use tranche_host::examine::{self, HostOptions};
+use tranche_plan::inventory::Inventory;
 
 #[derive(clap::Subcommand)]
 pub(super) enum Verb {

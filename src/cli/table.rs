@@ -1,7 +1,7 @@
 //! Tables for people: columns of text without rules.
 
-use crate::text::shown;
 use comfy_table::{ColumnConstraint, ContentArrangement, presets};
+use tranche_core::text::shown;
 
 /// The width that every terminal has.
 const WIDTH: u16 = 80;

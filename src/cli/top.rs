@@ -4,13 +4,13 @@ use super::look::ObserveArgs;
 use super::out;
 use super::pages::{self, seconds_of_watch};
 use super::table::Table;
-use crate::error::{Error, Kind};
-use crate::held::{container_text, or_dash};
-use crate::observed::{Observed, ProcessRow};
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_core::error::{Error, Kind};
+use tranche_node::held::{container_text, or_dash};
+use tranche_node::observed::{Observed, ProcessRow};
 
 /// Show the processes on the GPUs with memory, utilisation and container, again every two seconds
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,11 @@
 //! What clap says of wrong arguments, in one line like every other error.
 
 use super::Arguments;
-use crate::error::{Error, Kind};
-use crate::text::some;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 use std::ffi::OsString;
+use tranche_core::error::{Error, Kind};
+use tranche_core::text::some;
 
 /// One line for `error`, which `arguments` caused.
 pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error {

@@ -3,11 +3,11 @@
 use super::look::{self, LookArgs};
 use super::out;
 use super::place::{HostArgs, SpecDirArgs, StateArgs};
-use crate::verify::{VerifyOptions, verify};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_node::verify::{VerifyOptions, verify};
 
 /// Ask CUDA in a running container what it gives, and compare that with what the container's share promises
 #[derive(Debug, clap::Args)]

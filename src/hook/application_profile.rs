@@ -10,9 +10,9 @@ use std::path::Path;
 
 use super::place::Current;
 use super::report::HookReport;
-use crate::oci::{Bundle, Config};
-use crate::root::Permissions;
-use crate::types::Minor;
+use tranche_core::oci::{Bundle, Config};
+use tranche_core::root::Permissions;
+use tranche_core::types::Minor;
 
 /// The directory of the profile in the container. The driver reads every file of this directory (driver README, "Application Profiles
 /// Search Path").

@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 
 use super::report::HookReport;
-use crate::call::ByPath;
-use crate::oci::Bundle;
+use tranche_core::call::ByPath;
+use tranche_core::oci::Bundle;
 
 const DRI: &str = "/dev/dri";
 const BY_PATH: &str = "/dev/dri/by-path";

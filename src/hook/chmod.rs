@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::report::HookReport;
-use crate::oci::Bundle;
-use crate::types::ContainerPath;
+use tranche_core::oci::Bundle;
+use tranche_core::types::ContainerPath;
 
 /// Sets the mode of the file or directory at each path. Links are followed inside the root. The mode is set through the
 /// handle that was checked. A failure is reported and does not fail the start, because the engine's own mode works.

@@ -20,17 +20,17 @@ mod neighbours;
 pub use daemon::check as check_daemon;
 
 use super::report::HookReport;
-use crate::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
-use crate::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain};
-use crate::error::{Error, Result};
-use crate::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
-use crate::oci::State;
-use crate::root::is_in_user_namespace;
-use crate::text::some;
-use crate::types::{HostPath, Part, Subject};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
+use tranche_core::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
+use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain};
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
+use tranche_core::oci::State;
+use tranche_core::root::is_in_user_namespace;
+use tranche_core::text::some;
+use tranche_core::types::{HostPath, Part, Subject};
 
 /// Runs `hook claim`.
 pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {

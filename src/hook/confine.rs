@@ -7,7 +7,7 @@ use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl::{set_dumpable, set_no_new_privs};
 use nix::sys::resource::{Resource, setrlimit};
 
-use crate::error::{Context, Result};
+use tranche_core::error::{Context, Result};
 
 /// The capabilities that a hook needs in a container's root:
 ///

@@ -1,8 +1,8 @@
 //! The container that a hook works for.
 
 use super::report::HookReport;
-use crate::error::Result;
-use crate::oci::{Bundle, Reached, State};
+use tranche_core::error::Result;
+use tranche_core::oci::{Bundle, Reached, State};
 
 /// Opens the container of `state`. In a user namespace, the bundle or its config.json may not be accessible; then the list of
 /// mounts is used instead, and `report` says so. `None` if the container's root is not certain: then nothing must be done.

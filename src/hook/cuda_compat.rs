@@ -9,9 +9,9 @@ pub(super) use image::{DIRECTORY, find};
 
 use serde_json::{Map, Value};
 
-use crate::types::{CudaVersion, DriverVersion};
+use tranche_core::types::{CudaVersion, DriverVersion};
 
-/// The section and the owner of that note, for [`crate::elf::note`].
+/// The section and the owner of that note, for [`tranche_core::elf::note`].
 pub(crate) const NOTE_SECTION: &str = ".note.cuda.fwd_compatibility";
 /// See [`NOTE_SECTION`].
 pub(crate) const NOTE_OWNER: &str = "NVIDIA Corporation";

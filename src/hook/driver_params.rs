@@ -9,8 +9,8 @@
 use std::io::{self, ErrorKind};
 
 use super::report::HookReport;
-use crate::oci::Bundle;
-use crate::root::{Permissions, read_host_proc};
+use tranche_core::oci::Bundle;
+use tranche_core::root::{Permissions, read_host_proc};
 
 /// The path below /proc.
 const PARAMS: [&str; 3] = ["driver", "nvidia", "params"];
@@ -63,8 +63,8 @@ mod tests {
     use nix::mount::{MsFlags, mount, umount};
 
     use super::*;
-    use crate::oci::{Reached, State};
-    use crate::root::own_mounts::with_own_mounts;
+    use crate::own_mounts::with_own_mounts;
+    use tranche_core::oci::{Reached, State};
 
     /// Covers a file of /proc that is there without a driver: the arguments of a process.
     #[test]

@@ -14,12 +14,12 @@ use std::path::Path;
 use super::loader;
 use super::place::Current;
 use super::report::HookReport;
-use crate::call::KnownLibrary;
-use crate::error::{Context, Error, Result, line};
-use crate::ldcache::directory::NamedLibrary;
-use crate::ldcache::{self, Cache, CacheEntry, Sorted, musl};
-use crate::oci::Bundle;
-use crate::types::{ContainerPath, Link};
+use tranche_core::call::KnownLibrary;
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::ldcache::directory::NamedLibrary;
+use tranche_core::ldcache::{self, Cache, CacheEntry, Sorted, musl};
+use tranche_core::oci::Bundle;
+use tranche_core::types::{ContainerPath, Link};
 
 pub(super) use conf::{record_compat, recorded_compat};
 use gather::LibraryDirectory;

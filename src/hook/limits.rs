@@ -6,7 +6,7 @@
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::error::{Context, Error, Result};
+use tranche_core::error::{Context, Error, Result};
 
 /// Bytes of stack that a hook needs, several times over: the kernel ends a process whose stack would grow beyond its limit.
 const STACK: u64 = 256 << 10;

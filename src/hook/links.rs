@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::report::HookReport;
-use crate::error::{Context, Result};
-use crate::oci::Bundle;
-use crate::root::{ContainerRoot, Linked, OwnDirectory};
-use crate::text::counted;
-use crate::types::Link;
+use tranche_core::error::{Context, Result};
+use tranche_core::oci::Bundle;
+use tranche_core::root::{ContainerRoot, Linked, OwnDirectory};
+use tranche_core::text::counted;
+use tranche_core::types::Link;
 
 /// What became of the links that were asked for.
 #[derive(Debug, Default)]

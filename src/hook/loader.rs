@@ -7,9 +7,9 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::root::ContainerRoot;
+use tranche_core::root::ContainerRoot;
 
-/// The loaders of glibc, for every architecture that [`crate::ldcache::AbiFlags`] knows.
+/// The loaders of glibc, for every architecture that [`tranche_core::ldcache::AbiFlags`] knows.
 const GLIBC: [&str; 9] = [
     "/lib64/ld-linux-x86-64.so.2",
     "/lib/ld-linux-aarch64.so.1",

@@ -15,10 +15,10 @@ use std::str::FromStr;
 use super::cuda_compat::{self, Host};
 use super::report::HookReport;
 use super::{application_profile, chmod, container, driver_params, ldcache, links};
-use crate::call::{NvidiaCall, NvidiaHook};
-use crate::error::{Context, Error, Result};
-use crate::oci::{Bundle, State};
-use crate::types::ContainerPath;
+use tranche_core::call::{NvidiaCall, NvidiaHook};
+use tranche_core::error::{Context, Error, Result};
+use tranche_core::oci::{Bundle, State};
+use tranche_core::types::ContainerPath;
 
 /// The variables in a container's environment that limit its memory.
 const LIMITS: [&str; 2] = ["NVIDIA_GPU_MEMORY_LIMIT=", "NVIDIA_GPU_MEMORY_REQUEST="];

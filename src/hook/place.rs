@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::report::HookReport;
-use crate::oci::Bundle;
-use crate::root::{NotOwn, OwnDirectory, OwnFile, Permissions};
+use tranche_core::oci::Bundle;
+use tranche_core::root::{NotOwn, OwnDirectory, OwnFile, Permissions};
 
 /// Permissions of a new file that all users of the container may read.
 pub(super) const READABLE: Permissions = Permissions::new_file(0o644);

@@ -34,9 +34,9 @@ use std::path::Path;
 use super::cuda_compat::{self, Host};
 use super::report::HookReport;
 use super::{application_profile, by_path, container, driver_params, ldcache, links};
-use crate::call::{NvidiaHook, PrepareCall};
-use crate::error::Result;
-use crate::oci::State;
+use tranche_core::call::{NvidiaHook, PrepareCall};
+use tranche_core::error::Result;
+use tranche_core::oci::State;
 
 /// Runs the hook: `arguments` are those after the verb, `state` is the standard input.
 pub(super) fn run(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut HookReport<'_>) -> Result<()> {

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::call::Unknown;
-use crate::error::{Error, Result, line};
-use crate::messages::{LINES, Message, Messages, Severity};
-use crate::oci::State;
-use crate::text::beginning;
+use tranche_core::call::Unknown;
+use tranche_core::error::{Error, Result, line};
+use tranche_core::messages::{LINES, Message, Messages, Severity};
+use tranche_core::oci::State;
+use tranche_core::text::beginning;
 
 /// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines only
 /// after the hook has ended uses a pipe of 64 KiB, and a hook that writes more than that would wait for ever.

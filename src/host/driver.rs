@@ -7,10 +7,10 @@ mod others;
 mod search;
 
 use super::scan::Scan;
-use crate::inventory::{Driver, DriverFile, WarningKind};
 pub(super) use lists::REQUIRED;
 pub(crate) use search::{FoundLibraries, nvml, search};
 use std::collections::BTreeMap;
+use tranche_plan::inventory::{Driver, DriverFile, WarningKind};
 
 /// The driver without what only NVML knows; `None` if the host has neither its module nor its libraries.
 pub(crate) fn collect(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<Driver> {

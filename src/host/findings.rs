@@ -1,8 +1,8 @@
 //! What discovery notes for people while it looks.
 
-use crate::inventory::{Absent, Degraded, Inventory, Warning, WarningKind};
 use std::cell::RefCell;
 use std::fmt::Display;
+use tranche_plan::inventory::{Absent, Degraded, Inventory, Warning, WarningKind};
 
 /// Collects what goes wrong and what is not found. Every part of a discovery adds to it, and nobody reads it before the
 /// end, so it is shared and not passed on.

@@ -7,9 +7,9 @@ use super::order;
 use super::pci;
 use super::proc::{self, Information};
 use super::scan::Scan;
-use crate::inventory::{Gpu, Source, WarningKind};
-use crate::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
 use std::collections::BTreeSet;
+use tranche_core::types::{ComputeCapability, CudaVersion, DriverVersion, GpuIndex, GpuUuid, MemorySize, Minor};
+use tranche_plan::inventory::{Gpu, Source, WarningKind};
 
 /// The GPUs in `/proc/driver/nvidia/gpus`, in the order of their PCI addresses.
 pub(crate) fn in_proc(scan: &Scan<'_>) -> Vec<Information> {
@@ -83,7 +83,7 @@ fn warn_unnamed(scan: &Scan<'_>, gpu: &Gpu) {
     let text = format!(
         "is divided by MIG, and only NVML knows the names of its MIG devices: instances {} are left out, and so is the \
          GPU as a whole",
-        crate::text::some(&names)
+        tranche_core::text::some(&names)
     );
     scan.findings.warn(gpu.label(), text);
 }

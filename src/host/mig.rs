@@ -6,9 +6,9 @@ use super::nodes::{cap_minors, cap_node};
 use super::nvml::{GpuFacts, MigFacts};
 use super::proc::{MigCapability, numbered};
 use super::scan::Scan;
-use crate::inventory::{Gpu, MigDevice, MigInstance, WarningKind};
-use crate::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
 use std::collections::{BTreeMap, BTreeSet};
+use tranche_core::types::{ComputeInstanceId, GpuInstanceId, MemorySize, MigIndex, MigProfile, Minor};
+use tranche_plan::inventory::{Gpu, MigDevice, MigInstance, WarningKind};
 
 /// The MIG devices that NVML reports, without their nodes.
 pub(crate) fn from_nvml(scan: &Scan<'_>, gpu: &Gpu, facts: &GpuFacts) -> Vec<MigDevice> {

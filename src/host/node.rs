@@ -3,10 +3,10 @@
 use super::proc::Majors;
 use super::scan::Scan;
 use super::tree::is_absence;
-use crate::inventory::{DeviceNode, WarningKind};
-use crate::types::ContainerPath;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use tranche_core::types::ContainerPath;
+use tranche_plan::inventory::{DeviceNode, WarningKind};
 
 /// Examines the node at `path`, the path in a container. The driver's node has one of `majors`, and `minor`. If `majors` is
 /// empty or `minor` is `None`, that number is unknown, and any is accepted.

@@ -3,9 +3,9 @@
 use super::node::look;
 use super::proc::{MigCapability, capability_minor, find_minors, numbered};
 use super::scan::Scan;
-use crate::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel, WarningKind};
-use crate::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
 use std::collections::{BTreeMap, BTreeSet};
+use tranche_core::types::{CapMinor, ContainerPath, ImexChannelId, Minor};
+use tranche_plan::inventory::{ControlNode, ControlRole, DeviceNode, HostMount, HostNodes, ImexChannel, WarningKind};
 
 /// Channel numbers are below 2^20: the module's limit on `imex_channel_count` is lower, but it has grown before.
 const MAX_CHANNEL: u32 = 1 << 20;

@@ -21,10 +21,10 @@ mod waiting;
 
 pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
-pub(crate) use convert::{compute_mode, meaning};
+pub use convert::{compute_mode, meaning};
 pub(crate) use parent::{NvmlChild, start};
-pub(crate) use pipe::Pipe;
-pub(crate) use process::NvmlProcess;
+pub use pipe::Pipe;
+pub use process::NvmlProcess;
 pub(crate) use question::NvmlQuestion;
 pub(crate) use report::NvmlReport;
 #[cfg(fuzzing)]

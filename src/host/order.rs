@@ -34,7 +34,7 @@ pub(crate) fn why_unknown(gpus: &[Information]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Minor;
+    use tranche_core::types::Minor;
 
     fn gpus(minors: &[u32]) -> Vec<Information> {
         let information = |(place, minor): (usize, &u32)| Information {

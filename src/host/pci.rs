@@ -4,8 +4,8 @@ use super::node::look;
 use super::proc::numbered;
 use super::roots::Roots;
 use super::scan::Scan;
-use crate::inventory::{DriKind, DriNode};
-use crate::types::PciAddress;
+use tranche_core::types::PciAddress;
+use tranche_plan::inventory::{DriKind, DriNode};
 
 /// The NUMA node of a device; `None` if it has none (the kernel writes -1) or if sysfs does not have it.
 pub(crate) fn numa_node(roots: &Roots, pci: PciAddress) -> Option<u32> {

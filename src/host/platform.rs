@@ -1,7 +1,7 @@
 //! The machine: its processor, its kernel, and the kind of platform.
 
 use super::roots::Roots;
-use crate::inventory::{Arch, Gpu, Platform, PlatformKind};
+use tranche_plan::inventory::{Arch, Gpu, Platform, PlatformKind};
 
 /// The platform as far as it is known before the GPUs are. [`kind`] completes it.
 pub(crate) fn read(roots: &Roots) -> Platform {

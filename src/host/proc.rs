@@ -1,7 +1,9 @@
 //! Parsers of the files that the kernel and the driver provide under `/proc`. No input makes them panic.
 
-use crate::types::{CapMinor, ComputeInstanceId, DriverVersion, GpuInstanceId, GpuUuid, MemorySize, Minor, PciAddress};
 use std::collections::BTreeMap;
+use tranche_core::types::{
+    CapMinor, ComputeInstanceId, DriverVersion, GpuInstanceId, GpuUuid, MemorySize, Minor, PciAddress,
+};
 
 /// The version in `/proc/driver/nvidia/version`:
 ///

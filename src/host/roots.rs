@@ -1,10 +1,10 @@
 //! Where the parts of the described host are.
 
 use super::tree::{Tree, TreePath, absolute_dir};
-use crate::error::{Error, Result};
-use crate::types::HostPath;
 use std::io;
 use std::path::PathBuf;
+use tranche_core::error::{Error, Result};
+use tranche_core::types::HostPath;
 
 /// Where the parts of a host are, as a person writes it. The default is the machine that this program runs on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

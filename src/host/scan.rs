@@ -5,10 +5,10 @@ use super::proc::{self, Majors};
 use super::roots::Roots;
 use super::tree::{Tree, is_absence};
 use super::{DiscoveryOptions, platform};
-use crate::inventory::Platform;
-use crate::types::DriverVersion;
 use std::cell::OnceCell;
 use std::fmt::Display;
+use tranche_core::types::DriverVersion;
+use tranche_plan::inventory::Platform;
 
 /// One discovery.
 pub(crate) struct Scan<'a> {

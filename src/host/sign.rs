@@ -2,8 +2,8 @@
 
 use super::driver::{FoundLibraries, REQUIRED};
 use super::scan::Scan;
-use crate::inventory::{Degraded, Inventory, PlatformKind};
-use crate::types::HostPath;
+use tranche_core::types::HostPath;
+use tranche_plan::inventory::{Degraded, Inventory, PlatformKind};
 
 /// The first thing that shows a driver: a path as the host names it, or the version of a library.
 pub(crate) fn of_driver(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<String> {

@@ -3,20 +3,20 @@
 //! A tree may be a copy of another machine or the root of a driver container. An absolute link in it leads to a place in
 //! the tree, and `..` does not leave it. So links are followed here, part by part, and the path that is opened afterwards
 //! has no links left. This keeps names right; it does not protect against somebody who changes the tree while it is
-//! read. For the roots of containers, which are hostile, there is [`crate::root`].
+//! read. For the roots of containers, which are hostile, there is [`tranche_core::root`].
 //!
 //! Three kinds of path meet here, and each has its type: `&str` is a path as something in the tree writes it, with links;
 //! [`TreePath`] is a path of one tree with every link followed; [`HostPath`] is the name of a file on the described host,
 //! for an engine or a person.
 
-use crate::bounded;
-use crate::types::HostPath;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use tranche_core::bounded;
+use tranche_core::types::HostPath;
 
 /// The number of links that the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;

@@ -3,7 +3,7 @@
 use super::nvml::{GpuUsage, NvmlQuestion};
 use super::scan::Scan;
 use super::{DiscoveryOptions, Roots, driver, start_nvml};
-use crate::inventory::Warning;
+use tranche_plan::inventory::Warning;
 
 /// What NVML says that the GPUs do now.
 #[derive(Debug, Default)]

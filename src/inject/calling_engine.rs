@@ -15,8 +15,8 @@
 
 use std::path::Path;
 
-use crate::engines::Engine;
-use crate::types::EngineVersion;
+use tranche_core::types::EngineVersion;
+use tranche_plan::engines::Engine;
 
 /// What calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! What has to leave a container's configuration before devices are added to it.
 
-use crate::call::ClaimCall;
-use crate::cdi::Hook;
-use crate::ledger::is_start_name;
-use crate::share::limits_set_by;
-use crate::types::Subject;
 use memchr::memmem;
 use serde_json::{Map, Value};
+use tranche_core::call::ClaimCall;
+use tranche_core::ledger::is_start_name;
+use tranche_core::types::Subject;
+use tranche_plan::cdi::Hook;
+use tranche_plan::share::limits_set_by;
 
 /// Names of the prestart hook that docker adds for `--gpus`, and old packages for every container.
 const NVIDIA_HOOKS: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-toolkit"];

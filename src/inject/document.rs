@@ -1,11 +1,11 @@
 //! A `config.json` as a JSON value. Fields that tranche does not know stay as they are, in their order.
 
-use crate::error::{Context, Error, Result};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use tranche_core::error::{Context, Error, Result};
 
 /// Parses `bytes`.
 ///
@@ -113,7 +113,7 @@ mod tests {
             r#"{"p":{"q":[{"a":1,"a":1}]}}"#,
             r#"{"a":1,"\u0061":2}"#,
         ] {
-            let error = crate::error::line(&parse(text.as_bytes()).unwrap_err());
+            let error = tranche_core::error::line(&parse(text.as_bytes()).unwrap_err());
             assert!(error.contains("the key \"a\" occurs twice"), "{error}");
         }
     }

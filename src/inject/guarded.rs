@@ -3,19 +3,19 @@
 //! Any specification may have nodes for any device. What the plan splits or dedicates is found by its numbers, because a
 //! node can have any name, so that no name of a specification is a way around the plan (DESIGN, section 12).
 
-use crate::call::ClaimCall;
-use crate::cdi::ContainerEdits;
-use crate::cdi::inject::host_node;
-use crate::error::Error;
-use crate::inventory::{DeviceNode, HostDevice, Inventory};
-use crate::policy::WholeDevice;
-use crate::root::{DeviceNumber, nodes_brought};
-use crate::share::{Plan, SplitDevice};
-use crate::text::some;
-use crate::types::{CdiKind, DeviceKey, ShareName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use tranche_core::call::ClaimCall;
+use tranche_core::error::Error;
+use tranche_core::root::{DeviceNumber, nodes_brought};
+use tranche_core::text::some;
+use tranche_core::types::{CdiKind, DeviceKey, ShareName};
+use tranche_plan::cdi::ContainerEdits;
+use tranche_plan::cdi::inject::host_node;
+use tranche_plan::inventory::{DeviceNode, HostDevice, Inventory};
+use tranche_plan::policy::WholeDevice;
+use tranche_plan::share::{Plan, SplitDevice};
 
 /// The devices of a host that a container gets only with a claim.
 #[derive(Debug, Default)]

@@ -52,10 +52,12 @@ pub(super) use extras::switch;
 
 use std::collections::BTreeSet;
 
-use crate::derive::Mode;
-use crate::inject::require::Requirement;
-use crate::inventory::DriverCapability;
-use crate::types::{CdiKind, DevicePart, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, WaitTime};
+use crate::require::Requirement;
+use tranche_core::types::{
+    CdiKind, DevicePart, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, WaitTime,
+};
+use tranche_plan::derive::Mode;
+use tranche_plan::inventory::DriverCapability;
 
 /// The variable by which most containers ask for devices.
 const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";

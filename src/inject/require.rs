@@ -10,8 +10,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::error::{Error, Result};
-use crate::types::{ComputeCapability, CudaVersion, DriverVersion};
+use tranche_core::error::{Error, Result};
+use tranche_core::types::{ComputeCapability, CudaVersion, DriverVersion};
 
 /// What one variable requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,7 +241,7 @@ impl Operator {
 
 /// The numbers of a version; `None` for other text.
 fn version(text: &str) -> Option<Vec<u64>> {
-    text.split('.').map(crate::types::decimal).collect()
+    text.split('.').map(tranche_core::types::decimal).collect()
 }
 
 /// The order of two versions. A number that is missing is 0: `12` is `12.0`.

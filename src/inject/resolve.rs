@@ -3,20 +3,20 @@
 use super::guarded::GuardedDevices;
 use super::request::{self, MigAccess, Request, RequestSource, WantedDevice};
 use super::require::{RequiredGpu, RequirementFacts};
-use crate::call::ClaimCall;
-use crate::cdi::registry::Registry;
-use crate::cdi::{ContainerEdits, inject, unresolvable};
-use crate::error::{Error, Result};
-use crate::host_file::HostFile;
-use crate::inventory::{Catalogue, HostDevice};
-use crate::policy::ClaimsFromEnvironment;
-use crate::reserve::Reservation;
-use crate::share::{SplitDevice, Wish};
-use crate::text::some;
-use crate::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use tranche_core::call::ClaimCall;
+use tranche_core::error::{Error, Result};
+use tranche_core::text::some;
+use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
+use tranche_plan::cdi::registry::Registry;
+use tranche_plan::cdi::{ContainerEdits, inject, unresolvable};
+use tranche_plan::host_file::HostFile;
+use tranche_plan::inventory::{Catalogue, HostDevice};
+use tranche_plan::policy::ClaimsFromEnvironment;
+use tranche_plan::reserve::Reservation;
+use tranche_plan::share::{SplitDevice, Wish};
 
 /// What a request means on this host.
 #[derive(Debug, Default)]

@@ -5,11 +5,11 @@
 
 use super::guarded::GuardedDevices;
 use super::rewrite::StartLedger;
-use crate::error::Result;
-use crate::host_file::HostFile;
-use crate::oci::Config;
-use crate::root::{DeviceNumber, MountOrigin};
 use std::path::{Path, PathBuf};
+use tranche_core::error::Result;
+use tranche_core::oci::Config;
+use tranche_core::root::{DeviceNumber, MountOrigin};
+use tranche_plan::host_file::HostFile;
 
 /// Refuses to restore the container of `config` in `bundle` if it has a node of a device that needs a claim. `state_dir` is
 /// the state directory of tranche.

@@ -3,22 +3,22 @@
 use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
 use super::resolve::{self, ResolvedRequest};
 use super::{CallingEngine, clean, document, require};
-use crate::call::ClaimCall;
-use crate::cdi::{self, ContainerEdits, inject};
-use crate::claims::Claims;
-use crate::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
-use crate::edits::Edits;
-use crate::error::{Error, Kind, Result};
-use crate::host_file::HostFile;
-use crate::ledger::{Claim, ContainerName, Holder};
-use crate::policy::RuntimeSettings;
-use crate::reserve::{Reservation, Unoffered, explain as explain_reserve, findings, held_unsplit, list};
-use crate::root::is_in_user_namespace;
-use crate::share::{Plan, Wish};
-use crate::types::{DeviceKey, HostPath, WaitTime};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
+use tranche_core::call::ClaimCall;
+use tranche_core::claims::Claims;
+use tranche_core::error::{Error, Kind, Result};
+use tranche_core::ledger::{Claim, ContainerName, Holder};
+use tranche_core::root::is_in_user_namespace;
+use tranche_core::types::{DeviceKey, HostPath, WaitTime};
+use tranche_plan::cdi::{self, ContainerEdits, inject};
+use tranche_plan::derive::{self, ContainerError, DeviceChoice, HookOptions, Mode, Options, ReservedShares, Sharing};
+use tranche_plan::edits::Edits;
+use tranche_plan::host_file::HostFile;
+use tranche_plan::policy::RuntimeSettings;
+use tranche_plan::reserve::{Reservation, Unoffered, explain as explain_reserve, findings, held_unsplit, list};
+use tranche_plan::share::{Plan, Wish};
 
 /// The start of a container.
 pub struct RewriteContext<'a> {
@@ -377,5 +377,4 @@ impl Injection<'_> {
 }
 
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests;

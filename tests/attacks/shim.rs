@@ -10,11 +10,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tranche::claims::Claims;
-use tranche::host_file::{self, HostFile};
-use tranche::policy::{self, AcceptAnnotations, RuntimeSettings};
-use tranche::types::HostPath;
-use tranche::{share, sim};
+use tranche_core::claims::Claims;
+use tranche_core::types::HostPath;
+use tranche_plan::host_file::{self, HostFile};
+use tranche_plan::policy::{self, AcceptAnnotations, RuntimeSettings};
+use tranche_plan::share;
+use tranche_plan::sim;
 
 use crate::run::{Ended, finish_measured, is_bidirectional};
 use crate::stage::{MARK, differences, temporary};
@@ -120,8 +121,8 @@ impl Shim {
         let file = HostFile {
             version: host_file::VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            host: tranche::digests::of_host(&inventory).unwrap(),
-            policy: tranche::digests::of_plan(&plan).unwrap(),
+            host: tranche_node::digests::of_host(&inventory).unwrap(),
+            policy: tranche_node::digests::of_plan(&plan).unwrap(),
             inventory,
             plan,
             runtime: RuntimeSettings {

@@ -4,7 +4,7 @@ use crate::scene::{ANN, BOB, GPU_0, GPU_1, Scene, Sleeper, container};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use tranche::ledger::Holder;
+use tranche_core::ledger::Holder;
 
 /// A request of a container `c` with `init`.
 fn request(init: &Sleeper, fields: Value) -> Value {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
-use tranche::ledger::{Book, Claim, Ledger};
+use tranche_core::ledger::{Book, Claim, Ledger};
 
 /// GPU 0 in ten turns, GPU 1 under MPS with a daemon of the operator.
 pub(crate) const POLICY: &str = "\

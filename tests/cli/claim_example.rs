@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "its main is that of a program")]
 mod example;
 
-use tranche::ledger::Ledger;
+use tranche_core::ledger::Ledger;
 
 #[test]
 fn a_caller_outside_the_crate_holds_a_share_and_gives_it_back() {

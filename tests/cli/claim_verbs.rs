@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tranche::cdi::registry::Registry;
+use tranche_plan::cdi::registry::Registry;
 
 /// GPU 0 in four turns, GPU 1 in two unequal shares.
 const POLICY: &str = "\

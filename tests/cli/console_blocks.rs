@@ -13,7 +13,7 @@ use clap::{ArgAction, Command, CommandFactory};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
-use tranche::cli::Arguments;
+use tranche_cli::Arguments;
 use walkdir::WalkDir;
 
 /// The inventory for a block that names none.

@@ -3,7 +3,7 @@
 use clap::{Command, CommandFactory};
 use std::fs;
 use std::path::{Path, PathBuf};
-use tranche::cli::{self, Arguments};
+use tranche_cli::Arguments;
 use walkdir::WalkDir;
 
 /// Every Markdown file of the repository with its text.
@@ -48,12 +48,12 @@ fn commands_after_a_prompt_are_accepted() {
     for (path, text) in guides() {
         for command in typed(&text) {
             let words = command.split_whitespace().map(Into::into);
-            assert!(cli::parse(words).is_ok(), "{}: {command}", path.display());
+            assert!(tranche_cli::parse(words).is_ok(), "{}: {command}", path.display());
             commands += 1;
         }
     }
     assert!(commands > 15, "{commands}");
-    assert!(cli::parse(["tranche", "list", "--nosuch"].map(Into::into)).is_err());
+    assert!(tranche_cli::parse(["tranche", "list", "--nosuch"].map(Into::into)).is_err());
 }
 
 /// What is unknown in a command that a sentence names, which may lack what is required: a verb or an option.

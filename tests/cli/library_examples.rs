@@ -12,11 +12,13 @@ use crate::{program, said};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use tranche::claims::Claims;
-use tranche::observed::ObserveOptions;
-use tranche::reserve::{Reservation, Unoffered};
-use tranche::share::Wish;
-use tranche::{policy, share, sim};
+use tranche_core::claims::Claims;
+use tranche_node::observed::ObserveOptions;
+use tranche_plan::policy;
+use tranche_plan::reserve::{Reservation, Unoffered};
+use tranche_plan::share;
+use tranche_plan::share::Wish;
+use tranche_plan::sim;
 
 #[test]
 fn a_caller_outside_the_crate_prints_what_status_prints() {

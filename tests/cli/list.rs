@@ -48,7 +48,7 @@ fn json_names_the_nodes_that_the_specification_gives() {
         ("t4x2", "t4x2-old-driver"),
     ] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("cdi-specs/{host}.yaml"));
-        let spec = tranche::cdi::parse::spec(&fs::read(file).unwrap()).unwrap();
+        let spec = tranche_plan::cdi::parse::spec(&fs::read(file).unwrap()).unwrap();
         let rows = nodes(&format!("sim:{sim}"));
         let mut compared = 0;
         for device in &spec.devices {
@@ -79,7 +79,8 @@ fn json_names_the_nodes_that_the_specification_gives() {
 /// A driver container has its nodes elsewhere on the host; a node that is not known is left out.
 #[test]
 fn json_names_nodes_as_a_container_does_and_only_those_that_are_known() {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sim/dgx-a100-mig.json")).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/sim/dgx-a100-mig.json")).unwrap();
     let mut inventory: Value = serde_json::from_str(&text).unwrap();
     let gpu = &mut inventory["gpus"][0];
     gpu["node"]["host"] = "/run/nvidia/driver/dev/nvidia0".into();

@@ -5,17 +5,17 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use tranche::cdi::validate::validate;
-use tranche::cdi::{Spec, build};
-use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
-use tranche::error::Error;
-use tranche::inventory::Inventory;
-use tranche::policy::read;
-use tranche::share::{Grade, Plan, Wish, fit, plan};
-use tranche::types::{HostPath, Percent};
+use tranche_core::error::Error;
+use tranche_core::types::{HostPath, Percent};
+use tranche_plan::cdi::validate::validate;
+use tranche_plan::cdi::{Spec, build};
+use tranche_plan::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
+use tranche_plan::inventory::Inventory;
+use tranche_plan::policy::read;
+use tranche_plan::share::{Grade, Plan, Wish, fit, plan};
 
 fn inventory(name: &str) -> Inventory {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/sim/{name}.json"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/plan/sim/{name}.json"));
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn check(specs: &[Spec]) -> Result<(), String> {
                 return Err(format!("{name} begins with another device's name and a colon"));
             }
         }
-        name.parse::<tranche::types::QualifiedName>()
+        name.parse::<tranche_core::types::QualifiedName>()
             .map_err(|e| e.to_string())?;
     }
     for spec in specs {
@@ -440,7 +440,7 @@ fn the_device_plugin_s_documentation_works_unchanged() {
     assert_eq!(plan_len(&read.policy, &hgx), 4);
 }
 
-fn plan_len(policy: &tranche::policy::Policy, inventory: &Inventory) -> usize {
+fn plan_len(policy: &tranche_plan::policy::Policy, inventory: &Inventory) -> usize {
     plan(policy, inventory).unwrap().devices[0].shares.len()
 }
 

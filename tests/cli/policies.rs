@@ -3,13 +3,13 @@
 use crate::support::fake_host;
 use crate::{Said, tranche};
 use std::path::Path;
-use tranche::error::Error;
-use tranche::inventory::Inventory;
-use tranche::policy::read;
-use tranche::share::{Plan, plan};
+use tranche_core::error::Error;
+use tranche_plan::inventory::Inventory;
+use tranche_plan::policy::read;
+use tranche_plan::share::{Plan, plan};
 
 fn inventory(name: &str) -> Inventory {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/sim/{name}.json"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/plan/sim/{name}.json"));
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 

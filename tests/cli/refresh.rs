@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use tranche::host_file::{HostFile, HostFileError, SourceKind};
-use tranche::policy::{AcceptEnvironment, RuntimeSettings};
+use tranche_plan::host_file::{HostFile, HostFileError, SourceKind};
+use tranche_plan::policy::{AcceptEnvironment, RuntimeSettings};
 
 mod bad_places;
 mod changed;

@@ -6,7 +6,7 @@ use crate::support::bless;
 use rows::{COLUMNS, ROWS, Row};
 use std::fs;
 use std::path::{Path, PathBuf};
-use tranche::engines::Engine;
+use tranche_plan::engines::Engine;
 
 /// Whether and how something was tried.
 #[derive(Debug, Clone, Copy)]

@@ -345,13 +345,13 @@ fn a_verb_s_own_options_come_before_those_of_the_program() {
 proptest! {
     #[test]
     fn whatever_a_name_is_nothing_of_it_acts(name in any::<String>()) {
-        let shown = tranche::text::shown(&name);
+        let shown = tranche_core::text::shown(&name);
         prop_assert!(!shown.chars().any(|c| acts(c) || c == '\n'), "{}", shown.escape_debug());
         let json = serde_json::to_string(&name).unwrap();
-        let json = tranche::text::shown_json(&json);
+        let json = tranche_core::text::shown_json(&json);
         prop_assert!(!json.chars().any(acts));
         prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name.clone());
-        let error = tranche::error::Error::usage(&name, &name).hint(&name).to_string();
+        let error = tranche_core::error::Error::usage(&name, &name).hint(&name).to_string();
         prop_assert!(!error.chars().any(|c| acts(c) || c == '\n'));
     }
 }

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranche::claims::{ClaimEntry, Claims};
-use tranche::control::{Control, ControlOptions, ControlledDevice, MachineControl};
-use tranche::facts::{Facts, HostFacts};
-use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
-use tranche::inventory::DriverFile;
-use tranche::ledger::{Bounds, ContainerName, Holder};
-use tranche::policy::read;
-use tranche::share::{Plan, plan};
-use tranche::types::{DeviceKey, HostPath, Part, Subject};
+use tranche_core::claims::{ClaimEntry, Claims};
+use tranche_core::ledger::{Bounds, ContainerName, Holder};
+use tranche_core::types::{DeviceKey, HostPath, Part, Subject};
+use tranche_host::{DiscoveryOptions, RootPaths, Roots, discover};
+use tranche_node::control::{Control, ControlOptions, ControlledDevice, MachineControl};
+use tranche_node::facts::{Facts, HostFacts};
+use tranche_plan::inventory::DriverFile;
+use tranche_plan::policy::read;
+use tranche_plan::share::{Plan, plan};
 
 /// Two unequal shares, of 24564 MiB.
 pub(crate) const UNEQUAL: &str = "version: v1
@@ -50,7 +50,7 @@ pub(crate) struct Bed {
 struct FactsOfBed(Arc<Mutex<Arc<Facts>>>);
 
 impl HostFacts for FactsOfBed {
-    fn now(&self) -> tranche::error::Result<Arc<Facts>> {
+    fn now(&self) -> tranche_core::error::Result<Arc<Facts>> {
         Ok(Arc::clone(&self.0.lock().unwrap()))
     }
 }
@@ -474,7 +474,7 @@ pub(crate) fn facts(root: &Path, policy: &str) -> Facts {
     }
 }
 
-pub(crate) fn planned(inventory: &tranche::inventory::Inventory, policy: &str) -> Plan {
+pub(crate) fn planned(inventory: &tranche_plan::inventory::Inventory, policy: &str) -> Plan {
     let policy = read::parse("policy.yaml", policy).unwrap().policy;
     plan(&policy, inventory).unwrap()
 }

@@ -8,8 +8,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tranche::control::{Control, MachineControl};
-use tranche::share::{Grade, Guarantee, MemoryLimitBy, Method, NoCgroupLimit};
+use tranche_node::control::{Control, MachineControl};
+use tranche_plan::share::{Grade, Guarantee, MemoryLimitBy, Method, NoCgroupLimit};
 
 /// Cgroups of version 2 of this machine, one for each name; `None` where it has none.
 pub(crate) fn cgroups<const N: usize>(test: &str, names: [&str; N]) -> Option<[TestCgroup; N]> {

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tranche::control::{Control, ControlledDevice, DaemonState, MachineControl};
+use tranche_node::control::{Control, ControlledDevice, DaemonState, MachineControl};
 
 fn kill_hard(pid: u32) {
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();

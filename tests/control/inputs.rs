@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranche::control::{Control, DaemonState, MachineControl};
+use tranche_node::control::{Control, DaemonState, MachineControl};
 
 /// Why the share is refused, and that nothing was changed for it.
 #[track_caller]
@@ -246,7 +246,7 @@ fn a_full_or_read_only_state_directory_changes_nothing() {
         let fill = state.join("fill");
         let _ = fs::write(&fill, vec![0; 1 << 20]);
         let refuse = |why: &str| {
-            let line = tranche::error::line(&control.prepare(bed.key()).unwrap_err());
+            let line = tranche_core::error::line(&control.prepare(bed.key()).unwrap_err());
             assert!(
                 line.contains("control/0.json: cannot be written") && line.contains(why),
                 "{line}"
@@ -314,7 +314,7 @@ fn a_daemon_of_an_older_driver_is_replaced_when_it_has_no_clients() {
                     .host
                     .as_str()
                     .replace("libnvidia-ml.so.550.163.01", "libnvidia-ml.so.560.35.03");
-                file.host = tranche::types::HostPath::new(path).unwrap();
+                file.host = tranche_core::types::HostPath::new(path).unwrap();
             }
         });
     };

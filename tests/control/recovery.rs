@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
-use tranche::control::{DaemonState, MachineControl};
+use tranche_node::control::{DaemonState, MachineControl};
 
 #[test]
 fn the_next_broker_adopts_the_daemon() {
@@ -162,7 +162,7 @@ fn a_daemon_that_a_person_started_stays_until_a_person_stops_it() {
     control.stop(bed.key(), false).unwrap();
     bed.assert_as_it_was(&control);
     let nothing = control.stop(bed.key(), false).unwrap_err();
-    assert_eq!(nothing.kind(), tranche::error::Kind::Nothing);
+    assert_eq!(nothing.kind(), tranche_core::error::Kind::Nothing);
 }
 
 /// A process that acts once, behind strace. Only its first thread is traced: it writes the journal and starts programs.

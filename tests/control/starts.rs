@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tranche::control::{Control, DaemonState, MachineControl};
+use tranche_node::control::{Control, DaemonState, MachineControl};
 
 #[test]
 fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was() {

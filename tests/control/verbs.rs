@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use tranche::control::MachineControl;
+use tranche_node::control::MachineControl;
 
 /// A broker, until it is dropped.
 struct Broker(Child);

@@ -1,7 +1,7 @@
 //! What an inventory lacks and its host has is in the inventory, and travels with it.
 
 use super::*;
-use tranche::inventory::Degraded;
+use tranche_plan::inventory::Degraded;
 
 fn degraded(inventory: &Inventory) -> Vec<String> {
     inventory.degraded.iter().map(ToString::to_string).collect()

@@ -125,7 +125,7 @@ fn what_each_kind_of_machine_has() {
 
     let coherent = bed("gb200").look();
     assert_eq!(coherent.gpus[0].addressing, Some(AddressingMode::Ats));
-    assert_eq!(coherent.platform.arch, tranche::inventory::Arch::Aarch64);
+    assert_eq!(coherent.platform.arch, tranche_plan::inventory::Arch::Aarch64);
 
     assert!(!coherent.gpus[0].uses_system_memory);
 

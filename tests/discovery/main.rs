@@ -1,6 +1,5 @@
 //! Discovery over the test hosts, through the real code: their library is opened, their files are read, and each way
 //! in which a host can be broken costs what is broken and no more.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,12 +15,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{fake_host, skip};
-use tranche::host::{DiscoveryOptions, RootPaths, Roots, discover};
-use tranche::inventory::{
+use tranche_core::types::{HostPath, MemorySize, Minor};
+use tranche_host::{DiscoveryOptions, RootPaths, Roots, discover};
+use tranche_plan::inventory::{
     AddressingMode, Architecture, ControlRole, DriverCapability, FileKind, Inventory, MigMode, PlatformKind, Source,
     VirtualizationMode, load,
 };
-use tranche::types::{HostPath, MemorySize, Minor};
 
 mod broken_nodes;
 mod broken_nvml;
@@ -115,7 +114,7 @@ fn one_warning(inventory: &Inventory) -> String {
     lines[0].clone()
 }
 
-fn file<'a>(inventory: &'a Inventory, container: &str) -> &'a tranche::inventory::DriverFile {
+fn file<'a>(inventory: &'a Inventory, container: &str) -> &'a tranche_plan::inventory::DriverFile {
     let files = &inventory.driver.as_ref().unwrap().files;
     let hit = files.iter().find(|f| f.container.as_str() == container);
     hit.unwrap_or_else(|| panic!("{container} is not among {files:#?}"))
@@ -157,7 +156,7 @@ fn every_host_is_described_the_same_way_twice() {
 #[test]
 fn built_in_inventories_are_what_discovery_finds() {
     let mut wrong = Vec::new();
-    for sim in tranche::sim::ALL {
+    for sim in tranche_plan::sim::ALL {
         let bed = bed(sim.host);
         if !bed.host.not_made.is_empty() {
             skip::not_run(
@@ -168,10 +167,10 @@ fn built_in_inventories_are_what_discovery_finds() {
         }
         let inventory = bed.look();
         let found = serde_json::to_string_pretty(&inventory).unwrap() + "\n";
-        let file = format!("{}/src/sim/{}.json", env!("CARGO_MANIFEST_DIR"), sim.name);
+        let file = format!("{}/src/plan/sim/{}.json", env!("CARGO_MANIFEST_DIR"), sim.name);
         let is_expected = support::bless::is_expected(Path::new(&file), &found);
         // A bless does not change what is built into this program.
-        let is_built_in = support::bless::is_on() || tranche::sim::open(sim.name).unwrap() == inventory;
+        let is_built_in = support::bless::is_on() || tranche_plan::sim::open(sim.name).unwrap() == inventory;
         if !is_expected || !is_built_in {
             wrong.push(sim.name);
         }

@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::json;
 use std::process::{Child, Stdio};
-use tranche::host::nvml::{GpuUsage, MemoryUsage, ProcessKind, ProcessUsage};
-use tranche::host::{Usage, usage};
+use tranche_host::nvml::{GpuUsage, MemoryUsage, ProcessKind, ProcessUsage};
+use tranche_host::{Usage, usage};
 
 const MIB: u64 = 1 << 20;
 

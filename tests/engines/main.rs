@@ -1,5 +1,4 @@
 //! Containers under real engines: podman with crun and runc, as root and rootless, and the two runtimes alone.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::json;
-use tranche::policy::RuntimeSettings;
+use tranche_plan::policy::RuntimeSettings;
 
 use crate::support::engines::{Bed, Engine, run_podman, run_podman_in};
 use crate::support::session::session;

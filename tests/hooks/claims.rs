@@ -18,7 +18,7 @@ use init::Init;
 use nix::fcntl::{Flock, FlockArg};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen, socket_with};
 use serde_json::json;
-use tranche::ledger::{Book, HeldPart, Ledger};
+use tranche_core::ledger::{Book, HeldPart, Ledger};
 
 /// A state directory, and containers that are processes without anything around them.
 struct Scene {

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use object::endian::Endianness;
 use skip::not_run;
-use tranche::ldcache::{self, AbiFlags, CacheEntry, Hwcap, Sorted, directory};
+use tranche_core::ldcache::{self, AbiFlags, CacheEntry, Hwcap, Sorted, directory};
 
 const LDCONFIG: &str = "/sbin/ldconfig";
 
@@ -116,7 +116,7 @@ fn libraries_of(path: &Path) -> Vec<directory::NamedLibrary<'static>> {
     let mut files = Vec::new();
     for file in fs::read_dir(path).unwrap() {
         let file = file.unwrap();
-        let Ok(library) = tranche::elf::read(File::open(file.path()).unwrap()) else {
+        let Ok(library) = tranche_core::elf::read(File::open(file.path()).unwrap()) else {
             continue;
         };
         files.push(directory::File {
@@ -273,7 +273,7 @@ fn glibc_root(test: &str) -> Option<(LoaderRoot, Vec<directory::NamedLibrary<'st
     let host = ldcache::read(&host).unwrap();
     let mut libraries = Vec::new();
     for name in ["libc.so.6", "libdl.so.2"] {
-        let libc = tranche::elf::read(File::open(root.at("open")).unwrap())
+        let libc = tranche_core::elf::read(File::open(root.at("open")).unwrap())
             .unwrap()
             .flags
             .unwrap();

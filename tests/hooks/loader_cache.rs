@@ -8,7 +8,7 @@ use std::process::Command;
 use scene::{LIBDIR, Scene};
 use serde_json::{Value, json};
 use stub_elf::{Machine, library};
-use tranche::ldcache::Sorted;
+use tranche_core::ldcache::Sorted;
 
 /// A glibc image in whose library directory these files are mounted, each with this content.
 fn image(mounted: &[(&str, &[u8])]) -> Scene {
@@ -19,9 +19,9 @@ fn image(mounted: &[(&str, &[u8])]) -> Scene {
     fs::create_dir_all(scene.image(LIBDIR)).unwrap();
     // Known to the cache, so that only what is mounted is looked at.
     let own = format!("{LIBDIR}/libown.so.1");
-    let flags = tranche::ldcache::AbiFlags::X86_64;
-    let entry = tranche::ldcache::CacheEntry::new("libown.so.1".as_ref(), own.as_ref(), flags);
-    let cache = tranche::ldcache::write(&Sorted::new(&[entry]), object::endian::Endianness::Little).unwrap();
+    let flags = tranche_core::ldcache::AbiFlags::X86_64;
+    let entry = tranche_core::ldcache::CacheEntry::new("libown.so.1".as_ref(), own.as_ref(), flags);
+    let cache = tranche_core::ldcache::write(&Sorted::new(&[entry]), object::endian::Endianness::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
     mount(&scene, &mounted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     for (name, content) in mounted {
@@ -42,7 +42,7 @@ fn cached(scene: &Scene, arguments: &[&str]) -> Vec<String> {
     let libdir = format!("--ldcache-dir={LIBDIR}");
     scene.prepare(&[&[libdir.as_str()], arguments].concat()).silent();
     let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
-    let cache = tranche::ldcache::read(&bytes).unwrap();
+    let cache = tranche_core::ldcache::read(&bytes).unwrap();
     let lines = cache.entries.iter().map(crate::ldcache::line);
     lines.filter(|line| !line.starts_with("libown")).collect()
 }
@@ -172,12 +172,12 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
         format!("/{dots}{}/libown.so.{number}", LIBDIR.trim_start_matches('/'))
     };
     let paths: Vec<String> = (0..60_000).map(spelling).collect();
-    let flags = tranche::ldcache::AbiFlags::X86_64;
+    let flags = tranche_core::ldcache::AbiFlags::X86_64;
     let entries: Vec<_> = paths
         .iter()
-        .map(|path| tranche::ldcache::CacheEntry::new("libown.so".as_ref(), path.as_ref(), flags))
+        .map(|path| tranche_core::ldcache::CacheEntry::new("libown.so".as_ref(), path.as_ref(), flags))
         .collect();
-    let cache = tranche::ldcache::write(&Sorted::new(&entries), object::endian::Endianness::Little).unwrap();
+    let cache = tranche_core::ldcache::write(&Sorted::new(&entries), object::endian::Endianness::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
     let libdir = format!("--ldcache-dir={LIBDIR}");
     let Some(count) = look_ups(&scene, &[&libdir]) else {
@@ -188,7 +188,7 @@ fn a_cache_with_sixty_thousand_spellings_of_a_directory_costs_a_bounded_number_o
     };
     assert!((1..400).contains(&count), "{count}");
     let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
-    let cache = tranche::ldcache::read(&bytes).unwrap();
+    let cache = tranche_core::ldcache::read(&bytes).unwrap();
     assert_eq!(cache.entries.len(), 60_001);
     assert_eq!(
         cache
@@ -293,20 +293,20 @@ fn only_what_the_image_does_not_configure_is_written_for_a_later_ldconfig() {
 /// Writes the image's cache, with these libraries of its library directory in it.
 fn write_cache(scene: &Scene, names: &[&str]) {
     let paths: Vec<String> = names.iter().map(|name| format!("{LIBDIR}/{name}")).collect();
-    let flags = tranche::ldcache::AbiFlags::X86_64;
+    let flags = tranche_core::ldcache::AbiFlags::X86_64;
     let entries: Vec<_> = names
         .iter()
         .zip(&paths)
-        .map(|(name, path)| tranche::ldcache::CacheEntry::new(name.as_ref(), path.as_ref(), flags))
+        .map(|(name, path)| tranche_core::ldcache::CacheEntry::new(name.as_ref(), path.as_ref(), flags))
         .collect();
-    let cache = tranche::ldcache::write(&Sorted::new(&entries), object::endian::Endianness::Little).unwrap();
+    let cache = tranche_core::ldcache::write(&Sorted::new(&entries), object::endian::Endianness::Little).unwrap();
     fs::write(scene.image("/etc/ld.so.cache"), cache).unwrap();
 }
 
 /// The paths of a library in the cache, the one that a program gets first.
 fn paths_of(scene: &Scene, soname: &str) -> Vec<String> {
     let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
-    let cache = tranche::ldcache::read(&bytes).unwrap();
+    let cache = tranche_core::ldcache::read(&bytes).unwrap();
     let entries = cache.entries.iter().filter(|entry| entry.soname == soname);
     entries.map(|entry| entry.path.display().to_string()).collect()
 }

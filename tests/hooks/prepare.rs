@@ -302,7 +302,7 @@ fn a_driver_that_was_replaced_leaves_no_names_behind() {
             "/bin/open",
         ));
         let bytes = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
-        let cache = tranche::ldcache::read(&bytes).unwrap();
+        let cache = tranche_core::ldcache::read(&bytes).unwrap();
         let names: Vec<_> = cache
             .entries
             .iter()

@@ -13,7 +13,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use tranche::root::{
+use tranche_core::root::{
     ContainerRoot, FileType, HostDirectory, Linked, MountOrigin, NotOwn, Permissions, RuntimeMount, read_host_proc,
 };
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use caps::{CapSet, Capability};
 use serde_json::json;
-use tranche::messages::{Message, Messages};
+use tranche_core::messages::{Message, Messages};
 
 use crate::support::scene::{Ended, Scene, run};
 use crate::support::{rights, skip};

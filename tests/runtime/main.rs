@@ -1,5 +1,4 @@
 //! `tranche-runtime` as an engine calls it, with a low-level runtime that records how it was started.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

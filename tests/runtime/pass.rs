@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tranche::host_file::HostFile;
+use tranche_plan::host_file::HostFile;
 
 use crate::place::{EXECUTED, Place, compile, link, plain, said};
 use crate::support::programs::{install, script};

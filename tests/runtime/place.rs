@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use tranche::host_file::{self, HostFile};
-use tranche::policy::{self, AcceptAnnotations, RuntimeSettings};
-use tranche::share::{self, Plan};
-use tranche::sim;
-use tranche::types::HostPath;
+use tranche_core::types::HostPath;
+use tranche_plan::host_file::{self, HostFile};
+use tranche_plan::policy::{self, AcceptAnnotations, RuntimeSettings};
+use tranche_plan::share::{self, Plan};
+use tranche_plan::sim;
 
 use crate::support::programs::install;
 
@@ -81,8 +81,8 @@ impl Place {
         let file = HostFile {
             version: host_file::VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            host: tranche::digests::of_host(&inventory).unwrap(),
-            policy: tranche::digests::of_plan(&plan).unwrap(),
+            host: tranche_node::digests::of_host(&inventory).unwrap(),
+            policy: tranche_node::digests::of_plan(&plan).unwrap(),
             inventory,
             plan,
             runtime: RuntimeSettings {

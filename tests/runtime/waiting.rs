@@ -4,9 +4,9 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
-use tranche::claims::Claims;
-use tranche::reserve::{Reservation, Unoffered};
-use tranche::share::{Plan, Wish};
+use tranche_core::claims::Claims;
+use tranche_plan::reserve::{Reservation, Unoffered};
+use tranche_plan::share::{Plan, Wish};
 
 use crate::place::{Place, plain};
 use crate::support::{rights, until::until};

@@ -3,16 +3,16 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use tranche::cdi::encode::{Format, encode};
-use tranche::cdi::validate::validate;
-use tranche::cdi::{LeftOut, Spec, build, minimum_version, parse};
-use tranche::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
-use tranche::inventory::{
+use tranche_core::types::{
+    CdiVersion, ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, MigIndex, Minor,
+};
+use tranche_plan::cdi::encode::{Format, encode};
+use tranche_plan::cdi::validate::validate;
+use tranche_plan::cdi::{LeftOut, Spec, build, minimum_version, parse};
+use tranche_plan::derive::{HookOptions, NameStrategy, Options, Sharing, derive};
+use tranche_plan::inventory::{
     Arch, ControlNode, ControlRole, DeviceNode, DriKind, DriNode, Driver, DriverCapability, DriverFile, ElfClass,
     FileKind, Gpu, HostMount, Inventory, Link, MigDevice, MigMode, MigState, Platform, PlatformKind,
-};
-use tranche::types::{
-    CdiVersion, ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, MigIndex, Minor,
 };
 
 prop_compose! {
@@ -235,7 +235,7 @@ proptest! {
 
 #[test]
 fn a_cap_that_cannot_be_met_is_refused() {
-    let inventory: Inventory = serde_json::from_str(include_str!("../../src/sim/hgx-h200.json")).unwrap();
+    let inventory: Inventory = serde_json::from_str(include_str!("../../src/plan/sim/hgx-h200.json")).unwrap();
     let mut options = Options::default();
     let said = |options: &Options, cap: &str| {
         let derived = derive(&inventory, options).unwrap();
@@ -279,8 +279,8 @@ fn a_cap_that_cannot_be_met_is_refused() {
 /// Everything that tranche can write about a host: the specifications of each mode, and the shares of a policy.
 fn everything(inventory: &Inventory) -> Vec<Option<Spec>> {
     let policy = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n";
-    let policy = tranche::policy::read::parse("x.yaml", policy).unwrap().policy;
-    let plan = tranche::share::plan(&policy, inventory).ok();
+    let policy = tranche_plan::policy::read::parse("x.yaml", policy).unwrap().policy;
+    let plan = tranche_plan::share::plan(&policy, inventory).ok();
     let state_dir = HostPath::new("/run/tranche").unwrap();
     let mut all = vec![Options {
         sharing: plan.map(|plan| Sharing {
@@ -360,12 +360,15 @@ fn others(value: &Value) -> Vec<Value> {
 fn the_digest_changes_with_every_specification() {
     let mut left_out = BTreeSet::new();
     let mut fields = BTreeMap::new();
-    for simulation in tranche::sim::ALL
+    for simulation in tranche_plan::sim::ALL
         .iter()
         .filter(|sim| ["t4x2", "gb200", "dgx-a100-mig"].contains(&sim.name))
     {
-        let inventory = tranche::sim::open(simulation.name).unwrap();
-        let (specs, digest) = (everything(&inventory), tranche::digests::of_host(&inventory).unwrap());
+        let inventory = tranche_plan::sim::open(simulation.name).unwrap();
+        let (specs, digest) = (
+            everything(&inventory),
+            tranche_node::digests::of_host(&inventory).unwrap(),
+        );
         let whole = serde_json::to_value(&inventory).unwrap();
         let mut found = Vec::new();
         places(&whole, "", &mut found);
@@ -387,7 +390,7 @@ fn the_digest_changes_with_every_specification() {
                     continue;
                 };
                 *tried += 1;
-                if tranche::digests::of_host(&changed).unwrap() == digest {
+                if tranche_node::digests::of_host(&changed).unwrap() == digest {
                     assert!(
                         everything(&changed) == specs,
                         "{}: {place} changes a specification",

@@ -104,12 +104,12 @@ fn each_passes_our_own_check_and_compose_s_splitting() {
         let name = file.display().to_string();
         let out = tranche(&["cdi", "validate", "--for-other-host", &name]);
         assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stdout));
-        let spec = tranche::cdi::parse::spec(&fs::read(&file).unwrap()).unwrap();
+        let spec = tranche_plan::cdi::parse::spec(&fs::read(&file).unwrap()).unwrap();
         for device in &spec.devices {
             let whole = format!("{}={}", spec.kind, device.name);
             // docker compose cuts at `::`, and takes the rest for a path and permissions.
             assert!(
-                !whole.contains("::") && whole.parse::<tranche::types::QualifiedName>().is_ok(),
+                !whole.contains("::") && whole.parse::<tranche_core::types::QualifiedName>().is_ok(),
                 "{whole}"
             );
         }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use tranche::cdi::inject::{apply, collect, host_node};
-use tranche::cdi::registry::Registry;
+use tranche_plan::cdi::inject::{apply, collect, host_node};
+use tranche_plan::cdi::registry::Registry;
 
 /// A file in a directory of specifications.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]

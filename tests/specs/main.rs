@@ -1,5 +1,4 @@
 //! Specifications: what holds for each of them, and what they contain for each test host.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

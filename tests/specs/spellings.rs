@@ -5,8 +5,8 @@
 //! the specification as JSON, or nothing where the library refuses the file.
 
 use serde_json::{Map, Value};
-use tranche::cdi::parse;
-use tranche::cdi::validate::validate;
+use tranche_plan::cdi::parse;
+use tranche_plan::cdi::validate::validate;
 
 #[derive(serde::Deserialize)]
 struct Spelling {

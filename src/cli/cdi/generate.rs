@@ -7,13 +7,13 @@ mod arguments;
 mod nvidia;
 mod options;
 
-pub(in crate::cli) use arguments::Args;
+pub(crate) use arguments::Args;
 pub(super) use nvidia::{take_nvidia_options, with_nvidia_names};
 
-use crate::cli::{look, out};
-use crate::generate::generate;
+use crate::{look, out};
 use anyhow::Result;
 use std::process::ExitCode;
+use tranche_node::generate::generate;
 
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     let options = options::options(args)?;

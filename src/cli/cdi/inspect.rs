@@ -4,19 +4,19 @@ mod report;
 
 use super::super::out;
 use super::super::place::SpecDirArgs;
-use crate::cdi::inject::{self, host_node};
-use crate::cdi::registry::{FoundDevice, Registry};
-use crate::cdi::unresolvable;
-use crate::error::Context;
-use crate::types::QualifiedName;
 use anyhow::Result;
 use report::Report;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::error::Context;
+use tranche_core::types::QualifiedName;
+use tranche_plan::cdi::inject::{self, host_node};
+use tranche_plan::cdi::registry::{FoundDevice, Registry};
+use tranche_plan::cdi::unresolvable;
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Devices as you give them to an engine: nvidia.com/gpu=0
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,

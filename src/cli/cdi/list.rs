@@ -5,11 +5,11 @@ use super::super::place::SpecDirArgs;
 use super::MissingDir;
 use anyhow::Result;
 
-use crate::types::QualifiedName;
 use std::process::ExitCode;
+use tranche_core::types::QualifiedName;
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     dirs: SpecDirArgs,
     /// Print JSON, with the file of each device

@@ -1,12 +1,8 @@
 //! `tranche cdi refresh` and `tranche cdi watch`: bring the specifications of this host and `host.json` up to date.
 
-use crate::cli::place::{EngineArgs, TmpfilesArgs};
-use crate::cli::sharing::SharingArgs;
-use crate::cli::{look, out, stop};
-use crate::error::Error;
-use crate::planning::PlanOptions;
-use crate::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
-use crate::types::{CdiVersion, WaitTime};
+use crate::place::{EngineArgs, TmpfilesArgs};
+use crate::sharing::SharingArgs;
+use crate::{look, out, stop};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -14,10 +10,14 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_core::error::Error;
+use tranche_core::types::{CdiVersion, WaitTime};
+use tranche_node::planning::PlanOptions;
+use tranche_node::refresh::{self, Refresh, RefreshOptions, Refreshed, TakeOverOptions};
 
 /// The options of `tranche cdi refresh`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     how: RefreshArgs,
     #[command(flatten)]
@@ -121,7 +121,7 @@ struct TakeOverArgs {
 
 /// The options of `tranche cdi watch`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct WatchArgs {
+pub(crate) struct WatchArgs {
     #[command(flatten)]
     how: RefreshArgs,
     /// How often to look for changes in /proc and /sys, of which the kernel sends no event: the driver's module, GPUs
@@ -187,7 +187,7 @@ fn unchanged(host_file: &Path, is_json: bool) -> Result<()> {
 /// Prints what `refresh` did, and returns the exit code.
 fn report(
     is_json: bool,
-    refresh: impl FnOnce(&mut Vec<String>) -> crate::error::Result<Refreshed>,
+    refresh: impl FnOnce(&mut Vec<String>) -> tranche_core::error::Result<Refreshed>,
 ) -> Result<ExitCode> {
     let refreshed = out::with_notes(refresh)?;
     match is_json {

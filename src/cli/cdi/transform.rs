@@ -1,26 +1,26 @@
 //! `tranche cdi transform`: rewrite the paths of a specification that was made for another place.
 
 use super::super::out;
-use crate::cdi::encode::{Format, comments_of, encode, file_of};
-use crate::cdi::header::SpecOrigin;
-use crate::cdi::parse;
-use crate::cdi::transform::root;
-use crate::error::Error;
-use crate::replace;
-use crate::types::Side;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::error::Error;
+use tranche_core::types::Side;
+use tranche_node::replace;
+use tranche_plan::cdi::encode::{Format, comments_of, encode, file_of};
+use tranche_plan::cdi::header::SpecOrigin;
+use tranche_plan::cdi::parse;
+use tranche_plan::cdi::transform::root;
 
 #[derive(Debug, clap::Subcommand)]
-pub(in crate::cli) enum Verb {
+pub(crate) enum Verb {
     /// Replace the directory at the beginning of the paths
     Root(RootArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct RootArgs {
+pub(crate) struct RootArgs {
     /// The directory to replace
     #[arg(long, value_name = "DIR", default_value = "/")]
     from: String,

@@ -5,19 +5,19 @@
 use super::super::look::LookArgs;
 use super::super::out;
 use super::super::place::{ConfigArgs, HostArgs, SpecDirArgs};
-use crate::cdi::Problem;
-use crate::cdi::registry::{Registry, Shadowed};
-use crate::error::{Error, Kind};
-use crate::examine::HostOptions;
-use crate::generate::stale::{self, Staleness};
-use crate::text::{shown, some};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::error::{Error, Kind};
+use tranche_core::text::{shown, some};
+use tranche_host::examine::HostOptions;
+use tranche_node::generate::stale::{self, Staleness};
+use tranche_plan::cdi::Problem;
+use tranche_plan::cdi::registry::{Registry, Shadowed};
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Files to check, each on its own, instead of the directories that engines read
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -131,11 +131,11 @@ impl ValidationReport {
         }
         let found = match self.problems.len() {
             0 => "no problems".to_owned(),
-            n => crate::text::counted(n, "problem"),
+            n => tranche_core::text::counted(n, "problem"),
         };
         let (files, devices) = (
-            crate::text::counted(self.files, "file"),
-            crate::text::counted(self.devices, "device"),
+            tranche_core::text::counted(self.files, "file"),
+            tranche_core::text::counted(self.devices, "device"),
         );
         if self.files > 0 || !self.problems.is_empty() {
             out::note(format_args!("engines find {devices} in {files}; {found}"));

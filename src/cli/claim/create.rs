@@ -1,27 +1,27 @@
 //! `tranche claim create`.
 
-use crate::broker::ClaimRequest;
-use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
-use crate::claims::Claims;
-use crate::cli::out;
-use crate::cli::place::SpecDirArg;
-use crate::cli::sharing::SharingArgs;
-use crate::derive::{HookOptions, Sharing};
-use crate::error::Error;
-use crate::generate::hook_beside_us;
-use crate::held::Held;
-use crate::held::specs::Specs;
-use crate::held::{View, by_broker};
-use crate::planning::{self, needs, pipe_directories};
-use crate::reserve::ReserveError;
-use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
+use crate::out;
+use crate::place::SpecDirArg;
+use crate::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use serde::Deserialize;
 use std::process::ExitCode;
 use std::time::Duration;
+use tranche_core::broker::ClaimRequest;
+use tranche_core::claims::Claims;
+use tranche_core::error::Error;
+use tranche_core::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
+use tranche_node::claim_spec::{self, ClaimFile, describe, is_of_user};
+use tranche_node::generate::hook_beside_us;
+use tranche_node::held::Held;
+use tranche_node::held::specs::Specs;
+use tranche_node::held::{View, by_broker};
+use tranche_node::planning::{self, needs, pipe_directories};
+use tranche_plan::derive::{HookOptions, Sharing};
+use tranche_plan::reserve::ReserveError;
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// The name of the claim; a container requests it as nvidia.com/claim=NAME
     #[arg(long)]
     name: String,

@@ -1,16 +1,16 @@
 //! `tranche claim gc`: releases claims that have ended, and removes specifications without a claim.
 
 use super::PlaceArgs;
-use crate::claim_spec;
-use crate::claims::{Claims, Collected};
-use crate::cli::out;
-use crate::error::{Error, line};
-use crate::held::root_only;
-use crate::ledger::Claim;
+use crate::out;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::claims::{Claims, Collected};
+use tranche_core::error::{Error, line};
+use tranche_core::ledger::Claim;
+use tranche_node::claim_spec;
+use tranche_node::held::root_only;
 
 pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     let state_dir = &at.state.state_dir;
@@ -44,8 +44,8 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     } else {
         out::note(format_args!(
             "{} released, {} removed",
-            crate::text::counted(ended, "claim"),
-            crate::text::counted(removed.len(), "specification")
+            tranche_core::text::counted(ended, "claim"),
+            tranche_core::text::counted(removed.len(), "specification")
         ));
     }
     Ok(out::complain_all(&problems))

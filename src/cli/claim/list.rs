@@ -1,18 +1,18 @@
 //! `tranche claim list` and `tranche claim show`.
 
 use super::PlaceArgs;
-use crate::broker::ListRequest;
-use crate::cli::out;
-use crate::cli::table::Table;
-use crate::error::Error;
-use crate::held::{self, Held, by_broker, or_dash};
-use crate::ledger::{Books, Claim, utc};
-use crate::text::some;
+use crate::out;
+use crate::table::Table;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
+use tranche_core::broker::ListRequest;
+use tranche_core::error::Error;
+use tranche_core::ledger::{Books, Claim, utc};
+use tranche_core::text::some;
+use tranche_node::held::{self, Held, by_broker, or_dash};
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct ShowArgs {
+pub(crate) struct ShowArgs {
     /// The claim's name
     #[arg(value_name = "NAME")]
     name: String,

@@ -1,24 +1,24 @@
 //! `tranche claim release`: releases a claim, a share, or everything that a container holds.
 
 use super::PlaceArgs;
-use crate::accounts::{Account, AccountSources, Accounts};
-use crate::broker::ReleaseRequest;
-use crate::claim_spec;
-use crate::claims::{Claims, LockedClaims};
-use crate::cli::out;
-use crate::error::Error;
-use crate::held::containers::Names;
-use crate::held::specs::{Specs, is_named};
-use crate::held::{Held, View, by_broker, container_id};
-use crate::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
-use crate::types::Part;
+use crate::out;
 use anyhow::{Result, bail};
 use serde::Deserialize;
 use serde_json::json;
 use std::process::ExitCode;
+use tranche_core::broker::ReleaseRequest;
+use tranche_core::claims::{Claims, LockedClaims};
+use tranche_core::error::Error;
+use tranche_core::ledger::{Books, Claim, ClaimState, HeldPart, Holder, LedgerError, Refused, utc};
+use tranche_core::types::Part;
+use tranche_node::accounts::{Account, AccountSources, Accounts};
+use tranche_node::claim_spec;
+use tranche_node::held::containers::Names;
+use tranche_node::held::specs::{Specs, is_named};
+use tranche_node::held::{Held, View, by_broker, container_id};
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least the
     /// first four characters of an id, if no other container's id begins with them. The containers of a user's own engine
     /// are named UID.ID

@@ -2,18 +2,18 @@
 
 use super::catalogue as family;
 use super::exposition::Exposition;
-use crate::control::DaemonState;
-use crate::held::{Held, HeldContainer};
-use crate::inventory::ComputeMode;
-use crate::observed::Observed;
-use crate::types::MemorySize;
 use std::collections::BTreeMap;
+use tranche_core::types::MemorySize;
+use tranche_node::control::DaemonState;
+use tranche_node::held::{Held, HeldContainer};
+use tranche_node::observed::Observed;
+use tranche_plan::inventory::ComputeMode;
 
 /// The samples of `observed`. Without `with_containers`, the labels with names and ids of containers and of claims are
 /// empty, because the reader of metrics need not be root.
 pub(super) fn of(observed: &Observed, with_containers: bool) -> Exposition {
     let mut out = Exposition::default();
-    out.add(family::BUILD, &[crate::types::PROGRAM_VERSION], 1.0);
+    out.add(family::BUILD, &[tranche_core::types::PROGRAM_VERSION], 1.0);
     out.add(family::PROBLEMS, &[], count(observed.problems().count()));
     out.add(family::HOST_FILE, &[], truth(observed.host_file.current));
     let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();

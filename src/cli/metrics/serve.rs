@@ -5,16 +5,16 @@
 //! server waiting: a collector sends its request at once, so that slow clients crowd out one another.
 
 use super::exposition::CONTENT_TYPE;
-use crate::bounded;
-use crate::cli::out;
-use crate::error::{Context, Error};
-use crate::mutex::lock;
+use crate::out;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tranche_core::bounded;
+use tranche_core::error::{Context, Error};
+use tranche_node::mutex::lock;
 
 /// The most bytes of a request. Collectors send some hundreds.
 const MOST_BYTES: usize = 8 << 10;

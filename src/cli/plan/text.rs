@@ -1,13 +1,13 @@
 //! A plan for people, with a paragraph for each group of equal devices, in lines of 80 columns. Only commands may be
 //! longer, because a command in two lines cannot be copied.
 
-use crate::derive::Sharing;
-use crate::inventory::Inventory;
-use crate::planning::needs;
-use crate::policy::WholeDevice;
-use crate::share::{Guarantees, Share, SplitDevice};
-use crate::text::{shown, some};
 use std::collections::BTreeSet;
+use tranche_core::text::{shown, some};
+use tranche_node::planning::needs;
+use tranche_plan::derive::Sharing;
+use tranche_plan::inventory::Inventory;
+use tranche_plan::policy::WholeDevice;
+use tranche_plan::share::{Guarantees, Share, SplitDevice};
 
 /// The width that text is wrapped to.
 const WIDTH: usize = 80;
@@ -135,7 +135,7 @@ fn what(split: &SplitDevice) -> String {
         return "dedicated: for one container at a time".to_owned();
     }
     let equal = split.replica().map_or("share", |_| "equal share");
-    let shares = crate::text::counted(split.shares.len(), equal);
+    let shares = tranche_core::text::counted(split.shares.len(), equal);
     format!("{}, {shares}", split.method.strategy())
 }
 

@@ -1,22 +1,22 @@
 //! The options of `tranche runtime configure` and `unconfigure`, with the names of `nvidia-ctk runtime configure`.
 
 use super::program;
-use crate::cli::out;
-use crate::engine_config::check::is_program;
-use crate::engine_config::{RuntimeName, Settings};
-use crate::engines::Engine;
-use crate::error::Error;
-use crate::types::HostPath;
+use crate::out;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use tranche_core::error::Error;
+use tranche_core::types::HostPath;
+use tranche_node::engine_config::check::is_program;
+use tranche_node::engine_config::{RuntimeName, Settings};
+use tranche_plan::engines::Engine;
 
 /// The directory with tranche's hook for podman, which no other program reads.
 pub(super) const HOOKS_DIR: &str = "/usr/share/tranche/hooks.d";
 
 /// Which engine, and which of its files.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct EngineFileArgs {
+pub(crate) struct EngineFileArgs {
     /// The engine: docker, containerd, crio or podman
     #[arg(long, value_name = "ENGINE", default_value = "docker")]
     pub(super) runtime: Engine,
@@ -47,7 +47,7 @@ impl EngineFileArgs {
 
 /// The options of `tranche runtime configure`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct ConfigureArgs {
+pub(crate) struct ConfigureArgs {
     #[command(flatten)]
     pub(super) file: EngineFileArgs,
     /// The name of the runtime, as in docker run --runtime NAME [default: tranche]

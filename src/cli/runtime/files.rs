@@ -1,16 +1,16 @@
 //! The files of an engine: which are read, and which are changed.
 
 use super::arguments::{ConfigureArgs, EngineFileArgs};
-use crate::engine_config::Settings;
-use crate::engine_config::changes::{self, ReadConfiguration};
-use crate::engine_config::check::{containerd_is_2, files_in, present};
-use crate::engine_config::containerd::{self, Version};
-use crate::engine_config::document::{ConfigFile, Syntax};
-use crate::engine_config::install::{FileChange, Target};
-use crate::engines::{DropIns, Engine};
-use crate::error::Error;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
+use tranche_core::error::Error;
+use tranche_node::engine_config::Settings;
+use tranche_node::engine_config::changes::{self, ReadConfiguration};
+use tranche_node::engine_config::check::{containerd_is_2, files_in, present};
+use tranche_node::engine_config::containerd::{self, Version};
+use tranche_node::engine_config::document::{ConfigFile, Syntax};
+use tranche_node::engine_config::install::{FileChange, Target};
+use tranche_plan::engines::{DropIns, Engine};
 
 /// The files that may be changed.
 pub(super) struct Files {

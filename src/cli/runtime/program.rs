@@ -1,10 +1,10 @@
 //! The program of the runtime, as an engine must name it.
 
-use crate::engine_config::check::{find, is_program};
-use crate::engines::Engine;
-use crate::error::{Context, Error};
 use anyhow::{Result, bail};
 use std::path::Path;
+use tranche_core::error::{Context, Error};
+use tranche_node::engine_config::check::{find, is_program};
+use tranche_plan::engines::Engine;
 
 /// The name by which `tranche-oci` is called as a runtime. Engines can only name a program, so its name decides.
 const OWN: &str = "tranche-runtime";

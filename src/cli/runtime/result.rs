@@ -1,9 +1,9 @@
 //! What is printed about changes.
 
-use crate::cli::out;
-use crate::engine_config::install::FileChange;
+use crate::out;
 use anyhow::Result;
 use similar::TextDiff;
+use tranche_node::engine_config::install::FileChange;
 
 /// Prints what would be changed: a unified diff, or the new files as NVIDIA's tool does.
 ///

@@ -1,10 +1,10 @@
 //! The messages of hooks, on the page of `tranche status` for people.
 
-use crate::held;
-use crate::ledger::utc;
-use crate::messages::Severity;
-use crate::observed::Said;
-use crate::text::{counted, shown};
+use tranche_core::ledger::utc;
+use tranche_core::messages::Severity;
+use tranche_core::text::{counted, shown};
+use tranche_node::held;
+use tranche_node::observed::Said;
 
 /// The most containers whose messages are shown. Of a machine that runs for long, most are of containers that are gone.
 const MOST_CONTAINERS: usize = 8;
@@ -56,7 +56,7 @@ pub(super) fn text(said: &[Said<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Message;
+    use tranche_core::messages::Message;
 
     #[test]
     fn the_newest_messages_are_shown_and_the_others_are_counted() {

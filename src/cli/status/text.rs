@@ -1,10 +1,10 @@
 //! The page of `tranche status` for people.
 
-use crate::cli::table::Table;
-use crate::held::{or_dash, span};
-use crate::ledger::utc;
-use crate::observed::{DaemonRow, DeviceUsage, Status, WaiterRow};
-use crate::text::{shown, some};
+use crate::table::Table;
+use tranche_core::ledger::utc;
+use tranche_core::text::{shown, some};
+use tranche_node::held::{or_dash, span};
+use tranche_node::observed::{DaemonRow, DeviceUsage, Status, WaiterRow};
 
 /// The whole page. `now` is in seconds since 1970.
 pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {

@@ -1,22 +1,22 @@
 //! `tranche system create-dev-char-symlinks`.
 
 use super::{examine, modules};
-use crate::cli::look::LookArgs;
-use crate::cli::out;
-use crate::cli::place::HostArgs;
-use crate::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
-use crate::error::Error;
-use crate::host::{Roots, driver_params};
-use crate::replace::make_directory;
+use crate::look::LookArgs;
+use crate::out;
+use crate::place::HostArgs;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tranche_core::error::Error;
+use tranche_host::{Roots, driver_params};
+use tranche_node::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
+use tranche_node::replace::make_directory;
 
 /// Make the links in /dev/char that lead from the numbers of the driver's devices to their nodes
 ///
 /// Without them, systemd takes the devices away from running containers at its next daemon-reload.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// The directory of the links
     #[arg(long, value_name = "DIR", env = "DEV_CHAR_PATH", default_value = "/dev/char")]
     dev_char_path: PathBuf,
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     if wanted.is_empty() && wrong.is_empty() {
         let error = Error::new(
-            crate::error::Kind::Nothing,
+            tranche_core::error::Kind::Nothing,
             args.at.dev_root.clone().unwrap_or_else(|| "/dev".into()).display(),
             "has no device node of the driver",
         );

@@ -1,22 +1,22 @@
 //! `tranche system create-device-nodes`.
 
 use super::{examine, modules};
-use crate::cli::look::LookArgs;
-use crate::cli::out;
-use crate::cli::place::HostArgs;
-use crate::device_files::{DeviceFile, FileOwner, NodeSet, nodes};
-use crate::error::Result as Checked;
-use crate::host::{Roots, driver_params};
+use crate::look::LookArgs;
+use crate::out;
+use crate::place::HostArgs;
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
+use tranche_core::error::Result as Checked;
+use tranche_host::{Roots, driver_params};
+use tranche_node::device_files::{DeviceFile, FileOwner, NodeSet, nodes};
 
 /// Make the driver's device nodes in /dev that do not exist
 ///
 /// The driver makes nodes only when a program asks for them (nvidia-modprobe). Nodes that exist are checked: one with
 /// the numbers of another device is reported, and the command fails.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Make only the nodes of the driver as a whole: nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-uvm-tools
     #[arg(long)]
     control_devices: bool,

@@ -1,8 +1,8 @@
 //! Loading the driver's kernel modules.
 
-use crate::error::{Context, Error, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tranche_core::error::{Context, Error, Result};
 
 /// The modules whose devices containers use, the one that the others need first.
 const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];

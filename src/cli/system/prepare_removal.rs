@@ -5,20 +5,20 @@
 mod devices;
 mod specifications;
 
-use crate::cli::place::{SpecDirArgs, TmpfilesArgs};
-use crate::cli::sharing::SharingArgs;
-use crate::cli::{out, runtime};
-use crate::engines::Engine;
-use crate::error::{Context, Error, Kind};
-use crate::held::specs::Specs;
-use crate::held::{View, books, root_only};
-use crate::host_file;
-use crate::ledger::ClaimState;
-use crate::planning::pipe_directories;
-use crate::text::some;
+use crate::place::{SpecDirArgs, TmpfilesArgs};
+use crate::sharing::SharingArgs;
+use crate::{out, runtime};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tranche_core::error::{Context, Error, Kind};
+use tranche_core::ledger::ClaimState;
+use tranche_core::text::some;
+use tranche_node::held::specs::Specs;
+use tranche_node::held::{View, books, root_only};
+use tranche_node::planning::pipe_directories;
+use tranche_plan::engines::Engine;
+use tranche_plan::host_file;
 
 /// Prepare this machine for the removal of tranche: remove its specifications, stop what no container uses
 ///
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 /// back as they were. Says on standard error what still runs, and which other files name a program of tranche; the exit
 /// code is 4 then. The packages of tranche run this before they are removed.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,

@@ -1,14 +1,16 @@
 //! What the claim hooks ask the broker: to make a device ready for a claim, and to enter the ledger of root for a container
 //! of a rootless engine.
 
-use crate::broker::{BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell};
-use crate::call::{ClaimCall, ReleaseCall};
-use crate::error::{Error, Result};
-use crate::ledger::{ContainerName, STATE_DIR};
-use crate::types::{Part, Subject};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
+use tranche_core::broker::{
+    BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell,
+};
+use tranche_core::call::{ClaimCall, ReleaseCall};
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::{ContainerName, STATE_DIR};
+use tranche_core::types::{Part, Subject};
 
 /// How long the broker may take to enter a container or to let it leave: less than the ten seconds that an engine gives the
 /// hook, so that the hook can report it.

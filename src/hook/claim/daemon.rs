@@ -7,11 +7,11 @@
 //! listens on it. Files prove nothing: a daemon that is killed leaves its files, and the number in its pid file may belong to
 //! another process by now.
 
-use crate::error::{Error, Result};
-use crate::mps;
 use rustix::io::Errno;
 use std::path::Path;
 use std::time::Duration;
+use tranche_core::error::{Error, Result};
+use tranche_core::mps;
 
 /// How long to wait while the daemon's queue of clients is full. This is less than the time that the engine gives the hook;
 /// a client would wait for ever.
@@ -38,8 +38,8 @@ pub fn check(directory: &Path, label: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mps::CONTROL;
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+    use tranche_core::mps::CONTROL;
 
     #[test]
     fn somebody_listens_or_nobody_does() {

@@ -6,14 +6,14 @@
 //! Devices are compared by their numbers, because a node can have any name. A container gets the devices in its
 //! config.json, and the nodes that its bind mounts bring, alone or in a directory.
 
-use crate::call::{ClaimCall, OwnNode};
-use crate::error::{Context, Error, Result};
-use crate::oci::{CONFIG_LIMIT, Config, State};
-use crate::root::{DeviceNumber, HostDirectory, MountOrigin, RuntimeMount, nodes_brought, number_of};
-use crate::types::HostPath;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use tranche_core::call::{ClaimCall, OwnNode};
+use tranche_core::error::{Context, Error, Result};
+use tranche_core::oci::{CONFIG_LIMIT, Config, State};
+use tranche_core::root::{DeviceNumber, HostDirectory, MountOrigin, RuntimeMount, nodes_brought, number_of};
+use tranche_core::types::HostPath;
 
 /// GPUs have the minors below this number. Those above belong to the driver as a whole: `nvidiactl` 255, `nvidia-modeset`
 /// 254 (NVIDIA's open kernel modules, `nv-chardev-numbers.h`).

@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Host, NOTE_OWNER, NOTE_SECTION, is_used, version_in_name};
-use crate::elf;
-use crate::hook::report::HookReport;
-use crate::oci::Bundle;
-use crate::root::FileType;
+use crate::report::HookReport;
+use tranche_core::elf;
+use tranche_core::oci::Bundle;
+use tranche_core::root::FileType;
 
 /// Where CUDA's images have it.
 pub(crate) const DIRECTORY: &str = "/usr/local/cuda/compat";

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::gather::LibraryDirectory;
-use crate::hook::place::{self, Current};
-use crate::hook::report::HookReport;
-use crate::oci::Bundle;
-use crate::root::{NotOwn, OwnDirectory};
+use crate::place::{self, Current};
+use crate::report::HookReport;
+use tranche_core::oci::Bundle;
+use tranche_core::root::{NotOwn, OwnDirectory};
 
 const MAIN: &str = "/etc/ld.so.conf";
 const PARTS: &str = "/etc/ld.so.conf.d";

@@ -16,13 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::LoaderWork;
-use crate::error::{Context, Result};
-use crate::hook::report::HookReport;
-use crate::ldcache::CacheEntry;
-use crate::ldcache::directory::NamedLibrary;
-use crate::oci::Bundle;
-use crate::root::{Directory, Listing};
+use crate::report::HookReport;
 use look::Look;
+use tranche_core::error::{Context, Result};
+use tranche_core::ldcache::CacheEntry;
+use tranche_core::ldcache::directory::NamedLibrary;
+use tranche_core::oci::Bundle;
+use tranche_core::root::{Directory, Listing};
 
 /// The most names that a directory may have. The largest distribution image has a tenth of it.
 const MAX_NAMES: usize = 1 << 16;
@@ -300,8 +300,8 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::ldcache::AbiFlags;
-    use crate::root::ContainerRoot;
+    use tranche_core::ldcache::AbiFlags;
+    use tranche_core::root::ContainerRoot;
 
     #[test]
     fn a_cache_of_many_spellings_is_followed_a_bounded_number_of_times() {

@@ -3,13 +3,13 @@
 use super::lists;
 use super::locate::{SearchDir, locate};
 use super::search::{FoundLibraries, LibraryListing};
-use crate::elf;
-use crate::error::line;
-use crate::host::scan::Scan;
-use crate::host::tree::TreePath;
-use crate::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, HostMount, Link};
-use crate::types::{ContainerPath, DriverVersion, HostPath};
+use crate::scan::Scan;
+use crate::tree::TreePath;
 use std::collections::BTreeMap;
+use tranche_core::elf;
+use tranche_core::error::line;
+use tranche_core::types::{ContainerPath, DriverVersion, HostPath};
+use tranche_plan::inventory::{DriverCapability, DriverFile, ElfClass, FileKind, HostMount, Link};
 
 /// Libraries by their path on the host, and the directories that a loader has to search.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 //!
 //! After a change here, `make bless` updates the built-in inventories.
 
-use crate::inventory::DriverCapability::{self, Compute, Display, Graphics, Ngx, Utility, Video};
+use tranche_plan::inventory::DriverCapability::{self, Compute, Display, Graphics, Ngx, Utility, Video};
 
 /// A library `STEM.so.VERSION`.
 pub(super) struct ListedLibrary {
@@ -87,7 +87,7 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
 ];
 
 /// The SONAMEs that a driver of a Linux machine must have for a container to compute. NVML is asked, and misses itself.
-pub(in crate::host) const REQUIRED: &[&str] = &["libcuda.so.1"];
+pub(crate) const REQUIRED: &[&str] = &["libcuda.so.1"];
 
 /// Libraries that a driver's installer brings although they are not part of the driver: GLVND, OpenCL's loader, and
 /// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature flag

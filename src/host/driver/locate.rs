@@ -1,8 +1,8 @@
 //! Finds a file by its name in a list of directories.
 
-use crate::host::tree::{Tree, TreePath};
-use crate::types::HostPath;
+use crate::tree::{Tree, TreePath};
 use std::io;
+use tranche_core::types::HostPath;
 
 /// A directory to search.
 pub(super) struct SearchDir<'t> {

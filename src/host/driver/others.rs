@@ -2,13 +2,13 @@
 
 use super::lists;
 use super::locate::{SearchDir, locate};
-use crate::host::scan::Scan;
-use crate::host::tree::{Tree, TreePath, is_absence};
-use crate::inventory::{DriverCapability, DriverFile, FileKind};
-use crate::types::{ContainerPath, DriverVersion, HostPath, PROGRAM_DIRS};
+use crate::scan::Scan;
+use crate::tree::{Tree, TreePath, is_absence};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use tranche_core::types::{ContainerPath, DriverVersion, HostPath, PROGRAM_DIRS};
+use tranche_plan::inventory::{DriverCapability, DriverFile, FileKind};
 
 fn file(path: &TreePath<'_>, container: &str, kind: FileKind, capability: DriverCapability) -> Option<DriverFile> {
     Some(DriverFile {

@@ -1,11 +1,12 @@
 //! Which directories have the driver's libraries, and of which version they are.
 
 use super::lists;
-use crate::error::line;
-use crate::host::scan::Scan;
-use crate::host::tree::{Tree, TreeEntry, TreePath, is_absence};
-use crate::types::{DriverVersion, HostPath};
-use crate::{elf, ldcache};
+use crate::scan::Scan;
+use crate::tree::{Tree, TreeEntry, TreePath, is_absence};
+use tranche_core::elf;
+use tranche_core::error::line;
+use tranche_core::ldcache;
+use tranche_core::types::{DriverVersion, HostPath};
 
 /// A directory that may have libraries, in the driver's tree or, for a search path outside the driver root, the host's.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The child's answer: one JSON value per line, so that everything before a hang or a crash can be read.
 
 use super::usage::GpuUsage;
-use crate::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
-use crate::types::PciAddress;
 use serde::{Deserialize, Serialize};
+use tranche_core::types::PciAddress;
+use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigState, VirtualizationMode};
 
 /// The driver's minors end at 255, so a host cannot have more GPUs. A library that reports more is not used.
 pub(crate) const MAX_GPUS: u32 = 256;

@@ -8,13 +8,13 @@ use super::convert::{
 use super::pipe::Pipe;
 use super::question::NvmlQuestion;
 use super::usage;
-use crate::inventory::MigMode;
 use crate::sys::nvml;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as ffi;
 use std::ffi::OsStr;
 use std::process::ExitCode;
+use tranche_plan::inventory::MigMode;
 
 /// Runs as the child if the program was started as one. A program that calls [`super::super::discover`] with itself as
 /// [`super::super::DiscoveryOptions::program`] calls this before anything else in its `main`.

@@ -1,11 +1,11 @@
 //! What nvml-wrapper returns, as tranche's own types and as text for people.
 
-use crate::inventory::{AddressingMode, Architecture, ComputeMode, MigMode, MigState, VirtualizationMode};
 use nvml_wrapper::enum_wrappers::device as wrapper;
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device as structs;
 use nvml_wrapper_sys::bindings as ffi;
+use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigMode, MigState, VirtualizationMode};
 
 /// Refuses a string that does not end within the `room` bytes of its buffer.
 ///
@@ -53,7 +53,7 @@ pub(super) fn missing_function(error: &NvmlError) -> Option<&str> {
 
 /// What an error means, and what to do about it (nvml.h, `nvmlReturn_t`). The library's own `nvmlErrorString` is not
 /// called: it returns a pointer that would have to be trusted.
-pub(crate) fn meaning(error: &NvmlError) -> String {
+pub fn meaning(error: &NvmlError) -> String {
     let text = match error {
         NvmlError::NoPermission => "no permission; is the device node open to this user?",
         NvmlError::DriverNotLoaded => "the driver is not loaded; load it with modprobe nvidia",
@@ -106,7 +106,8 @@ pub(super) fn mig_state(mode: structs::MigMode) -> Option<MigState> {
     })
 }
 
-pub(crate) fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
+/// The compute mode as the inventory has it; `None` for one that this version does not know.
+pub fn compute_mode(mode: wrapper::ComputeMode) -> Option<ComputeMode> {
     Some(match mode {
         wrapper::ComputeMode::Default => ComputeMode::Default,
         wrapper::ComputeMode::ExclusiveThread => ComputeMode::ExclusiveThread,

@@ -6,9 +6,8 @@ use super::process::NvmlProcess;
 use super::question::NvmlQuestion;
 use super::report::{Lines, NvmlReport};
 use super::waiting::{FIRST, Waiting};
-use crate::host::DiscoveryOptions;
-use crate::host::findings::Findings;
-use crate::inventory::{Degraded, WarningKind};
+use crate::DiscoveryOptions;
+use crate::findings::Findings;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
@@ -17,6 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdout, ExitStatus};
 use std::time::{Duration, Instant};
+use tranche_plan::inventory::{Degraded, WarningKind};
 
 /// The largest answer, in bytes: more than for 256 GPUs with all their MIG devices. The child of a library that makes it
 /// write more is killed.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const SIGN_OF_LIFE: Duration = Duration::from_millis(20);
 
 /// Where the child writes its answer.
-pub(crate) struct Pipe {
+pub struct Pipe {
     file: File,
     /// Missing functions that were reported already.
     missing: BTreeSet<String>,
@@ -29,7 +29,7 @@ impl Pipe {
     ///
     /// # Errors
     /// Returns `BrokenPipe` if the parent has ended, or the kernel's error.
-    pub(crate) fn take() -> io::Result<Self> {
+    pub fn take() -> io::Result<Self> {
         // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does not
         // start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is not an
         // alternative: it would hide from an ordinary user the processes that the library forks, which must be ended.
@@ -50,7 +50,7 @@ impl Pipe {
     }
 
     /// Writes one line at once, because the next call of the library may not return. Without a reader, the process ends.
-    pub(crate) fn write(&mut self, line: &impl Serialize) {
+    pub fn write(&mut self, line: &impl Serialize) {
         self.written = Instant::now();
         let text = serde_json::to_string(line).map(|text| text + "\n");
         if text.is_ok_and(|text| self.file.write_all(text.as_bytes()).is_ok()) {

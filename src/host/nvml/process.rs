@@ -28,7 +28,7 @@ const MARK: &str = "TRANCHE_NVML_CHILD";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process, until it is dropped.
-pub(crate) struct NvmlProcess {
+pub struct NvmlProcess {
     child: Child,
     group: Pid,
     mark: String,
@@ -49,7 +49,7 @@ impl NvmlProcess {
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
-    pub(crate) fn start(program: &Path, arguments: &[&OsStr], sees_processes: bool) -> io::Result<(Self, ChildStdout)> {
+    pub fn start(program: &Path, arguments: &[&OsStr], sees_processes: bool) -> io::Result<(Self, ChildStdout)> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("{}-{}", std::process::id(), since.as_nanos());
         let program = program.to_owned();
@@ -94,7 +94,7 @@ impl NvmlProcess {
     ///
     /// # Errors
     /// Returns an error if the process does not die because it is stuck in the driver.
-    pub(crate) fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
+    pub fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         wait_until(patience, || self.has_ended());
         if !self.is_reaped {
             // Before the process is reaped: afterwards another process may have the number.

@@ -2,8 +2,8 @@
 
 use super::answer::{DriverFacts, GpuFacts, Line, NvmlStep};
 use super::usage::GpuUsage;
-use crate::host::findings::Findings;
-use crate::inventory::{Degraded, WarningKind};
+use crate::findings::Findings;
+use tranche_plan::inventory::{Degraded, WarningKind};
 
 /// The child's answer.
 #[derive(Debug, Default)]

@@ -4,7 +4,6 @@ use super::answer::{Line, MAX_GPUS, MAX_MIG_DEVICES, NvmlStep};
 use super::child::unless_lost;
 use super::convert::{bounded, compute_mode, meaning, or_unknown};
 use super::pipe::Pipe;
-use crate::inventory::ComputeMode;
 use crate::sys::nvml::{self, ProcessList};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -12,6 +11,7 @@ use nvml_wrapper_sys::bindings as ffi;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tranche_plan::inventory::ComputeMode;
 
 /// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth of
 /// a second to a second, by GPU (nvml.h, `nvmlDeviceGetProcessUtilization`).

@@ -2,10 +2,10 @@
 
 use super::view::ConfigView;
 use super::{LONGEST_SHOWN, MOUNTS, OWN_ANNOTATIONS};
-use crate::error::Result;
-use crate::inject::CallingEngine;
-use crate::policy::{AcceptAnnotations, RuntimeSettings};
-use crate::text::{cut, some};
+use crate::CallingEngine;
+use tranche_core::error::Result;
+use tranche_core::text::{cut, some};
+use tranche_plan::policy::{AcceptAnnotations, RuntimeSettings};
 
 /// Takes the annotations of a container of `caller` out of `view`, if they may not ask. Returns the line about them; `None`
 /// if nothing is refused. An annotation without a value asks for nothing.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::collect::list;
 use super::environment::Environment;
-use crate::error::{Error, Result};
-use crate::inventory::DriverCapability;
-use crate::policy::RuntimeSettings;
-use crate::text::some;
+use tranche_core::error::{Error, Result};
+use tranche_core::text::some;
+use tranche_plan::inventory::DriverCapability;
+use tranche_plan::policy::RuntimeSettings;
 
 pub(super) const VARIABLE: &str = "NVIDIA_DRIVER_CAPABILITIES";
 

@@ -12,13 +12,13 @@ use super::{
     Asked, ImexRequest, LEGACY, LONGEST_SHOWN, MOUNTS, MigAccess, Request, RequestSource, WantedDevice, WantedSize,
 };
 use super::{annotations, capabilities, extras, scan, size};
-use crate::derive::Mode;
-use crate::error::{Result, line};
-use crate::inject::CallingEngine;
-use crate::inject::require::Requirement;
-use crate::inventory::DriverCapability;
-use crate::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
-use crate::text::{cut, is_true};
+use crate::CallingEngine;
+use crate::require::Requirement;
+use tranche_core::error::{Result, line};
+use tranche_core::text::{cut, is_true};
+use tranche_plan::derive::Mode;
+use tranche_plan::inventory::DriverCapability;
+use tranche_plan::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
 
 /// Finds what a container asks for in its `config.json`. The bytes of a configuration that cannot ask for anything are
 /// not parsed, so that it may be invalid: the runtime behind finds that out.

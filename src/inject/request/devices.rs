@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{LONGEST_SHOWN, MOUNTS, WantedDevice};
-use crate::error::{Error, Result};
-use crate::policy::{RuntimeMode, RuntimeSettings};
-use crate::text::cut;
-use crate::types::{DevicePart, Part, QualifiedName, ShareName};
+use tranche_core::error::{Error, Result};
+use tranche_core::text::cut;
+use tranche_core::types::{DevicePart, Part, QualifiedName, ShareName};
+use tranche_plan::policy::{RuntimeMode, RuntimeSettings};
 
 /// The kind that NVIDIA's runtime gives to names without one. It has no specification.
 const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
@@ -85,7 +85,8 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
             ));
     }
     if let Some((device, replica)) = name.split_once("::") {
-        let replica = crate::types::decimal::<u32>(replica).ok_or_else(|| wrong("has no number after \"::\""))?;
+        let replica =
+            tranche_core::types::decimal::<u32>(replica).ok_or_else(|| wrong("has no number after \"::\""))?;
         let device = device.parse().map_err(|_| wrong("has no device before \"::\""))?;
         let part = Part::Share(ShareName::replica(replica));
         return Ok(WantedDevice::Part(DevicePart { device, part }));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{LEGACY, OWN_VARIABLES, VISIBLE};
-use crate::policy::RuntimeSettings;
+use tranche_plan::policy::RuntimeSettings;
 
 const REQUIRE: &str = "NVIDIA_REQUIRE_";
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use super::environment::Environment;
 use super::{ImexRequest, MigAccess};
-use crate::derive::Mode;
-use crate::error::{Error, Result};
-use crate::types::ImexChannelId;
+use tranche_core::error::{Error, Result};
+use tranche_core::types::ImexChannelId;
+use tranche_plan::derive::Mode;
 
 /// The variables with the value `enabled`, and what each adds.
 const MODES: [(&str, Mode); 4] = [
@@ -35,7 +35,7 @@ pub(super) fn modes(environment: &Environment<'_>) -> impl Iterator<Item = (&'st
 }
 
 /// The variable whose value `enabled` adds `mode`.
-pub(in crate::inject) fn switch(mode: Mode) -> Option<&'static str> {
+pub(crate) fn switch(mode: Mode) -> Option<&'static str> {
     let mut known = MODES.iter();
     known.find(|(_, other)| *other == mode).map(|(variable, _)| *variable)
 }

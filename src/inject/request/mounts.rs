@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::MOUNTS;
 use super::view::RequestMount;
-use crate::error::{Error, Result};
-use crate::types::{CdiKind, QualifiedName};
+use tranche_core::error::{Error, Result};
+use tranche_core::types::{CdiKind, QualifiedName};
 
 /// The requests among the mounts of a container.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@
 use memchr::{memchr, memmem};
 
 use super::{LEGACY, MOUNTS, OWN_ANNOTATIONS, OWN_VARIABLES, VISIBLE};
-use crate::policy::RuntimeSettings;
+use tranche_plan::policy::RuntimeSettings;
 
 /// Whether the configuration may ask for something. If not, it does not.
 pub(super) fn may_ask(config: &[u8], settings: &RuntimeSettings) -> bool {

@@ -6,10 +6,10 @@ use super::devices::WantedDevices;
 use super::environment::Environment;
 use super::view::ConfigView;
 use super::{LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedSize, WantedWait};
-use crate::error::{Error, Result};
-use crate::policy::{Amount, RuntimeSettings};
-use crate::text::cut;
-use crate::types::{CdiKind, DeviceSelector, MemorySize, Part, Percent, WaitTime};
+use tranche_core::error::{Error, Result};
+use tranche_core::text::cut;
+use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, Part, Percent, WaitTime};
+use tranche_plan::policy::{Amount, RuntimeSettings};
 
 /// What is asked for by tranche's own annotations and variables.
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ fn memory(text: &str) -> Result<MemorySize> {
 }
 
 fn shares(text: &str) -> Result<u32> {
-    let number = crate::types::decimal(text).filter(|number| *number > 0);
+    let number = tranche_core::types::decimal(text).filter(|number| *number > 0);
     number.ok_or_else(|| {
         Error::usage(format!("\"{text}\""), "not a number of shares")
             .hint("write a number from 1; a share with a name is asked for as a device, such as 0.big")

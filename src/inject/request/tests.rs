@@ -6,10 +6,10 @@ mod who;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::engines::Engine;
-use crate::error::Result;
-use crate::inject::CallingEngine;
-use crate::policy::RuntimeSettings;
+use crate::CallingEngine;
+use tranche_core::error::Result;
+use tranche_plan::engines::Engine;
+use tranche_plan::policy::RuntimeSettings;
 
 /// A container, and the settings of the machine that it starts on.
 #[derive(Default)]
@@ -130,7 +130,7 @@ fn request(line: &str) -> Request {
 fn refused(line: &str) -> String {
     match container(line).asked() {
         Ok(asked) => panic!("{line}: {asked:?}"),
-        Err(wrong) => crate::error::line(&wrong),
+        Err(wrong) => tranche_core::error::line(&wrong),
     }
 }
 

@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use super::MOUNTS;
 use super::environment::Environment;
-use crate::engines::Engine;
-use crate::error::{Context, Result};
-use crate::inject::CallingEngine;
-use crate::inject::clean::is_nvidia_hook;
-use crate::oci::Word;
-use crate::policy::RuntimeSettings;
+use crate::CallingEngine;
+use crate::clean::is_nvidia_hook;
+use tranche_core::error::{Context, Result};
+use tranche_core::oci::Word;
+use tranche_plan::engines::Engine;
+use tranche_plan::policy::RuntimeSettings;
 
 /// A `config.json` whose keys were found.
 #[derive(Deserialize)]

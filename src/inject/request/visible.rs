@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::collect::list;
 use super::environment::Environment;
 use super::{LONGEST_SHOWN, VISIBLE};
-use crate::policy::RuntimeSettings;
-use crate::text::cut;
+use tranche_core::text::cut;
+use tranche_plan::policy::RuntimeSettings;
 
 /// The devices that an environment names.
 pub(super) struct VisibleDevices<'a> {

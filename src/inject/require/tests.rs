@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::Kind;
+use tranche_core::error::Kind;
 
 /// A host with the given driver, CUDA, compute capability and brand; an empty text is unknown.
 fn host(driver: &str, cuda: &str, arch: &str, brand: &str) -> RequirementFacts {

@@ -1,12 +1,13 @@
 use super::*;
-use crate::cdi::inject::host_node;
-use crate::digest::Digest;
-use crate::error::line;
-use crate::ledger::{ClaimState, ContainerName};
-use crate::policy::read;
-use crate::{share, sim};
 use serde_json::json;
 use std::path::PathBuf;
+use tranche_core::error::line;
+use tranche_core::ledger::{ClaimState, ContainerName};
+use tranche_plan::cdi::inject::host_node;
+use tranche_plan::digest::Digest;
+use tranche_plan::policy::read;
+use tranche_plan::share;
+use tranche_plan::sim;
 
 /// GPU 0 is split into equal shares under MPS, and GPU 1 into named ones by time-slicing.
 const POLICY: &str = "
@@ -36,7 +37,7 @@ impl Scene {
         let policy = read::parse("policy.yaml", policy).unwrap().policy;
         let plan = share::plan(&policy, &inventory).unwrap();
         let host = HostFile {
-            version: crate::host_file::VERSION,
+            version: tranche_plan::host_file::VERSION,
             program: "test".into(),
             host: Digest([1; 32]),
             policy: Digest([2; 32]),
@@ -453,7 +454,7 @@ fn nothing_is_reserved_for_a_node_that_is_missing() {
 #[test]
 fn what_the_owner_forbids_counts_even_if_it_was_not_known_at_first() {
     let mut scene = Scene::of("t4x2", POLICY);
-    scene.host.runtime.accept_environment = crate::policy::AcceptEnvironment::Never;
+    scene.host.runtime.accept_environment = tranche_plan::policy::AcceptEnvironment::Never;
     let bytes = serde_json::to_vec(&asking(&["NVIDIA_VISIBLE_DEVICES=0.1"])).unwrap();
     let defaults = RuntimeSettings::default();
     let remarks = std::cell::RefCell::new(Vec::new());

@@ -134,7 +134,7 @@ fn a_device_of_which_a_share_is_held_stays_claimed_under_an_empty_policy() {
         "{}",
         said.err
     );
-    let uuid = |n: usize| tranche::sim::open("t4x2").unwrap().gpus[n].uuid.to_string();
+    let uuid = |n: usize| tranche_plan::sim::open("t4x2").unwrap().gpus[n].uuid.to_string();
     let by_uuid = format!("nvidia.com/gpu={}", uuid(0));
     refuses(&scene, &["nvidia.com/gpu=0", &by_uuid], "container 0123456789ab");
     // The other GPU is plain, and `all` is the other GPU.

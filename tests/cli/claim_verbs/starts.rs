@@ -8,11 +8,13 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Child;
 use std::time::Duration;
-use tranche::claims::Claims;
-use tranche::ledger::{ContainerName, Holder};
-use tranche::reserve::{Offer, Reservation, ReserveError, Unoffered};
-use tranche::share::{Fit, Plan, Wish};
-use tranche::{policy, share, sim};
+use tranche_core::claims::Claims;
+use tranche_core::ledger::{ContainerName, Holder};
+use tranche_plan::policy;
+use tranche_plan::reserve::{Offer, Reservation, ReserveError, Unoffered};
+use tranche_plan::share;
+use tranche_plan::share::{Fit, Plan, Wish};
+use tranche_plan::sim;
 
 /// What a process of this test binary is to do: `STATE_DIR NUMBER WHAT`.
 const TASK: &str = "TRANCHE_TEST_START";
@@ -43,7 +45,7 @@ struct Served<'a> {
 }
 
 impl Offer for Served<'_> {
-    fn publish(&self, _: &Fit) -> Result<Option<String>, tranche::error::Error> {
+    fn publish(&self, _: &Fit) -> Result<Option<String>, tranche_core::error::Error> {
         let file = self.state_dir.join("served");
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
         // In one call: another start may write at the same time.

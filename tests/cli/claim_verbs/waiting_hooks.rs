@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::until;
 use std::process::Child;
-use tranche::claims::Claims;
+use tranche_core::claims::Claims;
 
 /// GPU 0 in two turns. A start may wait for a long time.
 const TWO: &str = "\

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranche::cdi::registry::Registry;
+use tranche_plan::cdi::registry::Registry;
 
 pub(super) struct Place {
     top: tempfile::TempDir,

@@ -6,7 +6,7 @@ use crate::troubleshooting::{blanked, in_quotes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use tranche::doctor::Finding;
+use tranche_node::doctor::Finding;
 use walkdir::WalkDir;
 
 /// A line each: the finding or one of [`CLASSES`], and the message.
@@ -32,27 +32,27 @@ const CLASSES: [(&str, &str); 7] = [
 const STARTS: [&str; 12] = [
     "hook/claim",
     "hook/claim.rs",
-    "hook.rs",
-    "runtime",
-    "runtime.rs",
-    "claims",
-    "reserve",
-    "reserve.rs",
-    "ledger",
-    "host_file",
-    "root/state.rs",
-    "broker",
+    "hook/lib.rs",
+    "inject/runtime",
+    "inject/runtime.rs",
+    "core/claims",
+    "core/ledger",
+    "core/root/state.rs",
+    "core/broker",
+    "plan/reserve",
+    "plan/reserve.rs",
+    "plan/host_file",
 ];
 
 /// Where commands warn: the command line, and what it calls to examine a host, to plan and to write specifications.
 const WARNINGS: [&str; 7] = [
     "cli",
-    "examine.rs",
-    "generate",
-    "generate.rs",
-    "held",
-    "planning.rs",
-    "refresh",
+    "host/examine.rs",
+    "node/generate",
+    "node/generate.rs",
+    "node/held",
+    "node/planning.rs",
+    "node/refresh",
 ];
 
 /// What begins an error, and the names of variables in which its text is put together.

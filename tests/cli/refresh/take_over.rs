@@ -5,7 +5,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
-use tranche::cdi::registry::Registry;
+use tranche_plan::cdi::registry::Registry;
 
 /// GPU 0 in two shares of its own kind's names; GPU 1 is plain.
 const SHARES: &str = "  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 2}\n";

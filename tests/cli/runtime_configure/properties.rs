@@ -2,9 +2,9 @@
 
 use super::*;
 use proptest::prelude::*;
-use tranche::engine_config::document::{ConfigFile, Syntax};
-use tranche::engine_config::{Settings, containerd, crio, docker, podman};
-use tranche::types::HostPath;
+use tranche_core::types::HostPath;
+use tranche_node::engine_config::document::{ConfigFile, Syntax};
+use tranche_node::engine_config::{Settings, containerd, crio, docker, podman};
 
 fn settings(is_default: bool) -> Settings {
     Settings {

@@ -53,7 +53,6 @@ fn an_mps_daemon_is_who_listens_and_not_what_it_left() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn directories_may_be_named_from_where_one_stands() {
     let Some(scene) = Scene::new("directories_may_be_named_from_where_one_stands") else {
         return;

@@ -454,7 +454,7 @@ fn configuration_on_a_volume_is_left_alone() {
     );
     assert_eq!(fs::read_dir(scene.at("outside/volume")).unwrap().count(), 0);
     let cache = fs::read(scene.image("/etc/ld.so.cache")).unwrap();
-    let cache = tranche::ldcache::read(&cache).unwrap();
+    let cache = tranche_core::ldcache::read(&cache).unwrap();
     assert_eq!(cache.entries.len(), 1, "the driver's library");
 }
 

@@ -4,7 +4,7 @@ use super::{Case, DIRS, File};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
-use tranche::cdi::{minimum_version, parse};
+use tranche_plan::cdi::{minimum_version, parse};
 
 /// An object with the fields of `fields` that are not null.
 fn object(fields: &[(&str, Value)]) -> Value {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use tranche::cdi::inject::host_node;
+use tranche_plan::cdi::inject::host_node;
 
 /// How a difference is put right.
 enum Fix {

@@ -1,16 +1,16 @@
 //! The options of `tranche cdi generate`. [`super::nvidia`] adds the names that they have in NVIDIA's tool.
 
 use super::nvidia::CsvArgs;
-use crate::cdi::encode::Format;
-use crate::cli::place::TmpfilesArgs;
-use crate::cli::sharing::SharingArgs;
-use crate::derive::{DeviceChoice, Mode, NameStrategy};
-use crate::types::{CdiVersion, HostPath};
+use crate::place::TmpfilesArgs;
+use crate::sharing::SharingArgs;
 use std::ffi::OsString;
+use tranche_core::types::{CdiVersion, HostPath};
+use tranche_plan::cdi::encode::Format;
+use tranche_plan::derive::{DeviceChoice, Mode, NameStrategy};
 
 /// The options of `tranche cdi generate`.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     // First, because options without a heading of their own would get that of the options before them.
     #[command(flatten)]
     pub(super) at: SharingArgs,

@@ -1,11 +1,11 @@
 //! What NVIDIA's `nvidia-ctk cdi generate` takes: other names of options, environment variables, and options of Tegra.
 
-use crate::cli::cdi::between_commas;
-use crate::examine::{EXPLICIT_LIBRARIES, HostOptions};
-use crate::types::HostPath;
+use crate::cdi::between_commas;
 use anyhow::Result;
 use clap::Arg;
 use std::path::PathBuf;
+use tranche_core::types::HostPath;
+use tranche_host::examine::{EXPLICIT_LIBRARIES, HostOptions};
 
 /// Options, and the other names that they have in NVIDIA's tool.
 const ALIASES: &[(&str, &[&str])] = &[
@@ -43,7 +43,7 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// Gives `option` the names and the environment variable that it has in NVIDIA's tool.
-pub(in crate::cli::cdi) fn with_nvidia_names(option: Arg) -> Arg {
+pub(in crate::cdi) fn with_nvidia_names(option: Arg) -> Arg {
     let long = option.get_long().unwrap_or_default().to_owned();
     let aliases = ALIASES.iter().filter(|(name, _)| *name == long);
     let option = option.aliases(aliases.flat_map(|(_, aliases)| aliases.iter().copied()));
@@ -69,7 +69,7 @@ pub(super) struct CsvArgs {
 ///
 /// # Errors
 /// Returns an error if a search path is not absolute.
-pub(in crate::cli::cdi) fn take_nvidia_options(host: &mut HostOptions, feature_flags: &[String]) -> Result<()> {
+pub(in crate::cdi) fn take_nvidia_options(host: &mut HostOptions, feature_flags: &[String]) -> Result<()> {
     host.discovery.explicit_libraries = feature_flags.iter().any(|flag| flag == EXPLICIT_LIBRARIES);
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let take = |root: &mut Option<PathBuf>, name| {

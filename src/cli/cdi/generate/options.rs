@@ -2,16 +2,16 @@
 
 use super::arguments::{Args, HookArgs};
 use super::take_nvidia_options;
-use crate::call::NvidiaHook;
-use crate::cli::out;
-use crate::cli::place::SpecDirArgs;
-use crate::derive::{HookOptions, Options, capabilities_from_text};
-use crate::error::Error;
-use crate::examine::EXPLICIT_LIBRARIES;
-use crate::generate::{GenerateOptions, hook_beside_us, program};
+use crate::out;
+use crate::place::SpecDirArgs;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use tranche_core::call::NvidiaHook;
+use tranche_core::error::Error;
+use tranche_host::examine::EXPLICIT_LIBRARIES;
+use tranche_node::generate::{GenerateOptions, hook_beside_us, program};
+use tranche_plan::derive::{HookOptions, Options, capabilities_from_text};
 
 /// What is generated, and where it is written.
 ///

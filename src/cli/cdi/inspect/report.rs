@@ -1,14 +1,14 @@
 //! What `cdi inspect` reports, as JSON and as text.
 
-use crate::cdi::inject::Lookup;
-use crate::cdi::registry::FoundDevice;
-use crate::cdi::{ContainerEdits, DeviceNode, LeftOut, minimum_version};
-use crate::text::shown;
-use crate::types::CdiVersion;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use tranche_core::text::shown;
+use tranche_core::types::CdiVersion;
+use tranche_plan::cdi::inject::Lookup;
+use tranche_plan::cdi::registry::FoundDevice;
+use tranche_plan::cdi::{ContainerEdits, DeviceNode, LeftOut, minimum_version};
 
 /// Everything that a container with some devices gets.
 #[derive(Serialize)]

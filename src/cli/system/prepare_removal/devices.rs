@@ -1,19 +1,19 @@
 //! Devices that tranche changed for shares: MPS daemons, compute modes, lengths of turns.
 
-use crate::broker::{self, BrokerError, MpsRequest};
-use crate::cli::mps::MpsAnswer;
-use crate::cli::out;
-use crate::control::{Control, ControlOptions, ControlledDevice, MachineControl};
-use crate::error::{Error, Kind, Result as Checked};
-use crate::facts::HostNow;
-use crate::planning::PlanOptions;
-use crate::serve::Socket;
-use crate::types::DeviceKey;
+use crate::mps::MpsAnswer;
+use crate::out;
 use anyhow::Result;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_core::broker::{self, BrokerError, MpsRequest};
+use tranche_core::error::{Error, Kind, Result as Checked};
+use tranche_core::types::DeviceKey;
+use tranche_node::control::{Control, ControlOptions, ControlledDevice, MachineControl};
+use tranche_node::facts::HostNow;
+use tranche_node::planning::PlanOptions;
+use tranche_node::serve::Socket;
 
 /// How long the broker may take for one device: a daemon gets a minute to end.
 const PATIENCE: Duration = Duration::from_secs(120);

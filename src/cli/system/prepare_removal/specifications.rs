@@ -1,9 +1,9 @@
 //! The specifications that need tranche's programs.
 
-use crate::cdi::Spec;
-use crate::cdi::header;
-use crate::cdi::registry::{Loaded, Registry};
 use std::path::{Path, PathBuf};
+use tranche_plan::cdi::Spec;
+use tranche_plan::cdi::header;
+use tranche_plan::cdi::registry::{Loaded, Registry};
 
 /// The programs that specifications of tranche name.
 const PROGRAMS: [&str; 2] = ["tranche-oci", "tranche-runtime"];

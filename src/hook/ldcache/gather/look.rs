@@ -6,13 +6,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{LibraryDirectory, LoaderWork};
-use crate::call::KnownLibrary;
-use crate::elf;
-use crate::ldcache::AbiFlags;
-use crate::ldcache::directory::{self, File, NamedLibrary, is_library_name};
-use crate::oci::Bundle;
-use crate::root::{FileType, Found, Listing, MountOrigin, RuntimeMount};
-use crate::types::{ElfClass, Link};
+use tranche_core::call::KnownLibrary;
+use tranche_core::elf;
+use tranche_core::ldcache::AbiFlags;
+use tranche_core::ldcache::directory::{self, File, NamedLibrary, is_library_name};
+use tranche_core::oci::Bundle;
+use tranche_core::root::{FileType, Found, Listing, MountOrigin, RuntimeMount};
+use tranche_core::types::{ElfClass, Link};
 
 /// The most links that are followed from one name to another.
 const MAX_LINKS: usize = 8;

@@ -1,7 +1,7 @@
 //! The bytes of a configuration: what is not a request is not in the way of one, and no spelling hides one.
 
 use super::*;
-use crate::inject::request::collect::parsed;
+use crate::request::collect::parsed;
 use proptest::prelude::*;
 
 fn of_bytes(config: &str) -> Result<Asked> {
@@ -113,21 +113,21 @@ fn a_request_in_a_configuration_that_does_not_parse_is_refused() {
             "annotation cdi.k8s.io/a: is not a text",
         ),
     ] {
-        let line = crate::error::line(&of_bytes(config).unwrap_err());
+        let line = tranche_core::error::line(&of_bytes(config).unwrap_err());
         assert!(line.starts_with(expected), "{line}");
     }
     let mut settings = RuntimeSettings::default();
     let config = r#"{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"],"capabilities":{"bounding":1}},"mounts":1}"#;
     assert!(of(config.as_bytes(), &settings, CallingEngine::Ctr).is_ok());
     settings.accept_volume_mounts = true;
-    let line = crate::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
+    let line = tranche_core::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: mounts does not parse: invalid type"),
         "{line}"
     );
     settings.accept_volume_mounts = false;
-    settings.accept_environment = crate::policy::AcceptEnvironment::Privileged;
-    let line = crate::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
+    settings.accept_environment = tranche_plan::policy::AcceptEnvironment::Privileged;
+    let line = tranche_core::error::line(&of(config.as_bytes(), &settings, CallingEngine::Ctr).unwrap_err());
     assert!(
         line.starts_with("config.json: process.capabilities does not parse: invalid type"),
         "{line}"
@@ -265,18 +265,18 @@ proptest! {
         made.env.push(format!("{name}{value}"));
         made.mounts.push((value, "/dev/null".to_owned()));
         if let Err(wrong) = made.asked() {
-            prop_assert_eq!(crate::error::line(&wrong).lines().count(), 1);
+            prop_assert_eq!(tranche_core::error::line(&wrong).lines().count(), 1);
         }
         made.annotations.clear();
         made.mounts.clear();
         if let Err(wrong) = made.asked() {
-            prop_assert_eq!(crate::error::line(&wrong).lines().count(), 1);
+            prop_assert_eq!(tranche_core::error::line(&wrong).lines().count(), 1);
         }
         let mut config = made.config().to_string().into_bytes();
         let at = at.index(config.len());
         config.splice(at..at, damage);
         if let Err(wrong) = of(&config, &made.settings, CallingEngine::Ctr) {
-            prop_assert_eq!(crate::error::line(&wrong).lines().count(), 1);
+            prop_assert_eq!(tranche_core::error::line(&wrong).lines().count(), 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! NVIDIA's ways to ask, one row each.
 
 use super::*;
-use crate::inventory::DriverCapability;
+use tranche_plan::inventory::DriverCapability;
 
 const GPU: &str = "GPU-8188460b-0e3a-4d7e-9d3a-0123456789ab";
 

@@ -1,7 +1,7 @@
 //! Who asks: a person, or an image.
 
 use super::*;
-use crate::inventory::DriverCapability::{Compute, Graphics, Utility};
+use tranche_plan::inventory::DriverCapability::{Compute, Graphics, Utility};
 
 /// Every sort of annotation that asks.
 const ANNOTATIONS: &str = "@cdi.k8s.io/x=nvidia.com/gpu=0 @tranche.dev/shares=2 @tranche.dev/wait=5s";

@@ -1,10 +1,10 @@
 //! What a request may reach, by who made it: claims, devices of other specifications, waits, and limits of its own.
 
 use super::*;
-use crate::engines::Engine;
-use crate::policy::ClaimsFromEnvironment;
-use crate::reserve::Unoffered;
-use crate::share::Wish;
+use tranche_plan::engines::Engine;
+use tranche_plan::policy::ClaimsFromEnvironment;
+use tranche_plan::reserve::Unoffered;
+use tranche_plan::share::Wish;
 
 /// GPU 0 is split, and GPU 1 is dedicated.
 const DEDICATED: &str = "
@@ -94,7 +94,7 @@ fn a_claim_is_not_taken_from_the_environment_unless_the_owner_says_so() {
             .is_err()
     );
     scene.host.runtime.default_kind = "nvidia.com/claim".parse().unwrap();
-    scene.host.runtime.mode = crate::policy::RuntimeMode::Cdi;
+    scene.host.runtime.mode = tranche_plan::policy::RuntimeMode::Cdi;
     assert!(scene.run("d", &asking(&["NVIDIA_VISIBLE_DEVICES=train1"])).is_err());
     scene.host.runtime.claims_from_environment = ClaimsFromEnvironment::Always;
     assert!(nodes(&scene.changed("e", &asking(&[claim]))).contains(&"/dev/x0"));

@@ -1,0 +1,48 @@
+//! Who holds what: claims on shares, on disk, so that nothing is promised twice.
+//!
+//! There is one file for each GPU, in a directory that only root may enter. There is one lock around every change, and
+//! each change is a new file that is renamed over the old one. A process that is killed on the way, at any instruction,
+//! leaves the old state or the new one, and the kernel opens its lock. A claim whose container is gone is collected
+//! by the next process that needs it; nothing has to be running for that.
+//!
+//! A claim records what it was promised. A new claim is granted only if it and all held claims together fit the device:
+//! what a policy said when a share was given stays valid until the claim ends.
+//!
+//! [`Book`] holds the rules, without a disk or a clock; [`Ledger`] puts them on disk; [`process`] looks at processes.
+
+mod book;
+mod claim;
+mod directory;
+mod error;
+mod fit;
+mod holder;
+mod lock;
+pub mod process;
+mod queue;
+mod raw;
+mod record;
+mod refused;
+mod start;
+mod store;
+mod utc;
+mod waiter;
+mod watch;
+
+pub use crate::types::{Bounds, HeldPart, HeldShare, Promise, STATE_DIR, Strategy};
+pub use book::{Ask, Book, World};
+pub use claim::{Cgroup, Claim, ClaimState, InitProcess};
+pub use directory::LedgerDirectory;
+pub use error::{LedgerError, LedgerResult};
+pub use fit::{Misfit, fits};
+pub use holder::{ContainerName, Holder, KubernetesObject};
+pub use lock::{Lock as StateLock, take as lock};
+pub use queue::QueuedStart;
+pub use queue::Ticket;
+pub use refused::Refused;
+pub use start::{is_start_name, start_name};
+#[cfg(fuzzing)]
+pub(crate) use store::parse as parse_book;
+pub use store::{Books, Change, DamagedBook, Ledger, Locked};
+pub use utc::utc;
+pub use waiter::{WaitedFor, Waiter};
+pub use watch::{Watch, Woken};

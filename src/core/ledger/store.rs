@@ -1,0 +1,354 @@
+//! The ledger on disk.
+
+use super::book::Book;
+use super::claim::Claim;
+use super::directory::LedgerDirectory;
+use super::error::{LedgerError, LedgerResult};
+use super::lock;
+use super::record::{self, FORMAT, Unreadable};
+use crate::error::{Error, line};
+use crate::root::Missing;
+use crate::types::{DeviceKey, GpuUuid};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Whether a change changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Write the book.
+    Made,
+    /// Leave it as it is.
+    None,
+}
+
+/// The ledger below a directory.
+#[derive(Debug)]
+pub struct Ledger {
+    directory: LedgerDirectory,
+}
+
+/// The ledger while no other process can change it.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    ledger: &'a Ledger,
+    _lock: lock::Lock,
+}
+
+/// Every book, sorted by GPU. A book that cannot be read does not hide the others.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// The books that can be read.
+    pub books: Vec<Book>,
+    /// The others.
+    pub damaged: Vec<DamagedBook>,
+}
+
+impl Books {
+    /// Every claim in the books that can be read, by GPU and age.
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.books.iter().flat_map(|book| &book.claims)
+    }
+
+    /// What is wrong with the other books.
+    pub fn errors(&self) -> impl Iterator<Item = &Error> {
+        self.damaged.iter().map(|book| &book.error)
+    }
+}
+
+/// A book that cannot be read, so that it is not known what is held of its GPU.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct DamagedBook {
+    /// The GPU; `None` where the file's name does not say which GPU it is about, so that it may be any.
+    pub gpu: Option<GpuUuid>,
+    /// What is wrong with it.
+    #[source]
+    pub error: Error,
+}
+
+impl DamagedBook {
+    /// Whether it may have claims on `gpu` or on its MIG devices.
+    pub fn may_be_of(&self, gpu: &GpuUuid) -> bool {
+        self.gpu.as_ref().is_none_or(|of| of == gpu)
+    }
+}
+
+/// A larger book was not written by tranche: the largest device has a few thousand shares.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What follows the GPU's UUID in the name of its book.
+const SUFFIX: &str = ".claims";
+
+/// The same for books of format 1, which had one for each device.
+const SUFFIX_OF_FORMAT_1: &str = ".json";
+
+/// A new file until it is renamed. One name for all: the lock lets one writer in, which removes what one that was
+/// killed left.
+const NEW: &str = "new";
+
+impl Ledger {
+    /// The ledger in `state_dir`, created if it is missing.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be created, or if another user could replace or write it.
+    pub fn open(state_dir: &Path) -> LedgerResult<Self> {
+        match LedgerDirectory::ledger(state_dir, Missing::Make)? {
+            Some(directory) => Ok(Self { directory }),
+            None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
+        }
+    }
+
+    /// The ledger in `state_dir`; `None` if it does not exist, so that nothing is held.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`].
+    pub fn existing(state_dir: &Path) -> LedgerResult<Option<Self>> {
+        Ok(LedgerDirectory::ledger(state_dir, Missing::Leave)?.map(|directory| Self { directory }))
+    }
+
+    /// Keeps other processes from changing anything until the result is dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the lock cannot be made, or if another process holds it for too long.
+    pub fn lock(&self) -> LedgerResult<Locked<'_>> {
+        Ok(Locked {
+            ledger: self,
+            _lock: lock::take(&self.directory, lock::FILE, lock::PATIENCE)?,
+        })
+    }
+
+    pub(super) fn directory(&self) -> &LedgerDirectory {
+        &self.directory
+    }
+
+    /// An error about the file `name` of the ledger.
+    pub(super) fn failed(&self, name: &str, what: &str) -> Error {
+        Error::failed(self.directory.path(name).display(), what)
+    }
+
+    /// Every book, each as it was at one moment. Needs no lock, since a book is replaced in one step, and works on a
+    /// read-only disk too.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be listed.
+    pub fn books(&self) -> LedgerResult<Books> {
+        let mut all = Books::default();
+        for name in self.directory.names()? {
+            match self.book_of(&name) {
+                None => {}
+                Some(Ok(book)) => all.books.push(book),
+                Some(Err(LedgerError::Damaged(book))) => all.damaged.push(book),
+                Some(Err(other)) => all.damaged.push(DamagedBook {
+                    gpu: gpu_of(&name.to_string_lossy()),
+                    error: other.into(),
+                }),
+            }
+        }
+        // Oldest first, for people: a claim that is taken again moves to the end of its book.
+        all.books
+            .iter_mut()
+            .for_each(|book| book.claims.sort_by_key(|claim| claim.since));
+        all.books.sort_by(|a, b| a.gpu.cmp(&b.gpu));
+        all.damaged.sort_by_key(|damaged| line(&damaged.error));
+        Ok(all)
+    }
+
+    /// The book of `gpu`, empty if it does not exist. As [`Ledger::books`].
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read.
+    pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        self.refuse_format_1(gpu)?;
+        self.read(gpu)
+    }
+
+    /// The book in the file `name`; `None` for a file that is not a book.
+    fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
+        let text = name.to_string_lossy();
+        if text.ends_with(SUFFIX_OF_FORMAT_1) {
+            return Some(Err(self.of_another_format(&text, 1)));
+        }
+        let gpu = text.strip_suffix(SUFFIX)?;
+        Some(match gpu.parse() {
+            Ok(gpu) => self.read(&gpu),
+            Err(_) => Err(self.not_valid(&text, "has a name that is not that of a GPU")),
+        })
+    }
+
+    /// Refuses if a book of format 1 is left that may be about `gpu`. It names devices in another way, so it is unknown
+    /// what of this GPU is held.
+    fn refuse_format_1(&self, gpu: &GpuUuid) -> LedgerResult<()> {
+        let other_gpu =
+            |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
+        for name in self.directory.names()? {
+            let name = name.to_string_lossy();
+            if name.ends_with(SUFFIX_OF_FORMAT_1) && !other_gpu(&name) {
+                return Err(self.of_another_format(&name, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn of_another_format(&self, name: &str, format: u32) -> LedgerError {
+        let what = format!("has format {format}, and this program writes {FORMAT}");
+        let hint = match format > FORMAT {
+            true => "a newer tranche wrote it; use that one",
+            false => "an older tranche wrote it; remove it when no container that was started then holds a share",
+        };
+        damaged(
+            name,
+            Error::failed(self.directory.path(name).display(), what).hint(hint),
+        )
+    }
+
+    fn not_valid(&self, name: &str, what: impl std::fmt::Display) -> LedgerError {
+        let error = Error::failed(self.directory.path(name).display(), what);
+        damaged(
+            name,
+            error.hint("remove it when no container holds a share of this GPU"),
+        )
+    }
+
+    fn read(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
+        self.read_with(gpu, |text| record::decode(&text))
+    }
+
+    fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
+        let name = name_of(gpu);
+        let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
+            return Ok(Book::new(gpu.clone()));
+        };
+        let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
+        let text = String::from_utf8(bytes).map_err(|_| line(1))?;
+        let book = read(text).map_err(|wrong| match wrong {
+            Unreadable::Format(format) => self.of_another_format(&name, format),
+            Unreadable::Damaged(at) => line(at),
+        })?;
+        if book.gpu != *gpu || !book.is_sound() {
+            return Err(self.not_valid(&name, "holds claims that exclude one another or are of another GPU"));
+        }
+        Ok(book)
+    }
+
+    fn write(&self, book: &Book) -> LedgerResult<()> {
+        let name = name_of(&book.gpu);
+        if book.is_empty() {
+            self.directory.remove(&name)?;
+        } else {
+            self.directory.replace(&name, NEW, &record::encode(book))?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(name: &str, error: Error) -> LedgerError {
+    LedgerError::Damaged(DamagedBook {
+        gpu: gpu_of(name),
+        error,
+    })
+}
+
+/// The GPU that the name of a book names; `None` if the name is not that of a book.
+fn gpu_of(name: &str) -> Option<GpuUuid> {
+    let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
+    gpu.and_then(|gpu| gpu.parse().ok())
+}
+
+fn name_of(gpu: &GpuUuid) -> String {
+    format!("{gpu}{SUFFIX}")
+}
+
+impl Locked<'_> {
+    pub(super) fn ledger(&self) -> &Ledger {
+        self.ledger
+    }
+
+    /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on disk:
+    /// all of them, or none.
+    ///
+    /// # Errors
+    /// Returns an error if one cannot be written, and if what was written before cannot be undone.
+    pub fn replace(&self, old: &[Book], new: &[Book]) -> LedgerResult<()> {
+        let mut written: Vec<&Book> = Vec::new();
+        for (old, new) in old.iter().zip(new).filter(|(old, new)| old != new) {
+            if let Err(error) = self.ledger.write(new) {
+                written.into_iter().try_for_each(|book| self.ledger.write(book))?;
+                return Err(error);
+            }
+            written.push(old);
+        }
+        Ok(())
+    }
+
+    /// Changes the book of the GPU that `device` is, or is on. An error of `change` leaves the disk as it was.
+    ///
+    /// # Errors
+    /// Returns the error of `change`, and why the book cannot be read or written.
+    pub fn change<T>(
+        &self,
+        device: &DeviceKey,
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
+        self.change_read(device, |text| record::decode(&text), change)
+    }
+
+    /// As [`Locked::change`], for a change that needs few claims, and those by the rules of [`Book`] alone:
+    /// `book.claims` has those that a rule has read.
+    ///
+    /// # Errors
+    /// As [`Locked::change`].
+    pub fn change_scanned<T>(
+        &self,
+        device: &DeviceKey,
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
+        self.change_read(device, record::scan, change)
+    }
+
+    fn change_read<T>(
+        &self,
+        device: &DeviceKey,
+        read: impl FnOnce(String) -> Result<Book, Unreadable>,
+        change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
+    ) -> LedgerResult<T> {
+        self.ledger.refuse_format_1(device.gpu())?;
+        let mut book = self.ledger.read_with(device.gpu(), read)?;
+        let (value, made) = change(&mut book)?;
+        if made == Change::Made {
+            self.ledger.write(&book)?;
+        }
+        Ok(value)
+    }
+
+    /// Changes every book. Returns the errors of books that are damaged or cannot be written; the others are changed.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be listed.
+    pub fn change_each(&self, mut change: impl FnMut(&mut Book) -> Change) -> LedgerResult<Vec<LedgerError>> {
+        let all = self.ledger.books()?;
+        let mut wrong: Vec<LedgerError> = all.damaged.into_iter().map(LedgerError::Damaged).collect();
+        for mut book in all.books {
+            if change(&mut book) == Change::Made {
+                wrong.extend(self.ledger.write(&book).err());
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Removes the half of a book that a killed writer left; the next writer would write over it.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be removed.
+    pub fn remove_unfinished(&self) -> LedgerResult<()> {
+        Ok(self.ledger.directory.remove(NEW)?)
+    }
+}
+
+/// Parses a book, for fuzzing.
+#[cfg(fuzzing)]
+pub(crate) fn parse(text: &str) -> Option<Book> {
+    record::decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests;

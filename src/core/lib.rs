@@ -1,0 +1,49 @@
+//! What every program of tranche shares, and all that the hooks need: types, paths inside untrusted trees, the ledger with
+//! its claims, the protocol of the broker, and the formats of libraries and of the loader's cache.
+//!
+//! Root runs this code at every start of a container, so it has no dependency that parses YAML, TOML or a command line.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`text`] | text for people: escaped, bounded, in lists |
+//! | [`error`] | the one-line message for people, and the exit code |
+//! | [`types`] | newtypes for what must not be mixed up, such as paths of the host and of a container |
+//! | [`bounded`] | reads input of a limited size |
+//! | [`mps`] | how a client of MPS connects to its daemon |
+//! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
+//! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
+//! | [`elf`] | what a shared library says about itself |
+//! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
+//! | [`ledger`] | the records of who holds which share |
+//! | [`messages`] | what hooks reported, for `tranche status` |
+//! | [`oci`] | the state and the configuration of a container |
+//! | [`caller`] | whether the programs that started this one still wait for it |
+//! | [`claims`] | enters claims and releases them, by the ledger |
+//! | [`broker`] | how programs ask the broker, which changes the machine and serves users |
+//! | [`call`] | the command lines of hooks: written by `derive`, read by `hook` |
+//! | [`sys`] | the only `unsafe` code |
+
+pub mod bounded;
+pub mod broker;
+pub mod call;
+pub mod caller;
+pub mod claims;
+pub mod elf;
+pub mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod ldcache;
+pub mod ledger;
+pub mod messages;
+pub mod mps;
+pub mod oci;
+pub mod personality;
+pub mod root;
+pub mod sys;
+pub mod text;
+pub mod types;
+
+#[cfg(test)]
+#[path = "../../tests/support/programs.rs"]
+mod programs;

@@ -1,0 +1,169 @@
+//! Who is counted when shares and connections are limited.
+//!
+//! A user with a range in `/etc/subuid` has tens of thousands of uids (subuid(5), user_namespaces(7)), and becomes each of
+//! them at will. Limits therefore count [`Account`]s. [`Accounts`] is the only place that makes them from uids.
+
+mod names;
+mod ranges;
+
+use crate::mutex::lock;
+use names::{Answer, Names};
+use ranges::Ranges;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tranche_core::error::{Error, Result};
+
+/// Who is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Account {
+    /// The user of the broker: root, outside of tests. It has no limits.
+    Owner,
+    /// A user, with all subordinate uids that only this user has.
+    User(u32),
+    /// All uids together of which the user is not known for certain.
+    Shared,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Account::Owner => f.write_str("root"),
+            Account::User(uid) => write!(f, "user {uid}"),
+            Account::Shared => f.write_str("the subordinate uids without a known owner"),
+        }
+    }
+}
+
+/// Where accounts and their subordinate uids are listed.
+#[derive(Debug, Clone)]
+pub struct AccountSources {
+    /// The accounts of this machine, as passwd(5).
+    pub passwd: PathBuf,
+    /// The subordinate uids, as subuid(5).
+    pub subuid: PathBuf,
+    /// Where else they may be, as nsswitch.conf(5).
+    pub nsswitch: PathBuf,
+    /// The program that finds accounts by NSS (getent(1)): the first of these that exists.
+    pub getent: Vec<PathBuf>,
+}
+
+impl Default for AccountSources {
+    /// Those of this machine.
+    fn default() -> Self {
+        let getent = ["/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"];
+        Self {
+            passwd: "/etc/passwd".into(),
+            subuid: "/etc/subuid".into(),
+            nsswitch: "/etc/nsswitch.conf".into(),
+            getent: getent.map(PathBuf::from).into(),
+        }
+    }
+}
+
+/// The accounts of this machine. What was read is kept until its files change.
+#[derive(Debug)]
+pub struct Accounts {
+    sources: AccountSources,
+    owner: u32,
+    known: Mutex<Known>,
+    names: Names,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The state in which the files were read.
+    stamps: Option<[Stamp; 2]>,
+    ranges: Arc<Ranges>,
+}
+
+impl Accounts {
+    /// The accounts in `sources`, for a broker that runs as this process does.
+    pub fn new(sources: AccountSources) -> Self {
+        Self {
+            names: Names::new(sources.passwd.clone(), sources.getent.clone()),
+            sources,
+            owner: nix::unistd::geteuid().as_raw(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The account of `uid`. It may ask NSS, which takes up to two seconds for each owner of a range. A uid whose user NSS
+    /// does not say is [`Account::Shared`].
+    pub fn of(&self, uid: u32) -> Account {
+        self.account(uid, |name| self.names.ask(name))
+    }
+
+    /// As [`Accounts::of`], without asking NSS: a uid whose user was not asked for before may be [`Account::Shared`]. It
+    /// reads two files if they have changed, and does not wait for anything.
+    pub fn already_known(&self, uid: u32) -> Account {
+        self.account(uid, |name| self.names.already_known(name))
+    }
+
+    fn account(&self, uid: u32, find: impl Fn(&str) -> Answer) -> Account {
+        if uid == self.owner {
+            return Account::Owner;
+        }
+        let ranges = self.ranges();
+        let mut owners = ranges.owners(uid).map(&find);
+        match owners.next() {
+            None if ranges.is_complete() => Account::User(uid),
+            // A range may be missing: only an account shows that the uid is nobody's subordinate one.
+            None if matches!(find(&uid.to_string()), Answer::Uid(_)) => Account::User(uid),
+            // Ranges of root are for containers that root starts, and what runs in them is not root.
+            Some(Answer::Uid(user)) if user != 0 && owners.all(|other| other == Answer::Uid(user)) => {
+                Account::User(user)
+            }
+            None | Some(_) => Account::Shared,
+        }
+    }
+
+    /// The uid of the user `name`, which may also be a number. It may ask NSS.
+    ///
+    /// # Errors
+    /// Returns a usage error if there is no such user, and an error if NSS does not answer.
+    pub fn user(&self, name: &str) -> Result<u32> {
+        let error = |what: &str| Error::usage(format!("user {name}"), what);
+        if let Some(uid) = tranche_core::types::decimal(name) {
+            return Ok(uid);
+        }
+        match self.names.ask(name) {
+            Answer::Uid(uid) => Ok(uid),
+            Answer::NoAccount => Err(error("not found").hint("name a user of this machine, or a uid")),
+            Answer::Unknown => {
+                Err(error("NSS did not say which uid it has").hint("name the uid, which tranche status shows"))
+            }
+        }
+    }
+
+    fn ranges(&self) -> Arc<Ranges> {
+        let stamps = [&self.sources.subuid, &self.sources.nsswitch].map(|path| Stamp::of(path));
+        let mut known = lock(&self.known);
+        if known.stamps != Some(stamps) {
+            let ranges = Ranges::read(&self.sources.subuid, &self.sources.nsswitch);
+            if let Some(why) = &ranges.incomplete {
+                tracing::warn!("{why}: uids without an account of their own share one quota");
+            }
+            *known = Known {
+                stamps: Some(stamps),
+                ranges: Arc::new(ranges),
+            };
+        }
+        Arc::clone(&known.ranges)
+    }
+}
+
+/// The state of a file: its inode, size and last change (`st_ctime`, which no program can set); `None` if it does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp(Option<(u64, u64, i64, i64)>);
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        let found = std::fs::metadata(path).ok();
+        Self(found.map(|meta| (meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,387 @@
+//! One MPS control daemon: started, asked, and ended.
+//!
+//! The daemon is `nvidia-cuda-mps-control -f` in a session of its own, so that it survives the broker. Who listens on its
+//! socket says whether it runs: a daemon that was killed leaves its files, and its number may be another process's by now.
+
+mod answer;
+mod directories;
+mod process;
+mod socket;
+
+pub(super) use answer::Unexpected;
+pub(super) use directories::{Directories, OUTPUT};
+pub(super) use process::{Processes, describe};
+
+use super::changes::ProcessRecord;
+use super::device::SeenDaemon;
+use super::goal::Limits;
+use super::target::ControlTarget;
+use socket::Listening;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tranche_core::types::MemorySize;
+use tranche_host::program::{self, ProgramError};
+
+/// How long the daemon may take to answer a command.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a daemon may take from its start until it listens.
+const START: Duration = Duration::from_secs(8);
+
+/// How long an orderly end may take: the daemon gives its servers a second.
+const QUIT: Duration = Duration::from_secs(4);
+
+/// How long a process that was killed may keep its socket.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// The command that every daemon answers, by which it is checked.
+const CHECK: &str = "get_default_active_thread_percentage";
+
+/// What went wrong with a daemon.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DaemonError {
+    /// A command got no answer.
+    #[error("{0}: {1}")]
+    NoAnswer(String, #[source] ProgramError),
+    /// A command got another answer than it should.
+    #[error("{0}: {1}")]
+    Unexpected(String, #[source] Unexpected),
+    /// The host lacks the program.
+    #[error("nvidia-cuda-mps-control was not found among the driver's programs")]
+    NoProgram,
+    /// The device has no UUID to start a daemon for.
+    #[error("the device has no UUID")]
+    NoUuid,
+    /// It could not be started.
+    #[error("{0}")]
+    Start(String),
+    /// It could not be ended.
+    #[error("{0}")]
+    End(String),
+    /// Its directories.
+    #[error(transparent)]
+    Directory(#[from] tranche_core::error::Error),
+}
+
+/// How daemons are started.
+#[derive(Debug, Clone)]
+pub(super) enum Starter {
+    /// This program runs `mps run`, which becomes the daemon.
+    Own {
+        /// `tranche`.
+        program: PathBuf,
+        /// The state directory, which the program is given.
+        state_dir: PathBuf,
+    },
+    /// systemctl starts the unit of the device.
+    Systemd(PathBuf),
+}
+
+/// The daemon of one device.
+#[derive(Debug)]
+pub(super) struct Daemon<'a> {
+    pub(super) target: &'a ControlTarget,
+    pub(super) starter: &'a Starter,
+    pub(super) processes: &'a Processes,
+}
+
+impl Daemon<'_> {
+    fn directories(&self) -> Directories {
+        Directories::of(&self.target.pipe)
+    }
+
+    /// Looks at the daemon without asking it. `record` is the process that was started, if one is known; `is_begun` says
+    /// that one was started, or may have been.
+    pub(super) fn look(&self, record: Option<&ProcessRecord>, is_begun: bool) -> SeenDaemon {
+        let directories = self.directories();
+        let is_recorded = |pid: Option<u32>| record.is_some_and(|record| pid == Some(record.pid));
+        let mut listening = socket::listening(&directories.pipe);
+        // A process that is killed no longer counts as one while its threads still close its files.
+        let until = Instant::now() + CLOSING;
+        while matches!(&listening, Listening::Peer(peer) if is_recorded(peer.pid))
+            && !record.is_some_and(|record| self.processes.lives(record))
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(5));
+            listening = socket::listening(&directories.pipe);
+        }
+        match (&listening, record) {
+            (Listening::Peer(peer), Some(record)) if is_recorded(peer.pid) && self.processes.lives(record) => {
+                return SeenDaemon::Running(record.clone());
+            }
+            // A process that was killed had started this one.
+            (Listening::Peer(peer), None) if is_begun => {
+                let own = peer.pid.filter(|pid| self.processes.is_daemon(*pid, &directories.log));
+                if let Some(process) = own.and_then(|pid| self.processes.record(pid)) {
+                    return SeenDaemon::Running(process);
+                }
+            }
+            _ => {}
+        }
+        if let Some(record) = record.filter(|record| self.processes.lives(record)) {
+            // A tenant may have replaced the socket. The kept one is the daemon's.
+            let kept = socket::listening(&directories.keep);
+            if matches!(kept, Listening::Peer(peer) if is_recorded(peer.pid)) {
+                return match directories.repair() {
+                    Ok(()) => SeenDaemon::Running(record.clone()),
+                    Err(error) => SeenDaemon::Silent(error.to_string()),
+                };
+            }
+            return SeenDaemon::Silent(match listening {
+                Listening::Full => "its queue of clients is full".to_owned(),
+                Listening::Nobody(_) | Listening::Peer(_) => "its socket was removed".to_owned(),
+            });
+        }
+        match listening {
+            Listening::Peer(peer) => SeenDaemon::Foreign(self.processes.name(peer)),
+            Listening::Full => SeenDaemon::Foreign("one that does not answer".to_owned()),
+            Listening::Nobody(_) => SeenDaemon::Absent,
+        }
+    }
+
+    /// Puts back what clients need of the pipe directory and what was removed or replaced.
+    ///
+    /// # Errors
+    /// Returns an error if an entry cannot be put back.
+    pub(super) fn repair(&self) -> Result<(), DaemonError> {
+        Ok(self.directories().repair()?)
+    }
+
+    /// Keeps the logs small.
+    ///
+    /// # Errors
+    /// Returns an error if a log cannot be emptied.
+    pub(super) fn bound_logs(&self) -> Result<(), DaemonError> {
+        Ok(self.directories().bound_logs()?)
+    }
+
+    /// Checks that the daemon answers, and waits longer the more often it did not: the machine may be busy, and to replace
+    /// the daemon ends the work of its clients. Returns its default percentage.
+    ///
+    /// # Errors
+    /// Returns an error if it does not answer, or answers as no daemon does.
+    pub(super) fn check(&self, misses: u32) -> Result<f64, DaemonError> {
+        self.ask_within(CHECK, PATIENCE * (1 << misses.min(3)), answer::percentage)
+    }
+
+    /// Checks what can be known before anything is changed.
+    ///
+    /// # Errors
+    /// Returns why no daemon can be started for this device.
+    pub(super) fn check_start(&self) -> Result<(), DaemonError> {
+        self.program()?;
+        if self.target.uuid.is_none() {
+            return Err(DaemonError::NoUuid);
+        }
+        Ok(self.directories().check_length()?)
+    }
+
+    /// Starts the daemon, and waits until it listens.
+    ///
+    /// # Errors
+    /// Returns why it does not run.
+    pub(super) fn start(&self) -> Result<ProcessRecord, DaemonError> {
+        self.check_start()?;
+        let directories = self.directories();
+        // What an earlier daemon left: its servers, which would keep the device, and its sockets.
+        self.processes.end_all(&directories.log).map_err(DaemonError::End)?;
+        directories.prepare()?;
+        let mut child = self.launch()?;
+        let until = Instant::now() + START;
+        loop {
+            if let Listening::Peer(peer) = socket::listening(&directories.pipe) {
+                let own = peer.pid.filter(|pid| self.processes.is_daemon(*pid, &directories.log));
+                let Some(process) = own.and_then(|pid| self.processes.record(pid)) else {
+                    let who = self.processes.name(peer);
+                    return Err(DaemonError::Start(format!(
+                        "another process ({who}) listens in its pipe directory"
+                    )));
+                };
+                // It listens for clients before it takes commands, and before it has made all of its files.
+                if self.takes_commands() || Instant::now() >= until {
+                    child.leave();
+                    directories.keep()?;
+                    return Ok(process);
+                }
+            }
+            if let Some(how) = child.has_ended() {
+                let said = directories.said().unwrap_or_default();
+                let why = format!("nvidia-cuda-mps-control ended at its start ({how}){said}");
+                return Err(DaemonError::Start(why));
+            }
+            if Instant::now() >= until {
+                drop(child);
+                self.stop_unit();
+                let ended = self.processes.end_all(&directories.log);
+                let why = format!("it does not listen {} s after its start", START.as_secs());
+                return Err(DaemonError::Start(match ended {
+                    Ok(()) => why,
+                    Err(error) => format!("{why}, and cannot be ended: {error}"),
+                }));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether the program for commands finds the daemon. What the daemon answers is checked when its limits are set.
+    fn takes_commands(&self) -> bool {
+        !matches!(self.check(0), Err(DaemonError::NoAnswer(_, ProgramError::Failed(..))))
+    }
+
+    fn launch(&self) -> Result<process::Starting, DaemonError> {
+        let started = match self.starter {
+            Starter::Own { program, state_dir } => {
+                let mut command = Command::new(program);
+                command
+                    .args(["mps", "run", &self.target.instance(), "--state-dir"])
+                    .arg(state_dir);
+                command.env_clear().current_dir("/");
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                command.spawn().map(process::Starting::child)
+            }
+            Starter::Systemd(systemctl) => {
+                let unit = self.unit();
+                let started = program::text_of(systemctl, &["start", &unit], &[], "", START);
+                match started {
+                    Ok(_) => Ok(process::Starting::unit()),
+                    Err(error) => Err(io::Error::other(format!("systemctl start {unit}: {error}"))),
+                }
+            }
+        };
+        started.map_err(|error| DaemonError::Start(format!("it cannot be started: {error}")))
+    }
+
+    fn unit(&self) -> String {
+        format!("tranche-mps@{}.service", self.target.instance())
+    }
+
+    /// Tells systemd that the daemon is not wanted any more, so that it ends what is left of it.
+    fn stop_unit(&self) {
+        if let Starter::Systemd(systemctl) = self.starter
+            && let Err(error) = program::text_of(systemctl, &["stop", &self.unit()], &[], "", QUIT)
+        {
+            // The processes are ended one by one afterwards.
+            tracing::warn!("systemctl stop {}: {error}", self.unit());
+        }
+    }
+
+    /// Sets the limits of clients without limits of their own, and checks that the daemon has them. Returns what a person
+    /// should know.
+    ///
+    /// A default is what servers get that are started later. Each running server is set, too; there, clients that
+    /// connect later get it (MPS documentation, "set_active_thread_percentage").
+    ///
+    /// # Errors
+    /// Returns an error if the daemon does not take a limit.
+    pub(super) fn set_limits(&self, limits: Limits) -> Result<Option<String>, DaemonError> {
+        let uuid = self.target.uuid.as_deref().ok_or(DaemonError::NoUuid)?;
+        let (memory, compute) = (limits.memory.map(MemorySize::mib), limits.compute.get());
+        if let Some(mib) = memory {
+            let command = format!("set_default_device_pinned_mem_limit {uuid} {mib}M");
+            self.ask(&command, answer::accepted_size)?;
+        }
+        let command = format!("set_default_active_thread_percentage {compute}");
+        self.ask(&command, answer::accepted_percentage)?;
+        for server in self.ask("get_server_list", answer::pids)? {
+            if let Some(mib) = memory {
+                let command = format!("set_device_pinned_mem_limit {server} {uuid} {mib}M");
+                self.ask(&command, answer::accepted_size)?;
+            }
+            let command = format!("set_active_thread_percentage {server} {compute}");
+            self.ask(&command, answer::accepted_percentage)?;
+        }
+        let set = self.check(0)?;
+        if !limits.is_percentage(set) {
+            let wrong = Unexpected::other(&format!("{set}"), &format!("{compute}"));
+            return Err(DaemonError::Unexpected(CHECK.to_owned(), wrong));
+        }
+        let Some(mib) = memory else { return Ok(None) };
+        let has = self.ask(&format!("get_default_device_pinned_mem_limit {uuid}"), answer::size)?;
+        Ok(match has {
+            Some(size) if size.may_be(mib) => None,
+            Some(size) => Some(format!(
+                "its MPS daemon reports a limit of memory of {size}, and {mib}M was set"
+            )),
+            None => Some(format!(
+                "its MPS daemon does not report the limit of memory of {mib}M that was set"
+            )),
+        })
+    }
+
+    /// The clients of the daemon, each with its server, by their numbers in the pid namespace of the daemon.
+    ///
+    /// # Errors
+    /// Returns an error if the daemon does not say it within `patience` in all.
+    pub(super) fn clients(&self, patience: Duration) -> Result<Vec<(u32, u32)>, DaemonError> {
+        let until = Instant::now() + patience;
+        let left = || until.saturating_duration_since(Instant::now());
+        let mut clients = Vec::new();
+        for server in self.ask_within("get_server_list", left(), answer::pids)? {
+            let command = format!("get_client_list {server}");
+            let pids = self.ask_within(&command, left(), answer::pids)?;
+            clients.extend(pids.into_iter().map(|client| (server, client)));
+        }
+        Ok(clients)
+    }
+
+    /// Ends clients in an orderly way: their work on the device is cancelled, and other clients are not affected.
+    ///
+    /// # Errors
+    /// Returns an error if the daemon does not do it within `patience`.
+    pub(super) fn terminate(&self, clients: &[(u32, u32)], patience: Duration) -> Result<(), DaemonError> {
+        let lines: Vec<String> = clients
+            .iter()
+            .map(|(server, client)| format!("terminate_client {server} {client}"))
+            .collect();
+        match lines.is_empty() {
+            true => Ok(()),
+            false => self.ask_within(&lines.join("\n"), patience, answer::nothing),
+        }
+    }
+
+    /// Ends the daemon and its servers: by its own command, then by signals.
+    ///
+    /// # Errors
+    /// Returns an error if a process of it is still there at the end.
+    pub(super) fn end(&self, record: Option<&ProcessRecord>) -> Result<(), DaemonError> {
+        let directories = self.directories();
+        if let Some(record) = record.filter(|record| self.processes.lives(record)) {
+            // Seconds that its servers get. A daemon that does not answer, or is not asked because its sockets are not
+            // its own any more, is ended by a signal.
+            if directories.repair().is_ok() && self.ask_within("quit -t 1", QUIT, answer::nothing).is_ok() {
+                self.processes.wait(record, QUIT);
+            }
+        }
+        self.stop_unit();
+        self.processes.end_all(&directories.log).map_err(DaemonError::End)?;
+        if let Some(record) = record {
+            self.processes.end(record).map_err(DaemonError::End)?;
+        }
+        directories.forget()?;
+        Ok(())
+    }
+
+    fn program(&self) -> Result<&Path, DaemonError> {
+        self.target.control.as_deref().ok_or(DaemonError::NoProgram)
+    }
+
+    fn ask<T>(&self, command: &str, read: fn(&str) -> Result<T, Unexpected>) -> Result<T, DaemonError> {
+        self.ask_within(command, PATIENCE, read)
+    }
+
+    /// Sends commands over the program that the driver has for this, whose environment has the pipe directory alone.
+    fn ask_within<T>(
+        &self,
+        commands: &str,
+        patience: Duration,
+        read: fn(&str) -> Result<T, Unexpected>,
+    ) -> Result<T, DaemonError> {
+        let shown = commands.lines().next().unwrap_or_default();
+        let environment = [("CUDA_MPS_PIPE_DIRECTORY", self.target.pipe.as_path())];
+        let answer = program::text_of(self.program()?, &[], &environment, &format!("{commands}\n"), patience);
+        let answer = answer.map_err(|error| DaemonError::NoAnswer(shown.to_owned(), error))?;
+        read(&answer).map_err(|error| DaemonError::Unexpected(shown.to_owned(), error))
+    }
+}

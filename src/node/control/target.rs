@@ -1,0 +1,129 @@
+//! What is known of a device that is changed, as the plan and the inventory say it, or its journal.
+
+use crate::facts::Facts;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use tranche_core::types::{Device, DeviceKey, HostPath, MemorySize, in_mib_if_known};
+use tranche_plan::inventory::{Driver, FileKind};
+use tranche_plan::policy::{Interval, MpsUsers};
+use tranche_plan::share::{Method, Need, Plan, SplitDevice};
+
+/// A device, with all that is needed to change it and to put it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ControlTarget {
+    /// Its indices.
+    pub(super) device: Device,
+    /// `nvidia.com/gpu=0`.
+    pub(super) cdi_name: String,
+    /// Its key in the ledger.
+    pub(super) key: DeviceKey,
+    /// Its UUID, by which daemons and limits name it.
+    pub(super) uuid: Option<String>,
+    /// Its memory, in whole MiB, if it is known.
+    #[serde(rename = "memory_mib", with = "in_mib_if_known", default)]
+    pub(super) memory: Option<MemorySize>,
+    /// The pipe directory of its daemon.
+    pub(super) pipe: PathBuf,
+    /// Whether one server serves the processes of every user.
+    pub(super) multi_user: bool,
+    /// Whether its compute mode is set to EXCLUSIVE_PROCESS.
+    pub(super) is_exclusive: bool,
+    /// Seconds without a claim after which it is put back.
+    pub(super) grace: u32,
+    /// The length of a turn.
+    pub(super) interval: Interval,
+    /// Whether the memory of each container's cgroup is limited.
+    #[serde(default)]
+    pub(super) limits_cgroups: bool,
+    /// The version of the driver.
+    pub(super) driver: Option<String>,
+    /// `nvidia-cuda-mps-control`, `nvidia-smi` and the library of NVML, as this program finds them.
+    pub(super) control: Option<PathBuf>,
+    pub(super) smi: Option<PathBuf>,
+    pub(super) nvml: Option<PathBuf>,
+}
+
+impl ControlTarget {
+    /// The device of `key`, if it is shared in a way that the broker manages. `root` is the directory that has the
+    /// host's files.
+    pub(super) fn find(facts: &Facts, key: &DeviceKey, state_dir: &HostPath, root: &Path) -> Option<Self> {
+        let Plan { devices, .. } = &facts.plan;
+        let split = devices
+            .iter()
+            .find(|split| split.key == *key && split.method.is_managed())?;
+        Some(Self::of(split, facts.inventory.driver.as_ref(), state_dir, root))
+    }
+
+    fn of(split: &SplitDevice, driver: Option<&Driver>, state_dir: &HostPath, root: &Path) -> Self {
+        let mut target = Self {
+            device: split.device,
+            cdi_name: format!("{}={}", split.kind, split.device.cdi_name()),
+            key: split.key.clone(),
+            uuid: split.uuid.clone(),
+            memory: split.memory.map(|memory| MemorySize::from_mib(memory.mib())),
+            pipe: state_dir.join("mps").as_path().join(instance(split.device)),
+            multi_user: true,
+            is_exclusive: false,
+            grace: 0,
+            interval: Interval::Default,
+            limits_cgroups: false,
+            driver: driver.map(|driver| driver.version.to_string()),
+            control: None,
+            smi: None,
+            nvml: None,
+        };
+        target.find_programs(driver, root);
+        for need in split.needs(state_dir) {
+            match need {
+                Need::ExclusiveProcess { .. } => target.is_exclusive = true,
+                Need::MpsDaemon { pipe, users, .. } => {
+                    target.pipe = pipe.as_path().to_owned();
+                    target.multi_user = users == MpsUsers::Many;
+                }
+                Need::CgroupLimit => target.limits_cgroups = true,
+                Need::TimeSlice { interval, .. } => target.interval = interval,
+            }
+        }
+        if let Method::Mps(mps) = &split.method {
+            target.grace = mps.grace;
+        }
+        target
+    }
+
+    /// Finds the programs of the driver that the host has now. What is not found stays: it may exist all the same.
+    pub(super) fn find_programs(&mut self, driver: Option<&Driver>, root: &Path) {
+        let path = |file: &HostPath| root.join(file.as_str().trim_start_matches('/'));
+        let program = |name: &str| {
+            let mut files = driver.into_iter().flat_map(|driver| &driver.files);
+            let found = files.find(|file| file.kind == FileKind::Binary && file.container.file_name() == name);
+            found.map(|file| path(&file.host))
+        };
+        let replace = |old: &mut Option<PathBuf>, new: Option<PathBuf>| *old = new.or_else(|| old.take());
+        replace(&mut self.control, program("nvidia-cuda-mps-control"));
+        replace(&mut self.smi, program("nvidia-smi"));
+        replace(&mut self.nvml, driver.and_then(nvml).map(path));
+    }
+
+    /// The name of its journal, its daemon's unit and its pipe directory: `0`, `0-1`.
+    pub(super) fn instance(&self) -> String {
+        instance(self.device)
+    }
+}
+
+fn instance(device: Device) -> String {
+    device.cdi_name().replace(':', "-")
+}
+
+/// The library of NVML that the driver has for this word size.
+fn nvml(driver: &Driver) -> Option<&HostPath> {
+    const SONAME: &str = "libnvidia-ml.so.1";
+    let is_nvml = |kind: &FileKind| {
+        matches!(kind, FileKind::Library { soname: Some(soname), class }
+            if soname == SONAME && *class == tranche_core::types::ElfClass::Elf64)
+    };
+    driver
+        .files
+        .iter()
+        .find(|file| is_nvml(&file.kind))
+        .map(|file| &file.host)
+}

@@ -1,0 +1,166 @@
+//! Whether the configuration files of engines let them find devices and start containers.
+
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use crate::engine_config::view::EngineView;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tranche_core::text::some;
+use tranche_core::types::PROGRAM_DIRS;
+use tranche_plan::engines::{Engine, FoundEngine};
+
+pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
+    let mut found: Vec<Diagnosis> = Vec::new();
+    for (_, file) in &subject.engine_files {
+        match file {
+            Ok(view) => {
+                found.extend(cdi(subject, view));
+                found.extend(directories(subject, view));
+                found.extend(runtimes(subject, view));
+            }
+            Err(error) => found.push(Diagnosis::wrong(
+                Finding::EngineConfigInvalid,
+                error.found.clone(),
+                "the engine does not start with this file, or ignores it",
+                "correct the file, and restart the engine",
+            )),
+        }
+    }
+    let docker_has_file = subject.engine_files.iter().any(|(engine, _)| *engine == Engine::Docker);
+    if !docker_has_file && let Some(version) = docker_off_by_default(subject) {
+        found.push(docker_off(&version, false));
+    }
+    if !found.is_empty() {
+        return found;
+    }
+    vec![match subject.engine_files.len() {
+        0 => Diagnosis::skipped("no engine has a configuration file"),
+        _ => Diagnosis::good("CDI is on, and each runtime that is named exists"),
+    }]
+}
+
+/// The docker that is installed, if CDI is off in it by default.
+fn docker_off_by_default(subject: &DoctorSubject) -> Option<String> {
+    let mut dockers = subject.engines.iter().filter(|found| found.engine == Engine::Docker);
+    dockers
+        .find(|docker| docker.is_cdi_off_by_default())
+        .map(FoundEngine::shown)
+}
+
+fn docker_off(what: &str, is_set: bool) -> Diagnosis {
+    let why = "--device nvidia.com/gpu=0 is refused: could not select device driver \"cdi\"";
+    let fix = Fix::command("tranche runtime configure --runtime docker --cdi.enabled && systemctl restart docker");
+    match is_set {
+        true => Diagnosis::wrong(
+            Finding::EngineCdiOff,
+            format!("{what}: features.cdi is false"),
+            why,
+            fix,
+        ),
+        false => Diagnosis::advice(
+            Finding::EngineCdiOff,
+            format!("{what}: CDI is off by default"),
+            why,
+            fix,
+        ),
+    }
+}
+
+/// Whether the engine reads specifications at all.
+fn cdi(subject: &DoctorSubject, view: &EngineView) -> Option<Diagnosis> {
+    match (view.engine, view.cdi) {
+        (_, Some(true)) => None,
+        (Engine::Docker, Some(false)) => Some(docker_off(&view.file, true)),
+        (Engine::Docker, None) => docker_off_by_default(subject).map(|version| docker_off(&version, false)),
+        (_, None) => None,
+        (engine, Some(false)) => Some(Diagnosis::wrong(
+            Finding::EngineCdiOff,
+            format!("{}: enable_cdi is false", view.file),
+            "pods that request a GPU by CDI get none, or are refused",
+            Fix::command(format!(
+                "tranche runtime configure --runtime {engine} --cdi.enabled && systemctl restart {engine}"
+            )),
+        )),
+    }
+}
+
+/// Whether the engine reads the directories with the specifications.
+fn directories(subject: &DoctorSubject, view: &EngineView) -> Option<Diagnosis> {
+    let read: BTreeSet<PathBuf> = view
+        .spec_dirs
+        .as_ref()?
+        .iter()
+        .map(|dir| real(&subject.at_path(dir)))
+        .collect();
+    let files = subject.registry.files().iter();
+    let of_nvidia = files.filter(|file| file.spec.kind.starts_with("nvidia.com/"));
+    let needed: BTreeSet<&Path> = of_nvidia.filter_map(|file| file.path.parent()).collect();
+    let unread: Vec<String> = needed
+        .into_iter()
+        .filter(|dir| !read.contains(&real(dir)))
+        .map(|dir| dir.display().to_string())
+        .collect();
+    let key = view.spec_dirs_key;
+    (!unread.is_empty()).then(|| {
+        Diagnosis::wrong(
+            Finding::EngineDirectories,
+            format!("{}: {key} does not have {}", view.file, some(&unread)),
+            "the engine reports the devices in it as unresolvable",
+            format!(
+                "add {} to {key}, or remove {key}; {}",
+                some(&unread),
+                view.engine.restart()
+            ),
+        )
+    })
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether the default runtime is one that exists, and each runtime of tranche as well. Others may be left of programs
+/// that no container uses.
+fn runtimes(subject: &DoctorSubject, view: &EngineView) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    let wrong = |what: String, why: &str, fix: Fix| Diagnosis::wrong(Finding::EngineRuntimeMissing, what, why, fix);
+    let file = &view.file;
+    if let Some(name) = &view.default_runtime
+        && !view.is_built_in(name)
+        && !view.runtimes.iter().any(|(defined, _)| defined == name)
+    {
+        let fix = format!(
+            "define the runtime {name} in this file, or name another one; {}",
+            view.engine.restart()
+        );
+        let what = format!("{file}: the default runtime {name} is not defined");
+        found.push(wrong(
+            what,
+            "the engine does not start, or starts no container",
+            fix.into(),
+        ));
+    }
+    let default = view.default_runtime.as_deref();
+    let default = default.and_then(|name| Some((name, view.program(name)?)));
+    let named: BTreeSet<(&str, &PathBuf)> = view.of_tranche().chain(default).collect();
+    for (name, program) in named.into_iter().filter(|(_, program)| !is_installed(subject, program)) {
+        let what = format!(
+            "{file}: {}, the program of the runtime {name}, does not exist",
+            program.display()
+        );
+        let fix = format!(
+            "install it, or run tranche runtime unconfigure --runtime {}",
+            view.engine
+        );
+        found.push(wrong(what, "no container with this runtime starts", fix.into()));
+    }
+    found
+}
+
+/// Whether a program of the host exists. A name without a directory is looked for where engines find programs.
+fn is_installed(subject: &DoctorSubject, program: &Path) -> bool {
+    match program.is_absolute() {
+        true => subject.at_path(program).is_file(),
+        false => PROGRAM_DIRS.iter().any(|dir| subject.at(dir).join(program).is_file()),
+    }
+}

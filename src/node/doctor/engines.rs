@@ -1,0 +1,50 @@
+//! Whether the installed engines read the specifications.
+
+use super::{Diagnosis, DoctorSubject, Finding, Fix};
+use tranche_core::types::CdiVersion;
+use tranche_plan::engines::Engine;
+
+pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
+    if subject.engines.is_empty() {
+        return vec![Diagnosis::skipped(format!("{} were not found", Engine::all_titles()))];
+    }
+    let newest: Option<(CdiVersion, String)> = subject
+        .registry
+        .files()
+        .iter()
+        .filter(|file| file.spec.kind.starts_with("nvidia.com/"))
+        .filter_map(|file| Some((file.spec.version.parse().ok()?, file.path.display().to_string())))
+        .max();
+    let mut found = Vec::new();
+    for engine in &subject.engines {
+        let shown = engine.shown();
+        match (engine.cdi(), &newest) {
+            (None, _) if engine.version.is_none() => {
+                found.push(Diagnosis::skipped(format!("{shown}: did not print its version")));
+            }
+            (None, _) if uses_tranche(subject, engine.engine) => {
+                found.push(Diagnosis::good(format!("{shown}: has the runtime of tranche")));
+            }
+            (None, _) => found.push(Diagnosis::advice(
+                Finding::EngineWithoutCdi,
+                format!("{shown}: does not read CDI specifications"),
+                "a container requests its GPU through the runtime of tranche instead",
+                Fix::command(format!("tranche runtime configure --runtime {}", engine.engine)),
+            )),
+            (Some(reads), Some((needs, file))) if *needs > reads => found.push(Diagnosis::wrong(
+                Finding::EngineOutdated,
+                format!("{shown}: reads CDI {reads}, and {file} has {needs}"),
+                "the engine does not read the file, and reports its devices as unresolvable",
+                format!("write the file again with --cdi-version {reads}"),
+            )),
+            (Some(reads), _) => found.push(Diagnosis::good(format!("{shown}: reads CDI {reads}"))),
+        }
+    }
+    found
+}
+
+/// Whether the configuration of the engine has the runtime of tranche.
+fn uses_tranche(subject: &DoctorSubject, engine: Engine) -> bool {
+    let mut views = subject.engine_files.iter().filter_map(|(_, view)| view.as_ref().ok());
+    views.any(|view| view.engine == engine && view.of_tranche().next().is_some())
+}

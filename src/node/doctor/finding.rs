@@ -1,0 +1,149 @@
+//! What a check can find: one name for each cause.
+
+tranche_core::types::words! {
+    /// A cause of trouble. Its name is in the JSON of `tranche doctor`, and does not change.
+    pub enum Finding {
+        /// The host has no driver.
+        NoDriver = "no-driver",
+        /// NVML does not answer.
+        NvmlSilent = "nvml-silent",
+        /// A device exists and does not answer, or lacks something.
+        DeviceLost = "device-lost",
+        /// The driver has no libraries.
+        LibrariesMissing = "libraries-missing",
+        /// The driver lacks a library that containers need.
+        LibraryMissing = "library-missing",
+        /// Files of the driver are gone that the last refresh found.
+        FilesLost = "files-lost",
+        /// The driver has no GPU.
+        NoGpu = "no-gpu",
+        /// The kernel module and the libraries are of different versions.
+        VersionsDiffer = "versions-differ",
+        /// A GPU is in MIG mode and has no instances.
+        MigEmpty = "mig-empty",
+        /// Another warning of the examination of the host.
+        HostWarning = "host-warning",
+        /// A kernel module that CUDA needs is not loaded.
+        ModuleNotLoaded = "module-not-loaded",
+        /// A device node does not exist.
+        NodeMissing = "node-missing",
+        /// What has the path of a device node is not the driver's node.
+        NodeWrong = "node-wrong",
+        /// A link in /dev/char is missing or leads elsewhere.
+        LinkMissing = "link-missing",
+        /// Something that is not a link has the name of a link in /dev/char.
+        LinkBlocked = "link-blocked",
+        /// Every user may open the device nodes.
+        NodesOpen = "nodes-open",
+        /// GPUs are joined by NVSwitch, and its daemon does not run.
+        FabricManagerStopped = "fabric-manager-stopped",
+        /// The host is in a domain of IMEX and has no channel.
+        ImexChannelMissing = "imex-channel-missing",
+        /// The host is in a domain of IMEX, and its daemon does not run.
+        ImexDaemonStopped = "imex-daemon-stopped",
+        /// No specification has a device of NVIDIA.
+        SpecMissing = "spec-missing",
+        /// Engines refuse a file or a directory of specifications.
+        SpecInvalid = "spec-invalid",
+        /// Engines do not read a file because of its name.
+        SpecMisnamed = "spec-misnamed",
+        /// Two files of one directory define a device.
+        SpecConflict = "spec-conflict",
+        /// A file of a later directory hides devices.
+        SpecHidden = "spec-hidden",
+        /// A specification names files or device nodes that do not exist.
+        SpecFilesMissing = "spec-files-missing",
+        /// A specification names a hook of tranche that cannot be started.
+        SpecHookMissing = "spec-hook-missing",
+        /// A specification names a hook of another program that cannot be started.
+        SpecOtherHookMissing = "spec-other-hook-missing",
+        /// Users cannot read a specification.
+        SpecPrivate = "spec-private",
+        /// A specification is older than the host or the policy.
+        SpecStale = "spec-stale",
+        /// Nothing keeps the specifications current.
+        RefreshDisabled = "refresh-disabled",
+        /// Users can replace a hook that engines run as root.
+        HookReplaceable = "hook-replaceable",
+        /// A hook needs a loader, which an image can influence.
+        HookNotStatic = "hook-not-static",
+        /// Users could replace the state directory of tranche, or what is in it.
+        StateUnsafe = "state-unsafe",
+        /// The runtime cannot use host.json until it is written again.
+        HostFileOld = "host-file-old",
+        /// The runtime does not use host.json, because another user could have written it, or it cannot be read.
+        HostFileRefused = "host-file-refused",
+        /// The runtime finds no runc or crun.
+        LowLevelMissing = "low-level-missing",
+        /// The policy cannot be read.
+        PolicyInvalid = "policy-invalid",
+        /// The shares of the policy do not fit this host.
+        PolicyUnfit = "policy-unfit",
+        /// The policy names a device that the host does not have.
+        PolicyDeviceMissing = "policy-device-missing",
+        /// Something in the policy has no effect, or not the one that its author may expect.
+        PolicyWarning = "policy-warning",
+        /// An engine does not read specifications at all.
+        EngineWithoutCdi = "engine-without-cdi",
+        /// An engine reads only older versions of CDI.
+        EngineOutdated = "engine-outdated",
+        /// CDI is turned off in an engine.
+        EngineCdiOff = "engine-cdi-off",
+        /// A configuration file of an engine is not valid.
+        EngineConfigInvalid = "engine-config-invalid",
+        /// An engine reads other directories of specifications.
+        EngineDirectories = "engine-directories",
+        /// An engine's configuration names a runtime that does not exist.
+        EngineRuntimeMissing = "engine-runtime-missing",
+        /// SELinux denies containers the device nodes.
+        SelinuxNodes = "selinux-nodes",
+        /// Device nodes have a type that SELinux denies to containers.
+        SelinuxNodeLabels = "selinux-node-labels",
+        /// The SELinux module of tranche is not installed.
+        SelinuxModule = "selinux-module",
+        /// Directories of MPS sockets have a type that SELinux denies to containers.
+        SelinuxPipeLabels = "selinux-pipe-labels",
+        /// AppArmor confines programs of tranche.
+        ApparmorConfines = "apparmor-confines",
+        /// The kernel forbids users to make user namespaces.
+        NamespacesForbidden = "namespaces-forbidden",
+        /// The program that maps the ids of users does not exist.
+        IdMapMissing = "id-map-missing",
+        /// A part of the ledger cannot be read.
+        LedgerDamaged = "ledger-damaged",
+        /// The ledger as a whole cannot be used.
+        LedgerUnusable = "ledger-unusable",
+        /// Something is held that the policy does not provide for.
+        HeldBeyondPolicy = "held-beyond-policy",
+        /// A process uses a shared device without a claim.
+        UseWithoutClaim = "use-without-claim",
+        /// A claim uses more memory than it was promised.
+        UseBeyondPromise = "use-beyond-promise",
+        /// What uses the shared devices could not be determined.
+        UseUnknown = "use-unknown",
+        /// A GPU is in a compute mode that tranche did not set.
+        ComputeModeChanged = "compute-mode-changed",
+        /// The broker does not run, and shares need it.
+        BrokerStopped = "broker-stopped",
+        /// The broker runs and does not answer as this version of tranche expects.
+        BrokerRefuses = "broker-refuses",
+        /// What the broker tells every user cannot be read.
+        StatusDamaged = "status-damaged",
+        /// An MPS daemon of tranche could not be started again.
+        MpsFailed = "mps-failed",
+        /// Another program runs an MPS daemon for a device of tranche.
+        MpsForeign = "mps-foreign",
+        /// The policy leaves the MPS daemons to the operator, and one does not run.
+        MpsStopped = "mps-stopped",
+        /// An MPS daemon runs that tranche does not know.
+        MpsUnknown = "mps-unknown",
+        /// Files of an MPS daemon are left that does not run any more.
+        MpsLeftOver = "mps-left-over",
+    }
+}
+
+impl serde::Serialize for Finding {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}

@@ -1,0 +1,281 @@
+//! What the checks look at.
+
+use super::Fix;
+use crate::engine_config::view::EngineView;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tranche_core::error::{Error, line, parts};
+use tranche_core::text::shown;
+use tranche_plan::cdi::registry::{Loaded, Registry};
+use tranche_plan::cdi::{Problem, ProblemKind};
+use tranche_plan::engines::{Engine, FoundEngine};
+use tranche_plan::host_file::{HostFile, HostFileError};
+use tranche_plan::inventory::{Inventory, Warning, WarningKind};
+
+/// Everything that the checks look at, gathered once.
+#[derive(Debug)]
+pub struct DoctorSubject {
+    /// The host.
+    pub inventory: Inventory,
+    /// The directory that is `/` for files which belong to no driver. A test host has another one than the machine.
+    pub root: PathBuf,
+    /// The specifications that engines read.
+    pub registry: Registry,
+    /// The directories that were read for them.
+    pub spec_dirs: Vec<PathBuf>,
+    /// Specifications that are older than the host or the policy.
+    pub stale: Vec<Problem>,
+    /// Why specifications could not be compared with the host.
+    pub not_compared: Vec<String>,
+    /// The `tranche-oci` beside this program, which a specification that is written now would name.
+    pub own_hook: Option<PathBuf>,
+    /// The policy.
+    pub policy: PolicyFacts,
+    /// Whether the state directory is one of tranche's; `None` if another machine is examined.
+    pub state: Option<Result<(), FoundError>>,
+    /// What the runtime knows of the host; `None` if another machine is examined.
+    pub host_file: Option<Result<HostFile, HostFileError>>,
+    /// The program that the runtime executes; `None` if no engine has the runtime.
+    pub low_level: Option<Result<PathBuf, FoundError>>,
+    /// The ledger; `None` if this user cannot read it.
+    pub ledger: Option<LedgerFacts>,
+    /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
+    pub shared_use: Option<SharedUse>,
+    /// The engines that are installed.
+    pub engines: Vec<FoundEngine>,
+    /// The name and the version of crun, if it is installed.
+    pub crun: Option<String>,
+    /// What their configuration files say. A file that does not exist is left out.
+    pub engine_files: Vec<(Engine, Result<EngineView, FoundError>)>,
+    /// The broker.
+    pub broker: BrokerCondition,
+    /// Why what the broker tells every user cannot be read.
+    pub public_error: Option<FoundError>,
+    /// The processes that are daemons of NVIDIA's ([`super::DAEMONS`]).
+    pub daemons: Vec<FoundDaemon>,
+    /// The MPS daemons that tranche manages.
+    pub mps: MpsFacts,
+    /// The SELinux contexts of device nodes and of the directories of MPS sockets, by their paths on the host. A file
+    /// that does not exist or has no context is left out.
+    pub labels: BTreeMap<PathBuf, String>,
+}
+
+/// An error that a start of a container would end with, for a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundError {
+    /// The object, what is wrong with it, and why.
+    pub found: String,
+    /// What the error says that can be done.
+    pub hint: Option<String>,
+}
+
+impl FoundError {
+    /// What `error` says.
+    pub fn of(error: &Error) -> Self {
+        let (object, what, hint) = parts(error);
+        Self {
+            found: shown(&format!("{object}: {what}")).into_owned(),
+            hint: hint.map(|hint| shown(&hint).into_owned()),
+        }
+    }
+
+    /// As [`FoundError::of`], for an error that is not one of tranche's own.
+    pub fn of_any(error: &(dyn std::error::Error + 'static)) -> Self {
+        match error.downcast_ref() {
+            Some(error) => Self::of(error),
+            None => Self {
+                found: line(error),
+                hint: None,
+            },
+        }
+    }
+
+    /// The same without its hint, which is for another command.
+    #[must_use]
+    pub fn without_hint(self) -> Self {
+        Self { hint: None, ..self }
+    }
+
+    /// The fix that the error names, or else `fix`. A hint that is a command has the mark of one.
+    pub(super) fn fix_or(&self, fix: &str) -> Fix {
+        let hint = self.hint.as_deref().unwrap_or(fix);
+        match hint.strip_prefix("run: ") {
+            Some(command) => Fix::command(command),
+            None => Fix::by_hand(hint),
+        }
+    }
+}
+
+/// What is known of the policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// Its file; `None` if the host has none.
+    pub file: Option<String>,
+    /// Why it cannot be read.
+    pub invalid: Option<FoundError>,
+    /// Why it cannot be applied to this host.
+    pub unfit: Option<FoundError>,
+    /// A line for each device that it names and that the host does not have.
+    pub missing: Vec<String>,
+    /// A line for each part that has no effect, or another one than its author may expect.
+    pub warnings: Vec<String>,
+    /// How many devices it splits or dedicates.
+    pub devices: usize,
+    /// How many shares it makes.
+    pub shares: usize,
+}
+
+/// Whether the broker does what starts of containers need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrokerCondition {
+    /// No share of the policy needs it.
+    NotNeeded,
+    /// It is that of another machine.
+    Unknown,
+    /// It answers.
+    Works,
+    /// It does not answer.
+    Stopped {
+        /// The devices whose shares need it: `nvidia.com/gpu=0`.
+        devices: Vec<String>,
+        /// What the attempt to reach it ended with.
+        why: String,
+    },
+    /// It answers with an error.
+    Refuses(FoundError),
+}
+
+/// A daemon of NVIDIA's that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundDaemon {
+    /// The name of its program.
+    pub program: &'static str,
+    /// Its number.
+    pub pid: u32,
+}
+
+/// What is known of MPS daemons.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MpsFacts {
+    /// The devices for which the broker has a daemon (`nvidia.com/gpu=0`), and how that is.
+    pub managed: Vec<(String, DaemonCondition)>,
+    /// Whether the policy leaves the daemons to the operator.
+    pub is_external: bool,
+    /// Daemons of the operator that do not run, each with what a start of a container ends with.
+    pub stopped: Vec<FoundError>,
+    /// The directories of sockets that the policy's shares under MPS need.
+    pub pipes: Vec<PathBuf>,
+}
+
+/// How a daemon of the broker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DaemonCondition {
+    /// It runs, or is being started or stopped.
+    Working,
+    /// It could not be started again.
+    Failed,
+    /// Another program runs one for the device.
+    Foreign,
+}
+
+/// The processes on devices that are handed out with a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedUse {
+    /// How many there are, as NVML reports them; `None` if it does not for one of the devices.
+    pub processes: Option<usize>,
+    /// A line for each process without a claim on its device.
+    pub without_claim: Vec<String>,
+    /// A line for each claim whose processes use more memory than it was promised.
+    pub beyond_promise: Vec<String>,
+    /// Why this could not be determined.
+    pub unknown: Option<FoundError>,
+}
+
+/// What the ledger has.
+#[derive(Debug, Default)]
+pub struct LedgerFacts {
+    /// How many claims there are.
+    pub claims: usize,
+    /// A line for each claim that the policy does not provide for.
+    pub held: Vec<String>,
+    /// Each part that cannot be read.
+    pub damaged: Vec<FoundError>,
+    /// Why it cannot be used at all.
+    pub unusable: Option<FoundError>,
+    /// Devices whose compute mode tranche may have changed, because it runs their MPS daemon: their UUIDs.
+    pub exclusive: Vec<String>,
+}
+
+impl DoctorSubject {
+    /// The path of a file of the host.
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// As [`DoctorSubject::at`], for a path.
+    pub(super) fn at_path(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Whether the host has a driver.
+    pub(super) fn has_driver(&self) -> bool {
+        self.inventory.driver.is_some()
+    }
+
+    /// Whether no GPU of the host can be used, so that every device is missing for the same reason.
+    pub(super) fn has_no_gpu(&self) -> bool {
+        self.inventory.gpus.is_empty()
+    }
+
+    /// The warnings of one kind that the examination of the host gave.
+    pub(super) fn warns_of(&self, kind: WarningKind) -> impl Iterator<Item = &Warning> {
+        self.inventory
+            .warnings
+            .iter()
+            .filter(move |warning| warning.kind == kind)
+    }
+
+    /// Whether `path` is a file of `tranche cdi refresh`, which writes it again.
+    pub(super) fn is_refreshed(&self, path: &Path) -> bool {
+        let mut files = self.registry.files().iter();
+        files.find(|file| file.path == path).is_some_and(Loaded::is_refreshed)
+    }
+
+    /// Whether the host differs from what it should be, for a reason that another check reports. It is then no wonder that
+    /// specifications are of another state.
+    pub(super) fn is_in_disorder(&self) -> bool {
+        [WarningKind::Versions, WarningKind::WrongNode]
+            .into_iter()
+            .any(|kind| self.warns_of(kind).next().is_some())
+    }
+
+    /// Whether a specification that refresh keeps is reported already, because it is older than the host or names what does
+    /// not exist. Refresh writes it together with host.json.
+    pub(super) fn reports_refreshed(&self) -> bool {
+        let references = self.registry.problems.iter();
+        let references = references.filter(|problem| matches!(problem.kind, ProblemKind::Reference(_)));
+        let mut reported = self.stale.iter().chain(references);
+        reported.any(|problem| self.is_refreshed(&problem.path))
+    }
+
+    /// Whether the specification in `path` is older than the host.
+    pub(super) fn is_stale(&self, path: &Path) -> bool {
+        self.stale.iter().any(|problem| problem.path == path)
+    }
+
+    /// The processes of this program.
+    pub(super) fn daemons_of(&self, program: &str) -> impl Iterator<Item = u32> {
+        let of_program = self.daemons.iter().filter(move |daemon| daemon.program == program);
+        of_program.map(|daemon| daemon.pid)
+    }
+
+    /// Whether systemd runs on the host (sd_booted(3)).
+    pub(super) fn has_systemd(&self) -> bool {
+        self.at("/run/systemd/system").is_dir()
+    }
+}
+
+/// Whether a file of the host exists.
+pub(super) fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

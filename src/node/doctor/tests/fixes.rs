@@ -1,0 +1,200 @@
+//! How each fix is known to work.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// How the fix of a finding is known to work.
+enum Shown {
+    /// A test runs the command, and doctor after it: `file::name` below tests/.
+    Test(&'static str),
+    /// The booted machine does: the beginning of a line of tests/vm/checks.txt.
+    Machine(&'static str),
+    /// A person does it, or it needs a driver, a GPU, SELinux or a daemon of NVIDIA's that no test has.
+    Person(&'static str),
+}
+
+use Shown::{Machine, Person, Test};
+
+const FIXES: &[(Finding, Shown)] = &[
+    (Finding::NoDriver, Person("installs a driver")),
+    (Finding::NvmlSilent, Person("restarts the machine")),
+    (Finding::DeviceLost, Person("looks for the fault of the GPU")),
+    (Finding::LibrariesMissing, Person("installs libraries of the driver")),
+    (Finding::LibraryMissing, Person("installs a library of the driver")),
+    (Finding::FilesLost, Person("installs files of the driver")),
+    (Finding::NoGpu, Person("looks for the fault of the GPU")),
+    (Finding::VersionsDiffer, Person("restarts the machine")),
+    (Finding::MigEmpty, Person("chooses the instances of a GPU")),
+    (Finding::HostWarning, Person("corrects what the message names")),
+    (Finding::ModuleNotLoaded, Person("modprobe needs the driver")),
+    (
+        Finding::NodeMissing,
+        Test("cli/doctor.rs::fix_makes_nodes_and_the_specification"),
+    ),
+    (
+        Finding::NodeWrong,
+        Test("cli/doctor/starts.rs::a_node_with_wrong_numbers"),
+    ),
+    (
+        Finding::LinkMissing,
+        Machine("reload: after the fix, tranche doctor finds no missing links"),
+    ),
+    (
+        Finding::LinkBlocked,
+        Person("the same command, after what is in the way was removed"),
+    ),
+    (
+        Finding::NodesOpen,
+        Person("decides who may use GPUs, in the module's parameters"),
+    ),
+    (
+        Finding::FabricManagerStopped,
+        Person("systemctl needs the driver's daemon"),
+    ),
+    (Finding::ImexChannelMissing, Person("sets a parameter of the module")),
+    (
+        Finding::ImexDaemonStopped,
+        Person("systemctl needs the driver's daemon"),
+    ),
+    (
+        Finding::SpecMissing,
+        Test("cli/doctor.rs::fix_makes_nodes_and_the_specification"),
+    ),
+    (
+        Finding::SpecInvalid,
+        Person("writes or removes a file of another program"),
+    ),
+    (Finding::SpecMisnamed, Person("chooses a name")),
+    (Finding::SpecConflict, Person("decides which file stays")),
+    (Finding::SpecHidden, Person("decides which file stays")),
+    (
+        Finding::SpecFilesMissing,
+        Test("cli/doctor/starts.rs::a_file_that_a_refreshed_specification_names"),
+    ),
+    (
+        Finding::SpecHookMissing,
+        Test("cli/doctor/starts.rs::a_hook_that_is_gone"),
+    ),
+    (Finding::SpecOtherHookMissing, Person("installs another program")),
+    (
+        Finding::SpecPrivate,
+        Test("cli/doctor/starts.rs::a_specification_that_users_cannot_read"),
+    ),
+    (
+        Finding::SpecStale,
+        Test("cli/doctor/starts.rs::a_driver_update_is_one_result"),
+    ),
+    (
+        Finding::RefreshDisabled,
+        Machine("reload: after the fix, tranche doctor finds the units enabled"),
+    ),
+    (Finding::HookReplaceable, Person("installs tranche elsewhere")),
+    (Finding::HookNotStatic, Person("installs a static program")),
+    (
+        Finding::StateUnsafe,
+        Test("cli/doctor/starts.rs::a_state_directory_that_others_may_write"),
+    ),
+    (Finding::HostFileOld, Test("cli/doctor/starts.rs::a_damaged_host_file")),
+    (
+        Finding::HostFileRefused,
+        Person("decides whether the file can be trusted"),
+    ),
+    (Finding::LowLevelMissing, Person("installs runc or crun")),
+    (Finding::PolicyInvalid, Person("corrects the policy")),
+    (Finding::PolicyUnfit, Person("corrects the policy")),
+    (Finding::PolicyDeviceMissing, Person("corrects the policy")),
+    (Finding::PolicyWarning, Person("corrects the policy")),
+    (
+        Finding::EngineWithoutCdi,
+        Test("cli/doctor/engine_files.rs::cdi_that_is_off_in_docker"),
+    ),
+    (
+        Finding::EngineOutdated,
+        Person("gives the options of a specification again"),
+    ),
+    (
+        Finding::EngineCdiOff,
+        Test("cli/doctor/engine_files.rs::cdi_that_is_off_in_docker"),
+    ),
+    (Finding::EngineConfigInvalid, Person("corrects the file of the engine")),
+    (Finding::EngineDirectories, Person("corrects the file of the engine")),
+    (Finding::EngineRuntimeMissing, Person("corrects the file of the engine")),
+    (Finding::SelinuxNodes, Person("setsebool needs SELinux")),
+    (Finding::SelinuxNodeLabels, Person("restorecon needs SELinux")),
+    (Finding::SelinuxModule, Person("semodule needs SELinux")),
+    (Finding::SelinuxPipeLabels, Person("restorecon needs SELinux")),
+    (Finding::ApparmorConfines, Person("changes a profile")),
+    (
+        Finding::NamespacesForbidden,
+        Person("decides whether users may make namespaces"),
+    ),
+    (Finding::IdMapMissing, Person("installs a package")),
+    (Finding::LedgerDamaged, Person("knows when no container holds a share")),
+    (Finding::LedgerUnusable, Person("corrects what the message names")),
+    (Finding::HeldBeyondPolicy, Person("decides which container ends")),
+    (Finding::UseWithoutClaim, Person("decides which process ends")),
+    (Finding::UseBeyondPromise, Person("decides what a container gets")),
+    (Finding::UseUnknown, Person("corrects what the message names")),
+    (
+        Finding::ComputeModeChanged,
+        Person("decides whether the mode is needed; nvidia-smi needs a GPU"),
+    ),
+    (
+        Finding::BrokerStopped,
+        Test("cli/doctor/starts.rs::shares_under_mps_without_a_broker"),
+    ),
+    (Finding::BrokerRefuses, Person("starts the broker again")),
+    (Finding::StatusDamaged, Person("removes the file")),
+    (Finding::MpsFailed, Person("looks for the fault of the daemon")),
+    (Finding::MpsForeign, Person("decides which daemon stays")),
+    (Finding::MpsStopped, Person("starts the own daemon")),
+    (Finding::MpsUnknown, Person("decides which daemon stays")),
+    (
+        Finding::MpsLeftOver,
+        Test("cli/doctor/engine_files.rs::what_is_left_of_an_mps_daemon"),
+    ),
+];
+
+fn source(path: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(path);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn each_fix_is_run_or_listed() {
+    let listed: Vec<Finding> = FIXES.iter().map(|(finding, _)| *finding).collect();
+    assert_eq!(listed, Finding::ALL, "one row for each finding, in its order");
+    let checks = source("vm/checks.txt");
+    for (finding, shown) in FIXES {
+        match shown {
+            Test(test) => {
+                let (file, name) = test.split_once("::").unwrap();
+                assert!(
+                    source(file).contains(&format!("\nfn {name}()")),
+                    "{finding}: {test}: not found"
+                );
+            }
+            Machine(line) => assert!(
+                checks.lines().any(|one| one.starts_with(line)),
+                "{finding}: {line}: not found"
+            ),
+            Person(what) => assert!(what.contains(' '), "{finding}: {what}"),
+        }
+    }
+}
+
+#[test]
+fn each_finding_is_provoked_by_a_test() {
+    let tests = [
+        include_str!("../tests.rs"),
+        include_str!("causes.rs"),
+        include_str!("selinux.rs"),
+    ]
+    .concat();
+    let missing: BTreeSet<String> = Finding::ALL
+        .iter()
+        .map(|finding| format!("Finding::{finding:?},"))
+        .filter(|name| !tests.contains(name.as_str()))
+        .collect();
+    assert_eq!(missing, BTreeSet::new());
+}

@@ -1,0 +1,258 @@
+//! Lets an installed engine read a configuration before it is put in its place.
+
+use super::document::{ConfigFile, Syntax};
+use super::edit::{Edit, keys};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tranche_core::error::{Context, Error, Result};
+use tranche_host::program::{self, ProgramError};
+use tranche_plan::engines::Engine;
+
+/// How long an engine may take. It only reads files, which takes some hundredths of a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The most that an engine prints. containerd prints its whole configuration.
+const MOST_BYTES: usize = 4 << 20;
+
+/// A file as it is going to be.
+#[derive(Debug)]
+pub struct Candidate<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// Its text.
+    pub text: &'a str,
+}
+
+/// What an engine says about a configuration.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It reads it.
+    Accepted,
+    /// The engine is not installed, or cannot check a file.
+    NotChecked(String),
+}
+
+/// Lets the engine's program read the main file and, if there is one, the drop-in.
+///
+/// # Errors
+/// Returns an error if the engine refuses them, or reads them without finding the runtime `name`.
+pub fn check(
+    engine: Engine,
+    program: Option<&Path>,
+    main: &Candidate<'_>,
+    drop_in: Option<&Candidate<'_>>,
+    name: &str,
+) -> Result<Verdict> {
+    let found = program.map(Path::to_owned).or_else(|| find(engine.facts().program));
+    let Some(program) = found else {
+        return Ok(Verdict::NotChecked(format!(
+            "{} is not installed here",
+            engine.facts().program
+        )));
+    };
+    let place = tempfile::tempdir().about("temporary directory", "cannot be created")?;
+    let copy = |name: &str, text: &str| -> Result<PathBuf> {
+        let path = place.path().join(name);
+        fs::write(&path, text).about(path.display(), "cannot be written")?;
+        Ok(path)
+    };
+    let mut command = Command::new(&program);
+    match engine {
+        Engine::Docker => {
+            command
+                .arg("--validate")
+                .arg("--config-file")
+                .arg(copy("daemon.json", main.text)?);
+        }
+        Engine::Containerd => {
+            let drop_in = drop_in.map(|file| copy("drop-in.toml", file.text)).transpose()?;
+            let text = with_absolute_imports(main, drop_in.as_deref())?;
+            command
+                .arg("--config")
+                .arg(copy("config.toml", &text)?)
+                .args(["config", "dump"]);
+        }
+        Engine::Crio => {
+            let directory = place.path().join("crio.conf.d");
+            fs::create_dir(&directory).about(directory.display(), "cannot be created")?;
+            for file in drop_in
+                .and_then(|file| file.path.parent())
+                .map(files_in)
+                .unwrap_or_default()
+            {
+                let name = file.file_name().unwrap_or_default();
+                fs::copy(&file, directory.join(name)).about(file.display(), "cannot be read")?;
+            }
+            if let Some(file) = drop_in {
+                let name = file.path.file_name().unwrap_or_default();
+                fs::write(directory.join(name), file.text).about(file.path.display(), "cannot be copied")?;
+            }
+            command.arg("--config").arg(copy("crio.conf", main.text)?);
+            command.arg("--config-dir").arg(&directory).arg("config");
+        }
+        Engine::Podman => {
+            let file = drop_in.unwrap_or(main);
+            command
+                .env("CONTAINERS_CONF", copy("containers.conf", file.text)?)
+                .arg("version");
+        }
+    }
+    let answer = run(&mut command).about(program.display(), "cannot be run")?;
+    verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
+}
+
+fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer, name: &str) -> Result<Verdict> {
+    if !answer.is_success {
+        // dockerd has the option since 23.0.
+        if engine == Engine::Docker && answer.err.contains("unknown flag: --validate") {
+            return Ok(Verdict::NotChecked(
+                "this version of dockerd cannot check a file".to_owned(),
+            ));
+        }
+        return Err(Error::failed(
+            file.path.display(),
+            format!("{} refuses the changed file: {}", program.display(), answer.reason()),
+        )
+        .hint("nothing was changed"));
+    }
+    let lists_runtimes = matches!(engine, Engine::Containerd | Engine::Crio);
+    if lists_runtimes && !has_runtime(&answer.out, name)? {
+        let what = format!(
+            "{} does not find the runtime {name} in the changed file",
+            program.display()
+        );
+        return Err(Error::failed(file.path.display(), what).hint(
+            "nothing was changed; either another file of its configuration replaces that section (name that file with \
+                 --config), or the file is for a newer version of the engine",
+        ));
+    }
+    Ok(Verdict::Accepted)
+}
+
+/// Whether the configuration that containerd or CRI-O printed has the runtime. containerd prints it as its newest version.
+fn has_runtime(printed: &str, name: &str) -> Result<bool> {
+    let document = ConfigFile::read("configuration that the engine printed", Syntax::Toml, printed)?;
+    let places = [
+        &["plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes"][..],
+        &["plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"],
+        &["crio", "runtime", "runtimes"],
+    ];
+    Ok(places
+        .iter()
+        .any(|keys| document.get(&[keys, &[name][..]].concat()).is_some()))
+}
+
+/// The main file with imports as its copy must name them: as absolute paths, and the drop-in by its copy.
+fn with_absolute_imports(main: &Candidate<'_>, drop_in: Option<&Path>) -> Result<String> {
+    let document = ConfigFile::read(main.path.display().to_string(), Syntax::Toml, main.text)?;
+    let directory = main.path.parent().unwrap_or(Path::new("/"));
+    let mut imports: Vec<Value> = Vec::new();
+    for import in document.list_at(&["imports"])?.unwrap_or_default() {
+        imports.push(directory.join(import).display().to_string().into());
+    }
+    imports.extend(drop_in.map(|path| path.display().to_string().into()));
+    if imports.is_empty() {
+        return Ok(main.text.to_owned());
+    }
+    let edit = Edit::Set {
+        keys: keys(&["imports"]),
+        value: Value::Array(imports),
+    };
+    Ok(document.with(&[edit])?.text)
+}
+
+/// The configuration that `containerd config dump` or `crio config` prints.
+///
+/// # Errors
+/// Returns an error if the program is not installed or fails.
+pub fn present(engine: Engine, program: Option<&Path>, file: &Path) -> Result<String> {
+    let name = engine.facts().program;
+    let program = program.map(Path::to_owned).or_else(|| find(name));
+    let program = program.ok_or_else(|| Error::failed(name, "not found").hint("use --config-source file"))?;
+    let mut command = Command::new(&program);
+    match engine {
+        Engine::Crio => command.args(["status", "config"]),
+        _ => command.arg("--config").arg(file).args(["config", "dump"]),
+    };
+    let answer = run(&mut command).about(program.display(), "cannot be run")?;
+    match answer.is_success {
+        true => Ok(answer.out),
+        false => Err(Error::failed(
+            program.display(),
+            format!("does not print its configuration: {}", answer.reason()),
+        )
+        .hint("use --config-source file")),
+    }
+}
+
+/// Whether an installed containerd is of version 2 or later; `None` if it is not installed.
+pub fn containerd_is_2(program: Option<&Path>) -> Option<bool> {
+    let program = program
+        .map(Path::to_owned)
+        .or_else(|| find(Engine::Containerd.facts().program))?;
+    let answer = run(Command::new(program).arg("--version")).ok()?;
+    // containerd github.com/containerd/containerd/v2 v2.1.0 COMMIT
+    let version = answer.out.split_whitespace().nth(2)?.trim_start_matches('v');
+    Some(version.split('.').next()?.parse::<u32>().ok()? >= 2)
+}
+
+/// The program `name` in `PATH`, or where distributions install daemons.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"].map(PathBuf::from);
+    let mut places = std::env::split_paths(&path)
+        .chain(usual)
+        .filter(|dir| dir.is_absolute());
+    places.find_map(|dir| Some(dir.join(name)).filter(|path| is_program(path)))
+}
+
+/// Whether `path` is a file that can be executed.
+pub fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// The files in a directory, in the order of their names.
+pub fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+struct Answer {
+    is_success: bool,
+    out: String,
+    err: String,
+}
+
+impl Answer {
+    /// The last line that says anything. Engines print warnings before it.
+    fn reason(&self) -> String {
+        let lines = self.err.lines().chain(self.out.lines());
+        let said: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
+        let error = said
+            .iter()
+            .rev()
+            .find(|line| line.contains("rror") || line.contains("fatal"));
+        let line = error.or(said.last()).map_or("it gave no reason", |line| line.trim());
+        line.chars().take(400).collect()
+    }
+}
+
+/// Runs `command`, which gets no input.
+fn run(command: &mut Command) -> Result<Answer, ProgramError> {
+    let ran = program::run(command.stdin(Stdio::null()), "", PATIENCE, MOST_BYTES)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Answer {
+        is_success: ran.status.success(),
+        out: text(&ran.stdout),
+        err: text(&ran.stderr),
+    })
+}

@@ -1,0 +1,224 @@
+//! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and programs
+//! depend on them.
+
+use super::{container_id, container_text, or_dash};
+use serde::{Deserialize, Serialize};
+use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};
+use tranche_core::text::some;
+use tranche_core::types::{DeviceKey, MemorySize, Percent};
+
+/// A claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The name under which an engine is asked for it: `nvidia.com/gpu=0.3`, `nvidia.com/claim=train1`.
+    pub cdi: String,
+    /// The claim's own name; `null` for one that a container's start made.
+    pub name: Option<String>,
+    /// The device: `nvidia.com/gpu=0`.
+    pub device: String,
+    /// The device's key in the ledger.
+    pub key: DeviceKey,
+    /// Whether the whole device is held.
+    pub whole: bool,
+    /// The shares that are held; empty for a whole device.
+    pub shares: Vec<String>,
+    /// How the device is shared.
+    pub strategy: Strategy,
+    /// The memory that was promised; `null` without a limit.
+    pub memory_mib: Option<u64>,
+    /// Percent of the device; `null` without a limit.
+    pub compute_percent: Option<u32>,
+    /// Whether it is in use.
+    pub state: ClaimState,
+    /// Who uses it; `null` while a claim made beforehand waits for its container.
+    pub container: Option<HeldContainer>,
+    /// The program that uses it without a container; `null` for any other holder.
+    pub process: Option<HeldProcess>,
+    /// The user who made it.
+    pub uid: u32,
+    /// When it was made, in seconds since 1970.
+    pub since: u64,
+    /// Seconds for which it lasts while no container uses it; `null` for one that lasts until it is released.
+    pub ttl: Option<u64>,
+    /// Seconds until it ends; `null` while it is in use, and for one without a ttl.
+    pub seconds_left: Option<u64>,
+    /// Whether it is released together with its container.
+    pub once: bool,
+    /// Whether containers of engines that run as root may use it, although it belongs to another user.
+    #[serde(default)]
+    pub for_root: bool,
+    /// The specification of a claim made beforehand.
+    pub spec_file: Option<String>,
+    /// What its processes use now; `null` if that was not asked or is unknown.
+    pub usage: Option<HeldUsage>,
+    /// The shares with their sizes, which two claims on one device never have in common.
+    #[serde(skip)]
+    pub sized: Vec<String>,
+    /// Whether its processes can be told from others here.
+    #[serde(skip)]
+    pub can_be_seen: bool,
+}
+
+/// What the processes of a claim use. A field is `null` if the driver does not report it of each process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldUsage {
+    /// How many processes of it use the device.
+    pub processes: usize,
+    /// Their memory.
+    pub memory_mib: Option<u64>,
+    /// Percent of the last sample period in which a kernel of them ran.
+    pub busy_percent: Option<u32>,
+}
+
+/// A program that `tranche run` started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProcess {
+    /// The name of its file.
+    pub program: String,
+    /// Its number.
+    pub pid: Option<u32>,
+}
+
+/// A container that uses a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldContainer {
+    /// As its engine knows it.
+    pub id: String,
+    /// The user whose own engine has it; `null` for one of an engine that runs as root. A user chooses the id.
+    pub user: Option<u32>,
+    /// The name that its engine shows; `null` if no file of the engine has it.
+    pub name: Option<String>,
+    /// The directory of its bundle.
+    pub bundle: String,
+    /// The number of its init, in the pid namespace of the engine.
+    pub pid: Option<u32>,
+}
+
+/// What the ledger does not know of a claim, because it changes or belongs to others.
+#[derive(Debug)]
+pub struct ClaimNames {
+    /// The name under which an engine is asked for it.
+    pub cdi: String,
+    /// The name of its device.
+    pub device: String,
+    /// The name of its container in the engine.
+    pub container: Option<String>,
+}
+
+impl Held {
+    /// `claim` under these names, at `uptime` seconds since boot.
+    pub fn new(claim: &Claim, names: ClaimNames, uptime: u64) -> Self {
+        let promise = claim.part.promise();
+        let container = claim.holder.any_container().map(|container| HeldContainer {
+            id: container.id.clone(),
+            user: match claim.holder {
+                Holder::Rootless { user, .. } => Some(user),
+                _ => None,
+            },
+            name: names.container,
+            bundle: container.bundle.clone(),
+            pid: claim.process.as_ref().map(|p| p.pid),
+        });
+        let process = match &claim.holder {
+            Holder::Process { program, .. } => Some(HeldProcess {
+                program: program.clone(),
+                pid: claim.process.as_ref().map(|p| p.pid),
+            }),
+            _ => None,
+        };
+        Self {
+            cdi: names.cdi,
+            name: claim.given_name().map(str::to_owned),
+            device: names.device,
+            key: claim.device.clone(),
+            whole: claim.part == HeldPart::Whole,
+            shares: claim.part.shares().iter().map(|s| s.name.to_string()).collect(),
+            strategy: claim.part.strategy(),
+            memory_mib: promise.and_then(|p| p.memory()).map(MemorySize::mib),
+            compute_percent: promise.and_then(|p| p.compute()).map(Percent::get),
+            state: claim.state,
+            container,
+            process,
+            uid: claim.uid,
+            since: claim.since,
+            ttl: claim.ttl,
+            seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
+            once: claim.once,
+            for_root: claim.for_root,
+            spec_file: claim.spec_file.clone(),
+            usage: None,
+            sized: claim
+                .part
+                .shares()
+                .iter()
+                .map(|s| format!("{} ({})", s.name, s.promise))
+                .collect(),
+            can_be_seen: true,
+        }
+    }
+
+    /// Whether a container uses it.
+    pub fn is_in_use(&self) -> bool {
+        self.state == ClaimState::Held
+    }
+
+    /// Who holds it, in a sentence.
+    pub fn by(&self) -> String {
+        match (&self.container, &self.process) {
+            (Some(container), _) => format!("container {}", container.shown()),
+            (None, Some(process)) => process.shown(),
+            (None, None) => format!("user {} (no container yet)", self.uid),
+        }
+    }
+
+    /// Its memory, in a table.
+    pub fn memory(&self) -> String {
+        or_dash(self.memory_mib.map(MemorySize::from_mib))
+    }
+
+    /// Its compute, in a table.
+    pub fn compute(&self) -> String {
+        or_dash(self.compute_percent.map(|percent| format!("{percent}%")))
+    }
+
+    /// Who uses it, in a table.
+    pub fn holder(&self) -> String {
+        let container = self.container.as_ref().map(HeldContainer::shown);
+        or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
+    }
+
+    /// Its shares, each with its device: `0.a, 0.b`; the device for all of it.
+    pub fn shares(&self) -> String {
+        let device = self
+            .device
+            .split_once('=')
+            .map_or(self.device.as_str(), |(_, name)| name);
+        if self.whole {
+            return device.to_owned();
+        }
+        let shares: Vec<String> = self.shares.iter().map(|s| format!("{device}.{s}")).collect();
+        some(&shares)
+    }
+}
+
+impl HeldContainer {
+    /// `train (262bf9f7e5a8)`, or the short id alone; `1000.262bf9f7e5a8` for one of a user's own engine.
+    fn shown(&self) -> String {
+        container_id(&container_text(&self.id, self.name.as_deref()), self.user)
+    }
+
+    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the id.
+    pub fn own_id(&self) -> String {
+        container_id(&self.id, self.user)
+    }
+}
+
+impl HeldProcess {
+    /// `train.py (process 4242)`.
+    fn shown(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{} (process {pid})", self.program),
+            None => self.program.clone(),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Runs a program in a share, without a container.
+//!
+//! 1. The share is reserved. The reservation ends with this process.
+//! 2. The program's process is started, and waits ([`start`]).
+//! 3. The process gets a cgroup of its own where that is possible ([`cgroup`]), and enters the claim. From here on the
+//!    claim lasts while a process of that cgroup lives, or the process itself, whatever happens to this one.
+//! 4. What serves the share is prepared, and the process becomes the program.
+//! 5. The claim is released when the program has ended.
+//!
+//! If this process is killed before step 4 is complete, the waiting process sees it and ends, and so does the claim.
+
+mod cgroup;
+mod environment;
+mod served;
+mod start;
+mod supervise;
+pub mod wanted;
+
+pub use start::{NotStarted, run_if_asked};
+
+use crate::held::specs::Specs;
+use crate::held::{View, root_only};
+use crate::planning::{self, PlanOptions};
+use cgroup::OwnCgroup;
+use start::WaitingProgram;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+use tranche_core::claims::{ClaimEntry, Claims, explain};
+use tranche_core::error::{Error, Result, line};
+use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
+use tranche_plan::derive::Sharing;
+use tranche_plan::policy::Priority;
+use tranche_plan::reserve::{Reservation, Unoffered};
+use tranche_plan::share::SplitDevice;
+
+/// What is run, and in which share.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The host, its policy and its ledger.
+    pub at: PlanOptions,
+    /// The share.
+    pub share: ShareForRun,
+    /// How long to wait for what others hold.
+    pub wait: Duration,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// What a program holds while it runs.
+#[derive(Debug, Clone)]
+pub enum ShareForRun {
+    /// Shares of one device, as a person names them: `0.big`, `0.any`, or a dedicated device.
+    Named(Vec<String>),
+    /// The claim of this name.
+    Claim(String),
+}
+
+/// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `notes` gets
+/// lines for the person who runs it.
+///
+/// # Errors
+/// Returns an error if the host or the policy has no such share, if it cannot be had in time, or if the program cannot
+/// be started.
+pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> {
+    let state_dir = &options.at.state_dir;
+    root_only::check(state_dir)?;
+    let (inventory, sharing) = planning::required(&options.at)?;
+    let claims = Claims::open(state_dir)?;
+    let program = options.command.first().map(OsString::as_os_str).unwrap_or_default();
+    let program = Path::new(program).file_name().unwrap_or(program);
+    let holder = Holder::Process {
+        program: program.to_string_lossy().into_owned(),
+        id: start_name()?,
+    };
+    let reserved = match &options.share {
+        ShareForRun::Claim(name) => ReservedForRun::of_claim(name, &claims, &sharing)?,
+        ShareForRun::Named(names) => {
+            let wish = wanted::wish(names, &inventory, &sharing.plan)?;
+            let reservation = Reservation {
+                asked_as: wanted::asked_as(names, &wish, &sharing.plan),
+                ..Reservation::for_start(wish, holder.clone(), Some(std::process::id()))?
+            };
+            ReservedForRun::new(&reservation, &claims, &sharing, options.wait)?
+        }
+    };
+    let ran = reserved.run(&options.command, &claims, &holder, &sharing, notes);
+    // What has entered its claim, and then what has not.
+    let released = claims.release(&holder, Some(&reserved.claim.device), None);
+    let withdrawn = match is_start_name(&reserved.name) {
+        true => claims.withdraw(&[&reserved.name]),
+        false => Ok(()),
+    };
+    let status = ran?;
+    if let Err(error) = released.map(drop).and(withdrawn) {
+        // The program has ended, so the next one that reads the ledger releases it. The exit code stays the program's.
+        notes.push(line(&explain(&reserved.label, error)));
+    }
+    Ok(status)
+}
+
+/// What the program will hold.
+struct ReservedForRun<'a> {
+    /// The name under which it is entered.
+    name: String,
+    /// What it is about, for messages: `gpu 0 share big`.
+    label: String,
+    claim: Claim,
+    split: &'a SplitDevice,
+    promise: Promise,
+    priority: Priority,
+}
+
+impl<'a> ReservedForRun<'a> {
+    /// Reserves shares for this program.
+    fn new(reservation: &Reservation, claims: &Claims, sharing: &'a Sharing, wait: Duration) -> Result<Self> {
+        let label = reservation.wish.text();
+        let reserved = sharing.plan.reserve_waiting(claims, reservation, &Unoffered, wait);
+        let (_, claim) = reserved
+            .map_err(|error| View::new(Specs::of_plan(&sharing.plan), claims.uptime()).not_reserved(&label, error))?;
+        Self::with(&reservation.name, claim, sharing)
+    }
+
+    /// The claim that a person made under `name`.
+    fn of_claim(name: &str, claims: &Claims, sharing: &'a Sharing) -> Result<Self> {
+        let books = claims.books()?.books;
+        let claim = books.iter().find_map(|book| book.named(name)).cloned();
+        let claim = claim.ok_or_else(|| {
+            Error::usage(format!("claim {name}"), "not found").hint("tranche claim list shows those that exist")
+        })?;
+        Self::with(name, claim, sharing)
+    }
+
+    fn with(name: &str, claim: Claim, sharing: &'a Sharing) -> Result<Self> {
+        let split = sharing.plan.devices.iter().find(|split| split.key == claim.device);
+        let unknown = || {
+            Error::failed(
+                claim.who(),
+                format!("holds {}, which the policy does not share", claim.device),
+            )
+        };
+        let split = split.ok_or_else(unknown)?;
+        let promise = claim.part.promise().ok_or_else(unknown)?;
+        let first = claim.part.shares().first().and_then(|held| split.share(&held.name));
+        Ok(Self {
+            name: name.to_owned(),
+            label: format!("{} {}", split.device, claim.part),
+            priority: first.map(|share| share.priority).unwrap_or_default(),
+            claim,
+            split,
+            promise,
+        })
+    }
+
+    /// Runs the program, and returns how it ended.
+    fn run(
+        &self,
+        command: &[OsString],
+        claims: &Claims,
+        holder: &Holder,
+        sharing: &Sharing,
+        notes: &mut Vec<String>,
+    ) -> Result<ExitStatus> {
+        let inside = self
+            .split
+            .in_container(self.promise, self.priority, &sharing.state_dir)?;
+        let environment = environment::of(self.split, inside, std::env::vars_os())?;
+        // Declared first, because it can only be removed after the process has ended.
+        let cgroup;
+        let mut waiting = WaitingProgram::start(command, environment)?;
+        cgroup = OwnCgroup::of(waiting.pid());
+        let entry = ClaimEntry::reserved(&self.name, &self.claim);
+        let entered = claims.enter(&entry, holder.clone(), Some(waiting.pid()));
+        entered.map_err(|refused| explain(&self.label, refused.error))?;
+        served::check(self.split, &self.label, &sharing.state_dir)?;
+        let status = supervise::wait(waiting.release()?)?;
+        if cgroup.as_ref().is_some_and(OwnCgroup::has_processes) {
+            notes.push(format!(
+                "{}: is held until the processes that the program left behind have ended",
+                self.label
+            ));
+        }
+        Ok(status)
+    }
+}

@@ -1,0 +1,123 @@
+//! What the broker does for each request.
+
+use super::peer::BrokerClient;
+use super::{ServeOptions, entry, own};
+use crate::accounts::Accounts;
+use crate::control::{MachineControl, PublicStatus};
+use crate::facts::{Facts, HostFacts};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tranche_core::broker::{
+    DrainRequest, LeaveRequest, ListRequest, MpsRequest, PrepareRequest, ReleaseRequest, Request, StatusRequest,
+};
+use tranche_core::claims::Claims;
+use tranche_core::error::{Error, Result};
+
+/// What requests are answered with.
+pub(super) struct Commands<'a> {
+    pub(super) options: &'a ServeOptions,
+    pub(super) control: &'a dyn MachineControl,
+    host: &'a dyn HostFacts,
+    /// Who is counted by the limits.
+    pub(super) accounts: &'a Accounts,
+    /// A byte that is written here wakes the thread that compares the machine with the ledger.
+    wake: &'a UnixStream,
+    /// What status.json has.
+    pub(super) shown: Mutex<Option<PublicStatus>>,
+}
+
+impl<'a> Commands<'a> {
+    pub(super) fn new(
+        options: &'a ServeOptions,
+        control: &'a dyn MachineControl,
+        host: &'a dyn HostFacts,
+        accounts: &'a Accounts,
+        wake: &'a UnixStream,
+    ) -> Self {
+        Self {
+            options,
+            control,
+            host,
+            accounts,
+            wake,
+            shown: Mutex::new(None),
+        }
+    }
+
+    /// Does what `peer` asks for, if this user may ask for it. Returns the value of `ok` in the answer.
+    ///
+    /// # Errors
+    /// Returns the error that the client gets. It has nothing about the claims of other users.
+    pub(super) fn run(&self, peer: &BrokerClient, request: Request) -> Result<Value> {
+        match request {
+            Request::Prepare(PrepareRequest { device }) => {
+                owner_alone(peer, "prepare")?;
+                let prepared = self.control.prepare(&device);
+                self.wake();
+                prepared.map(|()| json!({}))
+            }
+            Request::Drain(DrainRequest { container }) => {
+                owner_alone(peer, "drain")?;
+                let ended = self.control.drain(&container)?;
+                Ok(json!({ "clients": ended }))
+            }
+            Request::Mps(request) => {
+                owner_alone(peer, "mps")?;
+                self.mps(&request)
+            }
+            Request::Enter(request) => entry::enter(self, peer, &request),
+            Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
+            Request::Claim(request) => own::claim(self, peer, request),
+            Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
+            Request::List(ListRequest {}) => own::list(self, peer),
+            Request::Status(StatusRequest {}) => {
+                self.write_status()?;
+                own::list(self, peer)
+            }
+        }
+    }
+
+    fn mps(&self, request: &MpsRequest) -> Result<Value> {
+        match request {
+            MpsRequest::Start { device } => self.control.start(device),
+            MpsRequest::Stop { device, force } => self.control.stop(device, *force),
+            MpsRequest::Restart { device } => self.control.restart(device),
+            MpsRequest::Status => {
+                return Ok(json!({ "devices": self.control.devices(), "problems": self.control.unreadable() }));
+            }
+        }?;
+        self.wake();
+        self.write_status()?;
+        Ok(json!({}))
+    }
+
+    /// Lets the machine be compared with the ledger soon: from now on something of it may be changed, and has to be
+    /// watched.
+    fn wake(&self) {
+        // If the socket is full, the thread wakes anyway.
+        let _ = (&mut &*self.wake).write(&[0]);
+    }
+
+    pub(super) fn facts(&self) -> Result<Arc<Facts>> {
+        self.host.now()
+    }
+
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.options.state_dir
+    }
+
+    /// The ledger as `peer` may use it.
+    pub(super) fn claims(&self, peer: &BrokerClient) -> Result<Claims> {
+        Ok(Claims::open(self.state_dir())?.for_user(peer.uid))
+    }
+}
+
+fn owner_alone(peer: &BrokerClient, command: &str) -> Result<()> {
+    match peer.is_owner() {
+        true => Ok(()),
+        false => Err(Error::failed(command, "only root may ask for this")),
+    }
+}

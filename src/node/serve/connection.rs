@@ -1,0 +1,80 @@
+//! One connection: a line of a request, and the line that answers it.
+
+use super::answer;
+use super::commands::Commands;
+use super::peer::BrokerClient;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use tranche_core::bounded;
+use tranche_core::broker::{MOST_BYTES, Request};
+use tranche_core::error::{Error, Result};
+
+/// How long a client may take to send its line, and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// For how long the request of a client that is refused is read.
+const REFUSAL_PATIENCE: Duration = Duration::from_millis(200);
+
+/// The most bytes after the end of a request that are read, so that the client gets the answer.
+const MOST_SKIPPED: usize = 1 << 20;
+
+/// Reads the request of `stream` and answers it. A client that sends no complete line in time gets no answer.
+pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Commands<'_>) {
+    match read(stream, PATIENCE) {
+        Ok(line) => send(
+            stream,
+            Request::parse(&line).and_then(|request| commands.run(peer, request)),
+        ),
+        Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
+            send(stream, Err(too_long()));
+            finish(stream);
+        }
+        Err(_) => {}
+    }
+}
+
+/// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket may
+/// not read what was sent to it.
+pub(super) fn refuse(stream: &UnixStream) {
+    // Whatever it asks for, the answer is the same.
+    let _ = read(stream, REFUSAL_PATIENCE);
+    send(stream, Err(busy()));
+    finish(stream);
+}
+
+/// As [`refuse`], for a client that has too many refused connections, too: without waiting for anything. The client may lose
+/// the line.
+pub(super) fn turn_away(stream: &UnixStream) {
+    if stream.set_nonblocking(true).is_ok() {
+        send(stream, Err(busy()));
+    }
+}
+
+fn read(stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
+    // The limit counts the end of the line.
+    bounded::line(stream, MOST_BYTES - 1, Instant::now() + patience)
+}
+
+/// Reads what a client still sends, after the answer.
+fn finish(stream: &UnixStream) {
+    // A client that is gone sends nothing.
+    let _ = stream.shutdown(Shutdown::Write);
+    bounded::skip(stream, MOST_SKIPPED, Instant::now() + REFUSAL_PATIENCE);
+}
+
+fn busy() -> Error {
+    Error::failed("broker", "there are too many requests at once").hint("try again later")
+}
+
+fn too_long() -> Error {
+    Error::usage("request", format!("is longer than {MOST_BYTES} bytes"))
+}
+
+fn send(mut stream: &UnixStream, result: Result<serde_json::Value>) {
+    // A client that is gone needs no answer.
+    let _ = stream
+        .set_write_timeout(Some(PATIENCE))
+        .and_then(|()| stream.write_all(answer::line(result).as_bytes()));
+}

@@ -1,0 +1,191 @@
+//! Containers of rootless engines, which take and release shares through the broker.
+//!
+//! Everything that such a hook says was chosen by the user. What a share is and how much may be promised is therefore
+//! taken from the plan, and never from the request.
+
+use super::commands::Commands;
+use super::own::own_name;
+use super::peer::BrokerClient;
+use super::quota::ClientQuota;
+use super::refusal::entry_refused;
+use serde_json::{Value, json};
+use std::path::Path;
+use tranche_core::broker::{EnterRequest, EnterSubject};
+use tranche_core::call::ReleaseCall;
+use tranche_core::claims::{ClaimEntry, OfferedClaim};
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::process::Machine;
+use tranche_core::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger};
+use tranche_core::types::{HostPath, Part, Promise, Strategy, Subject};
+use tranche_plan::policy::WholeDevice;
+use tranche_plan::share::{Plan, SplitDevice};
+
+const REFRESH: &str = "the specification is not of the present policy: root writes it again with tranche cdi refresh";
+
+/// Lets a container of `peer` use what `request` says.
+///
+/// # Errors
+/// Returns why it cannot.
+pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &EnterRequest) -> Result<Value> {
+    let facts = commands.facts()?;
+    let plan = &facts.plan;
+    let split = plan.devices.iter().find(|split| split.key == request.device);
+    let split = split
+        .ok_or_else(|| Error::failed(&request.device, "is not shared by the policy of this host").hint(REFRESH))?;
+    let subject = subject(peer, request, plan, split)?;
+    let object = object(split, &request.subject);
+    let process = peer.init(request.pid, &Machine::here()?)?;
+    let holder = Holder::Rootless {
+        user: peer.uid,
+        name: request.container.clone(),
+    };
+    let claims = commands.claims(peer)?;
+    let quota = ClientQuota::of(commands, peer, &facts, &claims)?;
+    let locked = claims.lock()?;
+    let books = locked.books()?;
+    let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == peer.uid).collect();
+    check_claim(request, &own, &subject)?;
+    if !is_held_already(&own, &holder, split, &subject) {
+        // None is the whole device.
+        quota.allow(&books, &split.key, usize::from(subject != Subject::WHOLE))?;
+    }
+    let entry = ClaimEntry {
+        device: split.key.clone(),
+        subject,
+        replicas: split.replicas(),
+        bounds: split.bounds(),
+        // What it is called follows from the share that it gets: the client could say anything.
+        asked_as: None,
+        alone: split.one_share_a_claim,
+    };
+    let entered = locked.enter(&entry, holder.clone(), Some(process));
+    drop(locked);
+    entered.map_err(|refused| entry_refused(peer.uid, object, refused.error, &free(&books, split)))?;
+    if split.method.is_managed()
+        && let Err(error) = commands.control.prepare(&split.key)
+    {
+        claims.release_failed_start(&holder, &split.key)?;
+        return Err(error);
+    }
+    Ok(json!({}))
+}
+
+/// Releases what a container of `peer` holds.
+///
+/// # Errors
+/// Returns an error if the ledger cannot be changed.
+pub(super) fn leave(commands: &Commands<'_>, peer: &BrokerClient, name: ContainerName) -> Result<Value> {
+    let Some(ledger) = Ledger::existing(commands.state_dir())? else {
+        return Ok(json!({}));
+    };
+    let holder = Holder::Rootless { user: peer.uid, name };
+    // As they are on disk: the process of a container that has ended is gone, and its claims are still to be released.
+    let books = ledger.books()?;
+    let own: Vec<&Claim> = books
+        .claims()
+        .filter(|claim| claim.uid == peer.uid && claim.holder == holder)
+        .collect();
+    if own.is_empty() {
+        return Ok(json!({}));
+    }
+    let claims = commands.claims(peer)?;
+    // Those that end with the container take their specifications with them.
+    for claim in own {
+        if let (Some(name), Some(file)) = (&claim.name, &claim.spec_file) {
+            let call = ReleaseCall {
+                device: Some(claim.device.clone()),
+                claim: Some(name.clone()),
+                spec_file: Some(HostPath::new(file)?),
+                state_dir: HostPath::new(commands.state_dir())?,
+            };
+            let offered = OfferedClaim {
+                name,
+                file: Path::new(file),
+                is_own: &|text| call.is_in(text),
+            };
+            claims.release(&holder, Some(&claim.device), Some(&offered))?;
+        }
+    }
+    match claims.release(&holder, None, None)?.into_iter().next() {
+        None => Ok(json!({})),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// What `request` means in the ledger.
+fn subject(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &SplitDevice) -> Result<Subject> {
+    let about = || object(split, &request.subject);
+    let sized = |part: Part, promise: Promise| match request.size {
+        Some(size) if size != promise => {
+            Err(Error::failed(about(), format!("its size is {promise}, and not {size}")).hint(REFRESH))
+        }
+        _ => refuse_mps(about(), promise.strategy()).map(|()| Subject::Part(part, promise)),
+    };
+    match &request.subject {
+        EnterSubject::Part(part @ Part::Share(name)) => {
+            let share = split.share(name).filter(|_| !split.method.is_whole());
+            let share = share.ok_or_else(|| Error::failed(about(), "not found").hint(REFRESH))?;
+            sized(part.clone(), split.promise(share))
+        }
+        EnterSubject::Part(Part::Any) => {
+            let share = split.replica().filter(|_| !split.method.is_whole());
+            let share = share.ok_or_else(|| Error::failed(about(), "it has no equal shares").hint(REFRESH))?;
+            sized(Part::Any, split.promise(share))
+        }
+        EnterSubject::Part(Part::Whole) if plan.whole_device == WholeDevice::Hide && !split.method.is_whole() => {
+            Err(Error::failed(about(), "the policy gives out shares of it alone"))
+        }
+        EnterSubject::Part(Part::Whole) => Ok(Subject::WHOLE),
+        EnterSubject::Claim(name) => Ok(Subject::Claim(own_name(peer, name)?, request.size)),
+    }
+}
+
+/// Why a share under MPS cannot be used in a user's own engine.
+fn refuse_mps(object: String, strategy: Strategy) -> Result<()> {
+    if strategy != Strategy::Mps {
+        return Ok(());
+    }
+    let what = "shares under MPS are for containers of engines that run as root: in an engine of a user, a process that \
+                leaves MPS runs without any limit";
+    Err(Error::failed(object, what).hint("ask for a share under time-slicing, or start the container as root"))
+}
+
+/// Refuses a claim that does not exist, that is of another device than the request says, or that is under MPS.
+fn check_claim(request: &EnterRequest, own: &[&Claim], subject: &Subject) -> Result<()> {
+    let Subject::Claim(name, _) = subject else {
+        return Ok(());
+    };
+    let object = subject.to_string();
+    let claim = own.iter().find(|claim| claim.name.as_ref() == Some(name));
+    let claim = claim.filter(|claim| claim.device == request.device);
+    let claim = claim.ok_or_else(|| Error::failed(&object, "not found").hint("tranche claim list shows yours"))?;
+    refuse_mps(object, claim.part.strategy())
+}
+
+/// Whether `holder` has what it wants already, or has a claim that counts, so that nothing is added.
+fn is_held_already(own: &[&Claim], holder: &Holder, split: &SplitDevice, subject: &Subject) -> bool {
+    let mut of_it = own
+        .iter()
+        .filter(|claim| claim.holder == *holder && claim.device == split.key);
+    match (subject, subject.held()) {
+        (Subject::Claim(..), _) => true,
+        (Subject::Part(..), Some(part)) => of_it.any(|claim| claim.part == part),
+        (Subject::Part(..), None) => of_it.any(|claim| claim.name.is_none() && claim.part != HeldPart::Whole),
+    }
+}
+
+fn object(split: &SplitDevice, subject: &EnterSubject) -> String {
+    match subject {
+        EnterSubject::Part(part) => format!("{} {part}", split.device),
+        EnterSubject::Claim(name) => format!("claim {name}"),
+    }
+}
+
+/// The names of the shares of `split` that can be claimed now.
+fn free(books: &Books, split: &SplitDevice) -> Vec<String> {
+    let book = books.books.iter().find(|book| book.gpu == *split.key.gpu());
+    let is_free = |name| book.is_none_or(|book| book.is_free(&split.key, &split.part(&[name]), split.bounds()));
+    let names = split.shares.iter().map(|share| &share.name);
+    let names = names.filter(|name| !split.method.is_whole() && is_free((*name).clone()));
+    names.map(ToString::to_string).collect()
+}

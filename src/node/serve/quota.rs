@@ -1,0 +1,119 @@
+//! How much users other than root may hold: each account, and all of them together.
+
+use super::commands::Commands;
+use super::peer::BrokerClient;
+use crate::accounts::{Account, Accounts};
+use crate::facts::Facts;
+use tranche_core::claims::Claims;
+use tranche_core::error::{Error, Result};
+use tranche_core::ledger::{Books, Claim};
+use tranche_core::types::DeviceKey;
+use tranche_plan::share::{Plan, SplitDevice};
+
+/// The limits of one client, whose account was asked for.
+pub(super) struct ClientQuota<'a> {
+    account: Account,
+    uid: u32,
+    accounts: &'a Accounts,
+    facts: &'a Facts,
+}
+
+impl<'a> ClientQuota<'a> {
+    /// The limits of `peer`. It may ask NSS for the users of all claims, so nobody may wait for the caller: it has no lock of
+    /// the ledger.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read.
+    pub(super) fn of(
+        commands: &'a Commands<'_>,
+        peer: &BrokerClient,
+        facts: &'a Facts,
+        claims: &Claims,
+    ) -> Result<Self> {
+        let accounts = commands.accounts;
+        for claim in claims.books()?.claims() {
+            accounts.of(claim.uid);
+        }
+        Ok(Self {
+            account: accounts.of(peer.uid),
+            uid: peer.uid,
+            accounts,
+            facts,
+        })
+    }
+
+    /// Refuses `more` shares of `device`, in addition to what is held in `books`, if they are more than the policy lets this
+    /// account hold, or all users together. No shares are the whole device.
+    ///
+    /// # Errors
+    /// Returns the refusal.
+    pub(super) fn allow(&self, books: &Books, device: &DeviceKey, more: usize) -> Result<()> {
+        if self.account == Account::Owner {
+            return Ok(());
+        }
+        let plan = &self.facts.plan;
+        let (mut own, mut all) = (0, 0);
+        for claim in books.claims() {
+            // A user who came after the accounts were read was looked up by the thread of that connection.
+            let account = self.accounts.already_known(claim.uid);
+            own += if account == self.account { count(claim) } else { 0 };
+            all += if account == Account::Owner {
+                0
+            } else {
+                taken_by(claim, plan)
+            };
+        }
+        let most = usize::try_from(plan.quota.shares).unwrap_or(usize::MAX);
+        let asked = more.max(1);
+        if asked.saturating_add(own) > most {
+            let what = format!("may hold {most} shares, holds {own} and asks for {asked} more");
+            return Err(Error::failed(self.who(), what)
+                .hint("release some; tranche claim list shows them; root sets sharing.quota in the policy"));
+        }
+        let most = most_of_all(plan);
+        let asked = taken(plan, device, more);
+        if asked.saturating_add(all) > most {
+            let what = format!("may hold {most} shares together, hold {all}, and this one asks for {asked} more");
+            return Err(Error::failed("users other than root", what)
+                .hint("try again when something was released; root sets sharing.quota.all in the policy"));
+        }
+        Ok(())
+    }
+
+    fn who(&self) -> String {
+        match self.account {
+            Account::User(uid) if uid == self.uid => format!("user {uid}"),
+            account => format!("user {} (counted with {account})", self.uid),
+        }
+    }
+}
+
+/// How many shares a claim is for its account; a whole device counts as one.
+fn count(claim: &Claim) -> usize {
+    claim.part.shares().len().max(1)
+}
+
+/// How many shares of `plan` nobody else can have while `claim` lasts.
+fn taken_by(claim: &Claim, plan: &Plan) -> usize {
+    taken(plan, &claim.device, claim.part.shares().len())
+}
+
+/// As [`taken_by`], for a claim of so many shares of `device`; of none for the whole device.
+fn taken(plan: &Plan, device: &DeviceKey, shares: usize) -> usize {
+    match shares {
+        0 => plan.devices.iter().find(|split| split.key == *device).map_or(1, parts),
+        shares => shares,
+    }
+}
+
+/// How many can hold a part of a device at the same time.
+fn parts(split: &SplitDevice) -> usize {
+    split.shares.len().max(1)
+}
+
+/// The most that all users may hold together. Without a number in the policy, one share is left to root; where there is only
+/// one, users may hold it, because they could have nothing otherwise.
+fn most_of_all(plan: &Plan) -> usize {
+    let all = plan.quota.all.map(|all| usize::try_from(all).unwrap_or(usize::MAX));
+    all.unwrap_or_else(|| plan.devices.iter().map(parts).sum::<usize>().saturating_sub(1).max(1))
+}

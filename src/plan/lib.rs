@@ -1,0 +1,35 @@
+//! From a host and a policy to shares, and from shares to specifications. Nothing here asks a GPU or changes a machine.
+//!
+//! ```text
+//! Inventory ── policy ──▶ Plan ── derive ──▶ Edits ── cdi ──▶ specification
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`yaml`] | YAML files with the line and column of each value |
+//! | [`digest`] | SHA-256 digests of what a specification was made from, as text |
+//! | [`inventory`] | what a host has, as data |
+//! | [`edits`] | what is done to a container, as data |
+//! | [`sim`] | the built-in inventories |
+//! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
+//! | [`policy`] | the configuration file: how devices are shared |
+//! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
+//! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
+//! | [`derive`](mod@derive) | inventory and plan to edits |
+//! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
+//! | [`engines`] | what tranche knows of each engine |
+
+pub mod cdi;
+pub mod derive;
+pub mod digest;
+pub mod edits;
+pub mod engines;
+pub mod host_file;
+pub mod inventory;
+pub mod policy;
+pub mod reserve;
+pub mod share;
+pub mod sim;
+pub mod sources;
+pub mod yaml;

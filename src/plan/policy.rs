@@ -1,0 +1,251 @@
+//! How a person wants devices to be shared.
+//!
+//! Data only. [`read`](mod@read) reads it from `/etc/tranche/config.yaml`, and [`crate::share`] plans it for an
+//! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
+//! plugin parses and then ignores (`devices`, `rename`) have an effect here.
+
+mod mps;
+pub mod read;
+mod runtime;
+
+pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
+pub use runtime::{
+    AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, CudaCompatMode, MaxWait, NvidiaCli, RuntimeMode,
+    RuntimeSettings,
+};
+
+pub use tranche_core::types::{Place, Strategy};
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+use tranche_core::error::Error;
+use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, MigProfile, Overcommit, Percent, ShareName, WaitTime};
+
+/// The largest number of parts that an entry may make of a device. MPS serves far fewer (see [`crate::share`]), and a
+/// GPU under time-slicing has no room for a thousand contexts. Every part costs memory and time while a plan is made,
+/// so the bound is checked before anything is made.
+pub const MOST_PARTS: u32 = 1024;
+
+/// A whole policy. By default, nothing is split.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The file that it was read from, for messages.
+    pub file: String,
+    /// Which devices are split, and how.
+    pub splits: Vec<Split>,
+    /// What the names of a split device as a whole mean.
+    pub whole_device: WholeDevice,
+    /// Under which names equal replicas are offered.
+    pub names: ReplicaNames,
+    /// How much more memory than exists may be promised.
+    pub overcommit_memory: Overcommit,
+    /// How much more compute than exists may be promised.
+    pub overcommit_compute: Overcommit,
+    /// Settings for every device under MPS.
+    pub mps: MpsSettings,
+    /// How long a turn is on every device under time-slicing.
+    pub interval: Interval,
+    /// How long the start of a container may wait for a share, unless the container says another time.
+    pub wait: WaitTime,
+    /// What a user other than root may hold.
+    pub quota: Quota,
+}
+
+impl Policy {
+    /// A mistake in the policy that was found while planning. `object` is the device or whatever else it is about.
+    pub fn wrong(&self, place: Place, object: impl std::fmt::Display, what: impl std::fmt::Display) -> Error {
+        Error::usage(place.of(&self.file), format!("{object}: {what}"))
+    }
+}
+
+/// One entry under `resources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// How the parts are kept apart.
+    pub strategy: Strategy,
+    /// The devices among which the entry chooses.
+    pub resource: Resource,
+    /// The kind under which the shares are offered.
+    pub kind: CdiKind,
+    /// Its choice.
+    pub devices: DeviceSet,
+    /// The parts.
+    pub parts: Parts,
+    /// Refuse a request for more than one part of a device.
+    pub fail_requests_greater_than_one: bool,
+    /// Where the entry is in the file.
+    pub place: Place,
+}
+
+/// A value with its place in the file, so that every message can name it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Placed<T> {
+    /// The place.
+    pub place: Place,
+    /// The value.
+    pub value: T,
+}
+
+/// Which devices of its resource an entry means: the value of `devices`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DeviceSet {
+    /// Every one.
+    #[default]
+    All,
+    /// The first ones by index, in this number.
+    Count(u32),
+    /// Those that are named.
+    List(Vec<Placed<DeviceSelector>>),
+}
+
+/// What the `name` of an entry means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resource {
+    /// `nvidia.com/gpu`: GPUs that are not in MIG mode, and every device that the entry names itself.
+    Gpu,
+    /// `nvidia.com/mig-1g.10gb`: MIG devices of one profile.
+    Mig(MigProfile),
+    /// Every device: GPUs that are not in MIG mode, and MIG devices of any profile.
+    Every,
+}
+
+/// The parts of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parts {
+    /// This number of equal parts.
+    Equal(u32),
+    /// Parts of their own size and name each.
+    Named(Vec<ShareAsk>),
+    /// The device stays whole.
+    Whole,
+}
+
+/// A part with a name, as the policy asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareAsk {
+    /// Where it is in the file.
+    pub place: Place,
+    /// Its name.
+    pub name: ShareName,
+    /// Compute.
+    pub compute: Option<Percent>,
+    /// Memory.
+    pub memory: Option<Amount>,
+    /// MPS's hint about whose work goes first.
+    pub priority: Priority,
+}
+
+/// Memory, as the policy asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// A size.
+    Size(MemorySize),
+    /// A part of what the device has.
+    Percent(Percent),
+}
+
+impl FromStr for Amount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.ends_with('%') {
+            return text.parse().map(Self::Percent);
+        }
+        let size: MemorySize = text.parse()?;
+        if size.mib() > 0 {
+            return Ok(Self::Size(size));
+        }
+        let what = match text.bytes().any(|b| !b.is_ascii_digit()) {
+            true => "is less than 1 MiB",
+            false => "has no unit, so it is in bytes, which is less than 1 MiB",
+        };
+        Err(Error::usage(format!("\"{text}\""), what).hint("write a size like 7000Mi or 7Gi, or a percentage like 30%"))
+    }
+}
+
+/// `CUDA_MPS_CLIENT_PRIORITY`, which is only a hint to the scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// 0
+    #[default]
+    Normal,
+    /// 1
+    BelowNormal,
+}
+
+/// What the names of a split device as a whole mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WholeDevice {
+    /// They claim the whole device: they are refused while a share is held, and shares are refused while the device is
+    /// held.
+    #[default]
+    Claim,
+    /// They give the device to every container that requests it, with no claim.
+    Open,
+    /// They do not exist.
+    Hide,
+}
+
+/// The names of equal replicas: `0.any`, which means any free one, and possibly `0.0`, `0.1` and so on.
+///
+/// Engines read every name at every start of a container, so many names make each start slower.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplicaNames {
+    /// `0.any`, and a number for each replica of a device that has at most [`ReplicaNames::FEW`] of them.
+    #[default]
+    Few,
+    /// `0.any`, and a number for each replica.
+    Each,
+    /// `0.any` alone.
+    Any,
+}
+
+impl ReplicaNames {
+    /// The largest number of replicas that have numbered names when the policy does not ask for them.
+    pub const FEW: usize = 32;
+
+    /// Whether each of `replicas` replicas of a device has a numbered name.
+    pub fn numbered(self, replicas: usize) -> bool {
+        match self {
+            Self::Few => replicas <= Self::FEW,
+            Self::Each => true,
+            Self::Any => false,
+        }
+    }
+}
+
+/// How long a turn is (`nvidia-smi compute-policy --set-timeslice`, 0 to 3). NVIDIA does not document milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interval {
+    /// The driver's default.
+    #[default]
+    Default,
+    /// Short.
+    Short,
+    /// Medium.
+    Medium,
+    /// Long.
+    Long,
+}
+
+/// What users other than root may hold at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "sharing.quota", deny_unknown_fields, default)]
+pub struct Quota {
+    /// The most shares of one user, of all devices together. A whole device counts as one share.
+    pub shares: u32,
+    /// The most shares of all users together; `None` for all but one of those that the policy makes. A whole device counts
+    /// as all shares of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<u32>,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { shares: 4, all: None }
+    }
+}

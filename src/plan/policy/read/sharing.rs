@@ -1,0 +1,96 @@
+//! The `sharing` part of a policy.
+
+use super::entry::{Around, read_split};
+use super::sections::{DedicatedSection, Entry, SharingSection};
+use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy};
+use tranche_core::error::Result;
+use tranche_core::types::{CdiKind, Place};
+
+/// The policy of the section. With `mig_too`, `nvidia.com/gpu` means MIG devices as well.
+pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings: &mut Vec<String>) -> Result<Policy> {
+    let mut policy = Policy {
+        file: file.to_owned(),
+        whole_device: sharing.whole_device,
+        names: sharing.names,
+        overcommit_memory: sharing.overcommit.memory.unwrap_or_default(),
+        overcommit_compute: sharing.overcommit.compute.unwrap_or_default(),
+        wait: sharing.wait,
+        quota: sharing.quota,
+        ..Policy::default()
+    };
+    // NVIDIA's plugin defaults to true for failRequestsGreaterThanOne under MPS, because there a second replica gives a
+    // container nothing. Here several shares of a device add up in one claim, so the default is false.
+    let around = |strategy, rename_by_default, fail_requests_greater_than_one| Around {
+        file,
+        strategy,
+        mig_too,
+        rename_by_default,
+        fail_requests_greater_than_one,
+    };
+    if let Some(Placed { place, value: mps }) = sharing.mps {
+        policy.mps = MpsSettings {
+            daemon: mps.daemon,
+            users: mps.users,
+            compute_mode: mps.compute_mode,
+            pipe: mps.pipe,
+            enforcement: mps.enforcement,
+            grace: mps.grace,
+        };
+        let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);
+        read_resources(around, place, "sharing.mps", mps.resources, &mut policy, warnings)?;
+    }
+    if let Some(Placed { place, value: turns }) = sharing.time_slicing {
+        policy.interval = turns.interval;
+        let (rename, fail) = (turns.rename_by_default, turns.fail_requests_greater_than_one);
+        let around = around(Strategy::TimeSlicing, rename, fail);
+        read_resources(
+            around,
+            place,
+            "sharing.timeSlicing",
+            turns.resources,
+            &mut policy,
+            warnings,
+        )?;
+    }
+    if let Some(dedicated) = sharing.dedicated {
+        let around = around(Strategy::Dedicated, false, false);
+        policy.splits.push(read_dedicated(around, dedicated)?);
+    }
+    Ok(policy)
+}
+
+/// Devices that one container has to itself: one entry for all of them.
+fn read_dedicated(around: Around<'_>, dedicated: Placed<DedicatedSection>) -> Result<Split> {
+    Ok(Split {
+        strategy: Strategy::Dedicated,
+        resource: Resource::Every,
+        kind: CdiKind::nvidia_gpu(),
+        devices: around.each_once(dedicated.value.devices)?,
+        parts: Parts::Whole,
+        fail_requests_greater_than_one: false,
+        place: dedicated.place,
+    })
+}
+
+fn read_resources(
+    around: Around<'_>,
+    place: Place,
+    section: &str,
+    resources: Option<Placed<Vec<Placed<Entry>>>>,
+    policy: &mut Policy,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    const HINT: &str = "say which devices are shared, or remove the section";
+    let Some(resources) = resources else {
+        return Err(around
+            .wrong(place, format!("{section}: resources is missing"))
+            .hint(HINT));
+    };
+    if resources.value.is_empty() {
+        return Err(around.wrong(resources.place, "resources is empty").hint(HINT));
+    }
+    for entry in resources.value {
+        policy.splits.push(read_split(around, entry, warnings)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Claims that are chosen and not recorded yet. Nothing here reads or writes a file of the ledger.
+
+use super::findings::is_free;
+use super::{Reservation, ReserveError};
+use crate::share::{Fit, Plan, Share, SplitDevice, Wish, fit};
+use tranche_core::error::{Error, Kind};
+use tranche_core::ledger::process::Machine;
+use tranche_core::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter};
+
+/// The books as they are with the claims that were chosen so far.
+pub(super) struct Draft<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) machine: &'a Machine,
+    pub(super) uid: u32,
+    /// One for each GPU of the plan.
+    pub(super) books: Vec<Book>,
+    /// The books that cannot be read: nothing is chosen of their GPUs.
+    pub(super) damaged: &'a [DamagedBook],
+    /// Those who are served first: nothing is chosen that they wait for.
+    pub(super) ahead: &'a [Waiter],
+}
+
+/// The books of GPUs of `plan` of which nothing is held are not on disk.
+pub(super) fn add_missing(books: &mut Vec<Book>, plan: &Plan) {
+    for split in &plan.devices {
+        if books.iter().all(|book| book.gpu != *split.key.gpu()) {
+            books.push(Book::new(split.key.gpu().clone()));
+        }
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// A machine where nothing is held and nobody waits.
+    pub(super) fn new(plan: &'a Plan, machine: &'a Machine, uid: u32) -> Self {
+        let mut books = Vec::new();
+        add_missing(&mut books, plan);
+        Self {
+            plan,
+            machine,
+            uid,
+            books,
+            damaged: &[],
+            ahead: &[],
+        }
+    }
+
+    /// Refuses names that a claim has already.
+    pub(super) fn refuse_names(&self, reservations: &[Reservation]) -> Result<(), ReserveError> {
+        let is_taken =
+            |reservation: &&Reservation| self.books.iter().any(|book| book.named(&reservation.name).is_some());
+        match reservations.iter().find(is_taken) {
+            Some(reservation) => Err(Refused::NameTaken(reservation.name.clone()).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Chooses the shares that serve each wish best, and takes them.
+    pub(super) fn take_all(&mut self, reservations: &[Reservation]) -> Result<Vec<Fit>, ReserveError> {
+        reservations.iter().map(|reservation| self.take(reservation)).collect()
+    }
+
+    fn take(&mut self, reservation: &Reservation) -> Result<Fit, ReserveError> {
+        let found = self.choose(&reservation.wish)?;
+        let split = self.plan.split(found.device);
+        let split =
+            split.ok_or_else(|| ReserveError::Offer(Error::failed(found.device, "is not shared by the policy")))?;
+        let creator = reservation.process.map(|pid| self.machine.creator(pid)).transpose();
+        let ask = Ask {
+            device: split.key.clone(),
+            part: split.part(&found.shares),
+            bounds: split.bounds(),
+            asked_as: reservation.asked_as.clone(),
+            spec_file: None,
+            name: Some(reservation.name.clone()),
+            holder: reservation.holder.clone(),
+            process: creator.map_err(LedgerError::from)?,
+            state: ClaimState::Reserved,
+            once: reservation.once,
+            for_root: reservation.for_root,
+            alone: false,
+            uid: self.uid,
+            ttl: reservation.ttl,
+        };
+        let book = self.books.iter_mut().find(|book| book.gpu == *split.key.gpu());
+        book.map_or(Err(Refused::NoneFree), |book| book.take(&ask, self.machine))?;
+        Ok(found)
+    }
+
+    fn choose(&self, wish: &Wish) -> Result<Fit, ReserveError> {
+        let is_free =
+            |split: &SplitDevice, share: &Share| !self.is_unknown(split) && is_free(&self.books, split, share);
+        let found = fit(self.plan, wish, is_free).map_err(|error| self.nothing(wish, error))?;
+        if self.ahead.is_empty() {
+            return Ok(found);
+        }
+        let is_left = |split: &SplitDevice, share: &Share| {
+            let part = split.part(std::slice::from_ref(&share.name));
+            !self.ahead.iter().any(|waiter| waiter.wants(&split.key, &part))
+        };
+        let found = fit(self.plan, wish, |split, share| {
+            is_free(split, share) && is_left(split, share)
+        });
+        found.map_err(|_| ReserveError::Behind {
+            wish: wish.text(),
+            waiting: self.waiting(wish),
+        })
+    }
+
+    /// Why nothing serves `wish`; `error` says what is free.
+    fn nothing(&self, wish: &Wish, error: Error) -> ReserveError {
+        let asked = || self.plan.devices.iter().filter(|split| wish.is_about(split));
+        let claims = self.books.iter().flat_map(|book| &book.claims);
+        let is_asked = |claim: &&Claim| asked().any(|split| claim.device.overlaps(&split.key));
+        // Whoever holds something or waits is not the reason for a wish that can never be served.
+        if error.kind() == Kind::Usage {
+            return ReserveError::NothingFits {
+                error,
+                held: Vec::new(),
+                waiting: 0,
+            };
+        }
+        ReserveError::NothingFits {
+            error,
+            held: claims.filter(is_asked).cloned().collect(),
+            waiting: self.waiting(wish),
+        }
+    }
+
+    /// Whether it is not known what is held of a device.
+    fn is_unknown(&self, split: &SplitDevice) -> bool {
+        self.damaged.iter().any(|book| book.may_be_of(split.key.gpu()))
+    }
+
+    /// How many of those ahead wait for something that may serve `wish`.
+    fn waiting(&self, wish: &Wish) -> usize {
+        let wants = wanted(self.plan, wish);
+        self.ahead.iter().filter(|waiter| waiter.competes(&wants)).count()
+    }
+}
+
+/// What may serve `wish`, on each device of `plan`.
+pub(super) fn wanted(plan: &Plan, wish: &Wish) -> Vec<WaitedFor> {
+    // Other shares of the device do not serve it.
+    let is_exact = wish.memory.is_none() && wish.compute.is_none() && wish.shares.is_none_or(|more| more == 0);
+    let serves = |split: &&SplitDevice| {
+        let of_it = Wish {
+            device: Some(split.device),
+            ..wish.clone()
+        };
+        wish.is_about(split) && fit(plan, &of_it, |_, _| true).is_ok()
+    };
+    let wanted = |split: &SplitDevice| WaitedFor {
+        device: split.key.clone(),
+        shares: if is_exact { wish.names.clone() } else { Vec::new() },
+    };
+    plan.devices.iter().filter(serves).map(wanted).collect()
+}

@@ -1,0 +1,97 @@
+//! Between a plan and the ledger: what a share of a plan is in the ledger, and what of the ledger a plan does not know.
+
+use crate::share::{Plan, Share, SplitDevice};
+use std::collections::BTreeSet;
+use tranche_core::ledger::{self, Book, Books, Claim, HeldPart, Misfit};
+use tranche_core::types::{DeviceKey, GpuUuid, ShareName};
+
+/// Whether a share can be claimed now: nobody holds it, and it fits beside what is held of its device.
+pub(super) fn is_free(books: &[Book], split: &SplitDevice, share: &Share) -> bool {
+    let part = split.part(std::slice::from_ref(&share.name));
+    let book = books.iter().find(|book| book.gpu == *split.key.gpu());
+    book.is_none_or(|book| book.is_free(&split.key, &part, split.bounds()))
+}
+
+/// Something that is held and that a plan does not provide for. The claim stays valid until it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding<'a> {
+    /// Shares that the plan does not have, or has under another size or strategy.
+    UnknownShare {
+        /// The claim.
+        claim: &'a Claim,
+    },
+    /// A claim on a device that the plan does not split. A specification must still claim that device as a whole, or
+    /// other containers would get all of it.
+    NotSplit {
+        /// The claim.
+        claim: &'a Claim,
+    },
+    /// Not every share of the plan can be claimed while these claims are held.
+    NoLongerFits {
+        /// The device, as people name it.
+        device: String,
+        /// What does not fit.
+        misfit: Misfit,
+        /// Who holds what.
+        claims: Vec<&'a Claim>,
+    },
+}
+
+/// What is held in `books` (without claims that are over) and not provided for by `plan`.
+pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
+    let mut found = Vec::new();
+    for claim in books.iter().flat_map(|book| &book.claims) {
+        match plan.devices.iter().find(|split| split.key == claim.device) {
+            None => found.push(Finding::NotSplit { claim }),
+            Some(split) if is_known(split, claim) => {}
+            Some(_) => found.push(Finding::UnknownShare { claim }),
+        }
+    }
+    for split in &plan.devices {
+        let strangers: Vec<&Claim> = books
+            .iter()
+            .flat_map(|book| &book.claims)
+            .filter(|claim| claim.device.shares_memory_with(&split.key) && claim.part != HeldPart::Whole)
+            .filter(|claim| claim.device != split.key || !is_known(split, claim))
+            .collect();
+        let names: Vec<ShareName> = split.shares.iter().map(|share| share.name.clone()).collect();
+        let all = split.part(&names);
+        let held = strangers.iter().map(|claim| (&claim.device, &claim.part));
+        if let Err(misfit) = ledger::fits(&split.key, &all, split.bounds(), held) {
+            found.push(Finding::NoLongerFits {
+                device: split.device.to_string(),
+                misfit,
+                claims: strangers,
+            });
+        }
+    }
+    found
+}
+
+/// The devices that the plan of `found` does not split and of which something is, or may be, held. A GPU whose book cannot
+/// be read is one of them. `gpus` are those of the host.
+pub fn held_unsplit<'a>(
+    found: &[Finding<'_>],
+    books: &Books,
+    gpus: impl IntoIterator<Item = &'a GpuUuid>,
+) -> BTreeSet<DeviceKey> {
+    let is_unreadable = |gpu: &&GpuUuid| books.damaged.iter().any(|book| book.may_be_of(gpu));
+    let unreadable = gpus.into_iter().filter(is_unreadable);
+    let unreadable = unreadable.cloned().map(DeviceKey::whole);
+    let held = found.iter().filter_map(|finding| match finding {
+        Finding::NotSplit { claim } => Some(claim.device.clone()),
+        Finding::UnknownShare { .. } | Finding::NoLongerFits { .. } => None,
+    });
+    unreadable.chain(held).collect()
+}
+
+/// Whether a plan has each share of a claim in the size that was promised.
+fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
+    claim.part.shares().iter().all(|held| {
+        let share = split.share(&held.name);
+        share.is_some_and(|share| split.promise(share) == held.promise)
+    })
+}
+
+#[cfg(test)]
+mod tests;

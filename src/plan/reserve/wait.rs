@@ -1,0 +1,79 @@
+//! Reserving shares that others hold: who wants them waits in the queue.
+
+use super::draft::{Draft, wanted};
+use super::{Offer, Reservation, ReserveError};
+use crate::share::{Fit, Plan};
+use std::time::Duration;
+use tranche_core::claims::{Attempt, Claims, LockedClaims};
+use tranche_core::ledger::{Claim, WaitedFor, Waiter};
+
+impl Plan {
+    /// As [`Plan::reserve_all`], and waits up to `wait` for what others hold, in the order of coming. One that can
+    /// also be served by a share that nobody ahead waits for does not wait for those ahead.
+    ///
+    /// # Errors
+    /// As [`Plan::reserve_all`]. If the wishes could not be served on an unused machine either, nothing is
+    /// waited for. [`ReserveError::TimedOut`] has the last reason.
+    pub fn reserve_all_waiting(
+        &self,
+        claims: &Claims,
+        reservations: &[Reservation],
+        offer: &impl Offer,
+        wait: Duration,
+    ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
+        let unused = || Draft::new(self, claims.machine(), claims.uid());
+        let attempt = ReserveAttempt {
+            plan: self,
+            reservations,
+            offer,
+            unused,
+        };
+        claims.take_turn(&attempt, wait)
+    }
+}
+
+struct ReserveAttempt<'a, O, U> {
+    plan: &'a Plan,
+    reservations: &'a [Reservation],
+    offer: &'a O,
+    /// A machine where nothing is held and nobody waits.
+    unused: U,
+}
+
+impl<'a, O: Offer, U: Fn() -> Draft<'a>> Attempt for ReserveAttempt<'a, O, U> {
+    type Got = Vec<(Fit, Claim)>;
+    type Error = ReserveError;
+
+    fn make(&self, claims: &LockedClaims<'_>, ahead: Option<Vec<Waiter>>) -> Result<Self::Got, ReserveError> {
+        match ahead {
+            None => self.plan.reserve_all(claims, self.reservations, self.offer),
+            Some(ahead) => self.plan.reserve_after(claims, self.reservations, self.offer, &ahead),
+        }
+    }
+
+    fn may_pass(error: &ReserveError) -> bool {
+        error.may_pass()
+    }
+
+    fn why_impossible(&self, _refused: ReserveError) -> Option<ReserveError> {
+        (self.unused)().take_all(self.reservations).err()
+    }
+
+    fn would_succeed(&self, ahead: &[Waiter]) -> bool {
+        let mut draft = Draft {
+            ahead,
+            ..(self.unused)()
+        };
+        draft.take_all(self.reservations).is_ok()
+    }
+
+    fn wants(&self) -> Vec<WaitedFor> {
+        let wants = self.reservations.iter();
+        wants.flat_map(|one| wanted(self.plan, &one.wish)).collect()
+    }
+
+    fn timed_out(waited: Duration, last: ReserveError) -> ReserveError {
+        let last = Box::new(last);
+        ReserveError::TimedOut { waited, last }
+    }
+}

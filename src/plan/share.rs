@@ -1,0 +1,260 @@
+//! From a policy and an inventory to a plan: which shares there are, how large, and what each is worth.
+//!
+//! Equal policies and equal inventories give equal plans, in whatever order they were written. A plan that cannot hold
+//! is not made: the error of [`plan`] names the device, what was requested, and what the device has.
+
+mod absent;
+mod arithmetic;
+mod domain;
+mod fit;
+mod guarantee;
+mod need;
+mod part;
+mod resolve;
+mod strategy;
+
+pub use absent::AbsentDevice;
+pub use fit::{Fit, Wish, fit};
+pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
+pub use need::Need;
+pub use strategy::{
+    Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
+};
+
+use crate::inventory::{HostDevice, Inventory};
+use crate::policy::{Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
+use serde::{Deserialize, Serialize};
+use tranche_core::error::Result;
+use tranche_core::types::{
+    Bounds, CdiKind, Device, DeviceKey, HeldPart, HeldShare, HostPath, MemorySize, Percent, Promise, ShareName,
+    WaitTime, in_mib, in_mib_if_known,
+};
+
+/// Every share that a policy makes of an inventory, by device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Devices that are split, by index.
+    pub devices: Vec<SplitDevice>,
+    /// What the names of a split device as a whole mean.
+    pub whole_device: WholeDevice,
+    /// Under which names equal replicas are offered.
+    pub names: ReplicaNames,
+    /// How long the start of a container may wait for a share, unless the container says another time.
+    #[serde(default)]
+    pub wait: WaitTime,
+    /// What a user other than root may hold.
+    #[serde(default)]
+    pub quota: Quota,
+    /// Entries of the policy that found no device on this host.
+    pub notes: Vec<String>,
+    /// Choices that were made between two entries of the policy, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Devices that the policy names and that are left out, because this host does not have them or they cannot be shared as
+    /// they are now, in the order of the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<AbsentDevice>,
+}
+
+/// A device that is split.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitDevice {
+    /// Its indices.
+    pub device: Device,
+    /// Its key in the ledger, which does not change when indices do, and which is known without NVML.
+    pub key: DeviceKey,
+    /// Its UUID, if it is known.
+    pub uuid: Option<String>,
+    /// Its product name or profile.
+    pub product: String,
+    /// The kind under which its shares are offered.
+    pub kind: CdiKind,
+    /// How the shares are kept apart.
+    pub method: Method,
+    /// Its memory; `None` if the driver does not report it.
+    pub memory: Option<MemorySize>,
+    /// Whether that is the memory of the machine: the GPU has none of its own, so a share of it is one of RAM.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uses_system_memory: bool,
+    /// The shares, replicas by number, others by name.
+    pub shares: Vec<Share>,
+    /// Memory that no share has.
+    #[serde(rename = "memory_left_mib", with = "in_mib")]
+    pub memory_left: MemorySize,
+    /// Percent of compute that no share has.
+    pub compute_left: u32,
+    /// The most memory that may be promised to all holders together: its memory times the overcommit that the policy
+    /// allows. `None` where the driver does not say how much memory there is.
+    #[serde(rename = "most_memory_mib", with = "in_mib_if_known", default)]
+    pub most_memory: Option<MemorySize>,
+    /// The same for compute, in percent: 100 without overcommit.
+    pub most_compute: u32,
+    /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
+    /// shares have no limit of memory, or the device's memory is unknown.
+    pub memory_promised: Option<u32>,
+    /// Compute that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where
+    /// the shares have no limit of compute.
+    pub compute_promised: Option<u32>,
+    /// A claim may ask for one share of this device and no more.
+    pub one_share_a_claim: bool,
+}
+
+/// A part of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Its name.
+    pub name: ShareName,
+    /// Its memory; `None` where it has no limit.
+    pub memory: Option<MemorySize>,
+    /// Its ceiling of compute; `None` where it has none.
+    pub compute: Option<Percent>,
+    /// MPS's hint about whose work goes first.
+    pub priority: Priority,
+    /// What that is worth.
+    pub guarantees: Guarantees,
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// Returns an error if a device is in two entries, if a device does not support its strategy, or if the shares are more
+/// than the device has, or more than the GPU instance of several compute instances has. A device that is missing, or in MIG mode,
+/// is not an error: it is in [`Plan::absent`].
+pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
+    let resolved = resolve::targets(policy, inventory)?;
+    let mut devices = Vec::with_capacity(resolved.targets.len());
+    for (target, split) in &resolved.targets {
+        devices.push(split_device(policy, inventory, *target, split)?);
+    }
+    domain::check(policy, &resolved.targets, &mut devices)?;
+    devices.sort_by_key(|d| d.device);
+    Ok(Plan {
+        devices,
+        whole_device: policy.whole_device,
+        names: policy.names,
+        wait: policy.wait,
+        quota: policy.quota,
+        notes: resolved.notes,
+        warnings: resolved.warnings,
+        absent: resolved.absent,
+    })
+}
+
+impl Plan {
+    /// The plan for one device, if it is split.
+    pub fn split(&self, device: Device) -> Option<&SplitDevice> {
+        self.devices.iter().find(|d| d.device == device)
+    }
+
+    /// The shares of a device that have a name of their own. Where it has equal replicas, there is `any` as well.
+    pub fn named_shares<'a>(&self, split: &'a SplitDevice) -> &'a [Share] {
+        let is_numbered = split.replica().is_none() || self.names.numbered(split.shares.len());
+        match is_numbered && !split.method.is_whole() {
+            true => &split.shares,
+            false => &[],
+        }
+    }
+}
+
+impl SplitDevice {
+    /// One of its shares.
+    pub fn share(&self, name: &ShareName) -> Option<&Share> {
+        self.shares.iter().find(|s| s.name == *name)
+    }
+
+    /// What a share of it promises.
+    pub fn promise(&self, share: &Share) -> Promise {
+        self.method.rules().promise(self, share)
+    }
+
+    /// What a claim on the shares with these names holds: a dedicated device is held whole. A name that the device does
+    /// not have is left out.
+    pub fn part(&self, names: &[ShareName]) -> HeldPart {
+        if self.method.is_whole() {
+            return HeldPart::Whole;
+        }
+        let shares = names.iter().filter_map(|name| self.share(name));
+        let held = |share: &Share| HeldShare {
+            name: share.name.clone(),
+            promise: self.promise(share),
+        };
+        HeldPart::Shares(shares.map(held).collect())
+    }
+
+    /// The most that may be promised of it to all holders together.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            memory: self.most_memory,
+            compute: Percent::of_sum(self.most_compute),
+        }
+    }
+
+    /// One of its replicas, which differ only in their number. `None` if its shares are not equal and have names from
+    /// the policy.
+    pub fn replica(&self) -> Option<&Share> {
+        self.shares.first().filter(|share| share.name.number().is_some())
+    }
+
+    /// How many equal replicas it has; 0 if its shares have names from the policy.
+    pub fn replicas(&self) -> u32 {
+        let all = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        self.replica().map_or(0, |_| all)
+    }
+
+    /// What must be running or set before a share of it is worth what the plan says.
+    pub fn needs(&self, state_dir: &HostPath) -> Vec<Need> {
+        self.method.rules().needs(self, state_dir)
+    }
+
+    /// What a container with `promise` of it gets in addition to the nodes of the device.
+    ///
+    /// # Errors
+    /// Returns an error if something about the device is unknown that a limit needs.
+    pub fn in_container(&self, promise: Promise, priority: Priority, state_dir: &HostPath) -> Result<InContainer> {
+        self.method.rules().in_container(self, promise, priority, state_dir)
+    }
+}
+
+fn split_device(policy: &Policy, inventory: &Inventory, target: HostDevice<'_>, split: &Split) -> Result<SplitDevice> {
+    let method = Method::new(policy, inventory, target, split)?;
+    let asked = match &split.parts {
+        Parts::Equal(n) => *n as usize,
+        Parts::Named(shares) => shares.len(),
+        Parts::Whole => 1,
+    };
+    if let Some(most) = method.rules().most_shares(inventory)
+        && asked > most.shares
+    {
+        let what = format!("{asked} shares, and {}", most.why);
+        return Err(policy
+            .wrong(split.place, target, what)
+            .hint(format!("ask for at most {}", most.shares)));
+    }
+    let cut = arithmetic::cut(policy, target, split, method.rules())?;
+    Ok(SplitDevice {
+        device: target.device(),
+        key: target.key(),
+        uuid: target.uuid(),
+        product: target.product(),
+        kind: split.kind.clone(),
+        method,
+        memory: target.memory(),
+        uses_system_memory: target.gpu.uses_system_memory,
+        shares: cut.shares,
+        memory_left: cut.memory_left,
+        compute_left: cut.compute_left,
+        most_memory: target
+            .memory()
+            .map(|memory| MemorySize::from_mib(policy.overcommit_memory.of(memory.mib()))),
+        most_compute: u32::try_from(policy.overcommit_compute.of(100)).unwrap_or(u32::MAX),
+        memory_promised: cut.memory_promised,
+        compute_promised: cut.compute_promised,
+        one_share_a_claim: split.fail_requests_greater_than_one,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Finds the free shares that serve a wish best.
+
+use super::{Plan, Share, SplitDevice};
+use tranche_core::error::{Error, Result};
+use tranche_core::text::{counted, some};
+use tranche_core::types::{Device, MemorySize, Percent, ShareName};
+
+/// What a claim must have. A field that is `None` sets no condition.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// At least this much memory.
+    pub memory: Option<MemorySize>,
+    /// At least this much compute of a device.
+    pub compute: Option<Percent>,
+    /// Exactly these shares, all of one device.
+    pub names: Vec<ShareName>,
+    /// This number of shares, in addition to those in `names`. `None` with `names`: no more than memory and compute
+    /// need.
+    pub shares: Option<usize>,
+    /// Shares of this device.
+    pub device: Option<Device>,
+}
+
+impl Wish {
+    /// A number of shares of any size, of any one device.
+    pub fn shares(number: usize) -> Self {
+        Self {
+            shares: Some(number),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it may be served by shares of `split`.
+    pub fn is_about(&self, split: &SplitDevice) -> bool {
+        self.device.is_none_or(|device| device == split.device)
+    }
+
+    /// What is wished for, for messages: `2 shares and 8.0 GiB`.
+    pub fn text(&self) -> String {
+        let named = (!self.names.is_empty()).then(|| {
+            let word = if self.names.len() == 1 { "share" } else { "shares" };
+            let names: Vec<&str> = self.names.iter().map(ShareName::as_str).collect();
+            format!("{word} {}", some(&names))
+        });
+        let number = self.shares.map(|n| match self.names.is_empty() {
+            true => counted(n, "share"),
+            false => format!("{n} more"),
+        });
+        let size = [
+            self.memory.map(|m| m.to_string()),
+            self.compute.map(|c| format!("{c} compute")),
+        ];
+        let parts: Vec<String> = [named, number].into_iter().chain(size).flatten().collect();
+        match &parts[..] {
+            [] => "a share".to_owned(),
+            parts => parts.join(" and "),
+        }
+    }
+}
+
+/// Shares of one device that serve a wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// The device.
+    pub device: Device,
+    /// The shares, sorted.
+    pub shares: Vec<ShareName>,
+    /// Their memory in sum; `None` where they have no limit.
+    pub memory: Option<MemorySize>,
+    /// Their compute in sum; `None` where they have no ceiling.
+    pub compute: Option<Percent>,
+}
+
+/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares,
+/// then the first device. `is_free` says whether nobody holds a share.
+///
+/// # Errors
+/// Returns an error if no device serves the wish. It says what each device in question has free; if no device could serve
+/// the wish even with nothing held, it is a usage error that says what each has.
+pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
+    let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
+    if asked.is_empty() {
+        let (object, hint) = match wish.device {
+            Some(device) => (device.to_string(), "tranche plan shows which devices are"),
+            None => ("policy".to_owned(), "add a sharing section to it"),
+        };
+        return Err(Error::usage(object, "no device that is split").hint(hint));
+    }
+    let unknown = |split: &&SplitDevice| wish.names.iter().any(|name| split.share(name).is_none());
+    if asked.iter().all(unknown) {
+        return Err(unknown_share(&asked, wish));
+    }
+    let spare = |found: &Fit| {
+        let mib = |size: Option<MemorySize>| size.map_or(0, MemorySize::mib);
+        let memory = mib(found.memory).saturating_sub(mib(wish.memory));
+        let percent = |compute: Option<Percent>| compute.map_or(0, Percent::get);
+        let compute = percent(found.compute).saturating_sub(percent(wish.compute));
+        (memory, compute, found.shares.len())
+    };
+    let found = asked.iter().filter_map(|device| {
+        let chosen = choose(device, &free(device, &is_free), wish)?;
+        Some(sum(device, &chosen))
+    });
+    let can_ever = |device: &&SplitDevice| choose(device, &free(device, &|_, _| true), wish).is_some();
+    found.min_by_key(spare).ok_or_else(|| match asked.iter().any(can_ever) {
+        true => refuse(&asked, wish, &is_free),
+        false => never(&asked, wish),
+    })
+}
+
+/// The shares of one device to take: exactly those that are asked for by name or number, or as few as serve.
+fn choose<'a>(device: &SplitDevice, free: &[&'a Share], wish: &Wish) -> Option<Vec<&'a Share>> {
+    // A share without a limit does not serve a wish for an amount: nothing would keep that amount for it.
+    let unlimited =
+        |s: &&&Share| (wish.memory.is_some() && s.memory.is_none()) || (wish.compute.is_some() && s.compute.is_none());
+    if free.iter().any(|s| unlimited(&s)) {
+        return None;
+    }
+    let (named, mut by_size): (Vec<&Share>, Vec<&Share>) = free.iter().partition(|s| wish.names.contains(&s.name));
+    if wish.names.iter().any(|name| named.iter().all(|s| s.name != *name)) {
+        return None;
+    }
+    by_size.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name)));
+    let most = if device.one_share_a_claim { 1 } else { usize::MAX };
+    let with_named = |more: &[&'a Share]| [&named[..], more].concat();
+    let serves = |more: &[&'a Share]| serves(&with_named(more), wish);
+    let found = match wish.shares {
+        Some(0) => serves(&[]).then(Vec::new),
+        // The smallest run of n that serves: shares of unequal size are rarely asked for by number.
+        Some(n) => by_size.windows(n).find(|run| serves(run)).map(<[&Share]>::to_vec),
+        None if !named.is_empty() && serves(&[]) => Some(Vec::new()),
+        None => fewest(by_size, serves),
+    };
+    found
+        .map(|more| with_named(&more))
+        .filter(|chosen| chosen.len() <= most)
+}
+
+/// As few of `by_size`, which is sorted, as serve: the smallest share that completes the wish; if no share does, the
+/// largest one, and so on.
+fn fewest<'a>(mut by_size: Vec<&'a Share>, serves: impl Fn(&[&'a Share]) -> bool) -> Option<Vec<&'a Share>> {
+    let mut chosen: Vec<&Share> = Vec::new();
+    while !by_size.is_empty() {
+        let completes = by_size.iter().position(|s| {
+            let mut with = chosen.clone();
+            with.push(s);
+            serves(&with)
+        });
+        let largest = by_size.iter().map(|s| size(s)).max();
+        let first_largest = by_size.iter().position(|s| Some(size(s)) == largest).unwrap_or(0);
+        chosen.push(by_size.remove(completes.unwrap_or(first_largest)));
+        if completes.is_some() {
+            drop_superfluous(&mut chosen, serves);
+            return Some(chosen);
+        }
+    }
+    None
+}
+
+/// Takes out what is not needed, largest first, so that the least is left unused.
+fn drop_superfluous<'a>(chosen: &mut Vec<&'a Share>, serves: impl Fn(&[&'a Share]) -> bool) {
+    let mut at = 0;
+    while at < chosen.len() {
+        let out = chosen.remove(at);
+        if !serves(chosen) {
+            chosen.insert(at, out);
+            at += 1;
+        }
+    }
+}
+
+fn size(share: &Share) -> (u64, u32) {
+    (
+        share.memory.map_or(0, MemorySize::mib),
+        share.compute.map_or(0, Percent::get),
+    )
+}
+
+fn serves(shares: &[&Share], wish: &Wish) -> bool {
+    let memory: u64 = shares.iter().map(|s| size(s).0).sum();
+    let compute: u32 = shares.iter().map(|s| size(s).1).sum();
+    !shares.is_empty()
+        && wish.memory.is_none_or(|m| memory >= m.mib())
+        && wish.compute.is_none_or(|c| compute >= c.get())
+}
+
+fn sum(device: &SplitDevice, shares: &[&Share]) -> Fit {
+    let mut names: Vec<ShareName> = shares.iter().map(|s| s.name.clone()).collect();
+    names.sort();
+    let limited = |has: fn(&Share) -> bool| shares.iter().all(|s| has(s));
+    Fit {
+        device: device.device,
+        shares: names,
+        memory: limited(|s| s.memory.is_some()).then(|| MemorySize::from_mib(shares.iter().map(|s| size(s).0).sum())),
+        compute: limited(|s| s.compute.is_some()).then(|| Percent::of_sum(shares.iter().map(|s| size(s).1).sum())),
+    }
+}
+
+fn free<'a>(device: &'a SplitDevice, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Vec<&'a Share> {
+    device.shares.iter().filter(|share| is_free(device, share)).collect()
+}
+
+/// The error for a wish for a share that no device in question has.
+fn unknown_share(asked: &[&SplitDevice], wish: &Wish) -> Error {
+    let has = asked.iter().take(8).map(|split| {
+        let names: Vec<&str> = split.shares.iter().map(|share| share.name.as_str()).collect();
+        format!("{} has {}", split.device, some(&names))
+    });
+    Error::usage(wish.text(), "not found").hint(has.collect::<Vec<_>>().join("; "))
+}
+
+/// The error for a wish that no device in question serves, whatever is released.
+fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
+    let has = asked.iter().take(8).map(|device| {
+        if device.method.is_whole() {
+            return format!("{} is given whole, without a size", device.device);
+        }
+        let shares: Vec<&Share> = device.shares.iter().collect();
+        let Fit { memory, compute, .. } = sum(device, &shares);
+        let unlimited = |what| format!(", without a limit of {what}");
+        let memory = match memory {
+            Some(memory) => format!(", {memory}"),
+            None if wish.memory.is_some() => unlimited("memory"),
+            None => String::new(),
+        };
+        let compute = match compute {
+            Some(compute) => format!(", {compute}"),
+            None if wish.compute.is_some() => unlimited("compute"),
+            None => String::new(),
+        };
+        let one = if device.one_share_a_claim { ", one a claim" } else { "" };
+        format!(
+            "{} has {}{memory}{compute}{one}",
+            device.device,
+            counted(shares.len(), "share")
+        )
+    });
+    let what = "no device of the policy can give it, even if nothing is held";
+    Error::usage(wish.text(), what).hint(has.collect::<Vec<_>>().join("; "))
+}
+
+fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
+    let has = asked.iter().take(8).map(|device| {
+        let free = free(device, is_free);
+        let Fit { memory, compute, .. } = sum(device, &free);
+        let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}"))];
+        let limits: String = limits.into_iter().flatten().filter(|_| !free.is_empty()).collect();
+        let one = if device.one_share_a_claim { ", one a claim" } else { "" };
+        let (name, free, all) = (device.device, free.len(), device.shares.len());
+        format!("{name} has {free} of {all} shares free{limits}{one}")
+    });
+    Error::failed(wish.text(), "no device can give it now").hint(has.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,155 @@
+//! Which parts a wish gets.
+
+use super::*;
+
+fn fits(yaml: &str, wish: Wish, held: &[&str]) -> Result<Fit> {
+    let plan = planned(yaml);
+    fit(&plan, &wish, |d, s| {
+        !held.contains(&format!("{}.{}", d.device.cdi_name(), s.name).as_str())
+    })
+}
+
+fn names(fit: &Fit) -> String {
+    let names: Vec<_> = fit.shares.iter().map(ShareName::as_str).collect();
+    format!("{}.{}", fit.device.cdi_name(), names.join("+"))
+}
+
+#[test]
+fn the_best_fit_leaves_least() {
+    let memory = |gib: u64| Wish {
+        memory: Some(MemorySize::from_mib(gib * 1024)),
+        ..Wish::default()
+    };
+    // 7 GiB: three tenths of 24 GiB leave 0.2 GiB, the small share 1 GiB.
+    assert_eq!(names(&fits(UNEQUAL, memory(7), &[]).unwrap()), "1.0+1+2");
+    assert_eq!(names(&fits(UNEQUAL, memory(8), &[]).unwrap()), "0.small");
+    assert_eq!(names(&fits(UNEQUAL, memory(8), &["0.small"]).unwrap()), "1.0+1+2+3");
+    assert_eq!(names(&fits(UNEQUAL, memory(45), &[]).unwrap()), "0.big+small");
+    let e = fits(UNEQUAL, memory(70), &["0.small"]).unwrap_err().to_string();
+    assert_eq!(
+        e,
+        "70.0 GiB: no device of the policy can give it, even if nothing is held; gpu 0 has 3 shares, 68.0 GiB, 100%; \
+         gpu 1 has 10 shares, 23.9 GiB, 100%"
+    );
+    let e = fits(UNEQUAL, memory(61), &["0.small"]).unwrap_err();
+    assert_eq!(e.kind(), tranche_core::error::Kind::Failed);
+    assert_eq!(
+        e.to_string(),
+        "61.0 GiB: no device can give it now; gpu 0 has 2 of 3 shares free, 60.0 GiB, 90%; gpu 1 has 10 of 10 shares free, 23.9 GiB, 100%"
+    );
+}
+
+#[test]
+fn shares_by_number_of_a_device() {
+    let wish = Wish {
+        shares: Some(3),
+        device: Some(Device {
+            gpu: GpuIndex(1),
+            mig: None,
+        }),
+        ..Wish::default()
+    };
+    let found = fits(UNEQUAL, wish.clone(), &["1.0", "1.2"]).unwrap();
+    assert_eq!(
+        (names(&found).as_str(), found.compute),
+        ("1.1+3+4", Some(Percent::of_sum(30)))
+    );
+    let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
+    assert!(
+        fits(&one, wish.clone(), &[])
+            .unwrap_err()
+            .to_string()
+            .contains("one a claim")
+    );
+    let none = Wish {
+        device: Some(Device {
+            gpu: GpuIndex(2),
+            mig: None,
+        }),
+        ..wish
+    };
+    assert!(
+        fits(UNEQUAL, none, &[])
+            .unwrap_err()
+            .to_string()
+            .starts_with("gpu 2: no device that is split")
+    );
+}
+
+#[test]
+fn what_has_no_limit_serves_no_wish_for_memory() {
+    let ts = "sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 4}\n";
+    let memory = Wish {
+        memory: Some(MemorySize::from_mib(1)),
+        ..Wish::default()
+    };
+    let compute = Wish {
+        compute: Some(Percent::of_sum(10)),
+        ..Wish::default()
+    };
+    // Whoever waits for it waits in vain, also if shares are held now.
+    for (wish, held, says) in [
+        (
+            &memory,
+            &[][..],
+            "1 MiB: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares, without a limit of memory",
+        ),
+        (&memory, &["0.0", "0.1", "0.2", "0.3"], "without a limit of memory"),
+        (
+            &compute,
+            &[],
+            "10% compute: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares, without a limit of compute",
+        ),
+        (
+            &Wish::shares(5),
+            &[],
+            "5 shares: no device of the policy can give it, even if nothing is held; gpu 0 has 4 shares",
+        ),
+    ] {
+        let error = fits(ts, wish.clone(), held).unwrap_err();
+        assert_eq!(error.kind(), tranche_core::error::Kind::Usage, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(names(&fits(ts, Wish::default(), &["0.0"]).unwrap()), "0.1");
+}
+
+#[test]
+fn shares_by_name_with_more_of_the_same_device() {
+    let wish = |text: &str, shares| Wish {
+        names: text.split_whitespace().map(|name| name.parse().unwrap()).collect(),
+        shares,
+        ..Wish::default()
+    };
+    let of = |wish: Wish, held: &[&str]| fits(UNEQUAL, wish, held).map(|found| names(&found));
+    assert_eq!(of(wish("mid", None), &[]).unwrap(), "0.mid");
+    assert_eq!(of(wish("small mid", None), &["0.big"]).unwrap(), "0.mid+small");
+    // 0.3 and twice 0.any: exactly three shares.
+    assert_eq!(of(wish("3", Some(2)), &["1.0"]).unwrap(), "1.1+2+3");
+    assert_eq!(of(wish("3", Some(0)), &[]).unwrap(), "1.3");
+    let held = of(wish("3", None), &["1.3"]).unwrap_err().to_string();
+    assert!(
+        held.starts_with("share 3: no device can give it now; gpu 0 has 3 of 3"),
+        "{held}"
+    );
+    assert!(of(wish("3", Some(10)), &[]).is_err(), "there are nine others");
+    // No device has both.
+    let unknown = of(wish("big 3", None), &[]).unwrap_err();
+    assert_eq!(
+        (unknown.kind(), unknown.to_string().as_str()),
+        (
+            tranche_core::error::Kind::Usage,
+            "shares big, 3: not found; gpu 0 has big, mid, small; gpu 1 has 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+        )
+    );
+    // Named shares count for a size, and no more than needed are added to them.
+    let sized = |text, gib: u64| Wish {
+        memory: Some(MemorySize::from_mib(gib * 1024)),
+        ..wish(text, None)
+    };
+    assert_eq!(of(sized("big", 30), &[]).unwrap(), "0.big");
+    assert_eq!(of(sized("big", 45), &[]).unwrap(), "0.big+small");
+    assert_eq!(of(sized("small", 48), &["0.mid"]).unwrap(), "0.big+small");
+    let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
+    assert!(fits(&one, wish("3", Some(1)), &[]).is_err());
+    assert_eq!(names(&fits(&one, wish("3", None), &[]).unwrap()), "1.3");
+}
