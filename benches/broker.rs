@@ -1,7 +1,7 @@
 //! What the broker adds to a claim: the hook of a share alone, and the same hook when it waits for the broker.
 //!
-//! The broker is the real server with a machine of which nothing must be changed, so that the difference is what asking and
-//! answering cost. Each round runs each program once; medians of one run are set beside each other.
+//! The broker is the real server with a machine of which nothing must be changed, so that the difference is what asking
+//! and answering cost. Each round runs each program once; medians of one run are set beside each other.
 //!
 //! The cold claim is the same hook while no broker runs: the program `tranche broker` is started with its socket, as
 //! systemd does when the hook connects, examines a built-in host and then answers.

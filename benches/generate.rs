@@ -1,9 +1,9 @@
-//! What a specification costs: `tranche cdi generate` against an empty static program, for 1, 8 and 16 x 7 devices, with
-//! a driver's library that answers at once; and the memory that it takes.
+//! What a specification costs: `tranche cdi generate` against an empty static program, for 1, 8 and 16 x 7 devices,
+//! with a driver's library that answers at once; and the memory that it takes.
 //!
 //! Machines are noisy, so nothing here is a time to compare with another day's: what counts is a program's median over
-//! the empty one's, in the same run. Memory is the largest resident set of a process (`ru_maxrss` of wait4), of `tranche`
-//! without the library and of the process that opens it: their sum is more than both ever take together.
+//! the empty one's, in the same run. Memory is the largest resident set of a process (`ru_maxrss` of wait4), of
+//! `tranche` without the library and of the process that opens it: their sum is more than both ever take together.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
 //! All hook work of one start against the same work with `ldconfig`, and a container's start with the hook and without.
 //!
 //! Machines are noisy, so every round runs each program once, and medians of one run are compared with each other. What
-//! counts is the ratio to an empty static program of the same run. Where valgrind is installed, the instructions of one run
-//! are counted too: they do not depend on what else the machine does.
+//! counts is the ratio to an empty static program of the same run. Where valgrind is installed, the instructions of one
+//! run are counted too: they do not depend on what else the machine does.
 //!
 //! ```text
 //! make bench                                      # builds tranche-oci as it is shipped
@@ -252,8 +252,8 @@ impl Bench {
     }
 }
 
-/// crun alone, on a bundle of a static program in an image with 50 libraries: without a hook, with an empty one, and with the
-/// hooks of a first start.
+/// crun alone, on a bundle of a static program in an image with 50 libraries: without a hook, with an empty one, and
+/// with the hooks of a first start.
 fn start_of_a_container(top: &Path, oci: &Path, before: Option<&Path>, rounds: usize) {
     let bench = Bench::new(&top.join("crun"), oci, 50);
     // crun fails if a hook ends before it was given the state.

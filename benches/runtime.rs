@@ -97,8 +97,8 @@ fn main() {
 const MPS: &str =
     "{mps: {daemon: external, computeMode: keep, resources: [{name: nvidia.com/gpu, devices: [0], replicas: 10}]}}";
 
-/// `create` of a container that asks for nothing, and `state`, with plans of different sizes. The last plan is the largest
-/// that a policy may make of eight GPUs.
+/// `create` of a container that asks for nothing, and `state`, with plans of different sizes. The last plan is the
+/// largest that a policy may make of eight GPUs.
 fn plans(scene: &Path, runtime: &Path, empty: &Path, config: &[u8]) {
     let bundle = scene.join("plans");
     fs::create_dir_all(&bundle).unwrap();
@@ -155,8 +155,8 @@ fn passing(directory: &Path, target: &Path) -> PathBuf {
     program
 }
 
-/// Writes host.json for [`HOST`], whose device nodes this machine need not have, into the directory `state`. `sharing` is that
-/// section of the policy, and `low_level` the only low-level runtime.
+/// Writes host.json for [`HOST`], whose device nodes this machine need not have, into the directory `state`. `sharing`
+/// is that section of the policy, and `low_level` the only low-level runtime.
 fn refresh(scene: &Path, state: &str, sharing: &str, low_level: &Path) {
     let tranche = env!("CARGO_BIN_EXE_tranche");
     let output = Command::new(tranche)

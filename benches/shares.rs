@@ -1,8 +1,8 @@
 //! What shares cost: a claim by itself, a claim in a container's start, and specifications of many shares.
 //!
-//! Machines are noisy: every round runs each program once, and medians of one run are set beside each other. What is run is
-//! tranche-oci as it is shipped, beside an empty static program. Where valgrind is installed the instructions are counted too:
-//! they are the same on any day.
+//! Machines are noisy: every round runs each program once, and medians of one run are set beside each other. What is
+//! run is tranche-oci as it is shipped, beside an empty static program. Where valgrind is installed the instructions
+//! are counted too: they are the same on any day.
 //!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
@@ -311,7 +311,8 @@ fn among_a_thousand(oci: &Path, rounds: usize) {
     );
 }
 
-/// A thousand processes for ten shares: how long until all have their answer. Most of that is what a thousand processes take.
+/// A thousand processes for ten shares: how long until all have their answer. Most of that is what a thousand processes
+/// take.
 fn many_at_once(oci: &Path) {
     let scene = Scene { oci, top: place() };
     let empty = compile(scene.top.path(), "empty", "int main(void) { return 0; }\n");

@@ -1,4 +1,5 @@
-//! How a program outside this crate reserves, uses and releases a share: a broker, a device plugin, a container runtime.
+//! How a program outside this crate reserves, uses and releases a share: a broker, a device plugin, a container
+//! runtime.
 //!
 //! ```text
 //! cargo run --example claim

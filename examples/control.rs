@@ -1,5 +1,5 @@
-//! Prepares a device for its claims, or compares the machine with the ledger once, and ends: a broker that a test can kill
-//! at any step of it.
+//! Prepares a device for its claims, or compares the machine with the ledger once, and ends: a broker that a test can
+//! kill at any step of it.
 //!
 //! `control prepare|tick STATE_DIR ROOT POLICY TRANCHE`: the directory of the ledger, the directory that stands for the
 //! host's `/`, the policy file, and the program `tranche`. The device is the first one of the plan.

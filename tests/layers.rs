@@ -1,7 +1,9 @@
-//! What Cargo cannot check of the boundaries inside this repository (docs/architecture.md). It checks which crate uses which.
+//! What Cargo cannot check of the boundaries inside this repository (docs/architecture.md). It checks which crate uses
+//! which.
 //!
-//! Which module of a crate uses which is read from what each file names of `crate::`. The table lists exactly the dependencies that exist, from the lowest module to the highest. A module uses only modules
-//! above its own row, so there is no cycle. If a change alters a dependency, the failure prints the rows to write.
+//! Which module of a crate uses which is read from what each file names of `crate::`. The table lists exactly the
+//! dependencies that exist, from the lowest module to the highest. A module uses only modules above its own row, so
+//! there is no cycle. If a change alters a dependency, the failure prints the rows to write.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,8 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// A crate with its modules, each with the modules of the same crate that it uses, in the order of the alphabet. The other
-/// crates are each one subject, whose parts may use one another.
+/// A crate with its modules, each with the modules of the same crate that it uses, in the order of the alphabet. The
+/// other crates are each one subject, whose parts may use one another.
 const LAYERS: &[(&str, &[(&str, &str)])] = &[
     (
         "core",

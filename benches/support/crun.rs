@@ -33,7 +33,8 @@ pub(crate) fn hook(oci: &Path, arguments: &[String]) -> Value {
     json!([{"path": oci, "args": args, "env": ["PATH="]}])
 }
 
-/// Medians of a whole start and end of a container, with each of these `hooks` in turns. `reset` is called before each start.
+/// Medians of a whole start and end of a container, with each of these `hooks` in turns. `reset` is called before each
+/// start.
 ///
 /// # Errors
 /// What crun said, where it cannot run here.

@@ -1,5 +1,5 @@
-//! Programs that are run in turns, so that a busy moment of the machine meets all of them: medians, and what they and the
-//! least times are over the first program's.
+//! Programs that are run in turns, so that a busy moment of the machine meets all of them: medians, and what they and
+//! the least times are over the first program's.
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
 use std::fs;

@@ -14,10 +14,11 @@
 //! }
 //! ```
 //!
-//! A fault is `hung` (the whole daemon never answers again), `refuse` (a line that is an error), `garbage` (bytes that are
-//! not text), `endless`, `slow:MS`, or `dies` (the process ends at once, without an answer). `start` is what happens before
-//! the daemon listens. `*` among `commands` means every command, and `front` one that the program which takes the commands
-//! makes of every command itself. With `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
+//! A fault is `hung` (the whole daemon never answers again), `refuse` (a line that is an error), `garbage` (bytes that
+//! are not text), `endless`, `slow:MS`, or `dies` (the process ends at once, without an answer). `start` is what
+//! happens before the daemon listens. `*` among `commands` means every command, and `front` one that the program which
+//! takes the commands makes of every command itself. With `stubborn`, the daemon ignores SIGTERM. After `dies_after`
+//! commands the daemon ends.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The daemon: `nvidia-cuda-mps-control -d` and `-f`.
 //!
-//! Its protocol is not the real one, which is not documented. On `control_privileged` a packet is a command; the answer is
-//! any number of packets of text and then [`END`]. On `control` the packet [`ATTACH`] makes the process a client; the
-//! answer is `server PID percentage P UUID=SIZE…`, and the process stays a client until the connection ends.
+//! Its protocol is not the real one, which is not documented. On `control_privileged` a packet is a command; the answer
+//! is any number of packets of text and then [`END`]. On `control` the packet [`ATTACH`] makes the process a client;
+//! the answer is `server PID percentage P UUID=SIZE…`, and the process stays a client until the connection ends.
 
 use crate::client::pipe;
 use crate::config::{Config, Fault, hang};
@@ -211,7 +211,8 @@ fn commands(connection: Arc<OwnedFd>, shared: &Shared) {
     }
 }
 
-/// Ends the servers and this process, and leaves the files of the pipe directory as the real daemon does, without its pid.
+/// Ends the servers and this process, and leaves the files of the pipe directory as the real daemon does, without its
+/// pid.
 fn quit(daemon: &mut Daemon) -> ! {
     for server in daemon.servers.drain(..) {
         server::end(server.process);

@@ -53,8 +53,8 @@ impl Limits {
         }
     }
 
-    /// The memory of `device`, in whole GiB from 1 GiB on: NVIDIA's GPU Operator documentation shows `3G` where the device
-    /// plugin had set a size in MiB.
+    /// The memory of `device`, in whole GiB from 1 GiB on: NVIDIA's GPU Operator documentation shows `3G` where the
+    /// device plugin had set a size in MiB.
     pub(crate) fn memory(&self, device: &str) -> String {
         match self.memory.get(device) {
             None => String::new(),

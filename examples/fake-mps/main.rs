@@ -1,14 +1,14 @@
 //! A fake of the driver's programs that change a machine: `nvidia-cuda-mps-control`, `nvidia-cuda-mps-server` and
 //! `nvidia-smi compute-policy`. Which of them it is follows from the name of its file.
 //!
-//! The control program takes the command line and the commands of the real one, so that a test sees what a machine with a
-//! GPU would get: which commands, in which order, with which environment and by which user. [`config`] says what it
+//! The control program takes the command line and the commands of the real one, so that a test sees what a machine with
+//! a GPU would get: which commands, in which order, with which environment and by which user. [`config`] says what it
 //! records and how it fails. Like the real daemon, it has `control`, `control_privileged`, `control_lock`, `log` and
 //! `nvidia-cuda-mps-control.pid` in its pipe directory, and listens for packets.
 //!
-//! `fake-mps client [COMMAND…]` stands in for a CUDA process: it connects to the daemon of `CUDA_MPS_PIPE_DIRECTORY`, prints
-//! the limits that it got, runs the command if there is one, and stays connected until its standard input ends or the daemon
-//! ends the connection. [`daemon`] describes the packets.
+//! `fake-mps client [COMMAND…]` stands in for a CUDA process: it connects to the daemon of `CUDA_MPS_PIPE_DIRECTORY`,
+//! prints the limits that it got, runs the command if there is one, and stays connected until its standard input ends
+//! or the daemon ends the connection. [`daemon`] describes the packets.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,6 +1,6 @@
-//! The functions that limit the memory of a cgroup, which drivers have since 615. nvml-wrapper-sys does not list them. As in
-//! the real library, a limit ends with its cgroup, so limits are kept by the inode of its directory, in a file that the
-//! next process finds.
+//! The functions that limit the memory of a cgroup, which drivers have since 615. nvml-wrapper-sys does not list them.
+//! As in the real library, a limit ends with its cgroup, so limits are kept by the inode of its directory, in a file
+//! that the next process finds.
 
 use crate::answer::nvml;
 use crate::config::{self, CgroupLimits};

@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! For a field that is missing in a GPU's entry, the library returns `NVML_ERROR_NOT_SUPPORTED`, as for a card that lacks
-//! the feature.
+//! For a field that is missing in a GPU's entry, the library returns `NVML_ERROR_NOT_SUPPORTED`, as for a card that
+//! lacks the feature.
 
 use crate::config_file;
 use serde::Deserialize;
@@ -212,8 +212,8 @@ pub(crate) struct ComputeInstance {
     pub(crate) index: u32,
 }
 
-/// The file in `TRANCHE_FAKE_NVML`, else `nvml.json` in the directory of the library, else `fake-nvml.json` in the nearest
-/// directory above (a test host has it in its root). `None` if no such file exists.
+/// The file in `TRANCHE_FAKE_NVML`, else `nvml.json` in the directory of the library, else `fake-nvml.json` in the
+/// nearest directory above (a test host has it in its root). `None` if no such file exists.
 pub(crate) fn find() -> Option<PathBuf> {
     config_file::find("TRANCHE_FAKE_NVML", "nvml.json", "fake-nvml.json")
 }

@@ -1,8 +1,8 @@
 //! A fake `libnvidia-ml.so.1`: NVML's C symbols, answered from a JSON file.
 //!
 //! It lets the tests run the real path (open the library, resolve symbols, call) on a machine without a GPU, and lets
-//! them see each way in which a real library fails. [`config`] has the form of the file, and [`config::find`] the places
-//! where it may be.
+//! them see each way in which a real library fails. [`config`] has the form of the file, and [`config::find`] the
+//! places where it may be.
 //!
 //! The file cannot remove a symbol. A test host that needs a library without some symbols lists them in
 //! `missing_symbols`, and they are renamed in its copy of the library. With `errors`, a symbol stays and returns

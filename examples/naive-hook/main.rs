@@ -1,7 +1,8 @@
 //! A hook that trusts the image: what the attack suite needs to know that it can tell safe from unsafe.
 //!
-//! It does the work of `tranche-oci hook VERB` with paths that are joined as text, follows every link, opens whatever is
-//! there, and runs the image's `ldconfig`. Each attack of `tests/attacks` must catch it. It is never built into a package.
+//! It does the work of `tranche-oci hook VERB` with paths that are joined as text, follows every link, opens whatever
+//! is there, and runs the image's `ldconfig`. Each attack of `tests/attacks` must catch it. It is never built into a
+//! package.
 //!
 //! `--naive-faults` takes a list of further faults, each of which can be switched on alone:
 //!

@@ -35,8 +35,8 @@ pub(super) fn write(share: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the pages of `command` and of those below it. They have no date, so that a package has the same bytes on every
-/// day.
+/// Writes the pages of `command` and of those below it. They have no date, so that a package has the same bytes on
+/// every day.
 fn pages(command: &Command, directory: &Path) -> Result<()> {
     let page = Man::new(command.clone())
         .source(format!("tranche {PROGRAM_VERSION}"))

@@ -1,5 +1,5 @@
-//! What shells complete: the words that an option takes, files only where a file is meant, and the names of the devices and
-//! claims of this machine. Hidden options are not offered.
+//! What shells complete: the words that an option takes, files only where a file is meant, and the names of the devices
+//! and claims of this machine. Hidden options are not offered.
 
 use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, Command, ValueHint};
@@ -11,8 +11,8 @@ use tranche_plan::derive::{Mode, NameStrategy};
 use tranche_plan::engines::Engine;
 use tranche_plan::inventory::DriverCapability;
 
-/// Names that are known only when they are completed. The generator writes [`Names::placeholder`], which is then replaced by
-/// what prints them.
+/// Names that are known only when they are completed. The generator writes [`Names::placeholder`], which is then
+/// replaced by what prints them.
 #[derive(Clone, Copy)]
 enum Names {
     /// Devices and shares, as commands of tranche take them: `0`, `0.any`.

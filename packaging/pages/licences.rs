@@ -1,5 +1,5 @@
-//! The licences of the crates that are compiled into the programs of a package, with the texts that their authors ask to
-//! be passed on.
+//! The licences of the crates that are compiled into the programs of a package, with the texts that their authors ask
+//! to be passed on.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

@@ -65,8 +65,9 @@ fn execute(program: &str, called: &str, arguments: Vec<OsString>) -> Error {
         .hint("install it beside tranche-oci")
 }
 
-/// Processor time that a hook may take, in seconds: hundreds of times what it needs. Before Linux 5.6 the hook follows paths
-/// itself, and an image can contain paths that take long to follow. The limit then ends the start of that container.
+/// Processor time that a hook may take, in seconds: hundreds of times what it needs. Before Linux 5.6 the hook follows
+/// paths itself, and an image can contain paths that take long to follow. The limit then ends the start of that
+/// container.
 const MOST_SECONDS: u64 = 1;
 
 fn hooks(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {

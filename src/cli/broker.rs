@@ -24,8 +24,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// broker finds them. docs/broker.md describes when a broker is needed, and the protocol of its socket.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// End when nobody has asked for this long and nothing is managed; 0 means never [default: 60s if systemd started it
-    /// by its socket, else 0]
+    /// End when nobody has asked for this long and nothing is managed; 0 means never [default: 60s if systemd started
+    /// it by its socket, else 0]
     #[arg(long, value_name = "TIME")]
     idle: Option<WaitTime>,
     #[command(flatten)]

@@ -26,7 +26,8 @@ pub(super) enum Verb {
     Generate(Box<generate::Args>),
     /// Keep the specifications of this host and /run/tranche/host.json current; write only what has changed
     Refresh(Box<refresh::Args>),
-    /// Keep the specifications current until SIGTERM: refresh at the start and after each change, where systemd does not
+    /// Keep the specifications current until SIGTERM: refresh at the start and after each change, where systemd does
+    /// not
     Watch(Box<refresh::WatchArgs>),
     /// List the devices that engines find
     List(list::Args),

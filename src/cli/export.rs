@@ -48,7 +48,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines for a program that takes names; `None` for one that does not. A name that no specification has is reported.
+/// The lines for a program that takes names; `None` for one that does not. A name that no specification has is
+/// reported.
 ///
 /// # Errors
 /// Returns an error for a name that is not valid in CDI.

@@ -125,8 +125,8 @@ fn wants_list_of_simulations(matches: &ArgMatches) -> bool {
             .is_some_and(|(_, verb)| wants_list_of_simulations(verb))
 }
 
-/// Ignores environment variables that are set and empty: unit files and their `EnvironmentFile`s name variables for people
-/// to fill in.
+/// Ignores environment variables that are set and empty: unit files and their `EnvironmentFile`s name variables for
+/// people to fill in.
 fn without_empty_variables(command: Command) -> Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     command
@@ -147,8 +147,9 @@ const OF_NVIDIA: [&[&str]; 6] = [
     &["system", "create-dev-char-symlinks"],
 ];
 
-/// Makes the last of an option's values count in the commands of [`OF_NVIDIA`], as there: scripts append theirs to a line of
-/// somebody else's. In every other command, an option that is given twice is a mistake. `path` leads to `command`.
+/// Makes the last of an option's values count in the commands of [`OF_NVIDIA`], as there: scripts append theirs to a
+/// line of somebody else's. In every other command, an option that is given twice is a mistake. `path` leads to
+/// `command`.
 fn with_last_option(command: Command, path: &[&str]) -> Command {
     let is_one = OF_NVIDIA.contains(&path);
     let is_on_the_way = OF_NVIDIA.iter().any(|known| known.starts_with(path));
@@ -197,8 +198,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 mod tests {
     use super::*;
 
-    /// The general options that `command` or one of its verbs shows below a heading. clap does that to an option that follows
-    /// one with a heading.
+    /// The general options that `command` or one of its verbs shows below a heading. clap does that to an option that
+    /// follows one with a heading.
     fn misplaced(command: &Command, path: &str) -> Vec<String> {
         const GENERAL: [&str; 6] = ["json", "wide", "config", "config_key", "state_dir", "spec_dirs"];
         let own = command

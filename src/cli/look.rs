@@ -37,8 +37,8 @@ pub struct LookArgs {
     /// Do not use NVML, the driver's library: examine only /proc and /dev
     #[arg(long, env = "TRANCHE_NO_NVML")]
     pub no_nvml: bool,
-    /// Give up if NVML does not answer for this long; each answer starts the time again. A driver without persistence mode
-    /// takes tens of seconds to start
+    /// Give up if NVML does not answer for this long; each answer starts the time again. A driver without persistence
+    /// mode takes tens of seconds to start
     #[arg(long, value_name = "SECONDS", env = "TRANCHE_NVML_DEADLINE", default_value = "60", value_parser = seconds)]
     pub nvml_deadline: Duration,
 }
@@ -131,8 +131,8 @@ fn dirs_of(variable: &str) -> Vec<HostPath> {
         .collect()
 }
 
-/// The exit code for a result of an inventory that lacks `missing`. If anything is missing, prints what, and returns the
-/// code of a failure, although the result was printed.
+/// The exit code for a result of an inventory that lacks `missing`. If anything is missing, prints what, and returns
+/// the code of a failure, although the result was printed.
 pub fn exit_code(missing: Option<&str>) -> ExitCode {
     let Some(missing) = missing else {
         return ExitCode::SUCCESS;

@@ -17,8 +17,8 @@ use tranche_node::replace;
 /// Print the state of shares, GPUs and MPS daemons as metrics (OpenMetrics); docs/metrics.md describes them
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Write the metrics to FILE, which is replaced in one step: for node_exporter, a file NAME.prom in the directory of
-    /// its textfile collector
+    /// Write the metrics to FILE, which is replaced in one step: for node_exporter, a file NAME.prom in the directory
+    /// of its textfile collector
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     output: Option<PathBuf>,
     /// Serve the metrics over HTTP at /metrics, to processes of this machine

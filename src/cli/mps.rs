@@ -31,7 +31,8 @@ pub(super) enum Verb {
     Restart(DeviceArgs),
     /// Show the devices that are changed for shares, and their MPS daemons
     Status(StatusArgs),
-    /// Become the daemon of a device that the broker is preparing: for the unit tranche-mps@.service and the broker itself
+    /// Become the daemon of a device that the broker is preparing: for the unit tranche-mps@.service and the broker
+    /// itself
     #[command(hide = true)]
     Run(RunArgs),
 }

@@ -41,8 +41,8 @@ impl GlobalArgs {
     /// Warns that NVIDIA's configuration is not read. The one key in it that concerns generation is the driver's root.
     ///
     /// # Errors
-    /// A file that is not named like NVIDIA's: it is a policy, which has its place after the command, and a policy that is
-    /// not read would be taken for one that is in force.
+    /// A file that is not named like NVIDIA's: it is a policy, which has its place after the command, and a policy that
+    /// is not read would be taken for one that is in force.
     pub(super) fn look_at_config(&self) -> Result<()> {
         let Some(file) = &self.config else { return Ok(()) };
         let shown = file.display();

@@ -1,7 +1,7 @@
 //! What goes to stdout and stderr, and the exit code.
 //!
-//! A result is complete in memory before it is written: a failure halfway leaves no half of a result behind. A reader that
-//! closes the pipe (`| head`) is not an error.
+//! A result is complete in memory before it is written: a failure halfway leaves no half of a result behind. A reader
+//! that closes the pipe (`| head`) is not an error.
 
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,8 +14,8 @@ use tranche_core::claims;
 use tranche_core::error::{Context, Error, Kind, line};
 use tranche_core::text::{shown, shown_json, shown_lines};
 
-/// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text with
-/// names in it that may have line breaks has been through [`tranche_core::text::shown`] before.
+/// Writes `text` for people to stdout. A terminal acts on nothing in it: only its line breaks stay as they are. Text
+/// with names in it that may have line breaks has been through [`tranche_core::text::shown`] before.
 ///
 /// # Errors
 /// As [`document`].
@@ -105,7 +105,8 @@ pub fn complain(error: anyhow::Error) -> ExitCode {
     code(kind(&error))
 }
 
-/// The line for an error. If a user other than root lacks a permission, it ends with that advice, unless it names root already.
+/// The line for an error. If a user other than root lacks a permission, it ends with that advice, unless it names root
+/// already.
 fn for_user(error: &(dyn std::error::Error + 'static), is_root: bool) -> String {
     let line = line(error);
     let lacks_permission = std::iter::successors(Some(error), |error| error.source()).any(|error| {

@@ -9,7 +9,8 @@ use tranche_node::planning::{PolicyOptions, pipe_directories};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which host to examine")]
 pub struct HostArgs {
-    /// Examine the directory DIR as the host's /, such as a copy of another machine. Paths in the result do not contain DIR
+    /// Examine the directory DIR as the host's /, such as a copy of another machine. Paths in the result do not
+    /// contain DIR
     #[arg(long, value_name = "DIR", env = "TRANCHE_ROOT", conflicts_with = "inventory")]
     pub root: Option<PathBuf>,
     /// The directory that contains the driver's files. Paths in the result contain it, because the engine mounts the
@@ -25,8 +26,8 @@ pub struct HostArgs {
     /// Read DIR instead of /sys
     #[arg(long, value_name = "DIR", env = "TRANCHE_SYS_ROOT", conflicts_with = "inventory")]
     pub sys_root: Option<PathBuf>,
-    /// Read a saved inventory instead of examining a host: a file, - for stdin, or sim:NAME for a built-in one (sim:help
-    /// lists them)
+    /// Read a saved inventory instead of examining a host: a file, - for stdin, or sim:NAME for a built-in one
+    /// (sim:help lists them)
     #[arg(long, value_name = "FILE", env = "TRANCHE_INVENTORY")]
     pub inventory: Option<String>,
 }
@@ -105,8 +106,8 @@ pub struct StateArgs {
 /// Where engines are looked for.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct EngineArgs {
-    /// A directory with the programs of engines, which are asked for their version; may be repeated [default: the usual
-    /// ones]
+    /// A directory with the programs of engines, which are asked for their version; may be repeated [default: the
+    /// usual ones]
     #[arg(long = "engine-dir", value_name = "DIR", help_heading = None)]
     pub engine_dirs: Vec<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! `tranche runtime`: adds the runtime to an engine's configuration, and removes it.
 //!
-//! The options of `nvidia-ctk runtime configure` have the same meaning here. Under the name `nvidia-ctk`, the defaults are
-//! NVIDIA's, too.
+//! The options of `nvidia-ctk runtime configure` have the same meaning here. Under the name `nvidia-ctk`, the defaults
+//! are NVIDIA's, too.
 
 mod annotations;
 mod arguments;

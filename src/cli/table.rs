@@ -30,8 +30,8 @@ impl Table {
         rows.into_iter().map(row).collect()
     }
 
-    /// An empty one that is at most 80 columns wide: long cells continue below, at a space. The first column, which has the
-    /// names that people copy, is never broken.
+    /// An empty one that is at most 80 columns wide: long cells continue below, at a space. The first column, which has
+    /// the names that people copy, is never broken.
     pub(super) fn narrow(header: &[&str]) -> Self {
         let Self(mut table) = Self::with_header(header);
         table.set_content_arrangement(ContentArrangement::Dynamic);

@@ -34,8 +34,8 @@ pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error 
     Error::new(Kind::Usage, object, what).hint(format!("see {path} --help"))
 }
 
-/// The verb that was typed, with the words that lead to it, as far as they exist. `unknown` is the word that is not a verb:
-/// those behind it lead nowhere.
+/// The verb that was typed, with the words that lead to it, as far as they exist. `unknown` is the word that is not a
+/// verb: those behind it lead nowhere.
 fn command_of<'a>(root: &'a Command, arguments: &[OsString], unknown: Option<&str>) -> (String, &'a Command) {
     let (mut path, mut command) = (root.get_name().to_owned(), root);
     let words = arguments.iter().skip(1).filter_map(|word| word.to_str());

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// Opens a regular file, without waiting for the other end of a pipe and without making a terminal the program's own. The
-/// open file is what is checked.
+/// Opens a regular file, without waiting for the other end of a pipe and without making a terminal the program's own.
+/// The open file is what is checked.
 ///
 /// # Errors
 /// Returns `InvalidInput` if it is not a regular file, or the error of opening.
@@ -65,8 +65,9 @@ pub fn line(mut from: impl Read + AsFd, limit: usize, until: Instant) -> io::Res
     }
 }
 
-/// Reads up to the end of the input and forgets it: at most `limit` bytes, and not after `until`. A socket that is closed
-/// with input that nobody has read resets the connection, and the other end may lose what was sent to it (tcp(7), unix(7)).
+/// Reads up to the end of the input and forgets it: at most `limit` bytes, and not after `until`. A socket that is
+/// closed with input that nobody has read resets the connection, and the other end may lose what was sent to it
+/// (tcp(7), unix(7)).
 pub fn skip(mut from: impl Read + AsFd, limit: usize, until: Instant) {
     let mut piece = [0; 4096];
     let mut skipped = 0;

@@ -1,7 +1,7 @@
 //! How programs of tranche ask the broker: one connection, one line of JSON each way.
 //!
-//! The broker (`tranche broker`) is a process of root. It changes the machine for shares (MPS daemons, compute mode, time
-//! slice), and it keeps the claims of users who cannot write the ledger of root. Its socket is
+//! The broker (`tranche broker`) is a process of root. It changes the machine for shares (MPS daemons, compute mode,
+//! time slice), and it keeps the claims of users who cannot write the ledger of root. Its socket is
 //! `<state_dir>/broker.sock`, mode 0666; it knows its clients by SO_PEERCRED (unix(7)).
 //!
 //! A request is `{"version":1,"command":"prepare",…}`, at most [`MOST_BYTES`] long. Its answer is

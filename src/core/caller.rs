@@ -1,9 +1,9 @@
 //! The programs on whose behalf this one works, and whether they still want the result.
 //!
-//! An engine starts the runtime, and the low-level runtime starts a hook. If one of them ends while this process waits for
-//! something, nobody waits for the container any more, but nobody ends this process either: it gets a new parent and would
-//! go on. conmon, through which podman and CRI-O start the runtime, even outlives them: it leaves their session, and a
-//! socket or pipe is the only tie between them.
+//! An engine starts the runtime, and the low-level runtime starts a hook. If one of them ends while this process waits
+//! for something, nobody waits for the container any more, but nobody ends this process either: it gets a new parent
+//! and would go on. conmon, through which podman and CRI-O start the runtime, even outlives them: it leaves their
+//! session, and a socket or pipe is the only tie between them.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getppid};
@@ -27,8 +27,8 @@ pub struct Callers {
 impl Callers {
     /// The nearest `count` ancestors: 1 for the runtime, and 2 for a hook, whose parent is the low-level runtime.
     ///
-    /// Ancestors outside this pid namespace and init are left out, and so is what the kernel does not show: before Linux
-    /// 5.6, the end of the parent alone is noticed.
+    /// Ancestors outside this pid namespace and init are left out, and so is what the kernel does not show: before
+    /// Linux 5.6, the end of the parent alone is noticed.
     pub fn nearest(count: usize) -> Self {
         let mut callers = Self {
             parent: getppid(),

@@ -2,11 +2,11 @@
 //! container runtime and Kubernetes need only this.
 //!
 //! A claim is *reserved* of a plan, for later or for the start of a container (`Plan::reserve`), and *entered* by the
-//! container that uses it ([`Claims::enter`], which also takes a part of a device directly). A claim ends in one of three
-//! ways:
+//! container that uses it ([`Claims::enter`], which also takes a part of a device directly). A claim ends in one of
+//! three ways:
 //!
-//! - It is *released* by its holder ([`Claims::release`], or [`Claims::release_failed_start`] while the container lives), or
-//!   by a person ([`LockedClaims::release_by_hand`]).
+//! - It is *released* by its holder ([`Claims::release`], or [`Claims::release_failed_start`] while the container
+//!   lives), or by a person ([`LockedClaims::release_by_hand`]).
 //! - It is *withdrawn*, if it was reserved and never entered ([`Claims::withdraw`]).
 //! - It is *collected*, if its holder is gone or its time is over ([`LockedClaims::collect`]).
 //!
@@ -82,7 +82,8 @@ pub struct ClaimEntry {
     pub device: DeviceKey,
     /// What of it. The whole of it and a share are claimed now; a holder that has one of equal replicas keeps it.
     pub subject: Subject,
-    /// How many equal replicas the device has, whose names are their numbers; 0 if its shares have names of the policy.
+    /// How many equal replicas the device has, whose names are their numbers; 0 if its shares have names of the
+    /// policy.
     pub replicas: u32,
     /// The most that may be promised of the device to all holders together.
     pub bounds: Bounds,
@@ -176,8 +177,8 @@ impl Claims {
         Self { uid, ..self }
     }
 
-    /// The same claims for a process that works for its `callers` nearest ancestors ([`crate::caller::Callers::nearest`]): when one of them
-    /// ends, it waits for nothing any more.
+    /// The same claims for a process that works for its `callers` nearest ancestors
+    /// ([`crate::caller::Callers::nearest`]): when one of them ends, it waits for nothing any more.
     #[must_use]
     pub fn called_by(self, callers: usize) -> Self {
         Self { callers, ..self }
@@ -241,7 +242,8 @@ impl Claims {
         Ok(book)
     }
 
-    /// Withdraws the claims `names` that no container has entered, because the start that they were made for has failed.
+    /// Withdraws the claims `names` that no container has entered, because the start that they were made for has
+    /// failed.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be locked, or if a book of it cannot be read or written.
@@ -318,8 +320,8 @@ impl Claims {
         };
         locked.change(device, |book| {
             let made = release(book);
-            // Under the lock: a claim that is made under this name again writes its file while it holds the lock. It may be on
-            // another device, in another book.
+            // Under the lock: a claim that is made under this name again writes its file while it holds the lock. It
+            // may be on another device, in another book.
             if let Some(offered) = reserved
                 && book.named(offered.name).is_none()
                 && offered.is_own_file()?

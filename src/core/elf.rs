@@ -1,8 +1,8 @@
 //! What tranche reads of an ELF library: its ABI, its SONAME, a note.
 //!
-//! A driver library may have a hundred megabytes, and a file of an image may be hostile. So only the few pieces that are
-//! needed are read, each with a limit, and every number in the file is checked before it is used. The structures are those
-//! of the `object` crate. Its reader is not used, because it allocates any size that the file names.
+//! A driver library may have a hundred megabytes, and a file of an image may be hostile. So only the few pieces that
+//! are needed are read, each with a limit, and every number in the file is checked before it is used. The structures
+//! are those of the `object` crate. Its reader is not used, because it allocates any size that the file names.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -56,8 +56,8 @@ pub fn read<S: ReadAt>(file: S) -> Result<SharedLibrary> {
 /// Whether a program is started by a loader, which it names (PT_INTERP). A static program has none.
 ///
 /// # Errors
-/// Returns an error for a file that is not an ELF file, and for a table that is outside the file or larger than any real
-/// one.
+/// Returns an error for a file that is not an ELF file, and for a table that is outside the file or larger than any
+/// real one.
 pub fn needs_loader<S: ReadAt>(file: S) -> Result<bool> {
     fn of_class<H: FileHeader<Endian = Endianness>, S: ReadAt>(source: &mut ElfSource<S>) -> Result<bool> {
         let (header, endian) = source.header::<H>()?;

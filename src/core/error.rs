@@ -125,8 +125,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The one line for people about `error`: what was wrong, its causes, and what can be done. Names in it may come from an
-/// image, so a line break in one is escaped: it must not begin a line of its own in a log.
+/// The one line for people about `error`: what was wrong, its causes, and what can be done. Names in it may come from
+/// an image, so a line break in one is escaped: it must not begin a line of its own in a log.
 pub fn line(error: &(dyn StdError + 'static)) -> String {
     let (causes, hints) = causes_and_hints(error);
     let parts = std::iter::once(causes.join(": ")).chain(hints.into_iter().rev().map(str::to_owned));

@@ -1,8 +1,8 @@
 //! glibc's `/etc/ld.so.cache`: read, extend and write it without starting `ldconfig`.
 //!
 //! This module turns bytes into bytes. The cache of an image may be hostile, so no length or offset in it is trusted:
-//! memory is not allocated by a number in the file, and a string is a slice of the file. What is read thus takes memory in
-//! proportion to the file.
+//! memory is not allocated by a number in the file, and a string is a slice of the file. What is read thus takes memory
+//! in proportion to the file.
 //!
 //! The format is glibc's `sysdeps/generic/dl-cache.h`, in three shapes: the new one (`glibc-ld.so.cache1.1`), the
 //! old one (`ld.so-1.7.0`), and the old one followed by the new, which was `ldconfig`'s default before glibc 2.32.
@@ -31,8 +31,8 @@ pub use write::write;
 /// The most bytes that a caller reads of an image's cache. 10,000 libraries take about 1.3 MB.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// The content of a cache. Strings are slices of the bytes that were read, and need not be UTF-8. The default is a cache
-/// without a library, in the byte order of this machine, for an image that has none.
+/// The content of a cache. Strings are slices of the bytes that were read, and need not be UTF-8. The default is a
+/// cache without a library, in the byte order of this machine, for an image that has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cache<'a> {
     /// The byte order of its numbers.
@@ -114,12 +114,12 @@ const OLD_ENTRY: usize = 12;
 const EXTENSION_MAGIC: u32 = 0xeaa4_2174;
 const TAG_GENERATOR: u32 = 0;
 const TAG_GLIBC_HWCAPS: u32 = 1;
-/// With this bit, the low half of a capability word is an index into the names of the extension section, and the ten bits
-/// above it are the instruction set level.
+/// With this bit, the low half of a capability word is an index into the names of the extension section, and the ten
+/// bits above it are the instruction set level.
 const HWCAP_EXTENSION: u64 = 1 << 62;
 const ISA_LEVEL_MASK: u64 = (1 << 10) - 1;
 /// The kernel takes paths of at most 4,095 bytes, so a loader cannot use a longer one.
 const MAX_STRING: usize = 4095;
-/// Longer than the name of any `glibc-hwcaps` directory. Many entries share such a name, so that the reader does not count
-/// it among overlapping strings and limits its length instead.
+/// Longer than the name of any `glibc-hwcaps` directory. Many entries share such a name, so that the reader does not
+/// count it among overlapping strings and limits its length instead.
 const MAX_HWCAP_NAME: usize = 64;

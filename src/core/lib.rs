@@ -1,5 +1,5 @@
-//! What every program of tranche shares, and all that the hooks need: types, paths inside untrusted trees, the ledger with
-//! its claims, the protocol of the broker, and the formats of libraries and of the loader's cache.
+//! What every program of tranche shares, and all that the hooks need: types, paths inside untrusted trees, the ledger
+//! with its claims, the protocol of the broker, and the formats of libraries and of the loader's cache.
 //!
 //! Root runs this code at every start of a container, so it has no dependency that parses YAML, TOML or a command line.
 //!

@@ -1,14 +1,14 @@
 //! Messages of hooks, kept by container: failures and remarks.
 //!
 //! An OCI runtime may discard the output of a hook (crun does unless the container has the annotation
-//! `run.oci.hooks.stderr`), and engines show it only if a start fails. So hooks also keep their messages here, and `tranche
-//! status` shows them. A hook without messages writes nothing.
+//! `run.oci.hooks.stderr`), and engines show it only if a start fails. So hooks also keep their messages here, and
+//! `tranche status` shows them. A hook without messages writes nothing.
 //!
 //! There is one file for each container, of one JSON object per line, in a directory that only its owner may enter:
 //! `messages` in the state directory for root ([`crate::ledger::STATE_DIR`]), `/run/user/UID/tranche/messages` for
 //! the engine of a user. A line is appended by one write, so that hooks need no lock. Everything is bounded: the
-//! number of files, the size of a file and the length of a text. Names that come from an image are in these texts, so they
-//! are kept without control characters and without marks that change the direction of text.
+//! number of files, the size of a file and the length of a text. Names that come from an image are in these texts, so
+//! they are kept without control characters and without marks that change the direction of text.
 
 mod runtime_dir;
 mod store;

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// The socket in a daemon's pipe directory that its clients connect to.
 pub const CONTROL: &str = "control";
 
-/// Connects to the daemon that listens in the pipe directory `pipe`, as a client does, and sends nothing: the daemon only
-/// writes a line to its log. If the daemon's queue is full, waits at most for `patience` for a place in it (unix(7),
-/// SO_SNDTIMEO); `None` does not wait.
+/// Connects to the daemon that listens in the pipe directory `pipe`, as a client does, and sends nothing: the daemon
+/// only writes a line to its log. If the daemon's queue is full, waits at most for `patience` for a place in it
+/// (unix(7), SO_SNDTIMEO); `None` does not wait.
 ///
 /// # Errors
 /// Returns `NOENT` if there is no socket, `CONNREFUSED` if no process listens on it, `AGAIN` if the queue is full, or

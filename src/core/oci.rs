@@ -1,8 +1,8 @@
-//! The input of a hook by the OCI runtime specification: the state on standard input, and the `config.json` of the bundle
-//! that the state names.
+//! The input of a hook by the OCI runtime specification: the state on standard input, and the `config.json` of the
+//! bundle that the state names.
 //!
-//! Other keys than the needed ones are ignored, because runtimes and newer specifications add keys and statuses. The size
-//! of both files is limited, so that they cannot exhaust a hook's memory.
+//! Other keys than the needed ones are ignored, because runtimes and newer specifications add keys and statuses. The
+//! size of both files is limited, so that they cannot exhaust a hook's memory.
 
 mod bundle;
 mod config;

@@ -1,8 +1,8 @@
 //! Which part of `tranche-oci` or `tranche-runtime` runs: the name that it is called by decides, or else its first
 //! argument.
 //!
-//! Engines call it by the path in a specification. Under a name of NVIDIA's programs (a link), it takes what that program
-//! takes, so that a specification or a script that names it works unchanged.
+//! Engines call it by the path in a specification. Under a name of NVIDIA's programs (a link), it takes what that
+//! program takes, so that a specification or a script that names it works unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -67,14 +67,14 @@ const COMPLETION: &str = "\
 /// The version of NVIDIA's container toolkit whose commands, options and hooks are taken under its names.
 pub const NVIDIA_VERSION: &str = "1.20.0";
 
-/// What `--version` prints under a name of NVIDIA's: `title` and the version in the form of NVIDIA's program, which scripts
-/// parse, and in the line of its commit the program that answers.
+/// What `--version` prints under a name of NVIDIA's: `title` and the version in the form of NVIDIA's program, which
+/// scripts parse, and in the line of its commit the program that answers.
 pub fn nvidia_version(title: &str, program: &str) -> String {
     format!("{title} version {NVIDIA_VERSION}\ncommit: {program} {PROGRAM_VERSION}\n")
 }
 
-/// What `nvidia-container-runtime --version` prints before the version of the low-level runtime, with the version of the
-/// runtime specification.
+/// What `nvidia-container-runtime --version` prints before the version of the low-level runtime, with the version of
+/// the runtime specification.
 pub fn nvidia_runtime_version() -> String {
     nvidia_version("NVIDIA Container Runtime", "tranche-runtime") + "spec: 1.3.0\n\n"
 }
@@ -102,8 +102,8 @@ impl Personality {
     /// Reads the arguments of the process, the name that it was called by first.
     ///
     /// - As `nvidia-cdi-hook`, the verb of the hook comes first.
-    /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi`, `runtime` or `system`. Options of the program as a whole may
-    ///   precede it. Every other command of NVIDIA's program has an answer that names what takes its place.
+    /// - As `nvidia-ctk`, a command comes first: `hook`, `cdi`, `runtime` or `system`. Options of the program as a
+    ///   whole may precede it. Every other command of NVIDIA's program has an answer that names what takes its place.
     /// - Under any other name, `hook` or `runtime`.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
@@ -215,10 +215,10 @@ pub enum RuntimePersonality {
 impl RuntimePersonality {
     /// Reads the arguments of the process, the name that it was called by first.
     ///
-    /// - As `nvidia-container-runtime-hook` or `nvidia-container-toolkit`, it is the hook that docker before 29.2 adds for
-    ///   `--gpus`.
-    /// - Under any other name, `hook precreate` is the hook. No low-level runtime has a command `hook`. Everything else is
-    ///   the command line of a low-level runtime.
+    /// - As `nvidia-container-runtime-hook` or `nvidia-container-toolkit`, it is the hook that docker before 29.2 adds
+    ///   for `--gpus`.
+    /// - Under any other name, `hook precreate` is the hook. No low-level runtime has a command `hook`. Everything else
+    ///   is the command line of a low-level runtime.
     pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter();
         let called = arguments.next().unwrap_or_default();
@@ -252,8 +252,8 @@ fn file_name(called: &OsStr) -> Option<&str> {
     Path::new(called).file_name()?.to_str()
 }
 
-/// Where the command is among the arguments: after options of the program as a whole. With `has_config`, one of those has a
-/// value.
+/// Where the command is among the arguments: after options of the program as a whole. With `has_config`, one of those
+/// has a value.
 fn first_command(arguments: &[OsString], has_config: bool) -> usize {
     let mut at = 0;
     while let Some(argument) = arguments.get(at) {

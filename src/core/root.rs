@@ -1,11 +1,11 @@
 //! Directories with untrusted content: every path in them is followed through one handle.
 //!
-//! An image may attack a hook that works on its files as root: each name in it may be a link to anywhere, and may change at
-//! any time. So no path of an image is ever joined to a string and passed to the kernel. A [`ContainerRoot`] resolves a
-//! path inside its directory and returns a [`Directory`]. From there, one name at a time is followed.
+//! An image may attack a hook that works on its files as root: each name in it may be a link to anywhere, and may
+//! change at any time. So no path of an image is ever joined to a string and passed to the kernel. A [`ContainerRoot`]
+//! resolves a path inside its directory and returns a [`Directory`]. From there, one name at a time is followed.
 //!
-//! Not everything in the root is the image's. Only an [`OwnFile`] can be read, and only an [`OwnDirectory`] can be changed.
-//! Both are made only from handles whose mount was checked.
+//! Not everything in the root is the image's. Only an [`OwnFile`] can be read, and only an [`OwnDirectory`] can be
+//! changed. Both are made only from handles whose mount was checked.
 //!
 //! A [`HostDirectory`] is not an image's. The directories in which tranche keeps its own files are opened as one, after
 //! everything on the way to them was checked: [`HostDirectory::in_state_dir`].

@@ -31,8 +31,9 @@ pub fn shown_lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// JSON that means the same, with what [`shown`] escapes written as JSON escapes it. JSON's own encoder leaves the marks that
-/// change the direction of text as they are; outside of its strings it writes nothing of the kind but line breaks.
+/// JSON that means the same, with what [`shown`] escapes written as JSON escapes it. JSON's own encoder leaves the
+/// marks that change the direction of text as they are; outside of its strings it writes nothing of the kind but line
+/// breaks.
 pub fn shown_json(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -88,7 +89,8 @@ pub fn some<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Whether a terminal acts on `c` instead of showing it. The ranges are those of Unicode's categories Cc, Cf, Zl and Zp
-/// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and others).
+/// (Unicode 16.0, DerivedGeneralCategory.txt), without the signs of Cf that have a shape (Arabic number signs and
+/// others).
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

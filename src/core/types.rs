@@ -1,8 +1,9 @@
 //! Types for values that must not be confused: an index is not a minor, and a path on the host is not one in a
 //! container.
 //!
-//! Except for [`Device`], [`Place`] and the parts of devices ([`Part`], [`Subject`], [`HeldPart`]), every type is read from
-//! text with `FromStr` and written with `Display`. Numbers are numbers in JSON, and all others are the same text there.
+//! Except for [`Device`], [`Place`] and the parts of devices ([`Part`], [`Subject`], [`HeldPart`]), every type is read
+//! from text with `FromStr` and written with `Display`. Numbers are numbers in JSON, and all others are the same text
+//! there.
 
 mod device;
 mod device_key;

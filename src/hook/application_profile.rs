@@ -1,7 +1,7 @@
 //! The driver's application profile that keeps EGL and Vulkan to the GPUs of a container.
 //!
-//! These libraries enumerate every GPU of the kernel module, also those without a node in the container, and fail at the
-//! first that cannot be opened. A profile for all programs names the GPUs of the container.
+//! These libraries enumerate every GPU of the kernel module, also those without a node in the container, and fail at
+//! the first that cannot be opened. A profile for all programs names the GPUs of the container.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -14,8 +14,8 @@ use tranche_core::oci::{Bundle, Config};
 use tranche_core::root::Permissions;
 use tranche_core::types::Minor;
 
-/// The directory of the profile in the container. The driver reads every file of this directory (driver README, "Application Profiles
-/// Search Path").
+/// The directory of the profile in the container. The driver reads every file of this directory (driver README,
+/// "Application Profiles Search Path").
 pub(crate) const DIRECTORY: &str = "/etc/nvidia/nvidia-application-profiles-rc.d";
 /// The name of the file that NVIDIA's hook writes, so that each hook replaces the other's file.
 pub(crate) const FILE: &str = "10-container.conf";
@@ -24,8 +24,8 @@ const MAX_FILE: u64 = 4096;
 /// Only root in the container may change the profile.
 const NEW: Permissions = Permissions::new_file(0o444);
 
-/// Writes the profile of the container's GPUs. A failure is reported and does not fail the start, because GPUs work without
-/// the profile.
+/// Writes the profile of the container's GPUs. A failure is reported and does not fail the start, because GPUs work
+/// without the profile.
 pub(super) fn write(bundle: &Bundle, report: &mut HookReport<'_>) {
     let (text, beyond) = text(minors(&bundle.config));
     if let Some(Minor(first)) = beyond.first() {

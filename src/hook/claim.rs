@@ -1,17 +1,17 @@
-//! `tranche-oci hook claim` and `hook release`: a container takes its share when it is created and returns it when it has
-//! ended.
+//! `tranche-oci hook claim` and `hook release`: a container takes its share when it is created and returns it when it
+//! has ended.
 //!
-//! `claim` is a `createRuntime` hook: it runs in the engine's pid namespace, so the container's pid is valid, and a failure
-//! prevents the start. `release` is a `poststop` hook. Engines skip it after a crash; then the next program that reads the
-//! ledger notices that the process has ended.
+//! `claim` is a `createRuntime` hook: it runs in the engine's pid namespace, so the container's pid is valid, and a
+//! failure prevents the start. `release` is a `poststop` hook. Engines skip it after a crash; then the next program
+//! that reads the ledger notices that the process has ended.
 //!
 //! # Arguments
 //!
 //! The table of arguments is in `hooks/README.md`.
 //!
 //! Exactly one of `--share`, `--whole` and `--claim` is given. `release` returns everything that the container holds of
-//! `--device`, or of every device without that option. A specification has one such hook, so it also runs for containers
-//! that hold nothing. `--claim` and `--spec-file` go together.
+//! `--device`, or of every device without that option. A specification has one such hook, so it also runs for
+//! containers that hold nothing. `--claim` and `--spec-file` go together.
 
 mod broker;
 mod daemon;
@@ -196,8 +196,8 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
 
 /// The names of shares that can be claimed now, at most six; `None` if this hook cannot know them.
 ///
-/// Equal replicas have one size, so the ledger decides whether each of them is free. Of named shares, this hook knows the
-/// size of its own share only, so it compares names.
+/// Equal replicas have one size, so the ledger decides whether each of them is free. Of named shares, this hook knows
+/// the size of its own share only, so it compares names.
 fn free(call: &ClaimCall, book: &Book) -> Option<Vec<String>> {
     let names: Vec<String> = call.siblings.names().collect();
     if names.is_empty() {

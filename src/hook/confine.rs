@@ -32,8 +32,8 @@ const NEEDED: [Capability; 4] = [
 pub(super) fn enter() -> Result<()> {
     // First, because this may need a capability that is given up below.
     super::limits::lift()?;
-    // Other processes of a shared pid namespace may trace a process whose capabilities they have, unless it is not dumpable.
-    // So this comes before capabilities are given up.
+    // Other processes of a shared pid namespace may trace a process whose capabilities they have, unless it is not
+    // dumpable. So this comes before capabilities are given up.
     set_dumpable(false).about("hook", "cannot keep others from tracing it")?;
     // Runtimes start a hook in the image's root, so a core file would be written there.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).about("hook", "cannot forbid core files")?;

@@ -4,8 +4,9 @@ use super::report::HookReport;
 use tranche_core::error::Result;
 use tranche_core::oci::{Bundle, Reached, State};
 
-/// Opens the container of `state`. In a user namespace, the bundle or its config.json may not be accessible; then the list of
-/// mounts is used instead, and `report` says so. `None` if the container's root is not certain: then nothing must be done.
+/// Opens the container of `state`. In a user namespace, the bundle or its config.json may not be accessible; then the
+/// list of mounts is used instead, and `report` says so. `None` if the container's root is not certain: then nothing
+/// must be done.
 ///
 /// # Errors
 /// Returns the errors of [`Bundle::find`].

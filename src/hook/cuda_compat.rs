@@ -1,7 +1,8 @@
 //! CUDA forward compatibility: whether an image's own `libcuda` goes before the host's.
 //!
-//! An image with a newer CUDA than the host's driver may have that CUDA's `libcuda` in `/usr/local/cuda/compat`, for older
-//! drivers of data-centre GPUs. With another driver it breaks the container, so an ELF note in it lists the drivers.
+//! An image with a newer CUDA than the host's driver may have that CUDA's `libcuda` in `/usr/local/cuda/compat`, for
+//! older drivers of data-centre GPUs. With another driver it breaks the container, so an ELF note in it lists the
+//! drivers.
 
 mod image;
 
@@ -25,8 +26,8 @@ pub(crate) struct Host {
     pub(crate) cuda: Option<CudaVersion>,
 }
 
-/// The version in the name of a compatibility library: `575.57.08` of `libcuda.so.575.57.08`. `None` for any other name,
-/// also for a link such as `libcuda.so.1`.
+/// The version in the name of a compatibility library: `575.57.08` of `libcuda.so.575.57.08`. `None` for any other
+/// name, also for a link such as `libcuda.so.1`.
 pub(crate) fn version_in_name(file: &str) -> Option<&str> {
     file.strip_prefix("libcuda.so.").filter(|version| version.contains('.'))
 }

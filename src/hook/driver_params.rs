@@ -1,7 +1,7 @@
 //! `/proc/driver/nvidia/params` as a container should see it.
 //!
-//! If this file has `ModifyDeviceFiles: 1`, the driver's libraries make missing device nodes and set the modes of existing
-//! ones. A container would get nodes that nobody requested, so a copy of the file with 0 is mounted over it.
+//! If this file has `ModifyDeviceFiles: 1`, the driver's libraries make missing device nodes and set the modes of
+//! existing ones. A container would get nodes that nobody requested, so a copy of the file with 0 is mounted over it.
 //!
 //! The content is read from the host's /proc, which hooks still see. The file at that path in the container is never
 //! read. It is covered only if it is a file of a proc file system that is mounted on the container's /proc.
@@ -19,8 +19,8 @@ const MAX_PARAMS: u64 = 64 << 10;
 /// The mode that the driver gives the file.
 const MODE: Permissions = Permissions::new_file(0o444);
 
-/// Covers the container's file with the copy. A failure is reported and does not fail the start, because the engine also
-/// forbids device nodes that were not requested.
+/// Covers the container's file with the copy. A failure is reported and does not fail the start, because the engine
+/// also forbids device nodes that were not requested.
 pub(super) fn turn_off(bundle: &Bundle, report: &mut HookReport<'_>) {
     if let Err(error) = cover(bundle, &PARAMS) {
         let object = format!("/proc/{}", PARAMS.join("/"));

@@ -2,8 +2,8 @@
 //!
 //! glibc's loader finds a library by `/etc/ld.so.cache`. The hook reads the image's cache, puts the driver's libraries
 //! before the image's, and replaces the file. An image without a cache gets one with the driver's libraries; the loader
-//! still finds the image's own in its default directories. musl's loader searches the directories that a path file names.
-//! An image without a loader is not changed.
+//! still finds the image's own in its default directories. musl's loader searches the directories that a path file
+//! names. An image without a loader is not changed.
 
 mod conf;
 mod gather;
@@ -45,8 +45,8 @@ pub(super) struct LoaderWork<'a> {
 /// Adds the libraries to the files of the image's loaders.
 ///
 /// # Errors
-/// Returns an error if a file of a loader cannot be replaced although the root can be written: the container would start
-/// and not find its driver. The file is then unchanged. On a read-only root, a failure is reported instead.
+/// Returns an error if a file of a loader cannot be replaced although the root can be written: the container would
+/// start and not find its driver. The file is then unchanged. On a read-only root, a failure is reported instead.
 pub(super) fn update(work: &LoaderWork<'_>, bundle: &Bundle, report: &mut HookReport<'_>) -> Result<()> {
     if work.directories.is_empty() && work.compat.is_none() {
         return Ok(());
@@ -96,8 +96,8 @@ fn glibc(
     essential(put, CACHE, now.bytes().is_some(), places, bundle, report)
 }
 
-/// The new cache: the driver's libraries, the entries of the image's cache, and libraries of the image that the cache lacks.
-/// `None` if there is nothing to add.
+/// The new cache: the driver's libraries, the entries of the image's cache, and libraries of the image that the cache
+/// lacks. `None` if there is nothing to add.
 fn merged(
     work: &LoaderWork<'_>,
     places: &mut [LibraryDirectory],

@@ -1,8 +1,8 @@
 //! The hooks, which run as root before the container's first process: one file for each action.
 //!
-//! An engine runs `tranche-oci hook VERB …` with the container's state on standard input, in the container's namespaces,
-//! while the host's files are still visible. So every path of the image goes through [`tranche_core::root`], no program of the
-//! image or of the host is started, and no environment variable is used.
+//! An engine runs `tranche-oci hook VERB …` with the container's state on standard input, in the container's
+//! namespaces, while the host's files are still visible. So every path of the image goes through
+//! [`tranche_core::root`], no program of the image or of the host is started, and no environment variable is used.
 
 mod application_profile;
 mod by_path;
@@ -75,8 +75,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
             error.kind().exit_code()
         }
     };
-    // A hook may fail before it reads the state, and its messages are still about a container. At a terminal there is no
-    // state to read.
+    // A hook may fail before it reads the state, and its messages are still about a container. At a terminal there is
+    // no state to read.
     if name.is_some()
         && report.needs_container()
         && !std::io::stdin().is_terminal()

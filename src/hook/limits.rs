@@ -1,14 +1,15 @@
 //! The limits on resources that the container's user chose, which runtimes (crun) apply to hooks too.
 //!
-//! A hook that is ended in the middle by the limit on the size of files leaves the image half changed. So the limits are
-//! lifted where that is allowed. Where it is not, a write that is too large is an error like any other.
+//! A hook that is ended in the middle by the limit on the size of files leaves the image half changed. So the limits
+//! are lifted where that is allowed. Where it is not, a write that is too large is an error like any other.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 
 use tranche_core::error::{Context, Error, Result};
 
-/// Bytes of stack that a hook needs, several times over: the kernel ends a process whose stack would grow beyond its limit.
+/// Bytes of stack that a hook needs, several times over: the kernel ends a process whose stack would grow beyond its
+/// limit.
 const STACK: u64 = 256 << 10;
 
 /// Open files that a hook needs, with room to spare: a handle for each directory on its way, and a few for itself.
@@ -34,8 +35,8 @@ pub(super) fn lift() -> Result<()> {
     at_least(Resource::RLIMIT_NOFILE, FILES, "open files", "--ulimit nofile=64")
 }
 
-/// Raises a limit that is below `needed`. The kernel looks at the limit of the stack whenever the stack grows, so a higher
-/// one counts at once.
+/// Raises a limit that is below `needed`. The kernel looks at the limit of the stack whenever the stack grows, so a
+/// higher one counts at once.
 fn at_least(resource: Resource, needed: u64, unit: &str, podman: &str) -> Result<()> {
     let (soft, hard) = getrlimit(resource).about("hook", "cannot read its limits")?;
     if soft >= needed || setrlimit(resource, needed, hard.max(needed)).is_ok() {

@@ -23,8 +23,8 @@ pub(super) struct MadeLinks<'a> {
 /// Makes every link, with the directories that it needs.
 ///
 /// # Errors
-/// Returns an error if a link cannot be made in a place that can be written: the container would start without a library
-/// that its programs look for. The links before it are removed again.
+/// Returns an error if a link cannot be made in a place that can be written: the container would start without a
+/// library that its programs look for. The links before it are removed again.
 pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut HookReport<'_>) -> Result<MadeLinks<'a>> {
     if bundle.config.read_only {
         if !links.is_empty() {
@@ -62,8 +62,8 @@ pub(super) fn make<'a>(links: &'a [Link], bundle: &Bundle, report: &mut HookRepo
     Ok(made)
 }
 
-/// Removes links that [`make`] made, so that a start that fails leaves the root as it was. If something else has replaced a
-/// link since, it stays.
+/// Removes links that [`make`] made, so that a start that fails leaves the root as it was. If something else has
+/// replaced a link since, it stays.
 pub(super) fn undo(links: &[&Link], bundle: &Bundle) {
     for link in links.iter().rev() {
         let Some((parent, name)) = place(link) else { continue };

@@ -1,8 +1,8 @@
 //! Which loaders an image has. They search for the driver's libraries.
 //!
-//! A program names its loader by an absolute path, which is part of its architecture's ABI and the same in every image. So
-//! only these paths are examined, and no directory is searched. An image with another loader (NixOS names its loader by a
-//! hash) reads none of the files that the hook writes. An image without a loader has static programs only.
+//! A program names its loader by an absolute path, which is part of its architecture's ABI and the same in every image.
+//! So only these paths are examined, and no directory is searched. An image with another loader (NixOS names its loader
+//! by a hash) reads none of the files that the hook writes. An image without a loader has static programs only.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -69,8 +69,8 @@ impl Current {
         self.0.as_ref().map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// Replaces the file `name` of `directory` by one with these bytes. It keeps its mode and owner; a new file gets those of
-    /// `new`. Nothing is done if the content is the same.
+    /// Replaces the file `name` of `directory` by one with these bytes. It keeps its mode and owner; a new file gets
+    /// those of `new`. Nothing is done if the content is the same.
     ///
     /// # Errors
     /// As [`OwnDirectory::replace`].
@@ -90,9 +90,9 @@ impl Current {
 
     /// Gives the container `bytes` at `path`, the path of this file. Nothing is done if the content is the same.
     ///
-    /// If the root may be written, the file is replaced. On a read-only root it is covered. config.json decides whether the
-    /// root may be written, because some runtimes (runc) make it read-only after the hooks. The file is also covered if
-    /// the kernel reports that the image is read-only.
+    /// If the root may be written, the file is replaced. On a read-only root it is covered. config.json decides whether
+    /// the root may be written, because some runtimes (runc) make it read-only after the hooks. The file is also
+    /// covered if the kernel reports that the image is read-only.
     ///
     /// # Errors
     /// Returns `ReadOnlyFilesystem` if nothing may be written and the image has no file to cover.

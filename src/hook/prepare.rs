@@ -2,11 +2,11 @@
 //!
 //! # Arguments
 //!
-//! The table of arguments is in `hooks/README.md`. The common edits of a specification have them. Options may be repeated,
-//! in any order, as `--option VALUE` or `--option=VALUE`. A repeated value has no further effect.
+//! The table of arguments is in `hooks/README.md`. The common edits of a specification have them. Options may be
+//! repeated, in any order, as `--option VALUE` or `--option=VALUE`. A repeated value has no further effect.
 //!
-//! CDI cannot merge the hooks of two devices. So a specification lists the by-path links of all its devices in its common
-//! edits, and the hook makes the links of those nodes that are in config.json.
+//! CDI cannot merge the hooks of two devices. So a specification lists the by-path links of all its devices in its
+//! common edits, and the hook makes the links of those nodes that are in config.json.
 //!
 //! An unknown option is ignored with its value and reported on standard error: a specification may be newer than the
 //! program that it calls. An invalid value is a usage error (exit code 2), before anything is changed.
@@ -23,9 +23,10 @@
 //!
 //! # Failures
 //!
-//! If a link of `--link` cannot be made or a file of the loader cannot be replaced, the container does not start (exit code
-//! 1), because its programs would not find the driver. New links are removed again. Any other failure is reported, and the
-//! container starts. On a read-only root or mount nothing of the image changes: files of the loader are covered by mounts.
+//! If a link of `--link` cannot be made or a file of the loader cannot be replaced, the container does not start (exit
+//! code 1), because its programs would not find the driver. New links are removed again. Any other failure is reported,
+//! and the container starts. On a read-only root or mount nothing of the image changes: files of the loader are covered
+//! by mounts.
 
 use std::ffi::OsString;
 use std::io::Read;

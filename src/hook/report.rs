@@ -11,8 +11,8 @@ use tranche_core::messages::{LINES, Message, Messages, Severity};
 use tranche_core::oci::State;
 use tranche_core::text::beginning;
 
-/// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines only
-/// after the hook has ended uses a pipe of 64 KiB, and a hook that writes more than that would wait for ever.
+/// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines
+/// only after the hook has ended uses a pipe of 64 KiB, and a hook that writes more than that would wait for ever.
 const LONGEST: usize = 2048;
 
 /// Writes lines of the form `tranche-oci: hook prepare: <object>: <what>`, and keeps them for `tranche status`.

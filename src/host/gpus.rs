@@ -88,8 +88,8 @@ fn warn_unnamed(scan: &Scan<'_>, gpu: &Gpu) {
     scan.findings.warn(gpu.label(), text);
 }
 
-/// Notes the GPUs that do not answer: those for which NVML says so, and those that the kernel module lists and NVML does
-/// not count. A GPU that is excluded on purpose is not missing.
+/// Notes the GPUs that do not answer: those for which NVML says so, and those that the kernel module lists and NVML
+/// does not count. A GPU that is excluded on purpose is not missing.
 fn note_lost(scan: &Scan<'_>, report: &NvmlReport, in_proc: &[Information]) {
     for index in &report.lost {
         scan.findings.degrade_device(format!("gpu {index}"), "does not answer");
@@ -112,8 +112,8 @@ fn note_lost(scan: &Scan<'_>, report: &NvmlReport, in_proc: &[Information]) {
     }
 }
 
-/// The GPUs that NVML was not asked about, from `/proc`. Without NVML these are all GPUs. If NVML stopped answering at a
-/// GPU, they are the GPUs after that one, provided that both list GPUs in the same order.
+/// The GPUs that NVML was not asked about, from `/proc`. Without NVML these are all GPUs. If NVML stopped answering at
+/// a GPU, they are the GPUs after that one, provided that both list GPUs in the same order.
 fn not_asked(scan: &Scan<'_>, report: Option<&NvmlReport>, in_proc: &[Information]) -> Vec<Gpu> {
     if report.is_some_and(|report| report.complete) {
         return Vec::new();
@@ -186,8 +186,8 @@ fn from_nvml(scan: &Scan<'_>, facts: &GpuFacts, in_proc: &[Information]) -> Opti
     merge(scan, facts, information)
 }
 
-/// Merges what both sources report about one GPU. A GPU without a UUID, a PCI address or a minor is left out: a container
-/// could get another GPU instead.
+/// Merges what both sources report about one GPU. A GPU without a UUID, a PCI address or a minor is left out: a
+/// container could get another GPU instead.
 fn merge(scan: &Scan<'_>, facts: &GpuFacts, information: Option<&Information>) -> Option<Gpu> {
     let empty = Information::default();
     let information = information.unwrap_or(&empty);
@@ -271,8 +271,8 @@ fn system_memory(scan: &Scan<'_>, gpu: &str) -> Option<MemorySize> {
     memory
 }
 
-/// The number of streaming multiprocessors of a GPU with so many CUDA cores; `None` if it is unknown how many of them one
-/// multiprocessor has (CUDA programming guide, "Compute Capabilities": cores for single precision).
+/// The number of streaming multiprocessors of a GPU with so many CUDA cores; `None` if it is unknown how many of them
+/// one multiprocessor has (CUDA programming guide, "Compute Capabilities": cores for single precision).
 fn sms(cores: u32, capability: ComputeCapability) -> Option<u32> {
     let cores_of_one = match (capability.major, capability.minor) {
         (7, _) | (8, 0) => 64,
@@ -305,8 +305,8 @@ fn drop_doubles(scan: &Scan<'_>, gpus: &mut Vec<Gpu>) {
     });
 }
 
-/// The CUDA version of the driver, which only NVML reports. Warns if NVML and the kernel module disagree on the driver's
-/// version.
+/// The CUDA version of the driver, which only NVML reports. Warns if NVML and the kernel module disagree on the
+/// driver's version.
 pub(crate) fn driver_facts(scan: &Scan<'_>, report: &NvmlReport, module: &DriverVersion) -> Option<CudaVersion> {
     let facts = report.driver.as_ref()?;
     let version: Option<DriverVersion> = scan.findings.parsed("NVML", "driver version", facts.version.as_deref());

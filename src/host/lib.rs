@@ -62,8 +62,8 @@ pub struct DiscoveryOptions {
     pub waiting: fn(Option<nvml::Waiting>),
     /// The program to start as NVML's child: one that calls [`nvml::run_if_asked`].
     pub program: PathBuf,
-    /// Directories of the host to search for libraries, instead of the known ones in the driver's tree and those in the
-    /// loader's cache. A directory below the driver root is in the driver's tree.
+    /// Directories of the host to search for libraries, instead of the known ones in the driver's tree and those in
+    /// the loader's cache. A directory below the driver root is in the driver's tree.
     pub library_search_paths: Vec<HostPath>,
     /// Directories of the host to search for configuration files, instead of the known ones in the driver's tree.
     pub config_search_paths: Vec<HostPath>,

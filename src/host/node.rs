@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use tranche_core::types::ContainerPath;
 use tranche_plan::inventory::{DeviceNode, WarningKind};
 
-/// Examines the node at `path`, the path in a container. The driver's node has one of `majors`, and `minor`. If `majors` is
-/// empty or `minor` is `None`, that number is unknown, and any is accepted.
+/// Examines the node at `path`, the path in a container. The driver's node has one of `majors`, and `minor`. If
+/// `majors` is empty or `minor` is `None`, that number is unknown, and any is accepted.
 ///
 /// A missing node whose numbers are known is in the result: the driver makes some nodes only on request, and an engine
-/// can make them. A link, a regular file or a node of another driver is refused with a warning, because a container would
-/// get something that is not a GPU.
+/// can make them. A link, a regular file or a node of another driver is refused with a warning, because a container
+/// would get something that is not a GPU.
 pub(crate) fn look(scan: &Scan<'_>, path: &str, majors: &[u32], minor: Option<u32>) -> Option<DeviceNode> {
     let host = scan.roots.dev.host(path);
     let container = ContainerPath::new(path).ok()?;

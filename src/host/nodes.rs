@@ -100,8 +100,8 @@ fn control(scan: &Scan<'_>) -> Vec<ControlNode> {
     .collect()
 }
 
-/// Warns about missing nodes that every program with a GPU opens. The driver makes them only on request, and nothing has
-/// requested them since the machine started.
+/// Warns about missing nodes that every program with a GPU opens. The driver makes them only on request, and nothing
+/// has requested them since the machine started.
 fn warn_missing(scan: &Scan<'_>, nodes: &HostNodes) {
     for (role, path, remedy) in [
         (ControlRole::Ctl, "/dev/nvidiactl", "nvidia-modprobe"),

@@ -4,9 +4,9 @@
 //! process, a library that hangs costs the time for which it may be silent, and one that crashes costs a warning. What
 //! the child reported before stays.
 //!
-//! In the child: `child` asks what the host has, `usage` asks what its GPUs do now, `convert` maps what nvml-wrapper returns, `pipe` writes the answer. In the parent: `process`
-//! starts the child and ends it with everything that the library started, `parent` and `report` read the answer. `answer`
-//! is its form.
+//! In the child: `child` asks what the host has, `usage` asks what its GPUs do now, `convert` maps what nvml-wrapper
+//! returns, `pipe` writes the answer. In the parent: `process` starts the child and ends it with everything that the
+//! library started, `parent` and `report` read the answer. `answer` is its form.
 
 mod answer;
 mod child;

@@ -1,16 +1,16 @@
 //! Whether the order of GPUs is certain without NVML.
 //!
-//! NVML does not guarantee an order (nvml.h, `nvmlDeviceGetIndex`: "no guarantees of consistency between reboots"). In fact
-//! it counts in bus order (`nvmlDeviceDiscoverGpus`: the enumeration depends on "where they are inserted in bus order"),
-//! and skips GPUs that are excluded (`nvmlGetExcludedDeviceCount` counts them separately) or that it cannot start. The
-//! kernel module numbers GPUs in the order in which it probed them: these numbers are the minors. So an index counts as
-//! known only if no GPU may be skipped and the orders of addresses and of minors are the same. Then every rule that NVML
-//! could follow gives the same number.
+//! NVML does not guarantee an order (nvml.h, `nvmlDeviceGetIndex`: "no guarantees of consistency between reboots"). In
+//! fact it counts in bus order (`nvmlDeviceDiscoverGpus`: the enumeration depends on "where they are inserted in bus
+//! order"), and skips GPUs that are excluded (`nvmlGetExcludedDeviceCount` counts them separately) or that it cannot
+//! start. The kernel module numbers GPUs in the order in which it probed them: these numbers are the minors. So an
+//! index counts as known only if no GPU may be skipped and the orders of addresses and of minors are the same. Then
+//! every rule that NVML could follow gives the same number.
 
 use super::proc::Information;
 
-/// Why the indices of these GPUs are not certain. `None` if each index is the place in this list, which has every GPU of
-/// the kernel module, sorted by PCI address.
+/// Why the indices of these GPUs are not certain. `None` if each index is the place in this list, which has every GPU
+/// of the kernel module, sorted by PCI address.
 pub(crate) fn why_unknown(gpus: &[Information]) -> Option<String> {
     for (place, gpu) in (0..).zip(gpus) {
         let Some(pci) = gpu.pci else {

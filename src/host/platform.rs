@@ -42,8 +42,8 @@ fn arch_in(text: &str) -> Option<Arch> {
 /// What the driver runs on, once the GPUs are known.
 ///
 /// WSL has a node of its own and none of the driver's. Tegra has a release file, or a family in sysfs. If NVML knows
-/// its GPU, the GPU's name shows that it is integrated: `(nvgpu)`, or Thor, which has the ordinary driver but needs other
-/// mounts.
+/// its GPU, the GPU's name shows that it is integrated: `(nvgpu)`, or Thor, which has the ordinary driver but needs
+/// other mounts.
 pub(crate) fn kind(roots: &Roots, gpus: &[Gpu]) -> PlatformKind {
     let has_ordinary_node = roots.dev.exists("/dev/nvidiactl");
     if !has_ordinary_node && (roots.dev.exists("/dev/dxg") || roots.driver.exists("/usr/lib/wsl/lib/libdxcore.so")) {

@@ -18,7 +18,8 @@ pub(crate) fn module_version(text: &str) -> Option<DriverVersion> {
     line.split_whitespace().find_map(|word| word.parse().ok())
 }
 
-/// The memory of the machine in `/proc/meminfo` (proc_meminfo(5)): `MemTotal:       125513728 kB`, in units of 1024 bytes.
+/// The memory of the machine in `/proc/meminfo` (proc_meminfo(5)): `MemTotal:       125513728 kB`, in units of 1024
+/// bytes.
 pub(crate) fn total_memory(text: &str) -> Option<MemorySize> {
     let value = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -125,8 +126,9 @@ pub(crate) enum MigCapability {
     ComputeInstance(Minor, GpuInstanceId, ComputeInstanceId),
 }
 
-/// The minors of `wanted` in `/proc/driver/nvidia-caps/mig-minors`, which has every possible capability: tens of thousands
-/// of lines, most of them for instances that do not exist. Capabilities that the text lacks are not in the result.
+/// The minors of `wanted` in `/proc/driver/nvidia-caps/mig-minors`, which has every possible capability: tens of
+/// thousands of lines, most of them for instances that do not exist. Capabilities that the text lacks are not in the
+/// result.
 pub(crate) fn find_minors(mig_minors: &str, wanted: &[MigCapability]) -> BTreeMap<MigCapability, CapMinor> {
     let mut names: BTreeMap<String, MigCapability> = wanted.iter().map(|c| (c.name(), *c)).collect();
     let mut found = BTreeMap::new();

@@ -101,14 +101,15 @@ pub fn text_of(
     run(&mut command, input, patience, MOST_BYTES)?.into_text()
 }
 
-/// Runs `command` to its end, at most for `patience`, and keeps up to `most_bytes` of each of its outputs. `input`, which
-/// is less than a pipe holds, is written if the command's standard input is a pipe.
+/// Runs `command` to its end, at most for `patience`, and keeps up to `most_bytes` of each of its outputs. `input`,
+/// which is less than a pipe holds, is written if the command's standard input is a pipe.
 ///
 /// A process that the program leaves behind may keep an output open: what was written before the program ended is
 /// returned, and the rest is not waited for.
 ///
 /// # Errors
-/// Returns [`ProgramError::Io`], [`ProgramError::Silent`] or [`ProgramError::Endless`]; the program has then been killed.
+/// Returns [`ProgramError::Io`], [`ProgramError::Silent`] or [`ProgramError::Endless`]; the program has then been
+/// killed.
 pub fn run(command: &mut Command, input: &str, patience: Duration, most_bytes: usize) -> Result<Ran, ProgramError> {
     let until = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

@@ -134,8 +134,8 @@ impl Roots {
     }
 
     /// Finds a directory that a person names as the host does. If it is below the driver root, it is found in the
-    /// driver's tree, whose files keep their paths without that root in a container. Links are followed first, because a
-    /// link may lead there.
+    /// driver's tree, whose files keep their paths without that root in a container. Links are followed first, because
+    /// a link may lead there.
     ///
     /// # Errors
     /// Returns an error if the directory does not exist or cannot be reached.

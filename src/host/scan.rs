@@ -51,8 +51,8 @@ impl<'a> Scan<'a> {
         Vec::new()
     }
 
-    /// The table of the minors of MIG capabilities, as [`proc::find_minors`] takes it. The file may have tens of thousands
-    /// of lines, so it is read on the first call.
+    /// The table of the minors of MIG capabilities, as [`proc::find_minors`] takes it. The file may have tens of
+    /// thousands of lines, so it is read on the first call.
     pub(crate) fn mig_minors(&self) -> &str {
         const FILE: &str = "/driver/nvidia-caps/mig-minors";
         self.mig_minors.get_or_init(|| {

@@ -38,7 +38,8 @@ fn path_of_driver(scan: &Scan<'_>, found: &FoundLibraries<'_>) -> Option<HostPat
     })
 }
 
-/// Notes what a host with a driver must have and this one lacks. On other platforms, other things are missing by design.
+/// Notes what a host with a driver must have and this one lacks. On other platforms, other things are missing by
+/// design.
 pub(crate) fn note_missing(scan: &Scan<'_>, sign: Option<String>, found: &FoundLibraries<'_>, inventory: &Inventory) {
     let Some(shown_by) = sign.filter(|_| inventory.platform.kind == PlatformKind::Linux) else {
         return;

@@ -1,13 +1,13 @@
 //! One tree of files, which may be that of a whole machine. Only this module turns a path in it into a path to open.
 //!
-//! A tree may be a copy of another machine or the root of a driver container. An absolute link in it leads to a place in
-//! the tree, and `..` does not leave it. So links are followed here, part by part, and the path that is opened afterwards
-//! has no links left. This keeps names right; it does not protect against somebody who changes the tree while it is
-//! read. For the roots of containers, which are hostile, there is [`tranche_core::root`].
+//! A tree may be a copy of another machine or the root of a driver container. An absolute link in it leads to a place
+//! in the tree, and `..` does not leave it. So links are followed here, part by part, and the path that is opened
+//! afterwards has no links left. This keeps names right; it does not protect against somebody who changes the tree
+//! while it is read. For the roots of containers, which are hostile, there is [`tranche_core::root`].
 //!
-//! Three kinds of path meet here, and each has its type: `&str` is a path as something in the tree writes it, with links;
-//! [`TreePath`] is a path of one tree with every link followed; [`HostPath`] is the name of a file on the described host,
-//! for an engine or a person.
+//! Three kinds of path meet here, and each has its type: `&str` is a path as something in the tree writes it, with
+//! links; [`TreePath`] is a path of one tree with every link followed; [`HostPath`] is the name of a file on the
+//! described host, for an engine or a person.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

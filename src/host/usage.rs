@@ -14,8 +14,8 @@ pub struct Usage {
     pub warnings: Vec<Warning>,
 }
 
-/// Asks NVML what the GPUs of the host at `roots` do now. [`DiscoveryOptions::deadline`] is the time for the whole answer:
-/// what was answered by then is returned, even if the library hangs. A host without a driver gives nothing.
+/// Asks NVML what the GPUs of the host at `roots` do now. [`DiscoveryOptions::deadline`] is the time for the whole
+/// answer: what was answered by then is returned, even if the library hangs. A host without a driver gives nothing.
 pub fn usage(roots: &Roots, options: &DiscoveryOptions) -> Usage {
     let roots = &roots.clone();
     let scan = Scan::begin(roots, options);

@@ -60,8 +60,8 @@ pub(super) fn count_rules(config: &Value) -> usize {
 }
 
 /// Keeps each rule of the device cgroup that injection has added behind the first `count` only once, in its last place:
-/// the configuration may have it from an earlier start, and several nodes may need the same one. A rule that is repeated
-/// later has no effect of its own.
+/// the configuration may have it from an earlier start, and several nodes may need the same one. A rule that is
+/// repeated later has no effect of its own.
 pub(super) fn remove_repeated_rules(config: &mut Value, count: usize) {
     let rules = config
         .pointer_mut("/linux/resources/devices")
@@ -84,8 +84,8 @@ pub(super) fn remove_every_limit(config: &mut Value) {
     }
 }
 
-/// As [`remove_every_limit`], if `config` has the hook of a claim already. The variables that the share of that claim sets
-/// stay: the program that added the hook gave them the share's values. Returns whether anything was removed.
+/// As [`remove_every_limit`], if `config` has the hook of a claim already. The variables that the share of that claim
+/// sets stay: the program that added the hook gave them the share's values. Returns whether anything was removed.
 pub(super) fn remove_limits(config: &mut Value) -> bool {
     let calls: Vec<ClaimCall> = hooks(config)
         .filter_map(|hook| ClaimCall::of_hook(&words(hook)))

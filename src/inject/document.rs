@@ -10,8 +10,8 @@ use tranche_core::error::{Context, Error, Result};
 /// Parses `bytes`.
 ///
 /// # Errors
-/// Returns an error if they are not a JSON object, or if an object in them has a key twice: runc takes the last one, and
-/// crun the first, so the changed file would mean something else than the original.
+/// Returns an error if they are not a JSON object, or if an object in them has a key twice: runc takes the last one,
+/// and crun the first, so the changed file would mean something else than the original.
 pub(super) fn parse(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice::<UniqueKeys>(bytes).about("config.json", "does not parse")?;
     let value: Value = serde_json::from_slice(bytes).about("config.json", "does not parse")?;

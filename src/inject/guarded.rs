@@ -1,7 +1,7 @@
 //! Devices that a container gets only with a claim, and their device numbers.
 //!
-//! Any specification may have nodes for any device. What the plan splits or dedicates is found by its numbers, because a
-//! node can have any name, so that no name of a specification is a way around the plan (DESIGN, section 12).
+//! Any specification may have nodes for any device. What the plan splits or dedicates is found by its numbers, because
+//! a node can have any name, so that no name of a specification is a way around the plan (DESIGN, section 12).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,8 +49,9 @@ pub struct OpenNode<'a> {
 }
 
 impl GuardedDevices {
-    /// The devices that `plan` splits or dedicates, and those of which something is held under an earlier policy: their keys
-    /// are in `held`. A device that the policy leaves open to every container (`wholeDevice: open`) is not one of them.
+    /// The devices that `plan` splits or dedicates, and those of which something is held under an earlier policy: their
+    /// keys are in `held`. A device that the policy leaves open to every container (`wholeDevice: open`) is not one
+    /// of them.
     pub fn of(plan: &Plan, held: &BTreeSet<DeviceKey>, inventory: &Inventory) -> Self {
         let mut guarded = Self::default();
         for device in inventory.catalogue().usable() {
@@ -86,9 +87,9 @@ impl GuardedDevices {
         self.devices.is_empty()
     }
 
-    /// The first node in `edits` by which a container would get a guarded device without a claim on it. Nodes count by the
-    /// numbers that the specification gives, and by those that they have on the host; and so do nodes that a bind mount
-    /// brings.
+    /// The first node in `edits` by which a container would get a guarded device without a claim on it. Nodes count by
+    /// the numbers that the specification gives, and by those that they have on the host; and so do nodes that a
+    /// bind mount brings.
     pub fn open_node<'e>(&self, edits: impl Iterator<Item = &'e ContainerEdits> + Clone) -> Option<OpenNode<'_>> {
         if self.is_empty() {
             return None;
@@ -154,8 +155,9 @@ impl OpenNode<'_> {
     }
 }
 
-/// The nodes that make a device usable: those of a GPU, and of a MIG device the capability of its compute instance, because
-/// the nodes of its GPU and of its GPU instance belong to other devices as well. Where that one is not known, the GPU's.
+/// The nodes that make a device usable: those of a GPU, and of a MIG device the capability of its compute instance,
+/// because the nodes of its GPU and of its GPU instance belong to other devices as well. Where that one is not known,
+/// the GPU's.
 fn nodes(device: HostDevice<'_>) -> Vec<&DeviceNode> {
     let HostDevice { gpu, mig } = device;
     match mig {

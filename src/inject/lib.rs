@@ -1,5 +1,5 @@
-//! What a container asks for, and how its configuration is changed so that it gets it. The runtime and podman's precreate
-//! hook share this module.
+//! What a container asks for, and how its configuration is changed so that it gets it. The runtime and podman's
+//! precreate hook share this module.
 //!
 //! ```text
 //! config.json ──request──▶ Request ──resolve──▶ devices, shares ──claims, derive──▶ Edits ──cdi::inject──▶ config.json

@@ -3,31 +3,32 @@
 //! # Who asks
 //!
 //! The word of a person (the user of the engine, or the operator of an orchestrator) is an annotation, unless the
-//! engine lets images write annotations ([`CallingEngine`](super::CallingEngine)); a mount of `/dev/null`; and docker's `--gpus`.
-//! Every other variable may be the image's word. What a person asks for is one request: the environment adds nothing to
-//! it.
+//! engine lets images write annotations ([`CallingEngine`](super::CallingEngine)); a mount of `/dev/null`; and docker's
+//! `--gpus`. Every other variable may be the image's word. What a person asks for is one request: the environment adds
+//! nothing to it.
 //!
 //! # Devices
 //!
 //! The first of these that names a device decides; docs/requests.md explains them for users:
 //!
-//! 1. Annotations whose keys begin with a configured prefix (`cdi.k8s.io/`), by key. In the modes `legacy` and `csv`, NVIDIA's
-//!    runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if every name in
-//!    them has a vendor; this module reads them in any case, and a name without a vendor as in the environment.
-//! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them. Those that
-//!    name a claim (`…/cdi/nvidia.com/claim/NAME`) always count, because no image can have such a mount.
-//! 3. The environment, if the owner accepts it (`acceptEnvironment`) and no annotation asks for a size: the swarm resource
-//!    and `NVIDIA_VISIBLE_DEVICES`. If it may not ask, this is one of [`Asked::notes`].
+//! 1. Annotations whose keys begin with a configured prefix (`cdi.k8s.io/`), by key. In the modes `legacy` and `csv`,
+//!    NVIDIA's runtime does not read them, and neither does this module. In the mode `auto`, it reads them only if
+//!    every name in them has a vendor; this module reads them in any case, and a name without a vendor as in the
+//!    environment.
+//! 2. Mounts of `/dev/null` below `/var/run/nvidia-container-devices`, if the owner of the machine accepts them. Those
+//!    that name a claim (`…/cdi/nvidia.com/claim/NAME`) always count, because no image can have such a mount.
+//! 3. The environment, if the owner accepts it (`acceptEnvironment`) and no annotation asks for a size: the swarm
+//!    resource and `NVIDIA_VISIBLE_DEVICES`. If it may not ask, this is one of [`Asked::notes`].
 //!
 //! # A part of a device by its size
 //!
-//! `tranche.dev/memory`, `/compute`, `/shares` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are variables, which
-//! need the same acceptance as NVIDIA's. The amounts are those of the annotations, or else of the variables. What the
-//! container says about devices then means *of which device*:
+//! `tranche.dev/memory`, `/compute`, `/shares` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are variables,
+//! which need the same acceptance as NVIDIA's. The amounts are those of the annotations, or else of the variables. What
+//! the container says about devices then means *of which device*:
 //!
-//! - Nothing, `all`, `void` or an empty value: of any device. `void` means that no device is asked for by that variable.
-//!   Specifications of CDI set it so that a runtime behind them does nothing for the image's sake; it does not take back
-//!   what is asked for by size. An image of CUDA sets `all` for every container.
+//! - Nothing, `all`, `void` or an empty value: of any device. `void` means that no device is asked for by that
+//!   variable. Specifications of CDI set it so that a runtime behind them does nothing for the image's sake; it does
+//!   not take back what is asked for by size. An image of CUDA sets `all` for every container.
 //! - One device, or `.any` of one: of that device.
 //! - Several devices, a share by its name, or `none`: an error, because one of both must be a mistake.
 //!
@@ -115,12 +116,13 @@ pub struct Request {
     pub mig_monitor: Option<MigAccess>,
     /// What the container requires of the host.
     pub requirements: Vec<Requirement>,
-    /// Whether the start fails if a requirement does not hold. Otherwise it is reported: an environment that may not ask
-    /// cannot make a start fail.
+    /// Whether the start fails if a requirement does not hold. Otherwise it is reported: an environment that may not
+    /// ask cannot make a start fail.
     pub requirements_bind: bool,
     /// Where the devices, or else the size, were asked for.
     pub source: RequestSource,
-    /// Whether the container asks for a device of a specification and is privileged: its bounding set has CAP_SYS_ADMIN.
+    /// Whether the container asks for a device of a specification and is privileged: its bounding set has
+    /// CAP_SYS_ADMIN.
     pub is_privileged: bool,
     /// Destinations of mounts that are requests and not directories: they have to leave the configuration. As written
     /// there.

@@ -1,11 +1,11 @@
 //! What a container requires of the host: `NVIDIA_REQUIRE_*`.
 //!
 //! The language is that of NVIDIA's tools (libnvidia-container, `src/cli/dsl.c`; nvidia-container-toolkit,
-//! `internal/requirements`). Conditions that are separated by spaces are alternatives, and conditions that are separated
-//! by commas must all hold: `cuda>=12.4 brand=tesla,driver>=470,driver<471`.
+//! `internal/requirements`). Conditions that are separated by spaces are alternatives, and conditions that are
+//! separated by commas must all hold: `cuda>=12.4 brand=tesla,driver>=470,driver<471`.
 //!
-//! NVIDIA's two tools differ in one point: a property that is unknown, such as `gpu`, is an error in the one and skipped
-//! in the other. It is skipped here. In both, a condition on a property that is unknown of the host holds.
+//! NVIDIA's two tools differ in one point: a property that is unknown, such as `gpu`, is an error in the one and
+//! skipped in the other. It is skipped here. In both, a condition on a property that is unknown of the host holds.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -104,9 +104,9 @@ impl Requirement {
         })
     }
 
-    /// The requirement of an image that says by `CUDA_VERSION` alone for which CUDA it was made: that version or a later
-    /// one. Its patch level does not matter, and without a minor version it is 0, as NVIDIA's runtime hook reads it. `None` if
-    /// the text is not a version.
+    /// The requirement of an image that says by `CUDA_VERSION` alone for which CUDA it was made: that version or a
+    /// later one. Its patch level does not matter, and without a minor version it is 0, as NVIDIA's runtime hook
+    /// reads it. `None` if the text is not a version.
     pub(super) fn of_cuda_version(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut numbers = version(text.split(['-', '+']).next()?).filter(|numbers| numbers.len() <= 3)?;

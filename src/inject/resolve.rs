@@ -31,13 +31,13 @@ pub(super) struct ResolvedRequest {
     pub(super) driver: bool,
 }
 
-/// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all` does
-/// not contain them. `reservation` makes a reservation for this start.
+/// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all`
+/// does not contain them. `reservation` makes a reservation for this start.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
-/// searched. Returns the refusal of a claim that the environment may not ask for, and of a device of a specification with
-/// nodes of a device that is split, dedicated or held.
+/// searched. Returns the refusal of a claim that the environment may not ask for, and of a device of a specification
+/// with nodes of a device that is split, dedicated or held.
 pub(super) fn resolve(
     request: &Request,
     host: &HostFile,
@@ -144,7 +144,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A part of `device`. The whole of a dedicated device is reserved as its only share, so that a start can wait for it.
+    /// A part of `device`. The whole of a dedicated device is reserved as its only share, so that a start can wait for
+    /// it.
     fn part(&mut self, device: HostDevice<'_>, part: &Part) -> Result<()> {
         let is_dedicated = |split: &SplitDevice| split.method.is_whole();
         if *part == Part::Whole && !self.host.plan.split(device.device()).is_some_and(is_dedicated) {
@@ -171,8 +172,8 @@ impl<'a> Resolver<'a> {
     }
 
     /// A device by its CDI name: a share of the plan, a device of a specification on this host, or a device that
-    /// tranche knows without a specification. Where the plan splits or dedicates a device, the names of NVIDIA's kind mean
-    /// what the plan says, whatever a specification defines under them.
+    /// tranche knows without a specification. Where the plan splits or dedicates a device, the names of NVIDIA's kind
+    /// mean what the plan says, whatever a specification defines under them.
     fn cdi(&mut self, name: &QualifiedName) -> Result<()> {
         if name.kind == CdiKind::claim() {
             self.refuse_claim_of_environment(name)?;
@@ -284,8 +285,8 @@ pub(super) fn facts(host: &HostFile, devices: impl Iterator<Item = Device>) -> R
     }
 }
 
-/// The brand of a GPU, as far as its product name says it. For others the brand is not known, and then a condition on it
-/// holds.
+/// The brand of a GPU, as far as its product name says it. For others the brand is not known, and then a condition on
+/// it holds.
 fn brand(product: &str) -> Option<&'static str> {
     let brands = [
         ("GeForce", "geforce"),

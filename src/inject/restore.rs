@@ -1,7 +1,8 @@
 //! Containers that are restored from a checkpoint.
 //!
-//! The author of the checkpoint wrote the whole configuration, and that may be the author of an image: podman from 4.4 on
-//! restores an image that carries a checkpoint. crun runs no hooks when it restores, so that such a container takes no claim.
+//! The author of the checkpoint wrote the whole configuration, and that may be the author of an image: podman from 4.4
+//! on restores an image that carries a checkpoint. crun runs no hooks when it restores, so that such a container takes
+//! no claim.
 
 use super::guarded::GuardedDevices;
 use super::rewrite::StartLedger;
@@ -11,8 +12,8 @@ use tranche_core::oci::Config;
 use tranche_core::root::{DeviceNumber, MountOrigin};
 use tranche_plan::host_file::HostFile;
 
-/// Refuses to restore the container of `config` in `bundle` if it has a node of a device that needs a claim. `state_dir` is
-/// the state directory of tranche.
+/// Refuses to restore the container of `config` in `bundle` if it has a node of a device that needs a claim.
+/// `state_dir` is the state directory of tranche.
 ///
 /// # Errors
 /// Returns the refusal, and an error if the configuration does not parse or the ledger cannot be read.

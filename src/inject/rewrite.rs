@@ -32,8 +32,8 @@ pub struct RewriteContext<'a> {
     pub caller: CallingEngine,
     /// The container; `None` if its name is not known yet.
     pub container: Option<ContainerName>,
-    /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after a
-    /// minute.
+    /// The process that creates the container, and with which a reservation ends. Without it, a reservation ends after
+    /// a minute.
     pub process: Option<u32>,
     /// Gets what the container does not get in the way in which it asked for it.
     pub remark: &'a dyn Fn(Error),
@@ -99,8 +99,8 @@ fn without_limits_of_tenant(config: &[u8]) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// How long the start waits: what the container asks for takes precedence over the policy's `wait`, as far as the owner of
-/// the machine lets somebody who asks in that way hold others up. Says so if it is shorter than asked for.
+/// How long the start waits: what the container asks for takes precedence over the policy's `wait`, as far as the owner
+/// of the machine lets somebody who asks in that way hold others up. Says so if it is shorter than asked for.
 fn wait(request: &Request, host: &HostFile) -> (WaitTime, Option<String>) {
     let of_policy = host.plan.wait;
     let Some(WantedWait { time, source }) = request.wait else {
@@ -161,8 +161,8 @@ impl StartLedger {
         Ok(Self { claims, held })
     }
 
-    /// Whether `config` has claims that exist and were made for the start of `container`, or of one whose name was not known.
-    /// Another container of the same bundle, or of a copy of it, has claims of its own.
+    /// Whether `config` has claims that exist and were made for the start of `container`, or of one whose name was not
+    /// known. Another container of the same bundle, or of a copy of it, has claims of its own.
     fn serves(&self, config: &Value, container: Option<&ContainerName>) -> Result<bool> {
         let names = clean::start_claims(config);
         let Some(claims) = self.claims.as_ref().filter(|_| !names.is_empty()) else {
@@ -237,8 +237,8 @@ impl Injection<'_> {
         Ok(all)
     }
 
-    /// The edits of the device `all` of `mode`; none, with a remark, if this host has nothing of it. As with NVIDIA's runtime,
-    /// such a container starts: images that can use GPUDirect Storage ask for it on every host.
+    /// The edits of the device `all` of `mode`; none, with a remark, if this host has nothing of it. As with NVIDIA's
+    /// runtime, such a container starts: images that can use GPUDirect Storage ask for it on every host.
     fn what_there_is(&self, mode: Mode) -> Result<Edits> {
         match self.all_of(mode, Vec::new()) {
             Err(error) if error.kind() == Kind::Nothing => {

@@ -1,7 +1,7 @@
 //! Who is counted when shares and connections are limited.
 //!
-//! A user with a range in `/etc/subuid` has tens of thousands of uids (subuid(5), user_namespaces(7)), and becomes each of
-//! them at will. Limits therefore count [`Account`]s. [`Accounts`] is the only place that makes them from uids.
+//! A user with a range in `/etc/subuid` has tens of thousands of uids (subuid(5), user_namespaces(7)), and becomes each
+//! of them at will. Limits therefore count [`Account`]s. [`Accounts`] is the only place that makes them from uids.
 
 mod names;
 mod ranges;
@@ -89,14 +89,14 @@ impl Accounts {
         }
     }
 
-    /// The account of `uid`. It may ask NSS, which takes up to two seconds for each owner of a range. A uid whose user NSS
-    /// does not say is [`Account::Shared`].
+    /// The account of `uid`. It may ask NSS, which takes up to two seconds for each owner of a range. A uid whose user
+    /// NSS does not say is [`Account::Shared`].
     pub fn of(&self, uid: u32) -> Account {
         self.account(uid, |name| self.names.ask(name))
     }
 
-    /// As [`Accounts::of`], without asking NSS: a uid whose user was not asked for before may be [`Account::Shared`]. It
-    /// reads two files if they have changed, and does not wait for anything.
+    /// As [`Accounts::of`], without asking NSS: a uid whose user was not asked for before may be [`Account::Shared`].
+    /// It reads two files if they have changed, and does not wait for anything.
     pub fn already_known(&self, uid: u32) -> Account {
         self.account(uid, |name| self.names.already_known(name))
     }
@@ -154,7 +154,8 @@ impl Accounts {
     }
 }
 
-/// The state of a file: its inode, size and last change (`st_ctime`, which no program can set); `None` if it does not exist.
+/// The state of a file: its inode, size and last change (`st_ctime`, which no program can set); `None` if it does not
+/// exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp(Option<(u64, u64, i64, i64)>);
 

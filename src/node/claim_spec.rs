@@ -1,5 +1,5 @@
-//! The specifications of claims, by which engines know them: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI names a
-//! transient specification.
+//! The specifications of claims, by which engines know them: one file for each, `nvidia.com-claim_NAME.yaml`, as CDI
+//! names a transient specification.
 
 mod offer;
 
@@ -65,8 +65,8 @@ pub fn remove_of(claim: &Claim, state_dir: &Path) -> Result<()> {
     }
 }
 
-/// The claim of the ledger in `state_dir` that the specification at `path` is for. tranche writes its name into the header,
-/// and the claim and its state directory into the hooks.
+/// The claim of the ledger in `state_dir` that the specification at `path` is for. tranche writes its name into the
+/// header, and the claim and its state directory into the hooks.
 ///
 /// # Errors
 /// Returns an error that says why the file is left alone: it is for a claim of another ledger, or may be anything.
@@ -112,8 +112,8 @@ pub struct Swept {
     pub left: Vec<Error>,
 }
 
-/// Removes the specifications in `dir` of claims that are gone, and what killed writers left. `claims` are all claims of the
-/// ledger in `state_dir`, whose lock the caller holds, so that no claim is made meanwhile.
+/// Removes the specifications in `dir` of claims that are gone, and what killed writers left. `claims` are all claims
+/// of the ledger in `state_dir`, whose lock the caller holds, so that no claim is made meanwhile.
 ///
 /// The file of a claim that exists stays, whatever is in it, so it is not read: the time does not grow with the claims.
 ///

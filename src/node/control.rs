@@ -1,8 +1,8 @@
 //! What changes a GPU or an MPS daemon, so that the machine agrees with the ledger.
 //!
-//! What a device needs follows from the claims on it, from the plan and from the journal of what was changed before. There
-//! is no other record: a process that is killed at any point leaves a journal, and the next one makes the machine agree
-//! with the ledger again or puts the device back as it was.
+//! What a device needs follows from the claims on it, from the plan and from the journal of what was changed before.
+//! There is no other record: a process that is killed at any point leaves a journal, and the next one makes the machine
+//! agree with the ledger again or puts the device back as it was.
 
 mod cgroup_limit;
 mod changes;
@@ -34,11 +34,12 @@ use tranche_core::types::DeviceKey;
 /// What the broker asks of the machine. Every call may come at any time and from several threads: a slow change of one
 /// device must not hold up a call about another.
 pub trait MachineControl: Send + Sync {
-    /// Makes `device` ready for all claims that the ledger has on it: the one that was just entered is in use as soon as
-    /// this returns. If the device is ready already, this starts no process.
+    /// Makes `device` ready for all claims that the ledger has on it: the one that was just entered is in use as soon
+    /// as this returns. If the device is ready already, this starts no process.
     ///
     /// # Errors
-    /// Returns why the claims cannot be served. What was changed for them alone is put back by [`MachineControl::tick`].
+    /// Returns why the claims cannot be served. What was changed for them alone is put back by
+    /// [`MachineControl::tick`].
     fn prepare(&self, device: &DeviceKey) -> Result<()>;
 
     /// Ends the MPS clients of `container` in an orderly way, because it is about to be killed. Returns their number.
@@ -75,7 +76,7 @@ pub trait MachineControl: Send + Sync {
     /// The devices that are changed now, in the order of their names.
     fn devices(&self) -> Vec<ControlledDevice>;
 
-    /// A line for each record of a changed device that cannot be read. What was changed of such a device is unknown, and the
-    /// device is not in [`MachineControl::devices`].
+    /// A line for each record of a changed device that cannot be read. What was changed of such a device is unknown,
+    /// and the device is not in [`MachineControl::devices`].
     fn unreadable(&self) -> Vec<String>;
 }

@@ -1,7 +1,7 @@
 //! What is wrong with a host, why it matters, and which command corrects it.
 //!
-//! Each check is one small file: a function from what was gathered ([`DoctorSubject`]) to what it found. Nothing here reads
-//! NVML, executes a program or changes anything.
+//! Each check is one small file: a function from what was gathered ([`DoctorSubject`]) to what it found. Nothing here
+//! reads NVML, executes a program or changes anything.
 
 mod apparmor;
 mod broker;

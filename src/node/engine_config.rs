@@ -4,8 +4,8 @@
 //! text ──ConfigFile::read──▶ ConfigFile ──docker::edits, …──▶ [Edit] ──ConfigFile::with──▶ ConfigFile ──install──▶ file
 //! ```
 //!
-//! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the text
-//! and leave everything else as it is. Only [`install`] and [`check`] have effects.
+//! One module for each engine says which values its file needs. The formats ([`json`], [`toml`]) write them into the
+//! text and leave everything else as it is. Only [`install`] and [`check`] have effects.
 
 pub mod changes;
 pub mod check;
@@ -40,7 +40,8 @@ impl RuntimeName {
 impl FromStr for RuntimeName {
     type Err = Error;
 
-    /// Takes a name of letters, digits, `-`, `_` and `.`: every engine accepts these, in its file and on its command line.
+    /// Takes a name of letters, digits, `-`, `_` and `.`: every engine accepts these, in its file and on its command
+    /// line.
     fn from_str(text: &str) -> Result<Self, Error> {
         let object = format!("runtime name \"{text}\"");
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);

@@ -23,7 +23,8 @@ pub struct Facts {
 
 /// Where the facts come from. They change while the broker runs, so they are asked for each time.
 pub trait HostFacts: Send + Sync {
-    /// The facts as they are now. If nothing has changed, the same ones are returned, at the cost of a few system calls.
+    /// The facts as they are now. If nothing has changed, the same ones are returned, at the cost of a few system
+    /// calls.
     ///
     /// # Errors
     /// Returns an error if the host cannot be examined or the policy cannot be applied to it.

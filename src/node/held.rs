@@ -50,8 +50,8 @@ impl View {
         Held::new(claim, names, self.uptime)
     }
 
-    /// `claims` as a list in one line: what is held, by whom and since when. Each can be released by the name that it has
-    /// here.
+    /// `claims` as a list in one line: what is held, by whom and since when. Each can be released by the name that it
+    /// has here.
     pub fn list<'c>(&mut self, claims: impl IntoIterator<Item = &'c Claim>) -> String {
         let line = |claim| {
             let held = self.held(claim);

@@ -1,5 +1,5 @@
-//! What changes a machine or watches it: specifications that are kept current, the broker, what is held, and what is wrong.
-//! Every program that does what `tranche` does calls this crate. No type of a command line is in it.
+//! What changes a machine or watches it: specifications that are kept current, the broker, what is held, and what is
+//! wrong. Every program that does what `tranche` does calls this crate. No type of a command line is in it.
 //!
 //! | module | what it does |
 //! |---|---|

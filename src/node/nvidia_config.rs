@@ -1,4 +1,5 @@
-//! The configuration file of NVIDIA's container toolkit (`config.toml`), in which an owner has set how its runtime works.
+//! The configuration file of NVIDIA's container toolkit (`config.toml`), in which an owner has set how its runtime
+//! works.
 //!
 //! The keys and their defaults are those of `nvidia-ctk config default` of version 1.19. Unknown keys are ignored, as
 //! NVIDIA's programs do, and reported.
@@ -30,8 +31,8 @@ pub struct ReadSettings {
 /// Reads the file at `path`.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is not valid TOML, or has a value of the wrong type. The error names the
-/// key.
+/// Returns an error if the file cannot be read, is not valid TOML, or has a value of the wrong type. The error names
+/// the key.
 pub fn read(path: &Path) -> Result<ReadSettings> {
     if let Err(error) = path.metadata() {
         return Err(Error::failed(path.display(), "cannot be read").from_source(error));

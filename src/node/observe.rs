@@ -35,13 +35,13 @@ pub struct ClaimUsage {
     pub processes: usize,
     /// Their memory, in bytes.
     pub memory: Option<u64>,
-    /// Percent of the last sample period in which a kernel of them ran, at most 100. Kernels of several processes run at
-    /// the same time under MPS, so the sum of their samples can be more.
+    /// Percent of the last sample period in which a kernel of them ran, at most 100. Kernels of several processes run
+    /// at the same time under MPS, so the sum of their samples can be more.
     pub busy: Option<u32>,
 }
 
-/// Finds the claim of each process in `gpus`. `lineage` says where a process comes from. Of several claims of one container
-/// on one device, the first has its processes.
+/// Finds the claim of each process in `gpus`. `lineage` says where a process comes from. Of several claims of one
+/// container on one device, the first has its processes.
 pub fn attribute(
     gpus: &[GpuUsage],
     claims: &[&Claim],
@@ -84,7 +84,8 @@ pub fn usage_of(position: usize, processes: &[DeviceProcess]) -> ClaimUsage {
 }
 
 /// Whether the driver reports the memory of the MPS clients on `device` as that of their server: then it cannot be said
-/// which container uses how much. Older drivers list the server alone; newer ones list clients too (`M+C` in nvidia-smi).
+/// which container uses how much. Older drivers list the server alone; newer ones list clients too (`M+C` in
+/// nvidia-smi).
 pub fn hides_mps_clients(device: &DeviceKey, processes: &[DeviceProcess]) -> bool {
     let on_it = || {
         processes

@@ -35,8 +35,8 @@ use tranche_core::types::CdiKind;
 /// Works out what `inventory` can give to containers.
 ///
 /// # Errors
-/// Returns [`tranche_core::error::Kind::Nothing`] if the host has no device for the mode, and a usage error for a mode that is
-/// not supported, an unknown device, or a vendor or class that is not valid in CDI.
+/// Returns [`tranche_core::error::Kind::Nothing`] if the host has no device for the mode, and a usage error for a mode
+/// that is not supported, an unknown device, or a vendor or class that is not valid in CDI.
 pub fn derive(inventory: &Inventory, options: &Options) -> Result<Derived> {
     let mode = match options.mode {
         Mode::Auto => match inventory.platform.kind {

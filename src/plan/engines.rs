@@ -91,8 +91,8 @@ pub fn shown(program: &str, version: Option<&EngineVersion>) -> String {
     }
 }
 
-/// The engine in `engines` that reads the oldest CDI version, and that version. Engines without CDI do not count: they read
-/// no specification. `None` if there is no engine whose version is known.
+/// The engine in `engines` that reads the oldest CDI version, and that version. Engines without CDI do not count: they
+/// read no specification. `None` if there is no engine whose version is known.
 pub fn oldest(engines: &[FoundEngine]) -> Option<(&FoundEngine, CdiVersion)> {
     let reading = engines.iter().filter_map(|engine| Some((engine, engine.cdi()?)));
     reading.min_by_key(|(_, reads)| *reads)

@@ -4,9 +4,10 @@
 //! that they query neither NVML nor the policy. A file that no longer describes the host is refused: its sources are
 //! recorded in it ([`HostSource`]), and looking at them again takes a few system calls.
 //!
-//! Every command of the runtime needs the settings, and most of them nothing else. So the settings come first, in a line of
-//! their own ([`HostFile::text`]), and only that line is read ([`head`]). It is one file, so that nobody reads the settings of
-//! one refresh with the plan of another. The plan has the number of equal replicas, and not each of them.
+//! Every command of the runtime needs the settings, and most of them nothing else. So the settings come first, in a
+//! line of their own ([`HostFile::text`]), and only that line is read ([`head`]). It is one file, so that nobody reads
+//! the settings of one refresh with the plan of another. The plan has the number of equal replicas, and not each of
+//! them.
 
 mod counted;
 mod error;

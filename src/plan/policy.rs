@@ -238,8 +238,8 @@ pub enum Interval {
 pub struct Quota {
     /// The most shares of one user, of all devices together. A whole device counts as one share.
     pub shares: u32,
-    /// The most shares of all users together; `None` for all but one of those that the policy makes. A whole device counts
-    /// as all shares of it.
+    /// The most shares of all users together; `None` for all but one of those that the policy makes. A whole device
+    /// counts as all shares of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! Reserving shares of a plan for a holder that comes later ([`Plan::reserve`]), and what of the held shares a plan does
-//! not know ([`findings()`]).
+//! Reserving shares of a plan for a holder that comes later ([`Plan::reserve`]), and what of the held shares a plan
+//! does not know ([`findings()`]).
 //!
 //! Errors are typed ([`ReserveError`]). Only [`explain()`] makes text for people.
 
@@ -202,13 +202,13 @@ impl Plan {
     /// Chooses the shares that serve each wish best, offers them, and records the claims: all of them, or none. Shares
     /// that others wait for are left to those.
     ///
-    /// The claims are recorded last. A process that is killed on the way leaves at worst an offer without a claim, which
-    /// nobody can use and which the next [`Offer::sweep`] removes; and with reservations on several GPUs, some of them,
-    /// which end with [`Reservation::process`] or their time to live.
+    /// The claims are recorded last. A process that is killed on the way leaves at worst an offer without a claim,
+    /// which nobody can use and which the next [`Offer::sweep`] removes; and with reservations on several GPUs,
+    /// some of them, which end with [`Reservation::process`] or their time to live.
     ///
     /// # Errors
-    /// Returns why nothing was reserved. For a claim that a person names, a ledger that cannot be read completely is one
-    /// reason, because the part that cannot be read may have a claim of the same name.
+    /// Returns why nothing was reserved. For a claim that a person names, a ledger that cannot be read completely is
+    /// one reason, because the part that cannot be read may have a claim of the same name.
     pub fn reserve_all(
         &self,
         locked: &LockedClaims<'_>,
@@ -256,8 +256,8 @@ impl Plan {
             let fits = draft.take_all(reservations)?;
             Ok((draft.books, fits))
         };
-        // Looking at the process of each claim takes long. A start looks at those of other starts, and at the rest only if
-        // it gets nothing otherwise.
+        // Looking at the process of each claim takes long. A start looks at those of other starts, and at the rest only
+        // if it gets nothing otherwise.
         let quick = is_for_starts.then(|| attempt(false));
         let done = match quick {
             Some(done) if !matches!(&done, Err(error) if error.may_pass()) => done,

@@ -51,8 +51,8 @@ pub struct Plan {
     /// Choices that were made between two entries of the policy, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Devices that the policy names and that are left out, because this host does not have them or they cannot be shared as
-    /// they are now, in the order of the policy.
+    /// Devices that the policy names and that are left out, because this host does not have them or they cannot be
+    /// shared as they are now, in the order of the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<AbsentDevice>,
 }
@@ -91,8 +91,8 @@ pub struct SplitDevice {
     pub most_memory: Option<MemorySize>,
     /// The same for compute, in percent: 100 without overcommit.
     pub most_compute: u32,
-    /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where the
-    /// shares have no limit of memory, or the device's memory is unknown.
+    /// Memory that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where
+    /// the shares have no limit of memory, or the device's memory is unknown.
     pub memory_promised: Option<u32>,
     /// Compute that the shares have in sum, in percent of the device's; more than 100 under overcommit. `None` where
     /// the shares have no limit of compute.
@@ -121,8 +121,8 @@ pub struct Share {
 ///
 /// # Errors
 /// Returns an error if a device is in two entries, if a device does not support its strategy, or if the shares are more
-/// than the device has, or more than the GPU instance of several compute instances has. A device that is missing, or in MIG mode,
-/// is not an error: it is in [`Plan::absent`].
+/// than the device has, or more than the GPU instance of several compute instances has. A device that is missing, or in
+/// MIG mode, is not an error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     let resolved = resolve::targets(policy, inventory)?;
     let mut devices = Vec::with_capacity(resolved.targets.len());

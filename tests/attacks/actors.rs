@@ -21,7 +21,8 @@ pub(crate) enum Actor {
     Accident,
 }
 
-/// The attacks of each actor, by the beginnings of their names. The first one that fits counts; all others are of an image.
+/// The attacks of each actor, by the beginnings of their names. The first one that fits counts; all others are of an
+/// image.
 const ATTACKS: [(&str, Actor); 28] = [
     ("bundles::nodes_and_mounts", Actor::EngineUser),
     ("bundles::a_config_that_lies", Actor::EngineUser),

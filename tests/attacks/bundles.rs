@@ -1,5 +1,5 @@
-//! A state and a config.json that are not what they should be: they are the engine's, and still nothing is believed that
-//! can be looked at.
+//! A state and a config.json that are not what they should be: they are the engine's, and still nothing is believed
+//! that can be looked at.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! How the hook conducts itself on images that mean no harm. Each of these is what an attacker would profit from who finds
-//! something that nobody thought of, and each is tried on the naive program with one fault alone.
+//! How the hook conducts itself on images that mean no harm. Each of these is what an attacker would profit from who
+//! finds something that nobody thought of, and each is tried on the naive program with one fault alone.
 
 use std::fs;
 use std::io::Write;

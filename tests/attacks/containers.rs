@@ -1,5 +1,5 @@
-//! Images that mean harm under podman with crun and with runc, as root and not: the engines have hands of their own on an
-//! image, and what they leave of an attack reaches the hook.
+//! Images that mean harm under podman with crun and with runc, as root and not: the engines have hands of their own on
+//! an image, and what they leave of an attack reaches the hook.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -182,8 +182,8 @@ fn an_image_with_links_to_the_host() {
     });
 }
 
-/// runc's CVE-2026-41579 and crun's CVE-2026-47766: runtimes that have them set up devices where a link leads. The hook must
-/// add nothing to that.
+/// runc's CVE-2026-41579 and crun's CVE-2026-47766: runtimes that have them set up devices where a link leads. The hook
+/// must add nothing to that.
 #[test]
 fn an_image_whose_dev_is_a_link() {
     let attack = Attack::new(
@@ -235,8 +235,8 @@ fn an_image_with_a_library_to_preload() {
         "CVE-2025-23266 as it was done: LD_PRELOAD=/proc/self/cwd/poc.so in the image's environment",
     );
     each_engine(attack, "an_image_with_a_library_to_preload", |engine, trial| {
-        // A specification with an environment for the hook, as all of ours; and one without, by some other hand, from which
-        // only a program without a loader is safe.
+        // A specification with an environment for the hook, as all of ours; and one without, by some other hand, from
+        // which only a program without a loader is safe.
         let shipped = std::env::var_os("TRANCHE_OCI_STATIC").is_some();
         for environment in [Some("PATH="), None]
             .into_iter()

@@ -1,4 +1,5 @@
-//! That the stage is one: what each hook does on an image that means no harm, and that every change of the host is seen.
+//! That the stage is one: what each hook does on an image that means no harm, and that every change of the host is
+//! seen.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,5 +1,5 @@
-//! File systems below a container that are not as simple as a directory: layers that hold only the metadata of a file, and a
-//! volume whose server never answers.
+//! File systems below a container that are not as simple as a directory: layers that hold only the metadata of a file,
+//! and a volume whose server never answers.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,8 @@ use crate::stage::Stage;
 use crate::trial::Attack;
 use crate::verb::VERBS;
 
-/// The root as an overlay whose upper layer has the mode of a file and not its content, as an engine's storage may have it.
+/// The root as an overlay whose upper layer has the mode of a file and not its content, as an engine's storage may have
+/// it.
 const METACOPY: &str = r#"mkdir "$lists/upper" "$lists/work"
 mount -t overlay overlay -o "lowerdir=$root,upperdir=$lists/upper,workdir=$lists/work,metacopy=on,redirect_dir=on" "$root" || exit 98
 find "$root" -xdev -type f -exec chmod o+x {} +"#;

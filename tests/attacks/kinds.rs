@@ -82,8 +82,8 @@ fn immutable(place: &Path, on: bool) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// CVE-2024-0132's kind of host file under an image's name is a hard link here: an image that a user unpacked beside the
-/// files of others can hold one. It is replaced, never written through.
+/// CVE-2024-0132's kind of host file under an image's name is a hard link here: an image that a user unpacked beside
+/// the files of others can hold one. It is replaced, never written through.
 #[test]
 fn at_every_path() {
     for (kind, idea) in KINDS {

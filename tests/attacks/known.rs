@@ -1,5 +1,5 @@
-//! The known vulnerabilities of programs that prepare containers for GPUs, each by its number, and what keeps us from it.
-//! What is said of their mechanisms is what their advisories and fixes say.
+//! The known vulnerabilities of programs that prepare containers for GPUs, each by its number, and what keeps us from
+//! it. What is said of their mechanisms is what their advisories and fixes say.
 
 use std::fs;
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::trial::Attack;
 use crate::verb::{LIBDIR, VERBS, Verb};
 
 /// What a path is is looked at, and by the time of the mount it is something else: the image gets the host's files
-/// mounted. We mount on the handle that was looked at; exchanging names does nothing to it. Every component is exchanged
-/// in [`crate::races`]; here it is the one mount that we make.
+/// mounted. We mount on the handle that was looked at; exchanging names does nothing to it. Every component is
+/// exchanged in [`crate::races`]; here it is the one mount that we make.
 #[test]
 fn cve_2024_0132_what_is_mounted_on_cannot_be_exchanged() {
     Attack::new(
@@ -32,8 +32,8 @@ fn cve_2024_0132_what_is_mounted_on_cannot_be_exchanged() {
     });
 }
 
-/// A path of the image that leads to a missing file of the host, which is then made, empty. A link that leads nowhere in
-/// the root is not followed to make what it names.
+/// A path of the image that leads to a missing file of the host, which is then made, empty. A link that leads nowhere
+/// in the root is not followed to make what it names.
 #[test]
 fn cve_2024_0133_no_empty_file_appears_on_the_host() {
     Attack::new(
@@ -52,8 +52,8 @@ fn cve_2024_0133_no_empty_file_appears_on_the_host() {
     });
 }
 
-/// Links of the image lead the making of links out of the root. Once to where the host has the directory, so that a link
-/// would appear there, and once to where the image has one of that name too: then the link must be made inside.
+/// Links of the image lead the making of links out of the root. Once to where the host has the directory, so that a
+/// link would appear there, and once to where the image has one of that name too: then the link must be made inside.
 #[test]
 fn cve_2024_0134_links_are_made_inside() {
     Attack::new(

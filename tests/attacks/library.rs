@@ -1,4 +1,5 @@
-//! The driver's library, which `tranche list` opens in a child process: it may be anything, and costs its answer at most.
+//! The driver's library, which `tranche list` opens in a child process: it may be anything, and costs its answer at
+//! most.
 
 use std::fs;
 use std::io;
@@ -100,8 +101,8 @@ fn twin(trial: &mut Trial) {
     trial.record_twin("list", &ended.wrong);
 }
 
-/// The processes that have `file` open. Their numbers are those of this machine, also where a process itself sees others
-/// because it is in a pid namespace.
+/// The processes that have `file` open. Their numbers are those of this machine, also where a process itself sees
+/// others because it is in a pid namespace.
 fn holders(file: &Path) -> Vec<Pid> {
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.unwrap();

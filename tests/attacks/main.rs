@@ -1,9 +1,9 @@
-//! An image that means harm, against every hook of the real program: whatever it does, the host outside its root is as it
-//! was (content, metadata, mounts), nothing of the host is inside it, the hook ends soon, and what it says is lines of its
-//! own. And other hostile input: to the claim hooks, to the ledger, and to commands that root runs.
+//! An image that means harm, against every hook of the real program: whatever it does, the host outside its root is as
+//! it was (content, metadata, mounts), nothing of the host is inside it, the hook ends soon, and what it says is lines
+//! of its own. And other hostile input: to the claim hooks, to the ledger, and to commands that root runs.
 //!
-//! Each attack is an idea ([`trial::Attack`]) that is tried in variations: with each hook, with the kernel's `openat2` and
-//! without. Each must catch a naive program (examples/naive-hook), and must notice one that does nothing.
+//! Each attack is an idea ([`trial::Attack`]) that is tried in variations: with each hook, with the kernel's `openat2`
+//! and without. Each must catch a naive program (examples/naive-hook), and must notice one that does nothing.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -27,8 +27,8 @@ fn bind(stage: &mut Stage, source: &str, at: &str, option: &str) {
     stage.configure(Some(mount), false);
 }
 
-/// A directory of the host that the user has bound into the container, with a file for everything that a hook writes: the
-/// image is what a hook works on, never the host's own `/etc`.
+/// A directory of the host that the user has bound into the container, with a file for everything that a hook writes:
+/// the image is what a hook works on, never the host's own `/etc`.
 #[test]
 fn a_directory_of_the_host_is_bound() {
     if !can_mount("a_directory_of_the_host_is_bound") {

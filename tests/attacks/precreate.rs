@@ -8,7 +8,8 @@ use crate::run::Ended;
 use crate::shim::{Shim, asking};
 use crate::trial::{Attack, Trial};
 
-/// Runs the hook with this input and output. What it printed is in `stdout` of the scene, unless `output` is another file.
+/// Runs the hook with this input and output. What it printed is in `stdout` of the scene, unless `output` is another
+/// file.
 fn run(shim: &Shim, input: File, output: &str) -> Ended {
     let mut hook = shim.command(&["hook", "precreate"]);
     let line: Vec<OsString> = std::iter::once(hook.get_program())

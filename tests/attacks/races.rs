@@ -14,8 +14,8 @@ use crate::stage::Stage;
 use crate::trial::{Attack, Trial};
 use crate::verb::{VERBS, Verb};
 
-/// Runs of the hook against one race, and how long one takes at most, however slow the machine is: `make attack-long` sets
-/// `TRANCHE_TEST_RACE_SECONDS`, and then each race goes on for so long.
+/// Runs of the hook against one race, and how long one takes at most, however slow the machine is: `make attack-long`
+/// sets `TRANCHE_TEST_RACE_SECONDS`, and then each race goes on for so long.
 pub(crate) fn limits() -> (usize, Duration) {
     let long = std::env::var("TRANCHE_TEST_RACE_SECONDS")
         .ok()

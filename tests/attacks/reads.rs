@@ -1,7 +1,8 @@
-//! What the hook reads for the image. It is root, and an image can point it at files that nobody in the container may read.
+//! What the hook reads for the image. It is root, and an image can point it at files that nobody in the container may
+//! read.
 //!
-//! The oracle asks for no mark: after the hook, each file of the image is as it was, or it is as the same hook makes it in
-//! the same image without the carrier, down to mode and owner. Whatever else is in it came from outside.
+//! The oracle asks for no mark: after the hook, each file of the image is as it was, or it is as the same hook makes it
+//! in the same image without the carrier, down to mode and owner. Whatever else is in it came from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,8 +37,8 @@ fn contents(stage: &Stage) -> BTreeMap<PathBuf, String> {
         .collect()
 }
 
-/// Runs the hook in `hostile`, and in the same image without `carrier`: what is in the image afterwards that neither was
-/// there nor is in the other one.
+/// Runs the hook in `hostile`, and in the same image without `carrier`: what is in the image afterwards that neither
+/// was there nor is in the other one.
 fn carried(trial: &mut Trial, name: &str, hostile: &Stage, carrier: &str) -> Ended {
     let mut without = Stage::new(hostile.verb);
     without.before.clone_from(&hostile.before);
@@ -187,8 +188,8 @@ fn secret_files_of_a_volume() {
     });
 }
 
-/// What a file names decides too what is written: a directory of the driver's libraries that is named there already is not
-/// named again. That is one bit of a secret file.
+/// What a file names decides too what is written: a directory of the driver's libraries that is named there already is
+/// not named again. That is one bit of a secret file.
 #[test]
 fn a_secret_that_decides() {
     if !can_mount("a_secret_that_decides") {

@@ -46,8 +46,8 @@ cat /proc/self/mountinfo > "$lists/host.after"
 exit $code
 "#;
 
-/// The hook under its limits, and the machine's uptime around it. The limit of processor time is more than the one second
-/// that the program gives itself: one that reaches it did not keep its own.
+/// The hook under its limits, and the machine's uptime around it. The limit of processor time is more than the one
+/// second that the program gives itself: one that reaches it did not keep its own.
 const RUN: &str = r#"read -r start rest < /proc/uptime
 (ulimit -c 0; ulimit -t 2; ulimit -d 262144; exec "$@")
 code=$?
@@ -68,8 +68,8 @@ const XCPU_OF_A_SHELL: i32 = 128 + 24;
 /// Longer than any run takes on a machine that is not stuck.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// A program that must fail gets less time, because some attacks hang it: this, or four times what the slowest run of the
-/// real program has taken so far on this machine.
+/// A program that must fail gets less time, because some attacks hang it: this, or four times what the slowest run of
+/// the real program has taken so far on this machine.
 const HANGS_IF_NAIVE: Duration = Duration::from_secs(4);
 
 /// The longest run of the real program so far, in milliseconds.
@@ -282,8 +282,8 @@ fn seconds_between(text: &str) -> Duration {
 /// What is wrong with an exit code and with what was said.
 fn complaints(code: i32, stderr: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    // A walk without openat2 can be made as long as an image likes: then the hook ends itself by a signal after a second
-    // of work. Anything else is a program that aborts or crashes, or that others had to end.
+    // A walk without openat2 can be made as long as an image likes: then the hook ends itself by a signal after a
+    // second of work. Anything else is a program that aborts or crashes, or that others had to end.
     let ended_itself = !has_openat2() && matches!(code, XCPU | XCPU_OF_A_SHELL);
     if !(0..=2).contains(&code) && !ended_itself {
         wrong.push(format!("exit code {code}"));

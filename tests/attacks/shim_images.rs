@@ -1,5 +1,5 @@
-//! What an image writes into a container's configuration by each engine that copies something of it: annotations with podman
-//! before 4.5.1, labels with nerdctl. With CRI-O, the author of a pod writes them.
+//! What an image writes into a container's configuration by each engine that copies something of it: annotations with
+//! podman before 4.5.1, labels with nerdctl. With CRI-O, the author of a pod writes them.
 
 use std::fs;
 
@@ -145,8 +145,8 @@ fn annotations_of_an_image() {
     });
 }
 
-/// Specifications of another program: the plain names, the management of all devices, and devices of a vendor, each with the
-/// node of a GPU that the policy splits, by its number and by a mount.
+/// Specifications of another program: the plain names, the management of all devices, and devices of a vendor, each
+/// with the node of a GPU that the policy splits, by its number and by a mount.
 fn foreign_specifications(shim: &Shim) {
     let split = json!({"deviceNodes": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]});
     let node = json!({"deviceNodes": [{"path": "/dev/any-name", "type": "c", "major": 195, "minor": 0}]});
@@ -162,8 +162,8 @@ fn foreign_specifications(shim: &Shim) {
     }
 }
 
-/// The environment is the image's word with every engine. It asks for shares, if the owner accepts that, and for nothing that
-/// somebody else has or waits for.
+/// The environment is the image's word with every engine. It asks for shares, if the owner accepts that, and for
+/// nothing that somebody else has or waits for.
 #[test]
 fn variables_of_an_image() {
     Attack::new(

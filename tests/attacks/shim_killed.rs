@@ -1,5 +1,5 @@
-//! The runtime is killed before any of its system calls: the configuration is the old one or the new one, and nothing is
-//! held for a start that has ended.
+//! The runtime is killed before any of its system calls: the configuration is the old one or the new one, and nothing
+//! is held for a start that has ended.
 
 use std::fs;
 use std::process::Command;
@@ -56,7 +56,8 @@ fn at_any_step() {
                 shim.wrapper = words.map(Into::into).to_vec();
                 let old = fs::read_to_string(shim.config()).unwrap();
                 let mut ended = shim.create();
-                // A name that was given to the new file a moment before stays, and the low-level runtime is traced, too.
+                // A name that was given to the new file a moment before stays, and the low-level runtime is traced,
+                // too.
                 let dies = ended.code == -9;
                 ended.wrong.retain(|wrong| {
                     !dies

@@ -143,12 +143,12 @@ fn names_that_lead_elsewhere() {
     });
 }
 
-/// How many times the processor time of a request of a megabyte that only has to be read one that has to be understood may
-/// take. What compares each name with each other one takes hundreds of times as long.
+/// How many times the processor time of a request of a megabyte that only has to be read one that has to be understood
+/// may take. What compares each name with each other one takes hundreds of times as long.
 const MOST_TIMES: u32 = 60;
 
-/// A request is as large as an environment may be: it takes little more time than reading it, and no memory to speak of, and
-/// what it leaves in the ledger and says is as large as that of any other request.
+/// A request is as large as an environment may be: it takes little more time than reading it, and no memory to speak
+/// of, and what it leaves in the ledger and says is as large as that of any other request.
 #[test]
 fn requests_of_a_megabyte() {
     Attack::new(

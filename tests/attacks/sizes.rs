@@ -256,8 +256,8 @@ fn a_configuration_that_includes_itself() {
     });
 }
 
-/// Tables of an ELF file whose sizes are legal and absurd. The file has holes in their place, so that none of them costs the
-/// image anything.
+/// Tables of an ELF file whose sizes are legal and absurd. The file has holes in their place, so that none of them
+/// costs the image anything.
 #[test]
 fn libraries_with_endless_tables() {
     /// Where the header of a 64-bit file has the offset and the number of its program headers, and a program header its
@@ -314,8 +314,8 @@ fn libraries_with_endless_tables() {
     });
 }
 
-/// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries: whoever looks
-/// each of them up, or compares each with each, does not come to an end.
+/// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries: whoever
+/// looks each of them up, or compares each with each, does not come to an end.
 #[test]
 fn a_cache_with_many_spellings() {
     Attack::new(

@@ -1,7 +1,7 @@
 //! A scene for one attack: an image, the host beside it, a run of the program, and a look at what it did.
 //!
-//! The image and `outside/host` are furnished alike, so that a path that leaves the root arrives at the same file of the
-//! host, where a step would do its work and be seen. Each run has a mount namespace of its own, as under an engine.
+//! The image and `outside/host` are furnished alike, so that a path that leaves the root arrives at the same file of
+//! the host, where a step would do its work and be seen. Each run has a mount namespace of its own, as under an engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -128,8 +128,8 @@ impl Stage {
         symlink(target, self.clear(path)).unwrap();
     }
 
-    /// As [`Self::link`], to a path of the image, as a relative link: a program that does not keep to the root is led there
-    /// too.
+    /// As [`Self::link`], to a path of the image, as a relative link: a program that does not keep to the root is led
+    /// there too.
     pub(crate) fn link_inside(&self, path: &str, target: &str) {
         let above = "../".repeat(path.matches('/').count() - 1);
         let target = format!("{above}{}", target.trim_start_matches('/'));

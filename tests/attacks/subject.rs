@@ -1,4 +1,5 @@
-//! Which program is attacked. Besides ours there are two that must fail: one that does nothing, and one that trusts images.
+//! Which program is attacked. Besides ours there are two that must fail: one that does nothing, and one that trusts
+//! images.
 
 use crate::support::fake_host::fake_library;
 use std::cell::RefCell;
@@ -77,8 +78,9 @@ impl Subject {
     }
 }
 
-/// The static program that `variable` names, which is the one that packages have. Without the variable it is `debug`, as
-/// Cargo built it for the tests, so that a single attack can be run by `cargo test`; in strict mode that is a failure.
+/// The static program that `variable` names, which is the one that packages have. Without the variable it is `debug`,
+/// as Cargo built it for the tests, so that a single attack can be run by `cargo test`; in strict mode that is a
+/// failure.
 fn shipped(variable: &str, debug: &str) -> PathBuf {
     match std::env::var_os(variable) {
         Some(path) => path.into(),

@@ -64,8 +64,8 @@ impl Attack {
         self
     }
 
-    /// Tries it with each way of resolving paths, at the same time: the kernel's `openat2` and, in a thread that has lost
-    /// it, the walk of `O_PATH` handles. Then on the programs that must fail.
+    /// Tries it with each way of resolving paths, at the same time: the kernel's `openat2` and, in a thread that has
+    /// lost it, the walk of `O_PATH` handles. Then on the programs that must fail.
     pub(crate) fn run(self, body: impl Fn(&mut Trial) + Sync) {
         if !self.can_run() {
             return;
@@ -95,8 +95,8 @@ impl Attack {
         self.finish(trial, &body);
     }
 
-    /// Whether it can be tried; says so if not. The naive program mounts, and serves no image where it may not. From then on,
-    /// the test has mounts of its own, because mounts are compared before and after each run.
+    /// Whether it can be tried; says so if not. The naive program mounts, and serves no image where it may not. From
+    /// then on, the test has mounts of its own, because mounts are compared before and after each run.
     fn can_run(&self) -> bool {
         let can = crate::can_mount(self.name);
         if can {
@@ -134,8 +134,8 @@ impl Attack {
         assert!(wrong.is_empty(), "{}:\n{}", self.name, wrong.join("\n"));
     }
 
-    /// Says what was tried, past the harness's capture. Where `TRANCHE_TEST_ATTACKS` names a file a line goes there too:
-    /// `make test` makes its table of them.
+    /// Says what was tried, past the harness's capture. Where `TRANCHE_TEST_ATTACKS` names a file a line goes there
+    /// too: `make test` makes its table of them.
     fn say(self, real: &Trial, naive: &str) {
         let line = format!(
             "attack {}: {} variations, {} escaped ({} starts served, the slowest took {} ms)\n    idea: {}\n    naive: {naive:.160}\n",

@@ -124,8 +124,8 @@ fn a_container_without_a_process_that_is_seen_gets_nothing() {
     assert!(scene.claims().is_empty());
 }
 
-/// The number of a process means something else in the namespace of a nested engine: the broker finds the process all the
-/// same, and the claim ends with it.
+/// The number of a process means something else in the namespace of a nested engine: the broker finds the process all
+/// the same, and the claim ends with it.
 #[test]
 fn the_claim_of_a_nested_engine_lasts_as_long_as_its_container() {
     let test = "the_claim_of_a_nested_engine_lasts_as_long_as_its_container";

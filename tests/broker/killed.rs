@@ -39,8 +39,8 @@ fn traced(scene: &Scene, calls: &str, inject: Option<String>) -> Child {
             !status.contains("TracerPid:\t0\n")
         })
     };
-    // The broker may make the call by itself, when it finds that a container has ended. Then it is killed at once, strace
-    // ends with it, and nobody traces it any more.
+    // The broker may make the call by itself, when it finds that a container has ended. Then it is killed at once,
+    // strace ends with it, and nobody traces it any more.
     until("strace is attached to the broker", || {
         is_traced() || tracer.try_wait().unwrap().is_some()
     });
@@ -78,7 +78,8 @@ fn steps(scene: &mut Scene, request: &dyn Fn(&Scene) -> Result<Value, String>) -
         .unwrap_or_default()
 }
 
-/// Kills the broker at each step of `request`, in a scene that `set_up` prepared, and looks at what the next broker finds.
+/// Kills the broker at each step of `request`, in a scene that `set_up` prepared, and looks at what the next broker
+/// finds.
 fn at_each_step(
     test: &str,
     set_up: &dyn Fn(&Scene),

@@ -260,8 +260,8 @@ pub(crate) fn answer(stream: &mut UnixStream) -> Result<Value, String> {
     }
 }
 
-/// Runs `what` in a thread that belongs to `uid`: the kernel keeps the user of each thread (setresuid(2), "C library/kernel
-/// differences").
+/// Runs `what` in a thread that belongs to `uid`: the kernel keeps the user of each thread (setresuid(2), "C
+/// library/kernel differences").
 pub(crate) fn as_user<T: Send>(uid: u32, what: impl FnOnce() -> T + Send) -> T {
     thread::scope(|threads| {
         let thread = threads.spawn(|| {

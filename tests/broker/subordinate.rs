@@ -1,4 +1,5 @@
-//! A user with subordinate uids (`/etc/subuid`), who becomes each of them: the quota and the connections are one user's.
+//! A user with subordinate uids (`/etc/subuid`), who becomes each of them: the quota and the connections are one
+//! user's.
 
 use crate::scene::{ANN, BOB, GPU_0, Scene, Sleeper, answer, container};
 use crate::support::skip;
@@ -30,8 +31,9 @@ fn scene(test: &str, policy: Option<&str>) -> Option<Scene> {
     Some(scene)
 }
 
-/// Lets each of `uids` claim, enter any share and enter the whole device, in turn and in several ways. Returns how many shares
-/// they then hold, where a whole device is one, and how often they tried. The processes live as long as the last value.
+/// Lets each of `uids` claim, enter any share and enter the whole device, in turn and in several ways. Returns how many
+/// shares they then hold, where a whole device is one, and how often they tried. The processes live as long as the last
+/// value.
 fn take_all(scene: &Scene, uids: impl Iterator<Item = u32>) -> (usize, usize, Vec<Sleeper>) {
     let mut inits = Vec::new();
     let mut tried = 0;

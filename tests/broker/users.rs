@@ -1,5 +1,5 @@
-//! Of two users, neither can use, free, rename, inspect or hold up the other's claim, lock the ledger, squat a name, exceed
-//! the quota, or end the broker.
+//! Of two users, neither can use, free, rename, inspect or hold up the other's claim, lock the ledger, squat a name,
+//! exceed the quota, or end the broker.
 
 use crate::scene::{ANN, BOB, GPU_0, Scene, Sleeper, answer, as_user, container};
 use crate::support::until;

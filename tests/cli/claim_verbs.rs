@@ -1,4 +1,5 @@
-//! `tranche claim …` and `tranche status` as a person or a script uses them, and what is left of them when they are killed.
+//! `tranche claim …` and `tranche status` as a person or a script uses them, and what is left of them when they are
+//! killed.
 
 mod collected;
 mod created;
@@ -162,8 +163,8 @@ impl Scene {
         names.collect()
     }
 
-    /// The hook of this stage that an engine would run for a container with `device`, whose id is `id` and whose init is
-    /// `pid`; with it its state.
+    /// The hook of this stage that an engine would run for a container with `device`, whose id is `id` and whose init
+    /// is `pid`; with it its state.
     fn hook(&self, stage: &str, device: &str, id: &str, pid: u32) -> Call {
         let registry = Registry::read(&[self.at("cdi")]);
         let found = registry

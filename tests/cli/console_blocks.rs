@@ -1,12 +1,12 @@
-//! Each block of commands in the documents (a fence with the word `console`) is run on a built-in inventory, and prints what
-//! the document shows, or has a comment before it that says why it is not run.
+//! Each block of commands in the documents (a fence with the word `console`) is run on a built-in inventory, and prints
+//! what the document shows, or has a comment before it that says why it is not run.
 //!
 //! - `<!-- not run: REASON -->`: the block is not run.
 //! - `<!-- run on: HOST -->`: the inventory, if it is not [`HOST`]. With `, with FILE` the policy is that file of the
 //!   repository.
 //!
-//! A document's blocks are run in their order, in one directory that takes the place of `/`. `cat FILE` makes the file that
-//! the document shows. In what a document shows, `…` stands for any text, and on a line of its own for any lines.
+//! A document's blocks are run in their order, in one directory that takes the place of `/`. `cat FILE` makes the file
+//! that the document shows. In what a document shows, `…` stands for any text, and on a line of its own for any lines.
 
 use crate::program;
 use clap::{ArgAction, Command, CommandFactory};
@@ -170,8 +170,8 @@ impl Machine {
         }
     }
 
-    /// The arguments of `tranche` for what was typed: its paths in this directory, and the options that say where the rest
-    /// is.
+    /// The arguments of `tranche` for what was typed: its paths in this directory, and the options that say where the
+    /// rest is.
     fn arguments(&self, words: &[&str], host: &str, policy: Option<&str>) -> Result<Vec<String>, String> {
         let tranche = Arguments::command();
         let verbs = words.iter().take_while(|word| !word.starts_with('-'));

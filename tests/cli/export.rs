@@ -73,8 +73,8 @@ impl Place {
     }
 }
 
-/// What a container must see of GPU 1: its nodes, the driver's library under the names that programs ask for, and where the
-/// loader finds it.
+/// What a container must see of GPU 1: its nodes, the driver's library under the names that programs ask for, and where
+/// the loader finds it.
 const SHOW: &str = "find /dev -type c -name 'nvidia*' | sort; find /usr -name 'libcuda.so*' | sort; \
                     env | grep -e ^LD_LIBRARY_PATH= -e ^NVIDIA_VISIBLE_DEVICES= | sort";
 const SHOWN: &str = "\

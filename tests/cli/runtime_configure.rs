@@ -1,5 +1,5 @@
-//! `tranche runtime configure` and `unconfigure`: what they write, on the collection in `tests/engine-configs`, and what
-//! they leave as it is.
+//! `tranche runtime configure` and `unconfigure`: what they write, on the collection in `tests/engine-configs`, and
+//! what they leave as it is.
 
 use crate::support::{programs, rights, skip};
 use serde_json::{Map, Value, json};

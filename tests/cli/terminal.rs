@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Characters that a terminal acts on, with text around them: colours, a title, a line of its own, a cursor that goes back,
-/// C1's escape, and the marks that change the direction of text.
+/// Characters that a terminal acts on, with text around them: colours, a title, a line of its own, a cursor that goes
+/// back, C1's escape, and the marks that change the direction of text.
 const HOSTILE: &str = "x\u{1b}[31my\u{1b}]0;title\u{7}z\nERROR fake\rback\u{9b}31m\u{202e}r\u{2066}i\u{200f}l\u{61c}m";
 
 fn text(bytes: &[u8]) -> String {

@@ -1,4 +1,5 @@
-//! docs/troubleshooting.md: each heading is a message that the source has, or one of another program that is listed here.
+//! docs/troubleshooting.md: each heading is a message that the source has, or one of another program that is listed
+//! here.
 
 use std::fs;
 use std::path::Path;

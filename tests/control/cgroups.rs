@@ -1,5 +1,5 @@
-//! Limits of memory of containers' cgroups: set before a container's program starts, removed after its claim, and refused
-//! where they were promised and cannot be set.
+//! Limits of memory of containers' cgroups: set before a container's program starts, removed after its claim, and
+//! refused where they were promised and cannot be set.
 
 use crate::bed::{Bed, TestCgroup, UNEQUAL};
 use crate::support::skip;

@@ -46,9 +46,9 @@ fn a_library_that_refuses_says_why() {
     assert_eq!(inventory.gpus.len(), 2);
 }
 
-/// nvml-wrapper reads a string up to its first NUL byte. If the library writes none into the buffer, it reads beyond the
-/// buffer: it may crash there, which the child process contains, or return more than the buffer holds, which is refused.
-/// Either way nothing of it may come into the inventory.
+/// nvml-wrapper reads a string up to its first NUL byte. If the library writes none into the buffer, it reads beyond
+/// the buffer: it may crash there, which the child process contains, or return more than the buffer holds, which is
+/// refused. Either way nothing of it may come into the inventory.
 #[test]
 fn strings_without_an_end_and_strings_of_nonsense() {
     let healthy = bed("dgx-a100-mig").look();

@@ -72,8 +72,8 @@ impl Bed {
         self.look_with(&options())
     }
 
-    /// The options with the shortest deadline that a library which answers surely keeps: many times what a discovery takes on
-    /// this machine at this moment.
+    /// The options with the shortest deadline that a library which answers surely keeps: many times what a discovery
+    /// takes on this machine at this moment.
     fn impatient(&self) -> DiscoveryOptions {
         let began = Instant::now();
         self.look();

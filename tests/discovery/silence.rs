@@ -23,7 +23,8 @@ fn forking(init: Option<&str>) -> (Bed, PathBuf) {
     (bed, lock)
 }
 
-/// Every call of this library takes a seventh of the time that it may be silent, so all of them take many times as long.
+/// Every call of this library takes a seventh of the time that it may be silent, so all of them take many times as
+/// long.
 #[test]
 fn a_slow_library_is_not_a_silent_one() {
     let bed = bed(SMALL);

@@ -1,8 +1,8 @@
 //! Specifications that `tranche cdi generate` writes for the test hosts, in real engines: what a container then has.
 //!
-//! A host lies in a directory, so its nodes and files have that directory in their paths, as those of a driver container
-//! have (`--driver-root`). A rootless engine takes a node only by the path that it has in the container: for that one the
-//! nodes are put into `/dev` of the engine's own mount namespace, and the specification is made there.
+//! A host lies in a directory, so its nodes and files have that directory in their paths, as those of a driver
+//! container have (`--driver-root`). A rootless engine takes a node only by the path that it has in the container: for
+//! that one the nodes are put into `/dev` of the engine's own mount namespace, and the specification is made there.
 
 use crate::support::{engines, fake_host, skip};
 use std::collections::BTreeSet;
@@ -107,8 +107,8 @@ impl Case {
         )
     }
 
-    /// Holds that a container with `devices` has the nodes `expected`, each with the host's numbers and permissions, and no
-    /// other.
+    /// Holds that a container with `devices` has the nodes `expected`, each with the host's numbers and permissions,
+    /// and no other.
     fn has_nodes(&self, devices: &[&str], expected: &[&str]) {
         let script =
             "find /dev -type c '(' -path '/dev/nvidia*' -o -path '/dev/dri/*' ')' -exec stat -c '%n %t:%T %a' '{}' ';'";

@@ -1,5 +1,5 @@
-//! What an image can ask for under each engine, by its environment, its annotations and its labels, while the user asks for
-//! nothing or for less. The table of SECURITY.md has one line for each engine.
+//! What an image can ask for under each engine, by its environment, its annotations and its labels, while the user asks
+//! for nothing or for less. The table of SECURITY.md has one line for each engine.
 //!
 //! podman is that of Debian 12 (4.3.1), which copies annotations of images into config.json.
 
@@ -93,7 +93,8 @@ fn the_annotations_of_an_image_have_no_effect_with_an_old_podman() {
     );
 }
 
-/// This is what `acceptAnnotations: always` means with such a podman, and it shows that the image of the test above asks.
+/// This is what `acceptAnnotations: always` means with such a podman, and it shows that the image of the test above
+/// asks.
 #[test]
 fn the_annotations_of_an_image_ask_where_the_owner_accepts_all() {
     let keys = ", acceptAnnotations: always, acceptEnvironment: never";

@@ -105,8 +105,8 @@ fn words(text: &str) -> Vec<String> {
 fn starts(bed: &Bed, engine: Engine, image: &Path, options: &[&str]) {
     let run = || run_podman_in(bed, engine, image, &["nvidia.com/gpu=0"], &bed.specs(), options, &OPEN);
     let mut output = run();
-    // On a busy machine podman sometimes attaches to a container that ends at once too late, and prints nothing of what it
-    // wrote. A program that does not find the driver writes as many lines.
+    // On a busy machine podman sometimes attaches to a container that ends at once too late, and prints nothing of what
+    // it wrote. A program that does not find the driver writes as many lines.
     for _ in 0..2 {
         if output.status.success() && output.stdout.is_empty() {
             output = run();
@@ -184,7 +184,8 @@ fn a_read_only_container_leaves_the_root_as_it_was() {
                 if hooks.len() == 1 {
                     starts(bed, engine, &image, &["--read-only"]);
                 } else {
-                    // NVIDIA's hook for the cache is not told of the links, so there libraries are found by their SONAMEs alone.
+                    // NVIDIA's hook for the cache is not told of the links, so there libraries are found by their
+                    // SONAMEs alone.
                     let open = ["/bin/open", "libcuda.so.1", "libnvidia-ml.so.1"];
                     let device = ["nvidia.com/gpu=0"];
                     let output = run_podman_in(bed, engine, &image, &device, &bed.specs(), &["--read-only"], &open);

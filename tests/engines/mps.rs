@@ -1,5 +1,5 @@
-//! Shares under MPS with real engines: the broker starts the daemon for the first container, keeps its limits, and puts the
-//! device back after the last one. The daemon and the GPU are fakes; everything else is real.
+//! Shares under MPS with real engines: the broker starts the daemon for the first container, keeps its limits, and puts
+//! the device back after the last one. The daemon and the GPU are fakes; everything else is real.
 
 use crate::shares::place;
 use crate::support::fake_mps::FakeMps;

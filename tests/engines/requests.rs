@@ -66,7 +66,8 @@ impl Way {
         }
     }
 
-    /// Whether `exec` gives a process the environment of the container's share. With a hook alone, tranche does not run then.
+    /// Whether `exec` gives a process the environment of the container's share. With a hook alone, tranche does not run
+    /// then.
     fn edits_exec(self) -> bool {
         self != Way::PodmanPrecreate
     }
@@ -263,7 +264,8 @@ fn of_docker_with_the_default_runtime() {
     both(Way::DockerDefault);
 }
 
-/// docker's own option. docker adds a prestart hook for it, which the runtime replaces, and which otherwise says what to do.
+/// docker's own option. docker adds a prestart hook for it, which the runtime replaces, and which otherwise says what
+/// to do.
 #[test]
 fn of_docker_by_gpus() {
     let script = r#"
@@ -305,8 +307,8 @@ step other docker run --rm --network=none --runtime runc --gpus all bb:1 true
     }
 }
 
-/// An image is built, and containers run, with the configuration that `tranche runtime configure` writes. podman build and
-/// buildah read the shared directory of hooks, and refuse a hook of the stage precreate there.
+/// An image is built, and containers run, with the configuration that `tranche runtime configure` writes. podman build
+/// and buildah read the shared directory of hooks, and refuse a hook of the stage precreate there.
 #[test]
 fn of_podman_that_is_configured() {
     run(

@@ -20,7 +20,8 @@ sharing:
     - {name: nvidia.com/gpu, devices: [1], replicas: 2}
 ";
 
-/// `user` is podman of a user without any privilege, and `begin NAME IMAGE DEVICE` starts a container of his that sleeps.
+/// `user` is podman of a user without any privilege, and `begin NAME IMAGE DEVICE` starts a container of his that
+/// sleeps.
 const SCRIPT: &str = r#"
 rm /etc/cdi/none-yet
 "$bed/tranche" broker $place --spec-dir /run/cdi > "$bed/broker.log" 2>&1 &

@@ -106,8 +106,8 @@ impl Scene {
         held
     }
 
-    /// Starts `count` containers with the process `pid` at once, each of which asks for one of ten shares. `before` gets
-    /// the number of each. Returns the shares and the containers that have them.
+    /// Starts `count` containers with the process `pid` at once, each of which asks for one of ten shares. `before`
+    /// gets the number of each. Returns the shares and the containers that have them.
     ///
     /// A share stays free only if each hook that asked for it waited for the lock in vain, as on a machine that is much
     /// too busy.

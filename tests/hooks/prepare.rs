@@ -110,7 +110,8 @@ fn a_program_finds_the_driver_by_name() {
             let before = said(run_open(&scene, &open));
             assert!(before.starts_with("libcuda.so.1 none\n"), "{before}");
             let after = said(hook(&scene, "", &arguments(&[directory]), &open));
-            // What the image had in its cache stays; without one, its own directories beyond the default were never searched.
+            // What the image had in its cache stays; without one, its own directories beyond the default were never
+            // searched.
             let own = if cached {
                 "libown.so.1 7\n"
             } else {

@@ -1,5 +1,5 @@
-//! Configurations as engines write them (tests/configs), and some that are odder: each passes byte for byte if it requests
-//! nothing, and otherwise changes in nothing but what the request means.
+//! Configurations as engines write them (tests/configs), and some that are odder: each passes byte for byte if it
+//! requests nothing, and otherwise changes in nothing but what the request means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -118,8 +118,8 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs")
 }
 
-/// The places where `new` has something that `old` has not (`+`), and the reverse (`-`). Lists are compared without regard
-/// to their order, because mounts are sorted.
+/// The places where `new` has something that `old` has not (`+`), and the reverse (`-`). Lists are compared without
+/// regard to their order, because mounts are sorted.
 fn difference(old: &Value, new: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     compare(old, new, String::new(), &mut found);

@@ -158,7 +158,8 @@ struct Recorded {
     fails: bool,
 }
 
-/// Where tranche does something else on purpose: it starts the container where NVIDIA's hook fails, or passes a device once.
+/// Where tranche does something else on purpose: it starts the container where NVIDIA's hook fails, or passes a device
+/// once.
 const OTHERWISE: [(&str, Option<&[&str]>); 5] = [
     // NVIDIA's hook passes `--device=,0`.
     ("twice the same device", Some(&["--device=0", "--compute", "--utility"])),

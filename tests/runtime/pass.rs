@@ -80,8 +80,8 @@ fn a_configuration_that_requests_nothing_keeps_every_byte() {
     assert_eq!(after.modified().unwrap(), before.modified().unwrap());
 }
 
-/// What a container costs that asks for nothing does not grow with the plan: everything after the first line may be of any
-/// size, even of one that nobody reads.
+/// What a container costs that asks for nothing does not grow with the plan: everything after the first line may be of
+/// any size, even of one that nobody reads.
 #[test]
 fn a_command_that_needs_the_settings_alone_reads_the_first_line_of_the_host_file() {
     let place = Place::new();

@@ -354,8 +354,8 @@ fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Changes each field of an inventory, and compares: a field that a specification depends on is part of the digest. The few
-/// that are not part of it are named here.
+/// Changes each field of an inventory, and compares: a field that a specification depends on is part of the digest. The
+/// few that are not part of it are named here.
 #[test]
 fn the_digest_changes_with_every_specification() {
     let mut left_out = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! Injection of any vendor's devices, compared with the reference library and with a second implementation.
 //!
-//! A case is some directories of specifications, a container's configuration and the devices that it asks for. The results
-//! of the reference library (tags.cncf.io/container-device-interface, written in Go) for a fixed set of cases are in
-//! tests/data/cdi-injection.jsonl. The crate container-device-interface answers each generated case.
+//! A case is some directories of specifications, a container's configuration and the devices that it asks for. The
+//! results of the reference library (tags.cncf.io/container-device-interface, written in Go) for a fixed set of cases
+//! are in tests/data/cdi-injection.jsonl. The crate container-device-interface answers each generated case.
 
 mod cases;
 mod crates_io;

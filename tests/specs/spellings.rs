@@ -1,8 +1,8 @@
 //! YAML and JSON as engines read them.
 //!
 //! tests/data/yaml-spellings.jsonl has texts of specifications in every spelling that was thought of, and what the
-//! reference library (tags.cncf.io/container-device-interface v1.1.0 with sigs.k8s.io/yaml 1.4.0, written in Go) reads in each:
-//! the specification as JSON, or nothing where the library refuses the file.
+//! reference library (tags.cncf.io/container-device-interface v1.1.0 with sigs.k8s.io/yaml 1.4.0, written in Go) reads
+//! in each: the specification as JSON, or nothing where the library refuses the file.
 
 use serde_json::{Map, Value};
 use tranche_plan::cdi::parse;
@@ -35,8 +35,8 @@ const REFUSED: [&str; 2] = [
     "[A=b:]",
 ];
 
-/// `value` without what JSON leaves out or not as it likes: nothing, and empty texts, lists and maps. A number that is 0 is
-/// left out by the library, except for those that may be missing.
+/// `value` without what JSON leaves out or not as it likes: nothing, and empty texts, lists and maps. A number that is
+/// 0 is left out by the library, except for those that may be missing.
 fn bare(value: &Value) -> Value {
     const MAY_BE_ZERO: [&str; 4] = ["fileMode", "uid", "gid", "timeout"];
     match value {

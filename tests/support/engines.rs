@@ -1,7 +1,7 @@
 //! Real engines: podman over crun and runc, as root and not, and the two runtimes by themselves.
 //!
-//! Each run happens in a mount namespace of its own (`tests/bed/enter.sh`), where the given directory holds the only CDI
-//! specs and the host's containers are out of reach. The image is a busybox made on the spot: nothing is pulled.
+//! Each run happens in a mount namespace of its own (`tests/bed/enter.sh`), where the given directory holds the only
+//! CDI specs and the host's containers are out of reach. The image is a busybox made on the spot: nothing is pulled.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -11,8 +11,9 @@
 //! all node PATH                       (the device `all`)
 //! ```
 //!
-//! Options of hooks are read for what they ask for: `--folder` of NVIDIA's and `--ldcache-dir` of ours are one fact, and
-//! so are a link that a hook of one device makes and a `--by-path` of ours, which holds for the devices with that node.
+//! Options of hooks are read for what they ask for: `--folder` of NVIDIA's and `--ldcache-dir` of ours are one fact,
+//! and so are a link that a hook of one device makes and a `--by-path` of ours, which holds for the devices with that
+//! node.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use serde_json::Value;
@@ -145,8 +146,8 @@ fn hook_facts(hook: &Value) -> Vec<String> {
             Some((option, value)) => (option, value),
             None => (option, arguments.next_if(|a| !a.starts_with("--")).unwrap_or_default()),
         };
-        // What our one hook leaves out is a hook that others do not have: in both cases nothing is done. What it is told
-        // about a library is what other hooks read from the file.
+        // What our one hook leaves out is a hook that others do not have: in both cases nothing is done. What it is
+        // told about a library is what other hooks read from the file.
         if matches!(option, "skip" | "library") {
             continue;
         }

@@ -5,8 +5,8 @@
 //! host.nvml(|config| config["faults"]["init"] = "hang".into())?;    // break the driver's library
 //! ```
 //!
-//! What a host has is in its `host.txt` (see [`manifest`]), the text files as they lie on the machine under `tree/`, and
-//! what NVML says in `nvml.json`, which becomes `fake-nvml.json` in the root: the fake library finds it there.
+//! What a host has is in its `host.txt` (see [`manifest`]), the text files as they lie on the machine under `tree/`,
+//! and what NVML says in `nvml.json`, which becomes `fake-nvml.json` in the root: the fake library finds it there.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs;

@@ -60,8 +60,8 @@ impl FakeMps {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What was recorded, one short line each: `start -f`, `command quit`, `compute mode 3`, `cgroup limit NAME 4912 MiB`,
-    /// `nvidia-smi …`.
+    /// What was recorded, one short line each: `start -f`, `command quit`, `compute mode 3`, `cgroup limit NAME 4912
+    /// MiB`, `nvidia-smi …`.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |event: &Value| {
             let kind = event["event"].as_str().unwrap();

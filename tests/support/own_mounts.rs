@@ -3,8 +3,8 @@
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Gives this thread, and the threads and processes that it starts, mounts of its own: it sees none that another program of
-/// the machine makes or removes from now on. `/proc/thread-self/mountinfo` lists them.
+/// Gives this thread, and the threads and processes that it starts, mounts of its own: it sees none that another
+/// program of the machine makes or removes from now on. `/proc/thread-self/mountinfo` lists them.
 pub(crate) fn enter() {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;

@@ -1,7 +1,7 @@
 //! What this process may do, for tests that need more than an ordinary user has.
 //!
-//! `make test` runs the tests of hooks in a user namespace of their own where the user is not root: they may then mount and
-//! change the root directory, but there is only one user, no device node, and no cgroup hierarchy.
+//! `make test` runs the tests of hooks in a user namespace of their own where the user is not root: they may then mount
+//! and change the root directory, but there is only one user, no device node, and no cgroup hierarchy.
 
 use super::skip;
 

@@ -1,7 +1,7 @@
 //! Several podman commands, one after another, against one set of specs and one state: what a person does in a shell.
 //!
-//! The script runs in the bed's mount namespace, where `/run/tranche` and the specs are its own. Each `step NAME COMMAND…`
-//! is a result that the test looks at by name.
+//! The script runs in the bed's mount namespace, where `/run/tranche` and the specs are its own. Each `step NAME
+//! COMMAND…` is a result that the test looks at by name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,7 +45,8 @@ impl Session {
 
     /// A step that the claim hook must have refused: why, in one line.
     ///
-    /// crun throws away what a hook says, so the line is that of `tranche status`; under runc it is in podman's words too.
+    /// crun throws away what a hook says, so the line is that of `tranche status`; under runc it is in podman's words
+    /// too.
     pub(crate) fn refused(&self, name: &str) -> &str {
         let step = self.step(name);
         assert_ne!(step.code, 0, "step {name} in:\n{}", self.said);
@@ -60,9 +61,9 @@ impl Session {
     }
 }
 
-/// Runs a script of steps under `engine`. In it `podman` is the bed's, as `$bed/podman` is for other programs, `start NAME DEVICE…` a container that sleeps,
-/// `tranche` this build's program, `$oci` the hook, `$images` a list of fresh images and `$bed` the bed's directory.
-/// Every container is removed at its end.
+/// Runs a script of steps under `engine`. In it `podman` is the bed's, as `$bed/podman` is for other programs, `start
+/// NAME DEVICE…` a container that sleeps, `tranche` this build's program, `$oci` the hook, `$images` a list of fresh
+/// images and `$bed` the bed's directory. Every container is removed at its end.
 pub(crate) fn session(bed: &Bed, engine: Engine, images: usize, script: &str) -> Session {
     let user = bed.at("root");
     for directory in ["", "run", "store", "runroot"] {

@@ -37,8 +37,8 @@ fn cuda() -> Value {
     })
 }
 
-/// Runs a script of steps with the shares of a fake host. In it `$1` and `$2` are images with glibc and the fake library's
-/// answers, and `verify CONTAINER` is the command.
+/// Runs a script of steps with the shares of a fake host. In it `$1` and `$2` are images with glibc and the fake
+/// library's answers, and `verify CONTAINER` is the command.
 fn with_shares(name: &str, script: &str, look: impl Fn(Engine, &Session)) {
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {
         let test = format!("container::{name} {engine:?}");

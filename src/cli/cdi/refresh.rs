@@ -52,8 +52,8 @@ struct RefreshArgs {
     /// missing), and replace the files of the last refresh by what was found
     #[arg(long, env = "TRANCHE_DEGRADED", help_heading = None)]
     degraded: bool,
-    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
-    /// [default: what the oldest installed engine reads, at least 0.5]
+    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left
+    /// out [default: what the oldest installed engine reads, at least 0.5]
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION", help_heading = None)]
     cdi_version: Option<CdiVersion>,
     #[command(flatten)]

@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// Release the claim together with the first container that uses it, even if that container fails to start
     #[arg(long)]
     once: bool,
-    /// Let containers of engines that run as root use the claim as well; without this option, only your own engine can. A
-    /// claim that root makes is for engines of root in any case
+    /// Let containers of engines that run as root use the claim as well; without this option, only your own engine
+    /// can. A claim that root makes is for engines of root in any case
     #[arg(long)]
     for_root: bool,
     /// The newest CDI version that the engine supports (0.5 for podman 4.3)

@@ -19,15 +19,16 @@ use tranche_node::held::{Held, View, by_broker, container_id};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least the
-    /// first four characters of an id, if no other container's id begins with them. The containers of a user's own engine
-    /// are named UID.ID
+    /// The name of a claim; a device or share (nvidia.com/gpu=0.3, or 0.3); or a container's name or id, or at least
+    /// the first four characters of an id, if no other container's id begins with them. The containers of a user's
+    /// own engine are named UID.ID
     #[arg(value_name = "CLAIM|DEVICE|CONTAINER", required_unless_present = "user")]
     what: Option<String>,
     /// Release all that this user holds, also under subordinate uids
     #[arg(long, value_name = "NAME|UID", conflicts_with = "what")]
     user: Option<String>,
-    /// Release the claim although a running container uses it. The container keeps its access to the device until it ends
+    /// Release the claim although a running container uses it. The container keeps its access to the device until it
+    /// ends
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -123,8 +124,8 @@ fn release(
     done.map_err(|error| refusal(error, &mut view))?;
     Ok(Released {
         released: meant.iter().map(|claim| view.held(claim)).collect(),
-        // After the ledger: a process that is killed in between leaves a specification without a claim, which no container
-        // can use and `gc` removes.
+        // After the ledger: a process that is killed in between leaves a specification without a claim, which no
+        // container can use and `gc` removes.
         left: meant
             .iter()
             .filter_map(|claim| claim_spec::remove_of(claim, state_dir).err())
@@ -153,8 +154,8 @@ fn refusal(error: LedgerError, view: &mut View) -> Error {
     }
 }
 
-/// The claims that `typed` means. A claim's name is tried first, then the device or share that is held, then what root's
-/// engines asked for, then a container. What a user chose is looked for last, and with the number of the user.
+/// The claims that `typed` means. A claim's name is tried first, then the device or share that is held, then what
+/// root's engines asked for, then a container. What a user chose is looked for last, and with the number of the user.
 fn resolve<'a>(typed: &str, claims: &[&'a Claim], view: &mut View) -> Result<Vec<&'a Claim>> {
     let name = typed.strip_prefix("nvidia.com/claim=").unwrap_or(typed);
     let all = |is_meant: &dyn Fn(&Claim) -> bool| -> Vec<&'a Claim> {
@@ -212,8 +213,8 @@ fn is_whole_of(claim: &Claim, typed: &str, specs: &Specs) -> bool {
     claim.part.shares().len() < 2 || is_named(&specs.name(claim), typed) || is_named(&specs.part_name(claim), typed)
 }
 
-/// The claims of the container whose name or id is `typed`, or else of those whose id begins with it: first those of root's
-/// engines. The id of a container of a user's engine has the number of the user before it.
+/// The claims of the container whose name or id is `typed`, or else of those whose id begins with it: first those of
+/// root's engines. The id of a container of a user's engine has the number of the user before it.
 fn of_container<'a>(typed: &str, claims: &[&'a Claim], names: &mut Names) -> Vec<&'a Claim> {
     let (mut exact, mut begins) = (Vec::new(), Vec::new());
     for claim in claims.iter().copied() {

@@ -1,5 +1,5 @@
-//! The text format of metrics: OpenMetrics 1.0 (github.com/prometheus/OpenMetrics, specification/OpenMetrics.md), written
-//! so that readers of Prometheus' older text format (0.0.4) accept it too.
+//! The text format of metrics: OpenMetrics 1.0 (github.com/prometheus/OpenMetrics, specification/OpenMetrics.md),
+//! written so that readers of Prometheus' older text format (0.0.4) accept it too.
 
 use super::catalogue::{ALL, Family, FamilyKind};
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ struct Sample {
 }
 
 impl Exposition {
-    /// Adds a sample. `labels` are the values of the family's labels, in their order. Of two samples with the same labels,
-    /// the first stays: a series has one value.
+    /// Adds a sample. `labels` are the values of the family's labels, in their order. Of two samples with the same
+    /// labels, the first stays: a series has one value.
     pub(super) fn add(&mut self, family: Family, labels: &[&str], value: f64) {
         debug_assert_eq!(family.labels.len(), labels.len(), "{}", family.name);
         let samples = self.samples.entry(family.name).or_default();

@@ -82,8 +82,8 @@ fn devices(out: &mut Exposition, observed: &Observed) {
     }
 }
 
-/// The samples of a claim on `shares`: no two claims hold the same part of one device. The names under which engines asked for
-/// it can be the same.
+/// The samples of a claim on `shares`: no two claims hold the same part of one device. The names under which engines
+/// asked for it can be the same.
 fn claim(out: &mut Exposition, held: &Held, shares: &str, with_containers: bool) {
     let label = [held.device.as_str(), shares];
     let container = held.container.as_ref().filter(|_| with_containers);

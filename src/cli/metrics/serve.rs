@@ -1,8 +1,8 @@
 //! A small server for a program that collects metrics: nothing but `GET /metrics`.
 //!
-//! Every user of the machine can connect. A client has a short time for its request and for taking the answer, and there is
-//! room for some of them at once. One that comes when all places are taken gets the place of the oldest one that keeps the
-//! server waiting: a collector sends its request at once, so that slow clients crowd out one another.
+//! Every user of the machine can connect. A client has a short time for its request and for taking the answer, and
+//! there is room for some of them at once. One that comes when all places are taken gets the place of the oldest one
+//! that keeps the server waiting: a collector sends its request at once, so that slow clients crowd out one another.
 
 use super::exposition::CONTENT_TYPE;
 use crate::out;

@@ -5,8 +5,8 @@ use tranche_node::installed::EngineDirs;
 use tranche_plan::engines::{Engine, oldest_podman};
 use tranche_plan::policy::read::DEFAULT_FILE;
 
-/// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh` recorded
-/// counts.
+/// The line about `engine`. podman is asked for its version. At a start of a container, what `tranche cdi refresh`
+/// recorded counts.
 pub(super) fn line(engine: Engine) -> String {
     let installed = match engine {
         Engine::Podman => EngineDirs::default().installed_podman(),

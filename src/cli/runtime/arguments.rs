@@ -23,8 +23,9 @@ pub(crate) struct EngineFileArgs {
     /// The engine's main configuration file [default: the file that the engine reads]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// The drop-in file for the runtime; an empty value changes the main file instead [default: 99-tranche in the directory
-    /// of drop-ins beside the main file; not for docker, and not for containerd's configuration version 2]
+    /// The drop-in file for the runtime; an empty value changes the main file instead [default: 99-tranche in the
+    /// directory of drop-ins beside the main file; not for docker, and not for containerd's configuration version
+    /// 2]
     // Not a path to clap, which refuses an empty one.
     #[arg(long, value_name = "FILE")]
     pub(super) drop_in_config: Option<OsString>,

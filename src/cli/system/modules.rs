@@ -7,8 +7,8 @@ use tranche_core::error::{Context, Error, Result};
 /// The modules whose devices containers use, the one that the others need first.
 const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];
 
-/// Loads the driver's modules, which lie below `driver_root` if it is not `/`. With `dry_run`, only returns the commands, also
-/// on a machine without modprobe.
+/// Loads the driver's modules, which lie below `driver_root` if it is not `/`. With `dry_run`, only returns the
+/// commands, also on a machine without modprobe.
 ///
 /// # Errors
 /// Returns an error if modprobe is not found, or if it fails.

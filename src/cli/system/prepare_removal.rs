@@ -1,6 +1,7 @@
 //! `tranche system prepare-removal`: what a package manager runs before it removes the programs.
 //!
-//! A specification whose hook is gone makes every start fail, and a daemon or a mode that tranche set would stay for ever.
+//! A specification whose hook is gone makes every start fail, and a daemon or a mode that tranche set would stay for
+//! ever.
 
 mod devices;
 mod specifications;

@@ -119,8 +119,8 @@ impl ClaimCall {
     /// The hook's name.
     pub const VERB: &str = "claim";
 
-    /// Seconds that the hook waits for the broker, in addition to the time for its own work. A driver without persistence
-    /// mode takes many seconds until a daemon can use the device.
+    /// Seconds that the hook waits for the broker, in addition to the time for its own work. A driver without
+    /// persistence mode takes many seconds until a daemon can use the device.
     pub const PREPARING: u32 = 40;
 
     pub(super) const OPTIONS: &[(&str, ValueKind)] = &[

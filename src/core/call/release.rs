@@ -48,11 +48,11 @@ impl ReleaseCall {
         Program::Tranche.command(Self::VERB, options)
     }
 
-    /// Whether `text`, a specification in YAML or JSON, has this call. A path with a character that the form of the file
-    /// gives a meaning is not recognised, and then the answer is no.
+    /// Whether `text`, a specification in YAML or JSON, has this call. A path with a character that the form of the
+    /// file gives a meaning is not recognised, and then the answer is no.
     ///
-    /// The hooks have no parser of YAML, and a specification that is removed must be the one of the claim that has ended,
-    /// so every word of the call has to be there, with the same ledger.
+    /// The hooks have no parser of YAML, and a specification that is removed must be the one of the claim that has
+    /// ended, so every word of the call has to be there, with the same ledger.
     pub fn is_in(&self, text: &str) -> bool {
         let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '[' | ']');
         let there: BTreeSet<&str> = text.split(is_between).collect();

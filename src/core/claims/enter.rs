@@ -1,5 +1,5 @@
-//! Entering a claim that others still hold: the hook of a container waits for it, in the queue in which starts wait that
-//! reserve shares.
+//! Entering a claim that others still hold: the hook of a container waits for it, in the queue in which starts wait
+//! that reserve shares.
 
 use super::turn::Attempt;
 use super::{ClaimEntry, Claims, LockedClaims, NotEntered};
@@ -15,8 +15,8 @@ impl Claims {
     /// order of their coming; one that ends in any way leaves the queue.
     ///
     /// # Errors
-    /// As [`Claims::enter`]. What could not be entered on an unused machine either is not waited for, nor is a claim that
-    /// was reserved beforehand. [`NotEntered::waited`] says how long the entry was waited for.
+    /// As [`Claims::enter`]. What could not be entered on an unused machine either is not waited for, nor is a claim
+    /// that was reserved beforehand. [`NotEntered::waited`] says how long the entry was waited for.
     pub fn enter_waiting(
         &self,
         entry: &ClaimEntry,

@@ -50,13 +50,13 @@ pub trait Attempt {
 }
 
 impl Claims {
-    /// Makes the attempt, and waits up to `wait` for what others hold or wait for. Those who wait are served in the order of
-    /// their coming. One that can also be served by what nobody ahead waits for does not wait for those ahead. A waiter
-    /// that ends in any way leaves the queue.
+    /// Makes the attempt, and waits up to `wait` for what others hold or wait for. Those who wait are served in the
+    /// order of their coming. One that can also be served by what nobody ahead waits for does not wait for those
+    /// ahead. A waiter that ends in any way leaves the queue.
     ///
     /// # Errors
-    /// Returns the error of the first attempt if waiting cannot change it, otherwise [`Attempt::timed_out`], or an error if a
-    /// program for which it is made has ended ([`Claims::called_by`]).
+    /// Returns the error of the first attempt if waiting cannot change it, otherwise [`Attempt::timed_out`], or an
+    /// error if a program for which it is made has ended ([`Claims::called_by`]).
     pub fn take_turn<A: Attempt>(&self, attempt: &A, wait: Duration) -> Result<A::Got, A::Error> {
         let began = Instant::now();
         // Before it can be seen to wait: the program that called it may be ended as soon as that is seen.

@@ -113,8 +113,8 @@ impl<S: ReadAt> ElfSource<S> {
     }
 }
 
-/// Reads `size` bytes from `offset` on, or fewer where the file ends. Unlike `read_to_end` it does not search for the end
-/// with small reads. The caller has bounded `size`.
+/// Reads `size` bytes from `offset` on, or fewer where the file ends. Unlike `read_to_end` it does not search for the
+/// end with small reads. The caller has bounded `size`.
 fn read_up_to(file: &impl ReadAt, offset: u64, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;

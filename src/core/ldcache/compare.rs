@@ -26,11 +26,11 @@ pub fn compare(a: &CacheEntry<'_>, b: &CacheEntry<'_>) -> Ordering {
         .then_with(|| b.osversion.cmp(&a.osversion))
 }
 
-/// Compares two SONAMEs as the loader does: two numbers by value, a digit after any other character, and everything else
-/// by its byte, which is signed where C's `char` is signed (x86) and unsigned elsewhere (ARM).
+/// Compares two SONAMEs as the loader does: two numbers by value, a digit after any other character, and everything
+/// else by its byte, which is signed where C's `char` is signed (x86) and unsigned elsewhere (ARM).
 ///
-/// A number overflows here as in glibc. The two values are then compared, where glibc subtracts them, because sorting needs
-/// an order without circles. The results differ only for names with numbers more than 2^31 apart.
+/// A number overflows here as in glibc. The two values are then compared, where glibc subtracts them, because sorting
+/// needs an order without circles. The results differ only for names with numbers more than 2^31 apart.
 pub fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     // Neighbours in a cache have a common beginning, which matters only if it ends within a number.
     let alike = alike(a, b);

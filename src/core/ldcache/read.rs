@@ -27,9 +27,9 @@ const NATIVE: Endianness = if cfg!(target_endian = "big") {
 /// out and counted in [`Cache::skipped`]; the loader ignores it too.
 ///
 /// # Errors
-/// Returns an error with the offset or the numbers for an unknown magic, a table that is longer than the file, an invalid
-/// byte order, and strings that overlap so much that they take many times the file when they are written out. No
-/// `ldconfig` writes such a file.
+/// Returns an error with the offset or the numbers for an unknown magic, a table that is longer than the file, an
+/// invalid byte order, and strings that overlap so much that they take many times the file when they are written out.
+/// No `ldconfig` writes such a file.
 pub fn read(bytes: &[u8]) -> Result<Cache<'_>> {
     if bytes.starts_with(NEW_MAGIC) {
         return read_new(bytes, 0);
@@ -249,8 +249,8 @@ impl<'a> Strings<'a> {
         Ok(OsStr::from_bytes(string))
     }
 
-    /// Refuses overlapping strings that together are many times as long as the file. In a cache of ldconfig only a name and
-    /// the end of its path overlap, which is twice at most.
+    /// Refuses overlapping strings that together are many times as long as the file. In a cache of ldconfig only a name
+    /// and the end of its path overlap, which is twice at most.
     fn check_budget(&self) -> Result<()> {
         let limit = self.bytes.len().saturating_mul(4).saturating_add(MAX_STRING);
         if self.given <= limit {
@@ -284,7 +284,8 @@ fn hwcaps(bytes: &[u8], start: usize, endian: Endianness) -> Result<&[u8], Strin
         let (tag, offset, size) = (word(0), word(8) as usize, word(12) as usize);
         let data = bytes.get(offset..).and_then(|rest| rest.get(..size));
         let data = data.ok_or_else(|| format!("section {tag} at offset {offset:#x} is outside the file"))?;
-        // The other sections are ignored: the name of the program that wrote the file, and those of later glibc versions.
+        // The other sections are ignored: the name of the program that wrote the file, and those of later glibc
+        // versions.
         if tag == TAG_GLIBC_HWCAPS {
             found = data;
         }

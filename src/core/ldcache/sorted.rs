@@ -20,13 +20,14 @@ impl<'e, 'a> Sorted<'e, 'a> {
         Sorted(sorted)
     }
 
-    /// These entries, with those of `later` behind them where both are equal in the loader's order: there the loader takes
-    /// the first. That is how the driver's `libcuda.so.1` goes before a stub or another driver's in a directory of the
-    /// image, and it is what `ldconfig` makes when the driver's directories come first in its configuration. Nothing of the
-    /// image is lost: its entry for a named processor still goes before the driver's, as with `ldconfig`.
+    /// These entries, with those of `later` behind them where both are equal in the loader's order: there the loader
+    /// takes the first. That is how the driver's `libcuda.so.1` goes before a stub or another driver's in a
+    /// directory of the image, and it is what `ldconfig` makes when the driver's directories come first in its
+    /// configuration. Nothing of the image is lost: its entry for a named processor still goes before the driver's,
+    /// as with `ldconfig`.
     ///
-    /// An entry that is there already is not added again. A container that starts a second time on the same root thus gets
-    /// the same bytes.
+    /// An entry that is there already is not added again. A container that starts a second time on the same root thus
+    /// gets the same bytes.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
         let mut all = Vec::with_capacity(self.len() + later.len());

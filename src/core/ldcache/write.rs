@@ -17,8 +17,8 @@ const GENERATOR: &str = concat!("tranche ", env!("CARGO_PKG_VERSION"));
 /// Writes a cache of the new shape.
 ///
 /// # Errors
-/// Returns an error with the name of the library if a string is empty, too long or has a zero byte in it, and if there is
-/// more than a cache can address (4 GiB).
+/// Returns an error with the name of the library if a string is empty, too long or has a zero byte in it, and if there
+/// is more than a cache can address (4 GiB).
 pub fn write(entries: &Sorted<'_, '_>, endian: Endianness) -> Result<Vec<u8>> {
     let count = entries.len();
     // Numbered in the order of the names, so that equal libraries give equal bytes.
@@ -167,8 +167,8 @@ impl Output {
         self.bytes.truncate(end);
     }
 
-    /// Appends the sections at the end: the program that wrote the file, and the names of processors. Loaders before glibc
-    /// 2.33 do not know them, and ignore entries that name a processor.
+    /// Appends the sections at the end: the program that wrote the file, and the names of processors. Loaders before
+    /// glibc 2.33 do not know them, and ignore entries that name a processor.
     fn extensions(&mut self, names: &[u32]) -> Result<()> {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
         let at = self.bytes.len();

@@ -150,8 +150,9 @@ impl Book {
         before - self.claims.len()
     }
 
-    /// Collects what is reserved for starts whose process has ended: they have failed, and a start that comes after them
-    /// must not choose another share because of them. Few starts are under way at one time, so this looks at few processes.
+    /// Collects what is reserved for starts whose process has ended: they have failed, and a start that comes after
+    /// them must not choose another share because of them. Few starts are under way at one time, so this looks at
+    /// few processes.
     pub fn collect_failed_starts(&mut self, world: &impl World) {
         // A damaged line still says what is held. Its claim cannot be collected.
         let _: Result<(), Refused> = self.read(|_, _, line| record::may_be_reserved(line));
@@ -330,14 +331,16 @@ impl Book {
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 
-    /// How many of `shares` of `device`, each of which [is free](Book::is_free), can be claimed together, the smallest first.
+    /// How many of `shares` of `device`, each of which [is free](Book::is_free), can be claimed together, the smallest
+    /// first.
     pub fn fit_together(&self, device: &DeviceKey, mut shares: Vec<HeldShare>, bounds: Bounds) -> usize {
         shares.sort_by_key(|share| (share.promise.memory(), share.promise.compute()));
         let fit = |number: usize| {
             let part = HeldPart::Shares(shares.get(..number).unwrap_or_default().to_vec());
             number == 0 || self.is_free(device, &part, bounds)
         };
-        // Usually it is all of them. Else half of the numbers are left by each step: what fits with more fits with fewer.
+        // Usually it is all of them. Else half of the numbers are left by each step: what fits with more fits with
+        // fewer.
         let (mut fits, mut too_many) = (0, shares.len() + 1);
         let mut next = shares.len();
         while fits + 1 < too_many {
@@ -369,8 +372,8 @@ impl Book {
     /// specification of an earlier claim of that name must not set the limits of this one.
     ///
     /// # Errors
-    /// Returns an error if there is no such claim, if it belongs to another user, who has not allowed root to use it, if
-    /// another holder uses it, and if the holder may hold nothing else of the device and does.
+    /// Returns an error if there is no such claim, if it belongs to another user, who has not allowed root to use it,
+    /// if another holder uses it, and if the holder may hold nothing else of the device and does.
     pub fn enter(
         &mut self,
         name: &str,
@@ -531,8 +534,8 @@ fn outlives(claim: &mut Claim, world: &impl World) -> bool {
 
 /// Whether a claim without a process is over: its time to live has passed, or it has neither a name nor a holder.
 ///
-/// A claim whose time ends later than its time to live from now is of an earlier boot: seconds since boot do not go back
-/// otherwise.
+/// A claim whose time ends later than its time to live from now is of an earlier boot: seconds since boot do not go
+/// back otherwise.
 fn is_over(claim: &Claim, world: &impl World) -> bool {
     let has_passed = |until: u64| {
         let now = world.uptime();

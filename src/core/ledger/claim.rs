@@ -15,7 +15,8 @@ crate::types::words! {
 }
 crate::types::serde_as_text!(ClaimState);
 
-/// The init of a container, or a process that holds a claim without one, recorded in such a way that no later process with its number is taken for it.
+/// The init of a container, or a process that holds a claim without one, recorded in such a way that no later process
+/// with its number is taken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitProcess {
     /// Its number in the namespace below.
@@ -36,8 +37,8 @@ pub struct Cgroup {
     pub path: String,
     /// The inode of that directory: a later cgroup of the same name has another.
     pub inode: u64,
-    /// The inode of the top of its hierarchy, as it was mounted where the claim was made: where another directory is on top,
-    /// the path means another cgroup. `None` if an earlier version of tranche recorded it.
+    /// The inode of the top of its hierarchy, as it was mounted where the claim was made: where another directory is
+    /// on top, the path means another cgroup. `None` if an earlier version of tranche recorded it.
     pub top: Option<u64>,
 }
 
@@ -59,8 +60,8 @@ pub struct Claim {
     pub state: ClaimState,
     /// Who holds it. A claim that was made beforehand has a name, and waits while its holder is a person.
     pub holder: Holder,
-    /// The init of the container that holds it, or the process that does. While it is reserved for a container's start: the process that creates
-    /// the container. `None` for every other holder.
+    /// The init of the container that holds it, or the process that does. While it is reserved for a container's
+    /// start: the process that creates the container. `None` for every other holder.
     pub process: Option<InitProcess>,
     /// Whether a claim that was made beforehand is released together with the container that used it.
     pub once: bool,

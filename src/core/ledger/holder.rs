@@ -47,7 +47,8 @@ pub struct KubernetesObject {
 }
 
 impl Holder {
-    /// The container, if an engine that runs as root made it; `None` for any other holder. Files of its bundle are root's.
+    /// The container, if an engine that runs as root made it; `None` for any other holder. Files of its bundle are
+    /// root's.
     pub fn container(&self) -> Option<&ContainerName> {
         match self {
             Holder::Container(container) => Some(container),
@@ -138,8 +139,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// `path` as an absolute path without links. What does not exist any more, at the end of the path, stays as it is: an engine
-/// may remove the bundle before the last hook of its container runs.
+/// `path` as an absolute path without links. What does not exist any more, at the end of the path, stays as it is: an
+/// engine may remove the bundle before the last hook of its container runs.
 fn without_links(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let existing = path
@@ -167,8 +168,8 @@ pub struct ContainerName {
 }
 
 impl ContainerName {
-    /// The container `id` of the bundle in `bundle`. Two spellings of one directory mean one container: `/var/run/docker/x`,
-    /// as dockerd names it to the runtime, and `/run/docker/x`, as runc names it to hooks.
+    /// The container `id` of the bundle in `bundle`. Two spellings of one directory mean one container:
+    /// `/var/run/docker/x`, as dockerd names it to the runtime, and `/run/docker/x`, as runc names it to hooks.
     ///
     /// Every program that looks for a container in the ledger, or enters one there, makes its name here.
     ///

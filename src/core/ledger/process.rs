@@ -1,10 +1,10 @@
 //! The world as this machine has it: processes in `/proc`, cgroups, clocks.
 //!
 //! The reader may be in other namespaces than the container whose claim it checks, and `/proc` or a part of it may be
-//! covered by a mount. Nothing of that may make a process look as if it had ended. So a process is judged only by one who is
-//! in the pid namespace that the claim names, and the kernel's word that a number is free decides, not a missing file. The
-//! boot says nothing: its number in `/proc` is another one in a container of systemd-nspawn. After a reboot, no process has
-//! both the number and the start of an earlier one, or it keeps the claim until it ends.
+//! covered by a mount. Nothing of that may make a process look as if it had ended. So a process is judged only by one
+//! who is in the pid namespace that the claim names, and the kernel's word that a number is free decides, not a missing
+//! file. The boot says nothing: its number in `/proc` is another one in a container of systemd-nspawn. After a reboot,
+//! no process has both the number and the start of an earlier one, or it keeps the claim until it ends.
 
 mod cgroup;
 mod lineage;
@@ -47,8 +47,9 @@ impl Machine {
     /// Looks at `/proc`.
     ///
     /// # Errors
-    /// Returns an error if `/proc` does not show this process's pid namespace or the offset of its time namespace, or if it
-    /// shows the processes of another pid namespace: then the claim of one process could be taken for that of another.
+    /// Returns an error if `/proc` does not show this process's pid namespace or the offset of its time namespace, or
+    /// if it shows the processes of another pid namespace: then the claim of one process could be taken for that of
+    /// another.
     pub fn here() -> Result<Self> {
         let proc = ProcFiles::open()?;
         let name = "self/ns/pid";
@@ -79,8 +80,8 @@ impl Machine {
         })
     }
 
-    /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup of
-    /// its own, those of its pid namespace, or its init alone if it has none of its own either.
+    /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup
+    /// of its own, those of its pid namespace, or its init alone if it has none of its own either.
     ///
     /// # Errors
     /// Returns an error if the cgroup or `/proc` cannot be read.
@@ -112,8 +113,8 @@ impl Machine {
         cgroup::state(cgroup).about(&cgroup.path, "cannot be looked at")
     }
 
-    /// A process that creates a container, as it is now. Its cgroup is not the container's and is left out: it may be the
-    /// engine's, which would keep for ever what is reserved.
+    /// A process that creates a container, as it is now. Its cgroup is not the container's and is left out: it may be
+    /// the engine's, which would keep for ever what is reserved.
     ///
     /// # Errors
     /// Returns an error if there is no such process.
@@ -124,8 +125,8 @@ impl Machine {
         })
     }
 
-    /// When a process was started, in ticks since boot; `None` if it does not exist. That includes a zombie, which holds no
-    /// device.
+    /// When a process was started, in ticks since boot; `None` if it does not exist. That includes a zombie, which
+    /// holds no device.
     fn start_of(&self, pid: u32) -> Result<Option<u64>> {
         match self.stat_of(pid)? {
             Some(stat) if !stat.is_over() => Ok(Some(self.offset.without(stat.start))),
@@ -175,7 +176,8 @@ impl Machine {
     }
 }
 
-/// Whether no process has the number `pid` in the pid namespace of this process. The kernel says so, whatever is mounted.
+/// Whether no process has the number `pid` in the pid namespace of this process. The kernel says so, whatever is
+/// mounted.
 fn is_free(pid: u32) -> bool {
     match i32::try_from(pid) {
         Ok(pid) => kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH),

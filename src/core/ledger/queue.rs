@@ -1,13 +1,13 @@
 //! Who waits for a share, in the order of their coming.
 //!
-//! A waiter has a ticket: a file in the directory `queue` of the ledger, whose name is its number in the order. The waiter
-//! holds a lock on the file (flock(2)), which the kernel opens when the waiter ends in any way. A ticket without a lock
-//! was left by a process that was killed: it counts as nothing, and the next process that has the ledger's lock removes
-//! it.
+//! A waiter has a ticket: a file in the directory `queue` of the ledger, whose name is its number in the order. The
+//! waiter holds a lock on the file (flock(2)), which the kernel opens when the waiter ends in any way. A ticket without
+//! a lock was left by a process that was killed: it counts as nothing, and the next process that has the ledger's lock
+//! removes it.
 //!
-//! A ticket gets its number while the ledger is locked, so every ticket with a lower number was there before. It gets its
-//! lock and its text under another name and is then renamed: every reader, with or without the ledger's lock, finds a
-//! ticket that is locked and complete.
+//! A ticket gets its number while the ledger is locked, so every ticket with a lower number was there before. It gets
+//! its lock and its text under another name and is then renamed: every reader, with or without the ledger's lock, finds
+//! a ticket that is locked and complete.
 
 mod listed;
 

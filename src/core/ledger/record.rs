@@ -1,9 +1,9 @@
 //! The form of a book on disk: text, with one line for each claim.
 //!
 //! Every start of a container with a share reads and writes the book of a GPU, so the form is one that is read in a
-//! single pass: a line that names the form and the GPU, then one line of fields between tabs for each claim, then a line with
-//! their number and a checksum of all that is before it. A file that was cut off or changed in any byte is not a book: one
-//! digit of a process's number would make a claim look as if its container had ended.
+//! single pass: a line that names the form and the GPU, then one line of fields between tabs for each claim, then a
+//! line with their number and a checksum of all that is before it. A file that was cut off or changed in any byte is
+//! not a book: one digit of a process's number would make a claim look as if its container had ended.
 
 use super::book::Book;
 use super::claim::{Cgroup, Claim, ClaimState, InitProcess};
@@ -55,8 +55,8 @@ pub(super) fn encode(book: &Book) -> String {
 /// What the last line begins with.
 const END: &str = "end ";
 
-/// FNV-1a with 64 bits, as 16 hexadecimal digits. Each step is a bijection of the state, so that any change of one byte gives
-/// another sum.
+/// FNV-1a with 64 bits, as 16 hexadecimal digits. Each step is a bijection of the state, so that any change of one byte
+/// gives another sum.
 fn checksum(text: &str) -> String {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
     format!("{:016x}", text.as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, step))
@@ -72,7 +72,8 @@ pub(super) fn finder_of(holder: &Holder) -> Option<memmem::Finder<'static>> {
     Some(memmem::Finder::new(&field).into_owned())
 }
 
-/// Whether `line` may be that of a claim that is reserved: it has the word as a field, whatever the meaning of the field.
+/// Whether `line` may be that of a claim that is reserved: it has the word as a field, whatever the meaning of the
+/// field.
 pub(super) fn may_be_reserved(line: &str) -> bool {
     let word = ClaimState::Reserved.as_str();
     line.split('\t').any(|field| field == word)
@@ -300,8 +301,8 @@ fn head(line: &str) -> Result<(Book, u32), Unreadable> {
     }
 }
 
-/// Whether `text` has the form of `/proc/sys/kernel/random/boot_id`. It was written to tell boots apart, and now only tells
-/// damage.
+/// Whether `text` has the form of `/proc/sys/kernel/random/boot_id`. It was written to tell boots apart, and now only
+/// tells damage.
 fn is_boot(text: &str) -> bool {
     let is_expected = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',

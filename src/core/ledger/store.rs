@@ -263,8 +263,8 @@ impl Locked<'_> {
         self.ledger
     }
 
-    /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on disk:
-    /// all of them, or none.
+    /// Writes those of the books `new` that differ from `old`, which are the books of the same GPUs as they are on
+    /// disk: all of them, or none.
     ///
     /// # Errors
     /// Returns an error if one cannot be written, and if what was written before cannot be undone.

@@ -6,8 +6,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Notices that a book of the ledger was written or removed. Where the kernel gives no watch (inotify(7), "/proc/sys/fs/
-/// inotify/max_user_instances"), it only waits.
+/// Notices that a book of the ledger was written or removed. Where the kernel gives no watch (inotify(7),
+/// "/proc/sys/fs/ inotify/max_user_instances"), it only waits.
 #[derive(Debug)]
 pub struct Watch(Option<OwnedFd>);
 

@@ -5,8 +5,8 @@ use nix::unistd::geteuid;
 use std::fs;
 use std::path::PathBuf;
 
-/// The run-time directory of this process's user by convention (pam_systemd(8)). A hook has no environment variable for it.
-/// In a user namespace the user has another number, so the number outside is read from /proc.
+/// The run-time directory of this process's user by convention (pam_systemd(8)). A hook has no environment variable for
+/// it. In a user namespace the user has another number, so the number outside is read from /proc.
 ///
 /// # Errors
 /// Returns an error if /proc does not have the number.

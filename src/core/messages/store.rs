@@ -42,8 +42,8 @@ pub struct Kept {
 }
 
 impl Messages {
-    /// Opens the directory in which this process keeps messages: in `state_dir`, or, if that belongs to another user, in the
-    /// run-time directory of its user. Missing directories are made, except the user's.
+    /// Opens the directory in which this process keeps messages: in `state_dir`, or, if that belongs to another user,
+    /// in the run-time directory of its user. Missing directories are made, except the user's.
     ///
     /// # Errors
     /// Returns an error if neither directory can be used.
@@ -78,9 +78,9 @@ impl Messages {
         }
     }
 
-    /// Keeps the last [`LINES`] of these messages of one container, without waiting for another process. Some of them may be
-    /// lost if the disk is full, or if the container's file is full and two processes write it. Earlier messages are not
-    /// lost.
+    /// Keeps the last [`LINES`] of these messages of one container, without waiting for another process. Some of them
+    /// may be lost if the disk is full, or if the container's file is full and two processes write it. Earlier
+    /// messages are not lost.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -206,8 +206,8 @@ fn is_message_file(name: &OsStr) -> bool {
         .is_some_and(|name| name.ends_with(ENDING) && !name.starts_with('.'))
 }
 
-/// The name of a container's file: the container's id if that can be a file name, which is so for all engines, else a hash of
-/// the id. Two containers may share a file, because each message has its container's id.
+/// The name of a container's file: the container's id if that can be a file name, which is so for all engines, else a
+/// hash of the id. Two containers may share a file, because each message has its container's id.
 fn file_name(container: &str) -> OsString {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !container.is_empty() && container.len() <= 128 && container.chars().all(plain) {

@@ -41,14 +41,14 @@ impl Reached {
 impl Bundle {
     /// Finds the container that `state` names.
     ///
-    /// The root is `root.path` of config.json. If the state also has a path of the root (crun), that path is used, since only
-    /// the runtime knows through which mount the container will see it. Both must be the same directory.
+    /// The root is `root.path` of config.json. If the state also has a path of the root (crun), that path is used,
+    /// since only the runtime knows through which mount the container will see it. Both must be the same directory.
     ///
     /// If this user may not enter the bundle or read its config.json, the list of mounts is used.
     ///
     /// # Errors
-    /// Returns an error if the bundle, its config.json or the root is not found, if state and config.json have different
-    /// roots, or if the root is the root directory of this process.
+    /// Returns an error if the bundle, its config.json or the root is not found, if state and config.json have
+    /// different roots, or if the root is the root directory of this process.
     pub fn find(state: &State) -> Result<Reached> {
         let shown = state.bundle.display();
         let is_denied = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;

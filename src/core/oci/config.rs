@@ -56,7 +56,8 @@ impl Config {
         })
     }
 
-    /// Paths at which the container may get device nodes: devices, and bind mounts, with which rootless engines give them.
+    /// Paths at which the container may get device nodes: devices, and bind mounts, with which rootless engines give
+    /// them.
     pub fn nodes(&self) -> impl Iterator<Item = &Path> {
         let bound = self.mounts.iter().filter(|mount| mount.origin == MountOrigin::Host);
         let bound = bound.map(|mount| &mount.at);
@@ -74,8 +75,8 @@ impl Config {
 
     /// Whether the directory `path`, or one above it, is the host's own, bound into the container.
     pub fn is_bound_from_host(&self, path: &Path) -> bool {
-        // As bytes, because both are in normal form and there may be a hundred mounts. The last mount that covers a path
-        // is the one that is seen.
+        // As bytes, because both are in normal form and there may be a hundred mounts. The last mount that covers a
+        // path is the one that is seen.
         let path = path.as_os_str().as_bytes();
         let covers = |mount: &&RuntimeMount| {
             let at = mount.at.as_os_str().as_bytes();

@@ -12,8 +12,8 @@ use crate::error::{Context, Error, Result};
 
 /// The part of a container's state that a hook needs.
 ///
-/// `status` is left out because crun writes values of its own (`starting`), and `ociVersion` because it does not affect the
-/// keys below.
+/// `status` is left out because crun writes values of its own (`starting`), and `ociVersion` because it does not affect
+/// the keys below.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct State {
     /// The container's name in its runtime.
@@ -21,8 +21,8 @@ pub struct State {
     pub id: String,
     /// The directory with `config.json`, absolute.
     pub bundle: PathBuf,
-    /// The pid of the container's first process, in the engine's pid namespace. It is valid in a `createRuntime` hook only: a
-    /// `createContainer` hook gets 0 from crun, and from runc the pid in the container's own namespace.
+    /// The pid of the container's first process, in the engine's pid namespace. It is valid in a `createRuntime` hook
+    /// only: a `createContainer` hook gets 0 from crun, and from runc the pid in the container's own namespace.
     #[serde(default, deserialize_with = "pid")]
     pub pid: Option<u32>,
     /// The absolute path of the root directory, which only crun writes.

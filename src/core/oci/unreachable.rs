@@ -1,8 +1,8 @@
 //! A container whose bundle this process may not access.
 //!
-//! With podman as root and a user namespace, the hook runs as a user of that namespace. Bundle and root directory are in
-//! the storage root, which has mode 0700 and belongs to the real root. The hook can access the directory in which the
-//! runtime starts it, which is the container's root (runc), and the list of mounts.
+//! With podman as root and a user namespace, the hook runs as a user of that namespace. Bundle and root directory are
+//! in the storage root, which has mode 0700 and belongs to the real root. The hook can access the directory in which
+//! the runtime starts it, which is the container's root (runc), and the list of mounts.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ const OF_THE_RUNTIME: [&str; 8] = [
 
 /// The current directory as a container's root, and the configuration as far as it follows from the list of mounts.
 ///
-/// Only config.json says whether the root is read-only, and some runtimes (runc) let a hook write there anyway. So the root
-/// counts as read-only.
+/// Only config.json says whether the root is read-only, and some runtimes (runc) let a hook write there anyway. So the
+/// root counts as read-only.
 ///
 /// # Errors
 /// Returns the reason if the current directory is not certainly the root of a container that is being made.

@@ -22,15 +22,15 @@ use super::{
     file_system,
 };
 
-/// How often a look-up is repeated if the kernel gives up because something was renamed meanwhile. pathrs tries 128 times in
-/// each. An image that renames without end gets an error.
+/// How often a look-up is repeated if the kernel gives up because something was renamed meanwhile. pathrs tries 128
+/// times in each. An image that renames without end gets an error.
 const TRIES: usize = 8;
 
 /// A container's root directory.
 ///
 /// A path is resolved inside it as the container would see it: absolute links and `..` end at this directory, and the
-/// magic links of /proc are refused. The kernel does it (`openat2` with `RESOLVE_IN_ROOT`, Linux 5.6), or, if that call is
-/// missing or forbidden, pathrs' walk of `O_PATH` handles. Both give the same result.
+/// magic links of /proc are refused. The kernel does it (`openat2` with `RESOLVE_IN_ROOT`, Linux 5.6), or, if that call
+/// is missing or forbidden, pathrs' walk of `O_PATH` handles. Both give the same result.
 ///
 /// A path inside may still lead to something that is not the image's: a volume, /proc, /sys. Types distinguish these:
 /// [`Found`] and [`Directory`] can be examined, [`OwnFile`] can be read, and [`OwnDirectory`] can be written.
@@ -50,8 +50,8 @@ pub struct ContainerRoot {
 }
 
 impl ContainerRoot {
-    /// Opens the directory at `path` on the host, relative to `from`. The path comes from the engine and not from the image,
-    /// so it is followed like any other path.
+    /// Opens the directory at `path` on the host, relative to `from`. The path comes from the engine and not from the
+    /// image, so it is followed like any other path.
     pub fn open(from: &HostDirectory, path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self::from_fd(openat(from, path, flags, Mode::empty())?))
@@ -107,9 +107,9 @@ impl ContainerRoot {
         }
     }
 
-    /// Refuses a place that must not be written. Only the image itself may be written, and a tmpfs that the runtime made for
-    /// the container: not a volume or another file system of the host to which a link of the image leads, and not a file
-    /// system of the kernel.
+    /// Refuses a place that must not be written. Only the image itself may be written, and a tmpfs that the runtime
+    /// made for the container: not a volume or another file system of the host to which a link of the image leads,
+    /// and not a file system of the kernel.
     ///
     /// # Errors
     /// Returns `ReadOnlyFilesystem`.
@@ -139,12 +139,12 @@ impl ContainerRoot {
         Ok(origins.peek().is_some() && origins.all(|origin| origin == MountOrigin::NewTmpfs))
     }
 
-    /// Whether `place`, which was found at `path`, is on a mount that the runtime made at that path or above it. Otherwise a
-    /// link of the image led to it.
+    /// Whether `place`, which was found at `path`, is on a mount that the runtime made at that path or above it.
+    /// Otherwise a link of the image led to it.
     fn is_mounted_for(&self, path: &Path, place: impl AsFd) -> io::Result<bool> {
         let here = MountId::of(place)?;
-        // Compared as bytes for speed: there may be a hundred mounts for each of a hundred files. Engines write both in normal
-        // form.
+        // Compared as bytes for speed: there may be a hundred mounts for each of a hundred files. Engines write both in
+        // normal form.
         let path = path.as_os_str().as_bytes();
         let is_at_or_above = |mount: &&RuntimeMount| {
             let rest = path.strip_prefix(mount.at.as_os_str().as_bytes());
@@ -170,9 +170,9 @@ impl ContainerRoot {
         Ok(Directory::from_fd(found.into()))
     }
 
-    /// The directory at `path`, to be read for the container: the image's own, or one that the engine mounted at `path`. A
-    /// link of the image to a directory of a volume is refused: names that only root may read would get into files that
-    /// every user of the container may read.
+    /// The directory at `path`, to be read for the container: the image's own, or one that the engine mounted at
+    /// `path`. A link of the image to a directory of a volume is refused: names that only root may read would get
+    /// into files that every user of the container may read.
     ///
     /// # Errors
     /// Returns the errors of [`Self::directory`] and [`Self::check_own`].
@@ -192,8 +192,8 @@ impl ContainerRoot {
         self.checked(self.directory(path)?)
     }
 
-    /// The directory at `path`, to be written. Missing directories are made with mode 0755 less the umask. `path` must be
-    /// absolute and in normal form.
+    /// The directory at `path`, to be written. Missing directories are made with mode 0755 less the umask. `path` must
+    /// be absolute and in normal form.
     ///
     /// # Errors
     /// Returns the errors of [`Self::own_directory`].
@@ -249,8 +249,8 @@ impl ContainerRoot {
         OwnFile::open(found)
     }
 
-    /// Opens a library to read its SONAME and ABI: one of the image's own, or one that the engine mounted at `path`, such as
-    /// the driver's.
+    /// Opens a library to read its SONAME and ABI: one of the image's own, or one that the engine mounted at `path`,
+    /// such as the driver's.
     ///
     /// # Errors
     /// As [`Self::own`].
@@ -265,8 +265,8 @@ impl ContainerRoot {
     /// Sets the permissions of `found`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::check_own`], and an error for a link and for a file with several names, of which one may
-    /// be the host's.
+    /// Returns the errors of [`Self::check_own`], and an error for a link and for a file with several names, of which
+    /// one may be the host's.
     pub fn set_mode(&self, found: &Found, mode: u32) -> io::Result<()> {
         self.check_own(found)?;
         if found.has_other_names() {
@@ -275,8 +275,8 @@ impl ContainerRoot {
         found.set_mode(mode)
     }
 
-    /// Covers `target` by a file with these bytes, with a mount that ends with the container. No file system is changed. The
-    /// new file is read-only and has the mode and owner of `target`.
+    /// Covers `target` by a file with these bytes, with a mount that ends with the container. No file system is
+    /// changed. The new file is read-only and has the mode and owner of `target`.
     ///
     /// # Errors
     /// Returns an error if the mount of the root is shared with the host, if the kernel refuses the label of

@@ -21,9 +21,9 @@ use super::{MountTable, Permissions};
 /// The name of the file in its file system; nobody sees it.
 const NAME: &str = "file";
 
-/// Covers the file of the handle `target` by one with these bytes and permissions. `place` is a directory of the same mount
-/// namespace. `label` is the SELinux context of the container's file systems: without it, the container's processes could
-/// not read the file.
+/// Covers the file of the handle `target` by one with these bytes and permissions. `place` is a directory of the same
+/// mount namespace. `label` is the SELinux context of the container's file systems: without it, the container's
+/// processes could not read the file.
 pub(super) fn cover(
     place: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
@@ -31,8 +31,8 @@ pub(super) fn cover(
     permissions: Permissions,
     label: Option<&str>,
 ) -> io::Result<()> {
-    // A mount on a shared mount also appears on the host, and stays there after the container has ended. Before Linux 6.15,
-    // something is mounted on `place`, too.
+    // A mount on a shared mount also appears on the host, and stays there after the container has ended. Before Linux
+    // 6.15, something is mounted on `place`, too.
     let table = MountTable::read()?;
     for handle in [target, place] {
         let mount = table.of(handle);
@@ -98,9 +98,9 @@ fn file_system(size: usize, label: Option<&str>) -> io::Result<OwnedFd> {
 
 /// A mount of the one file of `tree`, mounted nowhere.
 ///
-/// Before Linux 6.15, a part can only be taken of a file system that is mounted in a tree. There it is mounted on the root
-/// directory for a moment. That directory always exists, the runtime waits for the hook, and the hook's open handles are
-/// not affected.
+/// Before Linux 6.15, a part can only be taken of a file system that is mounted in a tree. There it is mounted on the
+/// root directory for a moment. That directory always exists, the runtime waits for the hook, and the hook's open
+/// handles are not affected.
 fn detach(place: BorrowedFd<'_>, tree: &OwnedFd) -> io::Result<OwnedFd> {
     let part = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     match open_tree(tree, NAME, part) {

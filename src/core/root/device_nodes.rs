@@ -1,5 +1,5 @@
-//! The device nodes that a bind mount brings into a container. Devices are compared by their numbers, because a node can
-//! have any name.
+//! The device nodes that a bind mount brings into a container. Devices are compared by their numbers, because a node
+//! can have any name.
 
 use rustix::fs::{FileType, major, minor};
 use std::collections::BTreeSet;
@@ -22,8 +22,8 @@ pub fn number_of(path: &Path) -> Option<DeviceNumber> {
 
 /// The device nodes that a bind mount of `source`, a path of the host, brings, each with its path at or below `source`.
 ///
-/// Of a directory, its own nodes and those of `homes`, the directories in which the nodes of interest are on the host, if
-/// these are below it and mounted with it. A search of everything below it would take too long.
+/// Of a directory, its own nodes and those of `homes`, the directories in which the nodes of interest are on the host,
+/// if these are below it and mounted with it. A search of everything below it would take too long.
 pub fn nodes_brought<'a>(
     source: &Path,
     is_recursive: bool,

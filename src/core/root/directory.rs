@@ -12,8 +12,8 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 use super::{FileType, Found, Listing};
 
-/// An open directory of a container, for reading. Its methods take single names without `/` and do not follow links, so no
-/// change of the image's paths can lead elsewhere.
+/// An open directory of a container, for reading. Its methods take single names without `/` and do not follow links, so
+/// no change of the image's paths can lead elsewhere.
 ///
 /// It may not be the image's own: see [`super::OwnDirectory`].
 #[derive(Debug)]

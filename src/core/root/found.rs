@@ -45,8 +45,8 @@ impl From<Type> for FileType {
     }
 }
 
-/// A file of any kind, held (`O_PATH`) and not opened. Examining it has no effect on any kind of file, and it stays the same
-/// file if its name changes.
+/// A file of any kind, held (`O_PATH`) and not opened. Examining it has no effect on any kind of file, and it stays the
+/// same file if its name changes.
 #[derive(Debug)]
 pub struct Found {
     fd: OwnedFd,
@@ -113,15 +113,16 @@ impl Found {
     /// Opens it for reading if it is a regular file. The handle that was checked is the one that is opened.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for any other kind: opening a device may have an effect, and opening a FIFO may wait for ever.
+    /// Returns `InvalidInput` for any other kind: opening a device may have an effect, and opening a FIFO may wait for
+    /// ever.
     pub(super) fn open(&self) -> io::Result<File> {
         if self.kind() != FileType::File {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = open(self.proc_path().as_str(), flags, Mode::empty())?;
-        // The name may belong to another file by now, so the file is opened by the handle's entry in /proc. While hooks run,
-        // /proc is the host's. If it is not, another file is opened, which is checked here.
+        // The name may belong to another file by now, so the file is opened by the handle's entry in /proc. While hooks
+        // run, /proc is the host's. If it is not, another file is opened, which is checked here.
         let opened = fstat(&file)?;
         if (opened.st_dev, opened.st_ino) != (self.status.st_dev, self.status.st_ino) {
             return Err(io::Error::other("/proc/self/fd gives another file"));
@@ -145,8 +146,8 @@ pub(super) fn read_file(file: &File, status: &FileStat, limit: u64) -> io::Resul
     if size > limit {
         return Err(too_large());
     }
-    // The size is only a hint: it is 0 for a file of /proc, and too small for a file that grows. With one more byte, the end
-    // is found without another allocation.
+    // The size is only a hint: it is 0 for a file of /proc, and too small for a file that grows. With one more byte,
+    // the end is found without another allocation.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
     loop {
         bytes.reserve(1);

@@ -23,8 +23,8 @@ const LABEL: &str = "security.selinux";
 /// The most bytes of a context. A longer one does not exist in practice, and is not kept.
 const LONGEST_LABEL: usize = 4096;
 
-/// An open directory of the host. Its path comes from an engine or an administrator, and not from an image, so what is in
-/// it may be read and written as it is.
+/// An open directory of the host. Its path comes from an engine or an administrator, and not from an image, so what is
+/// in it may be read and written as it is.
 #[derive(Debug)]
 pub struct HostDirectory(OwnDirectory);
 
@@ -40,8 +40,8 @@ impl HostDirectory {
     /// # Errors
     /// `FileTooLarge` beyond `limit` bytes, `InvalidInput` for a link and for anything else that is not a regular file.
     pub fn read(&self, name: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
-        // Opened through /proc, like every file: where /proc is not the kernel's, a hook thus ends before it touches anything,
-        // and pathrs is not called, which would panic there.
+        // Opened through /proc, like every file: where /proc is not the kernel's, a hook thus ends before it touches
+        // anything, and pathrs is not called, which would panic there.
         self.0.find(name)?.read(limit)
     }
 
@@ -74,8 +74,8 @@ impl HostDirectory {
         Ok(identity(&now) == identity(then))
     }
 
-    /// Makes `name` a regular file of these bytes with the mode, the owner and the SELinux label of `old`. If `name` is a
-    /// link, the link is replaced. A reader sees either the complete old file or the complete new one.
+    /// Makes `name` a regular file of these bytes with the mode, the owner and the SELinux label of `old`. If `name` is
+    /// a link, the link is replaced. A reader sees either the complete old file or the complete new one.
     ///
     /// # Errors
     /// The errors of [`OwnDirectory::replace`].

@@ -18,7 +18,8 @@ pub struct Listing {
 pub struct Named<'a> {
     /// The name.
     pub name: &'a OsStr,
-    /// Its kind when the directory was read. Only a hint, because it may have changed; some file systems do not have it.
+    /// Its kind when the directory was read. Only a hint, because it may have changed; some file systems do not have
+    /// it.
     pub kind: Option<FileType>,
 }
 

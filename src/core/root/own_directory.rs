@@ -38,8 +38,8 @@ impl OwnDirectory {
         OwnDirectory(checked)
     }
 
-    /// Makes the directory `name`, with mode 0755 less the umask, or opens the existing one. It may not be the container's own,
-    /// because something else may get its name before it is opened.
+    /// Makes the directory `name`, with mode 0755 less the umask, or opens the existing one. It may not be the
+    /// container's own, because something else may get its name before it is opened.
     ///
     /// # Errors
     /// Returns `NotADirectory` if something else has that name, such as a link to a directory.
@@ -53,12 +53,12 @@ impl OwnDirectory {
         Ok(Directory::from_fd(openat(self, name, flags, Mode::empty())?))
     }
 
-    /// Makes `name` a symbolic link with the text `target`, and replaces the file or link of that name. The target is written
-    /// as it is and not followed.
+    /// Makes `name` a symbolic link with the text `target`, and replaces the file or link of that name. The target is
+    /// written as it is and not followed.
     ///
     /// # Errors
-    /// Returns `IsADirectory` if `name` is a directory and `ResourceBusy` if something is mounted on it. Then nothing is
-    /// changed.
+    /// Returns `IsADirectory` if `name` is a directory and `ResourceBusy` if something is mounted on it. Then nothing
+    /// is changed.
     pub fn link(&self, name: &OsStr, target: &OsStr) -> io::Result<Linked> {
         let name = single(name)?;
         match symlinkat(target, self, name) {
@@ -73,8 +73,8 @@ impl OwnDirectory {
         Ok(Linked::Replaced)
     }
 
-    /// Makes `name` a regular file of these bytes (the umask does not apply), and replaces the file or link of that name. A
-    /// reader sees the complete old file or the complete new one with its mode and owner.
+    /// Makes `name` a regular file of these bytes (the umask does not apply), and replaces the file or link of that
+    /// name. A reader sees the complete old file or the complete new one with its mode and owner.
     ///
     /// # Errors
     /// Returns the errors of [`Self::link`], or the kernel's error if the disk is full or cannot be written.
@@ -101,7 +101,8 @@ impl OwnDirectory {
             Err(e) => return Err(e.into()),
         };
         fill(&nameless)?;
-        // Since Linux 6.10, a process may give a name to its own file. Before, it needs a privilege, or a path in /proc.
+        // Since Linux 6.10, a process may give a name to its own file. Before, it needs a privilege, or a path in
+        // /proc.
         let place = |name: &OsStr| match linkat(&nameless, "", self, name, AtFlags::AT_EMPTY_PATH) {
             Err(Errno::ENOENT) => {
                 let file = proc_path(nameless.as_fd());
@@ -128,8 +129,8 @@ impl OwnDirectory {
         new.rename_to(name)
     }
 
-    /// Removes the temporary files and links of processes that were killed, of whatever age: nobody else may write in this
-    /// directory now.
+    /// Removes the temporary files and links of processes that were killed, of whatever age: nobody else may write in
+    /// this directory now.
     ///
     /// # Errors
     /// Returns `FileTooLarge` if the directory has more than `limit` names, or the kernel's error.

@@ -13,10 +13,10 @@ use super::Found;
 /// A regular file of the image, open for reading.
 ///
 /// The hook runs as root, so it can read files that the container must not read. A link of the image may lead to such a
-/// file, in a volume, in /proc or in /sys. So everything that gets into a file or a mount for the container is read from
-/// this type. [`super::ContainerRoot::own`] makes it from the handle of a regular file with exactly one name, on the mount
-/// of the container's root, on a file system that holds images. All later steps use this handle, and no path is followed a
-/// second time.
+/// file, in a volume, in /proc or in /sys. So everything that gets into a file or a mount for the container is read
+/// from this type. [`super::ContainerRoot::own`] makes it from the handle of a regular file with exactly one name, on
+/// the mount of the container's root, on a file system that holds images. All later steps use this handle, and no path
+/// is followed a second time.
 #[derive(Debug)]
 pub struct OwnFile {
     found: Found,
@@ -99,8 +99,8 @@ impl From<io::Error> for NotOwn {
 }
 
 impl From<NotOwn> for io::Error {
-    /// `NotFound` for an absent file, the kernel's error, or `ReadOnlyFilesystem` for a file that is not the image's, which
-    /// must not be changed.
+    /// `NotFound` for an absent file, the kernel's error, or `ReadOnlyFilesystem` for a file that is not the image's,
+    /// which must not be changed.
     fn from(why: NotOwn) -> io::Error {
         match why {
             NotOwn::Absent => io::ErrorKind::NotFound.into(),
@@ -130,8 +130,8 @@ impl Permissions {
 
     /// Those of an open file with this status.
     pub(super) fn of(file: &File, status: &FileStat) -> Permissions {
-        // If the file has an access control list, the group's bits are its mask (acl(5)), which may be more than the group
-        // itself has.
+        // If the file has an access control list, the group's bits are its mask (acl(5)), which may be more than the
+        // group itself has.
         let listed = fgetxattr(file, "system.posix_acl_access", &mut [] as &mut [u8]).is_ok();
         Permissions {
             mode: status.st_mode & if listed { 0o707 } else { 0o777 },
@@ -141,8 +141,8 @@ impl Permissions {
 
     /// Sets them on `file`, which no other process can open yet.
     ///
-    /// In a user namespace an owner may have no number, and then no file can be given to it. The file stays with the user of
-    /// this process and gets the permissions that the old file gave to all other users.
+    /// In a user namespace an owner may have no number, and then no file can be given to it. The file stays with the
+    /// user of this process and gets the permissions that the old file gave to all other users.
     pub(super) fn give_to(self, file: &File) -> io::Result<()> {
         let mut mode = self.mode;
         let now = fstat(file)?;

@@ -10,8 +10,8 @@ use super::{Directory, FileType, Found, HostDirectory, file_system};
 /// The content of the file of these names below the host's own /proc.
 ///
 /// # Errors
-/// Returns `NotFound` or `NotADirectory` if there is no such file, `FileTooLarge` beyond `limit` bytes, and an error if it
-/// is not a regular file of a proc file system.
+/// Returns `NotFound` or `NotADirectory` if there is no such file, `FileTooLarge` beyond `limit` bytes, and an error if
+/// it is not a regular file of a proc file system.
 pub fn read_host_proc(names: &[&str], limit: u64) -> io::Result<Vec<u8>> {
     let proc = HostDirectory::open(Path::new("/proc"))?;
     let found = walk(&proc, names)?;
@@ -29,8 +29,8 @@ impl ContainerProcFile {
     /// Finds the file of these names below `proc` in the root directory `root`. No link is followed.
     ///
     /// # Errors
-    /// Returns `NotFound` or `NotADirectory` if there is no such file, and an error if `proc` is not a mounted proc file
-    /// system or the file is not a regular file of that mount.
+    /// Returns `NotFound` or `NotADirectory` if there is no such file, and an error if `proc` is not a mounted proc
+    /// file system or the file is not a regular file of that mount.
     pub(super) fn find(root: Directory, names: &[&str]) -> io::Result<ContainerProcFile> {
         let own = MountId::of(&root)?;
         let proc = walk(&root, &["proc"])?;

@@ -30,9 +30,9 @@ pub enum Missing {
 }
 
 impl HostDirectory {
-    /// The directory `name` in `state_dir`, which only the user of this process may enter; `None` if a directory is missing
-    /// and is not made. Each directory and each symbolic link on the way must belong to root or to this user, and only
-    /// their owners may write them.
+    /// The directory `name` in `state_dir`, which only the user of this process may enter; `None` if a directory is
+    /// missing and is not made. Each directory and each symbolic link on the way must belong to root or to this
+    /// user, and only their owners may write them.
     ///
     /// In the user namespace of a rootless engine the host's directories have no owner, so this fails there.
     ///
@@ -65,8 +65,8 @@ impl HostDirectory {
         Ok(found.map(|found| HostDirectory::new(Directory::from_fd(found.into()))))
     }
 
-    /// The directory `tranche/NAME` in `runtime_dir`, the run-time directory of this process's user; `None` if a directory
-    /// is missing and is not made.
+    /// The directory `tranche/NAME` in `runtime_dir`, the run-time directory of this process's user; `None` if a
+    /// directory is missing and is not made.
     ///
     /// # Errors
     /// Returns an error if another user could write `runtime_dir`, or the errors of [`Self::in_state_dir`].
@@ -136,8 +136,8 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
     })
 }
 
-/// What has the name `name` in `parent`, held and not followed; `None` if it is missing and is not made. A new directory
-/// has this mode.
+/// What has the name `name` in `parent`, held and not followed; `None` if it is missing and is not made. A new
+/// directory has this mode.
 fn enter(parent: &Found, name: &OsStr, path: &Path, missing: Missing, mode: Mode) -> Result<Option<Found>> {
     let held = || existing(hold(parent, name.as_ref(), OFlags::NOFOLLOW)).about(path.display(), "cannot be opened");
     match held()? {

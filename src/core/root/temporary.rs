@@ -1,7 +1,7 @@
 //! A new entry under a temporary name, until it replaces another entry.
 //!
-//! A process that is killed leaves the temporary name behind. So the name is the same each time, and the next process that
-//! needs it removes an old one. A function that takes paths (`replace`) would follow what an image put there.
+//! A process that is killed leaves the temporary name behind. So the name is the same each time, and the next process
+//! that needs it removes an old one. A function that takes paths (`replace`) would follow what an image put there.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,8 +17,8 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 /// The name, if no other process uses it at this moment.
 const NAME: &str = ".tranche-new";
 
-/// Seconds after which an entry of that name counts as left behind. It normally exists for two system calls, and a hook has
-/// one second of processor time.
+/// Seconds after which an entry of that name counts as left behind. It normally exists for two system calls, and a hook
+/// has one second of processor time.
 const LEFT: i64 = 60;
 
 /// How many names are tried. If all are taken, another process makes them on purpose.

@@ -1,8 +1,8 @@
 //! What a process was started with, before Rust's runtime changed it.
 //!
-//! Rust ignores SIGPIPE and opens `/dev/null` for a closed standard stream before `main` begins, and parts of this crate
-//! block signals. A program that replaces itself with another one undoes that, so that the other program starts as if it
-//! had been started directly.
+//! Rust ignores SIGPIPE and opens `/dev/null` for a closed standard stream before `main` begins, and parts of this
+//! crate block signals. A program that replaces itself with another one undoes that, so that the other program starts
+//! as if it had been started directly.
 
 #![allow(unsafe_code)]
 
@@ -46,7 +46,8 @@ pub fn was_closed(descriptor: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
 }
 
-/// Restores how SIGPIPE is handled and which signals are blocked, and closes the standard streams that were closed. Nothing is printed after this.
+/// Restores how SIGPIPE is handled and which signals are blocked, and closes the standard streams that were closed.
+/// Nothing is printed after this.
 pub fn restore() {
     let action = match PIPE_IGNORED.load(Ordering::Relaxed) {
         true => libc::SIG_IGN,

@@ -63,8 +63,8 @@ impl DeviceKey {
     }
 }
 
-/// Devices that share memory, its bandwidth and errors: a GPU without MIG, or the compute instances of one GPU instance (MIG
-/// user guide, "Compute Instance").
+/// Devices that share memory, its bandwidth and errors: a GPU without MIG, or the compute instances of one GPU instance
+/// (MIG user guide, "Compute Instance").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapacityDomain<'a> {
     gpu: &'a GpuUuid,

@@ -20,8 +20,8 @@ impl Hash for HeldShare {
     }
 }
 
-/// What of a device a claim holds. It differs from [`Part`], because a claim can hold several shares, and because a share
-/// is held in the size that it had when it was taken, whatever a later policy says of its name.
+/// What of a device a claim holds. It differs from [`Part`], because a claim can hold several shares, and because a
+/// share is held in the size that it had when it was taken, whatever a later policy says of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeldPart {
     /// All of it, against every share.

@@ -4,8 +4,8 @@ use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Whole percent of a device's compute: 1 to 100 for one share, and more only in sums that a policy with overcommit allows
-/// ([`Percent::of_sum`]).
+/// Whole percent of a device's compute: 1 to 100 for one share, and more only in sums that a policy with overcommit
+/// allows ([`Percent::of_sum`]).
 ///
 /// Decimals are not valid, because MPS takes whole numbers (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

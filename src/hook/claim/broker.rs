@@ -1,5 +1,5 @@
-//! What the claim hooks ask the broker: to make a device ready for a claim, and to enter the ledger of root for a container
-//! of a rootless engine.
+//! What the claim hooks ask the broker: to make a device ready for a claim, and to enter the ledger of root for a
+//! container of a rootless engine.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -12,8 +12,8 @@ use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{ContainerName, STATE_DIR};
 use tranche_core::types::{Part, Subject};
 
-/// How long the broker may take to enter a container or to let it leave: less than the ten seconds that an engine gives the
-/// hook, so that the hook can report it.
+/// How long the broker may take to enter a container or to let it leave: less than the ten seconds that an engine gives
+/// the hook, so that the hook can report it.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Waits until the broker has made the device of `call` ready for the claims on it.

@@ -3,9 +3,9 @@
 //! A CUDA program that cannot connect to its daemon runs without MPS and without any limit, and prints nothing (MPS
 //! documentation, "Client Attach"). So a claim is refused while the daemon of its share is not running.
 //!
-//! The check connects to the daemon's socket, as a client does. That succeeds only while the process that made the socket
-//! listens on it. Files prove nothing: a daemon that is killed leaves its files, and the number in its pid file may belong to
-//! another process by now.
+//! The check connects to the daemon's socket, as a client does. That succeeds only while the process that made the
+//! socket listens on it. Files prove nothing: a daemon that is killed leaves its files, and the number in its pid file
+//! may belong to another process by now.
 
 use rustix::io::Errno;
 use std::path::Path;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tranche_core::error::{Error, Result};
 use tranche_core::mps;
 
-/// How long to wait while the daemon's queue of clients is full. This is less than the time that the engine gives the hook;
-/// a client would wait for ever.
+/// How long to wait while the daemon's queue of clients is full. This is less than the time that the engine gives the
+/// hook; a client would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Refuses a share whose daemon does not answer in `directory`.

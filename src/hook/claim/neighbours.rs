@@ -1,7 +1,7 @@
 //! A container with an MPS share may have no other GPU.
 //!
-//! A CUDA process uses one MPS daemon, and the daemon shows it one device. A process with a second device would not see it,
-//! or would leave MPS and its limits.
+//! A CUDA process uses one MPS daemon, and the daemon shows it one device. A process with a second device would not see
+//! it, or would leave MPS and its limits.
 //!
 //! Devices are compared by their numbers, because a node can have any name. A container gets the devices in its
 //! config.json, and the nodes that its bind mounts bring, alone or in a directory.
@@ -15,8 +15,8 @@ use tranche_core::oci::{CONFIG_LIMIT, Config, State};
 use tranche_core::root::{DeviceNumber, HostDirectory, MountOrigin, RuntimeMount, nodes_brought, number_of};
 use tranche_core::types::HostPath;
 
-/// GPUs have the minors below this number. Those above belong to the driver as a whole: `nvidiactl` 255, `nvidia-modeset`
-/// 254 (NVIDIA's open kernel modules, `nv-chardev-numbers.h`).
+/// GPUs have the minors below this number. Those above belong to the driver as a whole: `nvidiactl` 255,
+/// `nvidia-modeset` 254 (NVIDIA's open kernel modules, `nv-chardev-numbers.h`).
 const GPU_MINORS: u32 = 248;
 
 /// Refuses a container that gets the node of another GPU or MIG device than the share's own.

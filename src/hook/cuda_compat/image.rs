@@ -15,8 +15,8 @@ pub(crate) const DIRECTORY: &str = "/usr/local/cuda/compat";
 /// NVIDIA's has a dozen.
 const MAX_NAMES: usize = 4096;
 
-/// Whether the libraries in `directory` of the container go before the host's. If that cannot be decided, they do not, and
-/// `report` says so. An image without such libraries, or with libraries for other hosts, is not reported.
+/// Whether the libraries in `directory` of the container go before the host's. If that cannot be decided, they do not,
+/// and `report` says so. An image without such libraries, or with libraries for other hosts, is not reported.
 pub(crate) fn find(directory: &Path, host: &Host, bundle: &Bundle, report: &mut HookReport<'_>) -> bool {
     if host.driver.is_none() && host.cuda.is_none() {
         return false;

@@ -1,5 +1,5 @@
-//! Configuration for an `ldconfig` that runs in the container later. It makes the cache from the configured directories, and
-//! without this configuration the driver's libraries would not be in it.
+//! Configuration for an `ldconfig` that runs in the container later. It makes the cache from the configured
+//! directories, and without this configuration the driver's libraries would not be in it.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -21,12 +21,12 @@ const COMPAT: &str = "00-compat-tranche.conf";
 const MAX_FILE: u64 = 64 << 10;
 const MAX_FILES: usize = 1024;
 
-/// Directories that every `ldconfig` searches without configuration. Fedora's also searches /lib64 and /usr/lib64, Debian's
-/// does not.
+/// Directories that every `ldconfig` searches without configuration. Fedora's also searches /lib64 and /usr/lib64,
+/// Debian's does not.
 const ALWAYS: [&str; 2] = ["/lib", "/usr/lib"];
 
-/// Writes the directories that no other file of the image names. A failure is reported and does not fail the start, because
-/// the cache has the libraries already.
+/// Writes the directories that no other file of the image names. A failure is reported and does not fail the start,
+/// because the cache has the libraries already.
 pub(super) fn write(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookReport<'_>) {
     // Nobody can run `ldconfig` on a read-only root.
     if bundle.config.read_only {
@@ -75,8 +75,8 @@ fn write_file(places: &[LibraryDirectory], bundle: &Bundle, report: &mut HookRep
         .replace(&directory, ours, &content, place::READABLE)
 }
 
-/// Stores the directory that `enable-cuda-compat` found, for the `update-ldcache` that follows. `None` removes an earlier
-/// one.
+/// Stores the directory that `enable-cuda-compat` found, for the `update-ldcache` that follows. `None` removes an
+/// earlier one.
 pub(crate) fn record_compat(directory: Option<&Path>, bundle: &Bundle, report: &mut HookReport<'_>) {
     if bundle.config.read_only {
         if directory.is_some() {

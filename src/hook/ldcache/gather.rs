@@ -1,8 +1,9 @@
 //! The libraries in the container's driver directories.
 //!
 //! Such a directory is often the image's own library directory as well, with thousands of files. What an engine mounted
-//! there (config.json) is the driver's and is looked into; what the image's cache knows of it stays as its own `ldconfig`
-//! left it. Only a directory that is the host's as a whole, or one of which the image's cache knows nothing, is read.
+//! there (config.json) is the driver's and is looked into; what the image's cache knows of it stays as its own
+//! `ldconfig` left it. Only a directory that is the host's as a whole, or one of which the image's cache knows nothing,
+//! is read.
 
 mod look;
 
@@ -28,8 +29,8 @@ use tranche_core::root::{Directory, Listing};
 const MAX_NAMES: usize = 1 << 16;
 /// The most files of the image itself that are looked into. Beyond, its own `ldconfig` should have been run.
 const MAX_IMAGE_FILES: usize = 1 << 12;
-/// The most directories of the image's cache that are followed to see whether they are one of the driver's. A real cache
-/// names a dozen; each costs a look-up of a path that may have 4,095 bytes.
+/// The most directories of the image's cache that are followed to see whether they are one of the driver's. A real
+/// cache names a dozen; each costs a look-up of a path that may have 4,095 bytes.
 const MAX_DIRECTORIES: usize = 256;
 
 /// An open directory of libraries.
@@ -249,8 +250,9 @@ fn is_left_over(place: &LibraryDirectory, soname: &OsStr, name: &OsStr) -> bool 
     }
 }
 
-/// Notes which of the places have libraries in the cache, and by which other paths. `identify` follows a path in the root. It
-/// is called once for each spelling, at most [`MAX_DIRECTORIES`] times. Returns whether that was enough for all.
+/// Notes which of the places have libraries in the cache, and by which other paths. `identify` follows a path in the
+/// root. It is called once for each spelling, at most [`MAX_DIRECTORIES`] times. Returns whether that was enough for
+/// all.
 ///
 /// # Errors
 /// Returns an error if a place cannot be examined.

@@ -90,8 +90,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Adds the wanted libraries of a directory to `files`, and the directories that they are in to `dirs`: first those of
-    /// 64-bit libraries, then those of 32-bit ones.
+    /// Adds the wanted libraries of a directory to `files`, and the directories that they are in to `dirs`: first those
+    /// of 64-bit libraries, then those of 32-bit ones.
     fn directory(
         &self,
         listing: &LibraryListing<'_>,

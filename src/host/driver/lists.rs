@@ -90,8 +90,8 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
 pub(crate) const REQUIRED: &[&str] = &["libcuda.so.1"];
 
 /// Libraries that a driver's installer brings although they are not part of the driver: GLVND, OpenCL's loader, and
-/// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature flag
-/// `enable-explicit-driver-libraries` of NVIDIA's generator, which has this list.
+/// NVIDIA's libraries with versions of their own. Images bring them, so a container gets them only with the feature
+/// flag `enable-explicit-driver-libraries` of NVIDIA's generator, which has this list.
 pub(super) const EXPLICIT: &[(&str, DriverCapability)] = &[
     ("libEGL", Graphics),
     ("libGL", Graphics),

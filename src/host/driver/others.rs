@@ -25,9 +25,9 @@ fn hosts<'d>(dirs: impl IntoIterator<Item = &'d SearchDir<'d>>) -> impl Iterator
     dirs.into_iter().map(|dir| &dir.host)
 }
 
-/// Whether programs and configuration may be taken from a directory that the caller's environment names. They are mounted
-/// into containers, where root runs or reads them, so only root and the caller may be able to change the directory or one
-/// of its parents.
+/// Whether programs and configuration may be taken from a directory that the caller's environment names. They are
+/// mounted into containers, where root runs or reads them, so only root and the caller may be able to change the
+/// directory or one of its parents.
 fn is_trusted(tree: &Tree, dir: &str) -> bool {
     let caller = nix::unistd::geteuid().as_raw();
     let is_closed = |dir: &Path| {

@@ -9,9 +9,9 @@ use tranche_plan::inventory::{AddressingMode, Architecture, ComputeMode, MigMode
 
 /// Refuses a string that does not end within the `room` bytes of its buffer.
 ///
-/// nvml-wrapper reads up to the first NUL byte, wherever that is, so a library that writes none makes it read beyond the
-/// buffer. That is one reason why NVML is asked in a process of its own: it may crash there. A string that ends in its
-/// buffer is shorter than the buffer, so a longer one is known to be wrong and is never passed on.
+/// nvml-wrapper reads up to the first NUL byte, wherever that is, so a library that writes none makes it read beyond
+/// the buffer. That is one reason why NVML is asked in a process of its own: it may crash there. A string that ends in
+/// its buffer is shorter than the buffer, so a longer one is known to be wrong and is never passed on.
 pub(super) fn bounded(text: Result<String, NvmlError>, room: u32) -> Result<String, NvmlError> {
     let max_len = room as usize - 1;
     let text = text?;

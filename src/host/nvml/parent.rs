@@ -18,12 +18,12 @@ use std::process::{ChildStdout, ExitStatus};
 use std::time::{Duration, Instant};
 use tranche_plan::inventory::{Degraded, WarningKind};
 
-/// The largest answer, in bytes: more than for 256 GPUs with all their MIG devices. The child of a library that makes it
-/// write more is killed.
+/// The largest answer, in bytes: more than for 256 GPUs with all their MIG devices. The child of a library that makes
+/// it write more is killed.
 const MAX_ANSWER: usize = 4 << 20;
 
-/// How long a child may take to end after its answer is complete. Some drivers put the GPU to sleep in the shutdown, which
-/// takes time and does not change the answer.
+/// How long a child may take to end after its answer is complete. Some drivers put the GPU to sleep in the shutdown,
+/// which takes time and does not change the answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often the state of a silent child is read: a child that died may have left a process that keeps the pipe open.
@@ -86,8 +86,8 @@ enum End {
 }
 
 impl NvmlChild {
-    /// Reads until the answer is complete, the child ends, or it is silent for too long. A child that is stuck is killed
-    /// here. After a complete answer, the child may shut NVML down until this value is dropped.
+    /// Reads until the answer is complete, the child ends, or it is silent for too long. A child that is stuck is
+    /// killed here. After a complete answer, the child may shut NVML down until this value is dropped.
     pub(crate) fn finish(&mut self, findings: &Findings) -> NvmlReport {
         let mut lines = Lines::default();
         let end = self.read(&mut lines, findings);

@@ -30,9 +30,10 @@ impl Pipe {
     /// # Errors
     /// Returns `BrokenPipe` if the parent has ended, or the kernel's error.
     pub fn take() -> io::Result<Self> {
-        // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does not
-        // start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is not an
-        // alternative: it would hide from an ordinary user the processes that the library forks, which must be ended.
+        // The parent reports a crash, so core files would only fill the disk. With a limit of one byte, the kernel does
+        // not start a program for core files either; with a limit of zero it does (core(5)). PR_SET_DUMPABLE is
+        // not an alternative: it would hide from an ordinary user the processes that the library forks, which
+        // must be ended.
         setrlimit(Resource::RLIMIT_CORE, 1, 1).or_else(|_| setrlimit(Resource::RLIMIT_CORE, 0, 0))?;
         // If the parent ends, a library that hangs must not stay behind.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
@@ -49,7 +50,8 @@ impl Pipe {
         })
     }
 
-    /// Writes one line at once, because the next call of the library may not return. Without a reader, the process ends.
+    /// Writes one line at once, because the next call of the library may not return. Without a reader, the process
+    /// ends.
     pub fn write(&mut self, line: &impl Serialize) {
         self.written = Instant::now();
         let text = serde_json::to_string(line).map(|text| text + "\n");

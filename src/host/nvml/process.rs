@@ -1,11 +1,11 @@
 //! Starts the process that asks NVML, and ends it together with everything that the library started.
 //!
-//! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]). No process can leave it, and it
-//! ends with the parent even if the parent is killed. Only root may make such a namespace, and a question about processes
-//! cannot be asked in one (`NvmlQuestion::has_processes`). For other users and for that question, the process gets a
-//! process group and a mark in its environment. Both are inherited, and every process that has one of them is killed. A
-//! process that leaves the group and clears its environment is missed then, and so is one whose starter was killed together
-//! with the parent.
+//! As root, the process runs in a pid namespace of its own (see [`crate::sys::nursery`]). No process can leave it, and
+//! it ends with the parent even if the parent is killed. Only root may make such a namespace, and a question about
+//! processes cannot be asked in one (`NvmlQuestion::has_processes`). For other users and for that question, the process
+//! gets a process group and a mark in its environment. Both are inherited, and every process that has one of them is
+//! killed. A process that leaves the group and clears its environment is missed then, and so is one whose starter was
+//! killed together with the parent.
 
 use crate::sys::nursery::Nursery;
 use nix::errno::Errno;
@@ -89,8 +89,8 @@ impl NvmlProcess {
         self.is_reaped || !matches!(waitid(Id::Pid(self.group), flags), Ok(WaitStatus::StillAlive))
     }
 
-    /// Waits for `patience`, then kills the process. A process that ended by itself keeps its status, because a signal to a
-    /// dead process has no effect.
+    /// Waits for `patience`, then kills the process. A process that ended by itself keeps its status, because a signal
+    /// to a dead process has no effect.
     ///
     /// # Errors
     /// Returns an error if the process does not die because it is stuck in the driver.
@@ -186,8 +186,8 @@ fn pids() -> Vec<(Pid, PathBuf)> {
         .collect()
 }
 
-/// Whether an environment has this entry. The environments of other users and of ended processes cannot be read and do not
-/// have it.
+/// Whether an environment has this entry. The environments of other users and of ended processes cannot be read and do
+/// not have it.
 fn has(environ: &Path, wanted: &str) -> bool {
     fs::read(environ).is_ok_and(|bytes| bytes.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()))
 }

@@ -27,15 +27,15 @@ impl NvmlQuestion {
         Self::ALL.into_iter().find(|question| question.as_str() == word)
     }
 
-    /// Whether the answer has numbers of processes. The driver gives each caller only the processes that the caller's pid
-    /// namespace has, with their numbers there (NVIDIA's open kernel modules 595.45.04, `gpu_rmapi.c`, `osFindNsPid`). A
-    /// child in a pid namespace of its own would get an empty list.
+    /// Whether the answer has numbers of processes. The driver gives each caller only the processes that the caller's
+    /// pid namespace has, with their numbers there (NVIDIA's open kernel modules 595.45.04, `gpu_rmapi.c`,
+    /// `osFindNsPid`). A child in a pid namespace of its own would get an empty list.
     pub(super) fn has_processes(self) -> bool {
         self == Self::Usage
     }
 
-    /// The most time for the whole answer, of a child that may be silent for `silence`. What the GPUs do now is of no use
-    /// to a person who has to wait for it.
+    /// The most time for the whole answer, of a child that may be silent for `silence`. What the GPUs do now is of no
+    /// use to a person who has to wait for it.
     pub(super) fn limit(self, silence: Duration) -> Option<Duration> {
         match self {
             Self::Inventory => None,

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tranche_plan::inventory::ComputeMode;
 
-/// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth of
-/// a second to a second, by GPU (nvml.h, `nvmlDeviceGetProcessUtilization`).
+/// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth
+/// of a second to a second, by GPU (nvml.h, `nvmlDeviceGetProcessUtilization`).
 const SAMPLES_OF: Duration = Duration::from_secs(2);
 
 /// What a GPU does now. A field is `None` if the GPU or its driver does not report it.
@@ -72,8 +72,8 @@ pub struct ProcessUsage {
     pub pid: u32,
     /// In which ways.
     pub kinds: BTreeSet<ProcessKind>,
-    /// The memory that it has allocated, in bytes. Of a client of MPS, older drivers report none and add it to that of the
-    /// MPS server.
+    /// The memory that it has allocated, in bytes. Of a client of MPS, older drivers report none and add it to that of
+    /// the MPS server.
     pub memory: Option<u64>,
     /// Percent of the last sample period in which a kernel of it ran.
     pub busy: Option<u32>,

@@ -1,7 +1,8 @@
 //! A group of processes that end together, including everything that they fork.
 //!
-//! A process that forks, calls `setsid` and lets its parent die leaves its process group and its parent. It cannot leave
-//! its pid namespace, and the kernel kills all processes of a namespace when the first one dies (pid_namespaces(7)).
+//! A process that forks, calls `setsid` and lets its parent die leaves its process group and its parent. It cannot
+//! leave its pid namespace, and the kernel kills all processes of a namespace when the first one dies
+//! (pid_namespaces(7)).
 
 #![allow(unsafe_code)]
 
@@ -16,12 +17,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to end the processes. A process that is stuck in the driver ends when the driver returns,
-/// which is not waited for.
+/// How long the kernel may take to end the processes. A process that is stuck in the driver ends when the driver
+/// returns, which is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A pid namespace whose first process only waits. All processes of the namespace end when this is dropped, and also when
-/// the thread that made it ends, for example because the whole program is killed.
+/// A pid namespace whose first process only waits. All processes of the namespace end when this is dropped, and also
+/// when the thread that made it ends, for example because the whole program is killed.
 pub struct Nursery {
     first: Pid,
     /// The writing end of a pipe. The first process reads from the other end, and so notices that this program ended.
@@ -29,8 +30,8 @@ pub struct Nursery {
 }
 
 impl Nursery {
-    /// Makes the namespace. All processes that this thread starts from now on are in it, and after the drop the thread can
-    /// start no more. So it needs a thread of its own, which lives as long as the nursery does.
+    /// Makes the namespace. All processes that this thread starts from now on are in it, and after the drop the thread
+    /// can start no more. So it needs a thread of its own, which lives as long as the nursery does.
     ///
     /// # Errors
     /// Returns `EPERM` without `CAP_SYS_ADMIN`, or the kernel's error about limits on processes or namespaces.
@@ -38,8 +39,8 @@ impl Nursery {
         unshare(CloneFlags::CLONE_NEWPID)?;
         // Programs that are started from now on inherit neither end.
         let (ours, alive) = pipe2(OFlag::O_CLOEXEC)?;
-        // SAFETY: the child of a process with threads may only use functions that are safe in a signal handler. `be_there`
-        // uses system calls alone and does not return.
+        // SAFETY: the child of a process with threads may only use functions that are safe in a signal handler.
+        // `be_there` uses system calls alone and does not return.
         match unsafe { fork() }? {
             ForkResult::Child => be_there(ours.as_raw_fd()),
             ForkResult::Parent { child } => Ok(Self {
@@ -52,8 +53,9 @@ impl Nursery {
 
 /// What the first process does: it keeps only the pipe `alive` open, and ends with the thread that made it.
 ///
-/// The signal alone is not enough. If the parent is killed before the child has asked for the signal, none is sent, and in
-/// a pid namespace of its own the child cannot see whether its parent lives. So it also waits for the end of the pipe.
+/// The signal alone is not enough. If the parent is killed before the child has asked for the signal, none is sent, and
+/// in a pid namespace of its own the child cannot see whether its parent lives. So it also waits for the end of the
+/// pipe.
 fn be_there(alive: RawFd) -> ! {
     // SAFETY: system calls on plain numbers and on a local byte. The parent's memory is not touched.
     unsafe {

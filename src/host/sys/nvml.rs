@@ -15,9 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Loads the library at `path` for the rest of the process; its constructors run.
 ///
-/// `Nvml::builder().init()` loads the library and calls `nvmlInit` in one step. After this function it finds the library
-/// loaded, so a caller can tell a library that hangs while it is loaded from one that hangs in `nvmlInit`. A failure is
-/// not reported here: `init` fails again, with the loader's message.
+/// `Nvml::builder().init()` loads the library and calls `nvmlInit` in one step. After this function it finds the
+/// library loaded, so a caller can tell a library that hangs while it is loaded from one that hangs in `nvmlInit`. A
+/// failure is not reported here: `init` fails again, with the loader's message.
 pub fn preload(path: &OsStr) {
     let Ok(path) = CString::new(path.as_bytes()) else {
         return;
@@ -80,8 +80,8 @@ pub enum ProcessList {
     Mps,
 }
 
-/// The processes of a list. nvml-wrapper has no room for processes that start between its two calls, and calls the third
-/// version of each function alone, which drivers before 510 lack. The second version fills the same structure.
+/// The processes of a list. nvml-wrapper has no room for processes that start between its two calls, and calls the
+/// third version of each function alone, which drivers before 510 lack. The second version fills the same structure.
 pub fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
     let lib = device.nvml().lib();
     let (third, second) = match of {
@@ -150,8 +150,8 @@ struct CurrentLimits {
 }
 
 /// The functions that limit the memory of a GPU for the processes of a cgroup (version 2). Drivers have them since 615,
-/// and nvml-wrapper-sys does not list them, so they are looked up by name. The structures have no version field (nvml.h of
-/// CUDA 13.4). They refuse the handle of a MIG device, and setting needs root.
+/// and nvml-wrapper-sys does not list them, so they are looked up by name. The structures have no version field (nvml.h
+/// of CUDA 13.4). They refuse the handle of a MIG device, and setting needs root.
 pub struct CgroupLimits {
     set: unsafe extern "C" fn(nvmlDevice_t, *mut NewLimits) -> nvmlReturn_t,
     get: unsafe extern "C" fn(nvmlDevice_t, *mut CurrentLimits) -> nvmlReturn_t,
@@ -164,8 +164,8 @@ impl CgroupLimits {
     /// Returns `FailedToLoadSymbol` if the library lacks one of them.
     pub fn of(nvml: &Nvml) -> Result<Self, NvmlError> {
         let library = &nvml.lib().__library;
-        // SAFETY: nvml.h declares these two functions with these types. They are called with handles of this library only
-        // while it is loaded, because a handle borrows from `Nvml`.
+        // SAFETY: nvml.h declares these two functions with these types. They are called with handles of this library
+        // only while it is loaded, because a handle borrows from `Nvml`.
         let found = unsafe {
             library
                 .get(b"nvmlDeviceSetMemoryLimits_v1\0")
@@ -175,8 +175,8 @@ impl CgroupLimits {
         Ok(Self { set, get })
     }
 
-    /// Sets the most bytes that the processes of `cgroup` can allocate on the device; `None` removes the limit. Nothing is
-    /// guaranteed to the cgroup: such a guarantee stays with the cgroups above it when the cgroup is removed.
+    /// Sets the most bytes that the processes of `cgroup` can allocate on the device; `None` removes the limit. Nothing
+    /// is guaranteed to the cgroup: such a guarantee stays with the cgroups above it when the cgroup is removed.
     ///
     /// # Errors
     /// Returns NVML's error.
@@ -207,8 +207,8 @@ impl CgroupLimits {
     }
 }
 
-/// The list that `call` writes to a place with room for a number of values. It sets that number to how many it wrote, or,
-/// if the room is too small, to how many there are.
+/// The list that `call` writes to a place with room for a number of values. It sets that number to how many it wrote,
+/// or, if the room is too small, to how many there are.
 fn list<T: Copy>(empty: T, mut call: impl FnMut(*mut u32, *mut T) -> nvmlReturn_t) -> Result<Vec<T>, NvmlError> {
     /// More processes than a GPU has contexts for. A library that reports more is not believed.
     const MOST: u32 = 16 << 10;

@@ -7,8 +7,8 @@ use tranche_core::error::Result;
 use tranche_core::text::{cut, some};
 use tranche_plan::policy::{AcceptAnnotations, RuntimeSettings};
 
-/// Takes the annotations of a container of `caller` out of `view`, if they may not ask. Returns the line about them; `None`
-/// if nothing is refused. An annotation without a value asks for nothing.
+/// Takes the annotations of a container of `caller` out of `view`, if they may not ask. Returns the line about them;
+/// `None` if nothing is refused. An annotation without a value asks for nothing.
 ///
 /// # Errors
 /// Returns an error if the value of a refused annotation is not a text.

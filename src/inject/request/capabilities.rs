@@ -20,13 +20,13 @@ pub(super) struct NamedCapabilities {
 
 /// The uses that the environment names.
 ///
-/// Without the variable, or if it is empty, these are `utility` and `compute`; in a legacy image without it, all. Of both,
-/// and of `all`, a container gets what the owner of the machine supports. An environment that is not `accepted` can name
-/// fewer than the usual ones, and no other.
+/// Without the variable, or if it is empty, these are `utility` and `compute`; in a legacy image without it, all. Of
+/// both, and of `all`, a container gets what the owner of the machine supports. An environment that is not `accepted`
+/// can name fewer than the usual ones, and no other.
 ///
 /// # Errors
-/// Returns a usage error for a use that is unknown or not supported here: the container would fail later for the want of it.
-/// NVIDIA's runtime hook fails for both, too. An environment that is not accepted cannot make a start fail.
+/// Returns a usage error for a use that is unknown or not supported here: the container would fail later for the want
+/// of it. NVIDIA's runtime hook fails for both, too. An environment that is not accepted cannot make a start fail.
 pub(super) fn capabilities(
     environment: &Environment<'_>,
     settings: &RuntimeSettings,

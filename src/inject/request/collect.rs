@@ -136,8 +136,8 @@ impl<'a> Asking<'a> {
         }))
     }
 
-    /// The devices that annotations name, or else mounts; `None` if neither names any. An empty list is not a place, and one
-    /// with `void` is.
+    /// The devices that annotations name, or else mounts; `None` if neither names any. An empty list is not a place,
+    /// and one with `void` is.
     fn by_person(&mut self, mounts: &MountRequests) -> Result<Option<NamedDevices>> {
         let annotations = self.view.annotations(self.settings.annotation_prefixes.iter())?;
         let reads_annotations = !matches!(self.settings.mode, RuntimeMode::Legacy | RuntimeMode::Csv);
@@ -175,8 +175,8 @@ impl<'a> Asking<'a> {
         self.place(RequestSource::Environment, by, [])
     }
 
-    /// The devices that the environment names for a size that the annotation `sized_by` asks for: those of `--gpus`, and no
-    /// others, because an image must not choose the device.
+    /// The devices that the environment names for a size that the annotation `sized_by` asks for: those of `--gpus`,
+    /// and no others, because an image must not choose the device.
     fn behind(&mut self, sized_by: &str) -> Result<NamedDevices> {
         let VisibleDevices { by, names, .. } = self.visible_devices();
         if !self.accepts_environment || self.environment.is_by_gpus(&by) {
@@ -220,8 +220,8 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// What is added to the devices. NVIDIA's device plugin asks for it by the environment of a container whose devices it
-    /// mounts; an image can do the same.
+    /// What is added to the devices. NVIDIA's device plugin asks for it by the environment of a container whose devices
+    /// it mounts; an image can do the same.
     fn modes(&mut self) -> Vec<Mode> {
         let (variables, modes): (Vec<&str>, Vec<Mode>) = extras::modes(&self.environment).unzip();
         if self.accepts_environment {

@@ -11,7 +11,8 @@ use tranche_plan::policy::{RuntimeMode, RuntimeSettings};
 /// The kind that NVIDIA's runtime gives to names without one. It has no specification.
 const RUNTIME_KIND: &str = "runtime.nvidia.com/gpu=";
 
-/// The most bytes of a device's name, with its kind. Names are compared with others, and an image can set one of a megabyte.
+/// The most bytes of a device's name, with its kind. Names are compared with others, and an image can set one of a
+/// megabyte.
 const LONGEST_NAME: usize = 512;
 
 /// What a list of devices asks for.
@@ -24,8 +25,8 @@ pub(super) struct WantedDevices {
 }
 
 impl WantedDevices {
-    /// What `names` ask for; `object` is what has them, for messages. An empty list and one with `void` ask for nothing. The first
-    /// `all` or `none` takes the place of every name without a vendor.
+    /// What `names` ask for; `object` is what has them, for messages. An empty list and one with `void` ask for
+    /// nothing. The first `all` or `none` takes the place of every name without a vendor.
     pub(super) fn of<'a>(
         object: &str,
         names: impl IntoIterator<Item = &'a str>,
@@ -105,8 +106,8 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
 }
 
 impl WantedDevice {
-    /// What `name` means as a name of tranche's own: a device, a share, or all. A resolver asks this for the names of kinds
-    /// whose devices it knows.
+    /// What `name` means as a name of tranche's own: a device, a share, or all. A resolver asks this for the names of
+    /// kinds whose devices it knows.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),

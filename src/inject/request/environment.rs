@@ -1,7 +1,7 @@
 //! The variables of a container's environment that may ask for something.
 //!
-//! An environment may list a variable more than once, as docker does for a variable of the image that `--gpus` sets. The
-//! last one counts: runc and crun set the variables one after the other, so that the process sees the last one, and
+//! An environment may list a variable more than once, as docker does for a variable of the image that `--gpus` sets.
+//! The last one counts: runc and crun set the variables one after the other, so that the process sees the last one, and
 //! NVIDIA's tools read it. An entry without `=` is no variable; runtimes pass it on or refuse it.
 
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ struct Variable<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// The variables of `entries` that are looked at. `by_gpus` says that docker has set devices for `--gpus`: it appends
-    /// them behind the variables of the user and of the image, and behind them what they are for (moby,
+    /// The variables of `entries` that are looked at. `by_gpus` says that docker has set devices for `--gpus`: it
+    /// appends them behind the variables of the user and of the image, and behind them what they are for (moby,
     /// daemon/nvidia_linux.go).
     pub(super) fn of(entries: impl Iterator<Item = &'a str>, settings: &RuntimeSettings, by_gpus: bool) -> Self {
         let is_of_interest = |name: &str| {
@@ -64,8 +64,8 @@ impl<'a> Environment<'a> {
         self.get(name) == Some(value)
     }
 
-    /// Whether the image was made before images said in `NVIDIA_REQUIRE_CUDA` what they require, so that it says nothing
-    /// about devices either. Such an image gets all.
+    /// Whether the image was made before images said in `NVIDIA_REQUIRE_CUDA` what they require, so that it says
+    /// nothing about devices either. Such an image gets all.
     pub(super) fn is_legacy(&self) -> bool {
         self.get(LEGACY).is_some_and(|version| !version.is_empty())
             && self.get("NVIDIA_REQUIRE_CUDA").unwrap_or_default().is_empty()

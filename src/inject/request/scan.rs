@@ -1,8 +1,8 @@
 //! Whether a `config.json` can ask for anything, by a look at its bytes.
 //!
-//! Most containers ask for nothing, and to parse their configuration only to see this would be most of the work. What is
-//! looked for are the names without which there is no request. A name that JSON writes by an escape (`\u004eVIDIA`, or
-//! `\/` for a slash) has other bytes, so an escape of a character that occurs in a name counts as a name.
+//! Most containers ask for nothing, and to parse their configuration only to see this would be most of the work. What
+//! is looked for are the names without which there is no request. A name that JSON writes by an escape (`\u004eVIDIA`,
+//! or `\/` for a slash) has other bytes, so an escape of a character that occurs in a name counts as a name.
 
 use memchr::{memchr, memmem};
 

@@ -41,8 +41,8 @@ struct Places<'a> {
 const AMOUNTS: [&str; 3] = ["memory", "compute", "shares"];
 
 impl OwnRequest {
-    /// Reads them. A value that is empty counts as not set. If annotations ask for an amount, or a person has named devices
-    /// by `person`, no variable adds an amount: an image can set it.
+    /// Reads them. A value that is empty counts as not set. If annotations ask for an amount, or a person has named
+    /// devices by `person`, no variable adds an amount: an image can set it.
     ///
     /// # Errors
     /// Returns a usage error for a value that is invalid.
@@ -88,8 +88,8 @@ impl OwnRequest {
         Ok(Some(amount))
     }
 
-    /// The value of an annotation, or else of the variable, and what sets it. The variable has no effect if `person` has
-    /// asked already.
+    /// The value of an annotation, or else of the variable, and what sets it. The variable has no effect if `person`
+    /// has asked already.
     fn value<T: PartialEq>(
         &mut self,
         places: Places<'_>,

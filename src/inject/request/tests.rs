@@ -25,8 +25,8 @@ struct Container {
 }
 
 /// A container with the words of a line: `NAME=value` is a variable, `@key=value` an annotation, `/path` a mount of
-/// /dev/null, `gpus` docker's hook for `--gpus`, and `privileged`, `accept:…`, `annotations:…`, `by:…`, `mode:…`, `mounts`,
-/// `swarm:…` set what they say. The engine is ctr if no other is named.
+/// /dev/null, `gpus` docker's hook for `--gpus`, and `privileged`, `accept:…`, `annotations:…`, `by:…`, `mode:…`,
+/// `mounts`, `swarm:…` set what they say. The engine is ctr if no other is named.
 fn container(line: &str) -> Container {
     let mut made = Container {
         caller: CallingEngine::Ctr,

@@ -1,7 +1,7 @@
 //! The parts of a `config.json` in which a container asks for something. They borrow from its bytes.
 //!
-//! A part is parsed when it is needed, so that a value of another type elsewhere is no obstacle. Go writes an empty list as
-//! `null`, and every key may be missing.
+//! A part is parsed when it is needed, so that a value of another type elsewhere is no obstacle. Go writes an empty
+//! list as `null`, and every key may be missing.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +77,8 @@ impl<'a> ConfigView<'a> {
         Environment::of(entries.map(Word::as_str), settings, by_gpus)
     }
 
-    /// Whether NVIDIA's prestart hook is configured. No image can write a hook. Hooks that do not parse are no obstacle: the
-    /// runtime behind refuses them.
+    /// Whether NVIDIA's prestart hook is configured. No image can write a hook. Hooks that do not parse are no
+    /// obstacle: the runtime behind refuses them.
     fn has_nvidia_hook(&self) -> bool {
         let hooks = self
             .hooks
@@ -87,8 +87,8 @@ impl<'a> ConfigView<'a> {
         hooks.iter().any(|hook| is_nvidia_hook(hook.path.as_str()))
     }
 
-    /// Whether the container is privileged: its bounding set has CAP_SYS_ADMIN. NVIDIA's tools ask the same, so that users
-    /// other than root in a privileged container may use what only such a container gets.
+    /// Whether the container is privileged: its bounding set has CAP_SYS_ADMIN. NVIDIA's tools ask the same, so that
+    /// users other than root in a privileged container may use what only such a container gets.
     pub(super) fn is_privileged(&self) -> Result<bool> {
         let Some(raw) = self.process.as_ref().and_then(|process| process.capabilities) else {
             return Ok(false);

@@ -19,8 +19,8 @@ pub(super) struct VisibleDevices<'a> {
 }
 
 impl<'a> VisibleDevices<'a> {
-    /// What `environment` names. docker sets `NVIDIA_VISIBLE_DEVICES` for `--gpus`, and no other variable counts then. The
-    /// variables of the swarm resource that are set count all together.
+    /// What `environment` names. docker sets `NVIDIA_VISIBLE_DEVICES` for `--gpus`, and no other variable counts then.
+    /// The variables of the swarm resource that are set count all together.
     pub(super) fn of(environment: &Environment<'a>, settings: &RuntimeSettings) -> Self {
         let usual = environment.get(VISIBLE).map(|text| list(text).collect::<Vec<_>>());
         let of_swarm = settings.swarm_resource.iter().map(String::as_str);
@@ -50,8 +50,8 @@ impl<'a> VisibleDevices<'a> {
     }
 }
 
-/// What both lists give. Nothing marks the container of a swarm's service, so each of the two variables may be the image's:
-/// the first one as well as the second one can only take devices away.
+/// What both lists give. Nothing marks the container of a swarm's service, so each of the two variables may be the
+/// image's: the first one as well as the second one can only take devices away.
 fn narrower<'a>(one: &[&'a str], other: &[&'a str]) -> Vec<&'a str> {
     for word in ["void", "none"] {
         if [one, other].iter().any(|names| word_of(names) == Some(word)) {

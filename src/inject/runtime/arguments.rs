@@ -1,8 +1,8 @@
 //! The command line of a low-level runtime: what runc 1.1 to 1.5 and crun up to 1.21 accept.
 //!
 //! Nothing is refused here. A word that is not known passes to the low-level runtime like every other, which may be
-//! newer than tranche. Both runtimes read the options in front of a command and behind it, and both end each group at the
-//! first word that is not an option.
+//! newer than tranche. Both runtimes read the options in front of a command and behind it, and both end each group at
+//! the first word that is not an option.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -67,7 +67,8 @@ pub(super) struct Exec {
     pub process: Option<PathBuf>,
     /// The index of the first word after the command: options can be added there.
     pub at: usize,
-    /// Where each `--env` option is among the arguments, as its first index and the number of its words, with its value.
+    /// Where each `--env` option is among the arguments, as its first index and the number of its words, with its
+    /// value.
     pub env: Vec<(usize, usize, OsString)>,
 }
 
@@ -207,8 +208,8 @@ fn last<'w>(options: &[Given<'w>], name: &str) -> Option<&'w OsStr> {
     given.find_map(|given| given.value)
 }
 
-/// Reads the options of a command, and the index of its first word that is not one. An unknown option has a value, unless
-/// that would be the last word: each command ends with a container's id, or with something behind it.
+/// Reads the options of a command, and the index of its first word that is not one. An unknown option has a value,
+/// unless that would be the last word: each command ends with a container's id, or with something behind it.
 fn options<'w>(words: &'w [OsString], from: usize, known: Flags) -> (Vec<Given<'w>>, usize) {
     flags::read(words, from, known, |next| next.len() > 1)
 }

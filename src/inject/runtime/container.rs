@@ -1,7 +1,7 @@
 //! From the id in a command to the container that holds something in the ledger.
 //!
-//! Two engines, or two namespaces of containerd, may use one id. The low-level runtime keeps the bundle of each container
-//! in the directory that `--root` names, which tells them apart.
+//! Two engines, or two namespaces of containerd, may use one id. The low-level runtime keeps the bundle of each
+//! container in the directory that `--root` names, which tells them apart.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

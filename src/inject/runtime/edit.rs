@@ -2,7 +2,8 @@
 //!
 //! The directory is opened once, so that a link in its path cannot lead to another one later. The file is read through
 //! links, as runc and crun read it, and only if it is a regular file. It is replaced by a rename: the low-level runtime
-//! finds either the old file or the new one. If the file is a link, the link is replaced, and its target stays as it is.
+//! finds either the old file or the new one. If the file is a link, the link is replaced, and its target stays as it
+//! is.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

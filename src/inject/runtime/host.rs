@@ -24,8 +24,8 @@ use tranche_plan::policy::{AcceptAnnotations, RuntimeSettings};
 /// How long a refresh may take. NVML takes seconds to start GPUs without persistence mode.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the owner decided about the runtime, from one reading of the first line of `host.json`: the rest of the file is not
-/// read and may have any form.
+/// What the owner decided about the runtime, from one reading of the first line of `host.json`: the rest of the file is
+/// not read and may have any form.
 #[derive(Debug)]
 pub(super) struct OwnerSettings {
     /// `None` if the file does not exist.
@@ -65,9 +65,9 @@ impl OwnerSettings {
         &self.runtimes
     }
 
-    /// All of them, as [`OwnerSettings::or_default`]; but while the owner's decisions are not known, every sort of annotation
-    /// and mount may ask. A container that asks needs the decisions, and they are read then: [`crate::rewrite`]
-    /// looks at its configuration again with those of [`host`].
+    /// All of them, as [`OwnerSettings::or_default`]; but while the owner's decisions are not known, every sort of
+    /// annotation and mount may ask. A container that asks needs the decisions, and they are read then:
+    /// [`crate::rewrite`] looks at its configuration again with those of [`host`].
     pub(super) fn or_provisional(self, report: &RuntimeReport<'_>) -> RuntimeSettings {
         let is_known = matches!(self.read, Ok(Some(_)));
         let settings = self.or_default(report);
@@ -81,8 +81,8 @@ impl OwnerSettings {
         }
     }
 
-    /// All of them; the defaults if `host.json` does not exist, or if it does not have them, which is reported. A container
-    /// that requests nothing must start in any case, and one that requests something needs [`host`].
+    /// All of them; the defaults if `host.json` does not exist, or if it does not have them, which is reported. A
+    /// container that requests nothing must start in any case, and one that requests something needs [`host`].
     pub(super) fn or_default(self, report: &RuntimeReport<'_>) -> RuntimeSettings {
         match self.read {
             Ok(settings) => settings.unwrap_or_default(),
@@ -121,8 +121,9 @@ fn part<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(bytes).map(|part: Part<T>| part.runtime)
 }
 
-/// Whether this user is root or the user of this process. A rootless engine runs in a user namespace, in which every user of
-/// the host but its own has the number of the kernel for unknown users. There, only root can have made `/run/tranche`.
+/// Whether this user is root or the user of this process. A rootless engine runs in a user namespace, in which every
+/// user of the host but its own has the number of the kernel for unknown users. There, only root can have made
+/// `/run/tranche`.
 fn is_trusted(uid: u32) -> bool {
     const UNKNOWN: u32 = 65534; // /proc/sys/kernel/overflowuid
     uid == 0 || uid == geteuid().as_raw() || (uid == UNKNOWN && is_in_user_namespace())
@@ -159,7 +160,8 @@ fn refresh(state_dir: &Path, arguments: &[String]) -> Result<()> {
     }
     command.env_clear().current_dir("/");
     let object = format!("{} cdi refresh", path.display());
-    // A file and not a pipe: nobody has to read while it is written, and no process that is left behind can be waited for.
+    // A file and not a pipe: nobody has to read while it is written, and no process that is left behind can be waited
+    // for.
     let said = memfd_create("said", MemfdFlags::CLOEXEC).about(&object, "cannot be run")?;
     let stderr = said.try_clone().about(&object, "cannot be run")?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);

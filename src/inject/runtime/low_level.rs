@@ -114,7 +114,8 @@ impl LowLevel {
     }
 }
 
-/// The program of this name, which is searched in [`PROGRAM_DIRS`], or this absolute path; `None` if it is not installed.
+/// The program of this name, which is searched in [`PROGRAM_DIRS`], or this absolute path; `None` if it is not
+/// installed.
 pub(super) fn installed(name: &str) -> Option<PathBuf> {
     places(name, &PROGRAM_DIRS).next()
 }
@@ -175,7 +176,8 @@ fn is_program(path: &Path) -> bool {
     path.is_absolute() && fs::metadata(path).is_ok_and(|file| file.is_file()) && access(path, AccessFlags::X_OK).is_ok()
 }
 
-/// Whether both are the same file, or copies of one. A copy would find the other one, and neither would ever find a runtime.
+/// Whether both are the same file, or copies of one. A copy would find the other one, and neither would ever find a
+/// runtime.
 fn is_same_program(path: &Path, own: &Path) -> bool {
     let (Ok(file), Ok(own_file)) = (fs::metadata(path), fs::metadata(own)) else {
         return false;

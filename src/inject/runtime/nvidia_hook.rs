@@ -1,8 +1,9 @@
 //! `nvidia-container-runtime-hook`, the prestart hook that docker before 29.2 adds for `--gpus`.
 //!
-//! A prestart hook runs too late to set an environment variable or a device in the container's configuration. If tranche's
-//! runtime created the container, it has done the work and removed this hook. Otherwise, the hook executes NVIDIA's
-//! `nvidia-container-cli`, which changes the container that was created already. The hook never succeeds without one of both.
+//! A prestart hook runs too late to set an environment variable or a device in the container's configuration. If
+//! tranche's runtime created the container, it has done the work and removed this hook. Otherwise, the hook executes
+//! NVIDIA's `nvidia-container-cli`, which changes the container that was created already. The hook never succeeds
+//! without one of both.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -83,8 +84,8 @@ pub(super) fn run(words: Vec<OsString>, lines: &mut dyn Write) -> u8 {
     }
 }
 
-/// The arguments of NVIDIA's hook, which Go's `flag` package parses: one dash or two, and the first word without a dash is the
-/// command.
+/// The arguments of NVIDIA's hook, which Go's `flag` package parses: one dash or two, and the first word without a dash
+/// is the command.
 #[derive(Default)]
 struct HookArguments<'a> {
     command: Option<&'a str>,
@@ -166,8 +167,8 @@ fn prestart(state: &State, state_dir: &Path, debug: bool, report: &RuntimeReport
     }
 }
 
-/// The settings with which a request is read for `nvidia-container-cli`: it knows no CDI name, so a name without a vendor gets
-/// none, as in the mode `cdi`.
+/// The settings with which a request is read for `nvidia-container-cli`: it knows no CDI name, so a name without a
+/// vendor gets none, as in the mode `cdi`.
 fn as_for_cli(settings: &RuntimeSettings) -> RuntimeSettings {
     let mode = match settings.mode {
         RuntimeMode::Cdi => RuntimeMode::Auto,
@@ -210,7 +211,8 @@ fn by_cli(
     Ok(low_level::become_program(&program, &words, &cli.environment))
 }
 
-/// The options of the program as a whole, its command, and the options of the command that do not depend on the request.
+/// The options of the program as a whole, its command, and the options of the command that do not depend on the
+/// request.
 fn options(settings: &RuntimeSettings, debug: bool) -> Vec<String> {
     let cli = &settings.nvidia_cli;
     let root = settings.driver_root.as_ref().map(|root| root.as_path().display());
@@ -242,8 +244,8 @@ fn options(settings: &RuntimeSettings, debug: bool) -> Vec<String> {
     words
 }
 
-/// The ldconfig to execute for a configured one. Debian wraps the host's (`@`) in a script, which libnvidia-container cannot
-/// execute; the program is beside it under another name.
+/// The ldconfig to execute for a configured one. Debian wraps the host's (`@`) in a script, which libnvidia-container
+/// cannot execute; the program is beside it under another name.
 fn real_ldconfig(configured: &str, exists: impl Fn(&str) -> bool) -> String {
     let Some(path) = configured.strip_prefix('@') else {
         return configured.to_owned();

@@ -1,5 +1,5 @@
-//! `hook precreate`, for podman alone: reads a whole configuration from standard input, and writes it to standard output,
-//! edited if it requests a GPU.
+//! `hook precreate`, for podman alone: reads a whole configuration from standard input, and writes it to standard
+//! output, edited if it requests a GPU.
 //!
 //! podman calls it before it creates a container, and replaces the configuration by what it writes. Every other program
 //! that reads hooks refuses to work when it finds this stage, so the hook's file is in a directory of its own
@@ -67,8 +67,8 @@ fn edit(state_dir: &Path, report: &RuntimeReport<'_>) -> Result<()> {
     written
 }
 
-/// Writes to the standard output. The one of the standard library takes a closed one, or one that is only open to read, for
-/// a success, and podman would start the container without its devices.
+/// Writes to the standard output. The one of the standard library takes a closed one, or one that is only open to read,
+/// for a success, and podman would start the container without its devices.
 fn print(bytes: &[u8]) -> io::Result<()> {
     let out = stdout();
     if inherited::was_closed(1) {

@@ -1,7 +1,7 @@
 //! `exec`: a further process of a container that holds a share gets the environment of the share.
 //!
-//! Engines give such a process the environment of the image and of the command, without that of CDI. The container's own
-//! `config.json` has the right one: tranche removed from it what the image and the tenant had set.
+//! Engines give such a process the environment of the image and of the command, without that of CDI. The container's
+//! own `config.json` has the right one: tranche removed from it what the image and the tenant had set.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -71,8 +71,8 @@ impl ShareEnvironment {
         serde_json::to_vec(&process).about(object, "cannot be written")
     }
 
-    /// Puts it into the arguments of an `exec` without a file. Without an option for the environment, the process gets the
-    /// container's, which has the share's already. With one, crun gives it nothing else.
+    /// Puts it into the arguments of an `exec` without a file. Without an option for the environment, the process gets
+    /// the container's, which has the share's already. With one, crun gives it nothing else.
     pub(super) fn put_into_arguments(&self, exec: &Exec, words: &mut Vec<OsString>) {
         let (of_share, other): (Vec<_>, Vec<_>) = exec
             .env

@@ -1,7 +1,7 @@
 //! Accounts by their names: from `/etc/passwd`, and those that are not in it by NSS.
 //!
-//! NSS is asked by a program of its own, with a deadline: it loads libraries that ask daemons and networks, and one of them
-//! that hangs or fails must not do so in the broker.
+//! NSS is asked by a program of its own, with a deadline: it loads libraries that ask daemons and networks, and one of
+//! them that hangs or fails must not do so in the broker.
 
 use super::{Stamp, lock};
 use std::collections::{HashMap, HashSet};

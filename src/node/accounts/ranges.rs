@@ -57,8 +57,8 @@ impl Ranges {
         ranges
     }
 
-    /// Parses the text of the file `at`. A line that is not a range may be one for other programs, which read numbers more
-    /// freely: then the result is incomplete.
+    /// Parses the text of the file `at`. A line that is not a range may be one for other programs, which read numbers
+    /// more freely: then the result is incomplete.
     fn parse(text: &str, at: &str) -> Self {
         let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
         let mut edges: Vec<(u64, bool, usize)> = Vec::new();

@@ -68,8 +68,8 @@ pub fn is_of_user(name: &str) -> bool {
     !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether engines and commands take `name` for devices, as `NVIDIA_VISIBLE_DEVICES` has them: `all`, `none`, `void`, an index.
-/// The number of a user before it changes nothing.
+/// Whether engines and commands take `name` for devices, as `NVIDIA_VISIBLE_DEVICES` has them: `all`, `none`, `void`,
+/// an index. The number of a user before it changes nothing.
 fn is_reserved(name: &str) -> bool {
     let own = match is_of_user(name) {
         true => name.split_once('.').map_or(name, |(_, own)| own),

@@ -1,7 +1,7 @@
 //! Limits of memory of the cgroups of containers: which are wanted, which were set, and what is to be done next.
 //!
-//! A limit belongs to one cgroup, and the kernel removes it together with the cgroup. A later cgroup of the same name has
-//! another inode, and no limit.
+//! A limit belongs to one cgroup, and the kernel removes it together with the cgroup. A later cgroup of the same name
+//! has another inode, and no limit.
 
 use super::target::ControlTarget;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! One MPS control daemon: started, asked, and ended.
 //!
-//! The daemon is `nvidia-cuda-mps-control -f` in a session of its own, so that it survives the broker. Who listens on its
-//! socket says whether it runs: a daemon that was killed leaves its files, and its number may be another process's by now.
+//! The daemon is `nvidia-cuda-mps-control -f` in a session of its own, so that it survives the broker. Who listens on
+//! its socket says whether it runs: a daemon that was killed leaves its files, and its number may be another process's
+//! by now.
 
 mod answer;
 mod directories;
@@ -92,8 +93,8 @@ impl Daemon<'_> {
         Directories::of(&self.target.pipe)
     }
 
-    /// Looks at the daemon without asking it. `record` is the process that was started, if one is known; `is_begun` says
-    /// that one was started, or may have been.
+    /// Looks at the daemon without asking it. `record` is the process that was started, if one is known; `is_begun`
+    /// says that one was started, or may have been.
     pub(super) fn look(&self, record: Option<&ProcessRecord>, is_begun: bool) -> SeenDaemon {
         let directories = self.directories();
         let is_recorded = |pid: Option<u32>| record.is_some_and(|record| pid == Some(record.pid));
@@ -157,8 +158,8 @@ impl Daemon<'_> {
         Ok(self.directories().bound_logs()?)
     }
 
-    /// Checks that the daemon answers, and waits longer the more often it did not: the machine may be busy, and to replace
-    /// the daemon ends the work of its clients. Returns its default percentage.
+    /// Checks that the daemon answers, and waits longer the more often it did not: the machine may be busy, and to
+    /// replace the daemon ends the work of its clients. Returns its default percentage.
     ///
     /// # Errors
     /// Returns an error if it does not answer, or answers as no daemon does.
@@ -267,8 +268,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Sets the limits of clients without limits of their own, and checks that the daemon has them. Returns what a person
-    /// should know.
+    /// Sets the limits of clients without limits of their own, and checks that the daemon has them. Returns what a
+    /// person should know.
     ///
     /// A default is what servers get that are started later. Each running server is set, too; there, clients that
     /// connect later get it (MPS documentation, "set_active_thread_percentage").

@@ -1,10 +1,10 @@
 //! What to do next about one device: from what its claims need, what was changed and what is seen of its daemon.
 //!
-//! [`settle`] decides; a [`ControlledMachine`] does it. What is about to be changed is saved before it is changed, so that a process
-//! that is killed between two steps leaves enough for the next one to go on, or to put the device back.
+//! [`settle`] decides; a [`ControlledMachine`] does it. What is about to be changed is saved before it is changed, so
+//! that a process that is killed between two steps leaves enough for the next one to go on, or to put the device back.
 //!
-//! Other programs may change the device as well. Each grant looks at what its grade depends on, and only what is still as it
-//! was set here is put back.
+//! Other programs may change the device as well. Each grant looks at what its grade depends on, and only what is still
+//! as it was set here is put back.
 
 use super::cgroup_limit::{CgroupLimit, LimitStep, forget, next_to_remove, next_to_set, record};
 use super::changes::{DaemonRecord, DeviceChanges, ModeChange, ProcessRecord, SliceChange};
@@ -336,8 +336,8 @@ fn perform(
     machine.save(Some(changes))
 }
 
-/// Sees to it that a change of the mode that a process was killed in goes on only if no other program has changed the mode
-/// since.
+/// Sees to it that a change of the mode that a process was killed in goes on only if no other program has changed the
+/// mode since.
 fn reconsider_mode(changes: &mut Option<DeviceChanges>, machine: &mut impl ControlledMachine) -> Result<()> {
     let Some(ModeChange::Changing(before)) = changes.as_ref().map(|changes| changes.mode) else {
         return Ok(());

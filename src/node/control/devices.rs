@@ -140,7 +140,8 @@ impl Control {
             .collect())
     }
 
-    /// The device, as it was when it was changed first, or as the plan says it now; `None` if tranche does not manage it.
+    /// The device, as it was when it was changed first, or as the plan says it now; `None` if tranche does not manage
+    /// it.
     fn target(&self, slot: &Slot, key: &DeviceKey) -> Result<Option<ControlTarget>> {
         let facts = self.facts.now();
         if let Some(target) = slot.target.as_ref().filter(|_| slot.changes.is_some()) {

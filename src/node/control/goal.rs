@@ -44,8 +44,8 @@ impl Limits {
 pub(super) struct Goal {
     /// The limits of its MPS daemon; `None`: no daemon.
     pub(super) daemon: Option<Limits>,
-    /// Whether larger limits are lowered to these, and limits of cgroups are removed that no claim needs. It is false while
-    /// a claim is granted, which need not wait for that.
+    /// Whether larger limits are lowered to these, and limits of cgroups are removed that no claim needs. It is false
+    /// while a claim is granted, which need not wait for that.
     pub(super) is_exact: bool,
     /// The limits of memory of the cgroups of containers.
     pub(super) cgroups: Vec<WantedLimit>,
@@ -117,8 +117,8 @@ pub(super) fn whole(target: &ControlTarget) -> Limits {
     }
 }
 
-/// The limits of the processes of a container that holds `part`. They are those of its environment, which the plan writes:
-/// what has no limit is all of the device, and shares that are claimed as one are at most all of it.
+/// The limits of the processes of a container that holds `part`. They are those of its environment, which the plan
+/// writes: what has no limit is all of the device, and shares that are claimed as one are at most all of it.
 fn limits_of(part: &HeldPart, whole: Limits) -> Limits {
     let promise = part.promise();
     let memory = promise.and_then(|promise| promise.memory());

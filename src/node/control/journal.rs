@@ -1,8 +1,8 @@
 //! The journals of changed devices: `control/NAME.json` in the state directory, one for each.
 //!
-//! The directory is root's own (0700), and each file is replaced in one step. So a process that is killed leaves the old
-//! journal or the new one. A journal is followed until the device is as it was: a reboot leaves nothing of it to put back,
-//! and is not guessed from what `/proc` says of the boot, which a container may show otherwise.
+//! The directory is root's own (0700), and each file is replaced in one step. So a process that is killed leaves the
+//! old journal or the new one. A journal is followed until the device is as it was: a reboot leaves nothing of it to
+//! put back, and is not guessed from what `/proc` says of the boot, which a container may show otherwise.
 
 use super::changes::DeviceChanges;
 use super::target::ControlTarget;
@@ -86,8 +86,8 @@ impl Journals {
         }
     }
 
-    /// Removes the files of writers that were killed before a journal had its name. The broker calls this when it starts:
-    /// nobody else writes journals then.
+    /// Removes the files of writers that were killed before a journal had its name. The broker calls this when it
+    /// starts: nobody else writes journals then.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be listed, or if a file cannot be removed.

@@ -1,7 +1,7 @@
 //! One question to NVML, or one change by it, in a process of its own.
 //!
-//! The driver's library may hang or crash (see [`tranche_host::nvml`]), and the broker must survive both. The child gets
-//! the question as an argument and writes its answer as one line of JSON.
+//! The driver's library may hang or crash (see [`tranche_host::nvml`]), and the broker must survive both. The child
+//! gets the question as an argument and writes its answer as one line of JSON.
 
 mod child;
 
@@ -112,9 +112,9 @@ impl Nvml {
         }
     }
 
-    /// Limits the memory of a GPU that the processes of the cgroup in the directory `cgroup` can allocate, in bytes. It needs
-    /// root, cgroups of version 2 and a driver since 615, and lasts as long as the cgroup and the driver. Returns the limit
-    /// that NVML then reports; `None`: no limit.
+    /// Limits the memory of a GPU that the processes of the cgroup in the directory `cgroup` can allocate, in bytes. It
+    /// needs root, cgroups of version 2 and a driver since 615, and lasts as long as the cgroup and the driver.
+    /// Returns the limit that NVML then reports; `None`: no limit.
     ///
     /// # Errors
     /// Returns why NVML did not do it.

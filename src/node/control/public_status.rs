@@ -1,7 +1,7 @@
 //! `status.json`: what every user may know of the shares of this machine.
 //!
-//! The broker writes it at each change (0644); `tranche status` reads it for users who cannot read the ledger. It has no
-//! name, id or user of a holder.
+//! The broker writes it at each change (0644); `tranche status` reads it for users who cannot read the ledger. It has
+//! no name, id or user of a holder.
 
 use super::{ControlledDevice, DaemonState};
 use serde::{Deserialize, Serialize};
@@ -105,8 +105,8 @@ impl PublicStatus {
             .about(path.display(), "is damaged")
     }
 
-    /// What the ledger has, of the devices of `plan` and of others, `now` (seconds since 1970). `plan` is `None` if it is not
-    /// known. `controlled` are the devices that the broker changes.
+    /// What the ledger has, of the devices of `plan` and of others, `now` (seconds since 1970). `plan` is `None` if it
+    /// is not known. `controlled` are the devices that the broker changes.
     pub fn of(plan: Option<&Plan>, books: &Books, controlled: &[ControlledDevice], now: u64) -> Self {
         let split = || plan.into_iter().flat_map(|plan| &plan.devices);
         let planned = split().map(|split| PublicDevice::planned(split, books));

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tranche_core::error::{Context, Error, Result};
 
-/// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the device
-/// and its directories alone.
+/// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
+/// device and its directories alone.
 ///
 /// # Errors
 /// Returns why the control program cannot be executed.
@@ -37,8 +37,8 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
     };
     journal.changes.daemon.as_ref().ok_or_else(nothing)?;
     let log = Directories::of(pipe).log;
-    // A session of its own: what ends the broker, or its terminal, does not end the daemon. A process that leads a group
-    // has that already.
+    // A session of its own: what ends the broker, or its terminal, does not end the daemon. A process that leads a
+    // group has that already.
     let _ = nix::unistd::setsid();
     let mut command = Command::new(control);
     command.arg("-f").args(multi_user.then_some("-multiuser-server"));

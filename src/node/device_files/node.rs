@@ -56,8 +56,8 @@ pub fn nodes(inventory: &Inventory, set: NodeSet) -> Vec<DeviceFile<'_>> {
     by_path.into_values().collect()
 }
 
-/// The owner and permission bits that the driver gives its nodes: its parameters NVreg_DeviceFileUID, NVreg_DeviceFileGID
-/// and NVreg_DeviceFileMode.
+/// The owner and permission bits that the driver gives its nodes: its parameters NVreg_DeviceFileUID,
+/// NVreg_DeviceFileGID and NVreg_DeviceFileMode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOwner {
     /// Owner.

@@ -100,8 +100,8 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
 /// A directory that does not exist: the files of a machine of which only an inventory is known.
 const NOWHERE: &str = "/dev/null";
 
-/// What the policy says for this host, and its plan. A host without a policy has an empty plan, and one whose policy cannot
-/// be read or applied has no plan.
+/// What the policy says for this host, and its plan. A host without a policy has an empty plan, and one whose policy
+/// cannot be read or applied has no plan.
 fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan>) {
     let Some(config) = &machine.policy else {
         return (PolicyFacts::default(), Some(Plan::default()));

@@ -4,8 +4,8 @@ use super::subject::exists;
 use super::{Diagnosis, DoctorSubject, Finding};
 use std::fs;
 
-/// Settings of the kernel: the file, the value that forbids user namespaces to users, and how to allow them. The second one
-/// exists in Debian's kernels, the third one in Ubuntu's.
+/// Settings of the kernel: the file, the value that forbids user namespaces to users, and how to allow them. The second
+/// one exists in Debian's kernels, the third one in Ubuntu's.
 const SETTINGS: [(&str, &str, &str); 3] = [
     (
         "/proc/sys/user/max_user_namespaces",

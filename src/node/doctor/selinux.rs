@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tranche_core::text::some;
 
-/// Lets containers use the nodes of graphics devices of the host, to which those of NVIDIA's driver belong. container-selinux
-/// has it from version 2.232 on.
+/// Lets containers use the nodes of graphics devices of the host, to which those of NVIDIA's driver belong.
+/// container-selinux has it from version 2.232 on.
 const GRAPHICS: &str = "container_use_xserver_devices";
 
 /// Lets containers use the nodes of all devices of the host.

@@ -241,16 +241,16 @@ impl DoctorSubject {
         files.find(|file| file.path == path).is_some_and(Loaded::is_refreshed)
     }
 
-    /// Whether the host differs from what it should be, for a reason that another check reports. It is then no wonder that
-    /// specifications are of another state.
+    /// Whether the host differs from what it should be, for a reason that another check reports. It is then no wonder
+    /// that specifications are of another state.
     pub(super) fn is_in_disorder(&self) -> bool {
         [WarningKind::Versions, WarningKind::WrongNode]
             .into_iter()
             .any(|kind| self.warns_of(kind).next().is_some())
     }
 
-    /// Whether a specification that refresh keeps is reported already, because it is older than the host or names what does
-    /// not exist. Refresh writes it together with host.json.
+    /// Whether a specification that refresh keeps is reported already, because it is older than the host or names what
+    /// does not exist. Refresh writes it together with host.json.
     pub(super) fn reports_refreshed(&self) -> bool {
         let references = self.registry.problems.iter();
         let references = references.filter(|problem| matches!(problem.kind, ProblemKind::Reference(_)));

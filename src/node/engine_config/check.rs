@@ -133,7 +133,8 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
     Ok(Verdict::Accepted)
 }
 
-/// Whether the configuration that containerd or CRI-O printed has the runtime. containerd prints it as its newest version.
+/// Whether the configuration that containerd or CRI-O printed has the runtime. containerd prints it as its newest
+/// version.
 fn has_runtime(printed: &str, name: &str) -> Result<bool> {
     let document = ConfigFile::read("configuration that the engine printed", Syntax::Toml, printed)?;
     let places = [

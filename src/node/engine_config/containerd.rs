@@ -59,14 +59,14 @@ impl Version {
         }
     }
 
-    /// Whether containerd may replace the whole section of a plugin by that of an imported file. containerd before 2.0 does,
-    /// which reads no newer version than 2 (containerd issue 5837).
+    /// Whether containerd may replace the whole section of a plugin by that of an imported file. containerd before 2.0
+    /// does, which reads no newer version than 2 (containerd issue 5837).
     fn replaces_sections(self) -> bool {
         self.0 == 2
     }
 
-    /// Whether CDI is off unless the file turns it on (containerd 1.7). containerd 2.0 and later have it on, and 2.4 knows no
-    /// other state.
+    /// Whether CDI is off unless the file turns it on (containerd 1.7). containerd 2.0 and later have it on, and 2.4
+    /// knows no other state.
     fn needs_cdi(self) -> bool {
         self.0 == 2
     }
@@ -133,8 +133,8 @@ pub fn drop_in(
     Ok(DropIn { main, drop_in })
 }
 
-/// The name of the plugin that runs containers for Kubernetes in `file`. A file without a version that is known is read as
-/// one of version 2.
+/// The name of the plugin that runs containers for Kubernetes in `file`. A file without a version that is known is read
+/// as one of version 2.
 pub(super) fn plugin_of(file: &ConfigFile) -> &'static str {
     let version = file.get(&["version"]).and_then(Value::as_u64);
     Version(version.unwrap_or(2)).plugin()

@@ -6,7 +6,8 @@ use super::edit::{Edit, keys};
 use serde_json::{Map, Value};
 use tranche_core::error::Result;
 
-/// The changes of `file`. `context` is what CRI-O reads altogether, from which the options of the present runtime are copied.
+/// The changes of `file`. `context` is what CRI-O reads altogether, from which the options of the present runtime are
+/// copied.
 ///
 /// # Errors
 /// Returns an error if a key that CRI-O reads has the wrong type.

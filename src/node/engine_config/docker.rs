@@ -8,8 +8,8 @@ use tranche_core::error::Result;
 
 /// The changes of `daemon.json` that add the runtime.
 ///
-/// `features.cdi` exists from docker 25 on, and is on by default from 28.2 on. Earlier versions ignore features that they do
-/// not know.
+/// `features.cdi` exists from docker 25 on, and is on by default from 28.2 on. Earlier versions ignore features that
+/// they do not know.
 ///
 /// # Errors
 /// Returns an error if a key that docker reads has the wrong type.

@@ -153,7 +153,8 @@ impl ConfigFile {
     /// The file with `edits`. Only the places of the edits change in the text.
     ///
     /// # Errors
-    /// Returns an error if a value in the file has the wrong type, or if the new text does not say exactly what was meant.
+    /// Returns an error if a value in the file has the wrong type, or if the new text does not say exactly what was
+    /// meant.
     pub fn with(&self, edits: &[Edit]) -> Result<ConfigFile> {
         let mut target = self.value.clone();
         for edit in edits {
@@ -169,8 +170,8 @@ impl ConfigFile {
         self.changed_to(&target)
     }
 
-    /// The file without `edits`, which had the content of `original` before them. Returns also the names of the settings
-    /// that were kept because they changed since.
+    /// The file without `edits`, which had the content of `original` before them. Returns also the names of the
+    /// settings that were kept because they changed since.
     ///
     /// # Errors
     /// Returns an error if the new text does not say exactly what was meant.

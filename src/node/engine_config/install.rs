@@ -1,7 +1,7 @@
 //! Puts a changed configuration in its place, and takes it back.
 //!
-//! A file is replaced as a whole or not at all. Before the first change, its bytes are copied to `FILE.before-tranche`, and
-//! `FILE.tranche.json` lists what was changed.
+//! A file is replaced as a whole or not at all. Before the first change, its bytes are copied to `FILE.before-tranche`,
+//! and `FILE.tranche.json` lists what was changed.
 
 use super::document::{ConfigFile, Syntax};
 use super::edit::Edit;
@@ -214,8 +214,8 @@ impl FileChange {
     /// Writes the file. If that fails, the old file is unchanged.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written, for example if the disk is full, or if another program changed it since it
-    /// was read.
+    /// Returns an error if a file cannot be written, for example if the disk is full, or if another program changed it
+    /// since it was read.
     pub fn install(&self) -> Result<()> {
         let Target { beside, .. } = &self.target;
         self.target.check_unchanged()?;

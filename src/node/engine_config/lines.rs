@@ -2,8 +2,8 @@
 
 use similar::{ChangeTag, TextDiff};
 
-/// `new`, which was made from `old` with `\n` line endings, with the line endings of `old`: those of a line that did not
-/// change, and for new lines those of the first line.
+/// `new`, which was made from `old` with `\n` line endings, with the line endings of `old`: those of a line that did
+/// not change, and for new lines those of the first line.
 pub(super) fn like(old: &str, new: &str) -> String {
     if !old.contains('\r') {
         return new.to_owned();

@@ -52,8 +52,8 @@ pub fn edits(file: &ConfigFile, before: &[ConfigFile], settings: &Settings) -> R
     Ok(edits)
 }
 
-/// The changes that add `item` to a list. A list in a file replaces that of the files before it, and the one that podman has by
-/// default. So what these have goes into it, too.
+/// The changes that add `item` to a list. A list in a file replaces that of the files before it, and the one that
+/// podman has by default. So what these have goes into it, too.
 fn added_to_list(
     file: &ConfigFile,
     before: &[ConfigFile],
@@ -88,7 +88,8 @@ fn added_to_list(
     Ok(items.iter().map(edit).collect())
 }
 
-/// Whether the list in `file` says `{append=true}` or `{append=false}` (podman 5). The mark also counts for later files.
+/// Whether the list in `file` says `{append=true}` or `{append=false}` (podman 5). The mark also counts for later
+/// files.
 fn append_mark(file: &ConfigFile, key: &[&str]) -> Option<bool> {
     let list = file.get(key)?.as_array()?;
     list.iter().find_map(|item| item.get("append")?.as_bool())

@@ -18,7 +18,8 @@ pub(super) struct Record {
     pub(super) version: u32,
     /// Whether tranche created the file. If not, its original bytes are in the backup.
     pub(super) created: bool,
-    /// Whether nobody else had changed the file between two changes by tranche. Then the original bytes can be restored.
+    /// Whether nobody else had changed the file between two changes by tranche. Then the original bytes can be
+    /// restored.
     pub(super) exact: bool,
     /// The SHA-256 digest of what was written.
     pub(super) written: String,
@@ -36,8 +37,8 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// The places for `file`. CRI-O reads every file in a directory of drop-ins, whatever its name is, so those of a file in a
-    /// directory `x.d` are beside that directory.
+    /// The places for `file`. CRI-O reads every file in a directory of drop-ins, whatever its name is, so those of a
+    /// file in a directory `x.d` are beside that directory.
     pub(super) fn of(file: &Path) -> Self {
         let directory = file.parent().unwrap_or(Path::new("/"));
         let name = file.file_name().unwrap_or_default();

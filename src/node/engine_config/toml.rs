@@ -121,7 +121,8 @@ impl Style {
     }
 }
 
-/// The indent of what is below a header with `indent`. Files that do not indent headers do not indent what is below them.
+/// The indent of what is below a header with `indent`. Files that do not indent headers do not indent what is below
+/// them.
 fn deeper(indent: &str) -> String {
     match indent {
         "" => String::new(),

@@ -78,7 +78,8 @@ impl EngineView {
     /// What `file` says, which is all that the engine reads, merged.
     ///
     /// # Errors
-    /// Returns an error if a key that the engine reads has the wrong type: the engine does not start, or ignores the file.
+    /// Returns an error if a key that the engine reads has the wrong type: the engine does not start, or ignores the
+    /// file.
     pub fn of(engine: Engine, file: &ConfigFile) -> Result<Self> {
         let keys = Keys::of(engine, file);
         let cdi = match keys.cdi.as_ref().and_then(|keys| Some((keys, file.get(keys)?))) {

@@ -57,8 +57,8 @@ pub(super) fn nspawn(edits: &Edits) -> Vec<String> {
     nodes.chain(mounts).chain(variables).collect()
 }
 
-/// apptainer(1), `--contain`, `--bind` and `--env`. Without the first, a container has the host's `/dev` with the nodes of
-/// every GPU.
+/// apptainer(1), `--contain`, `--bind` and `--env`. Without the first, a container has the host's `/dev` with the nodes
+/// of every GPU.
 pub(super) fn apptainer(edits: &Edits) -> Vec<String> {
     let bind = |host: &HostPath, inside: &ContainerPath, options: &str| {
         format!("--bind {}", word(&format!("{host}:{inside}{options}")))

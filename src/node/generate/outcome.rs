@@ -17,8 +17,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a specification of `mode` that is made from `inventory` and has the devices `choices`. Modes that
-    /// are about other devices than GPUs do not depend on what can be degraded.
+    /// The outcome for a specification of `mode` that is made from `inventory` and has the devices `choices`. Modes
+    /// that are about other devices than GPUs do not depend on what can be degraded.
     pub(crate) fn of(inventory: &Inventory, mode: Mode, choices: &[DeviceChoice], accept_degraded: bool) -> Self {
         let choices = match mode {
             Mode::Auto | Mode::Nvml => choices,

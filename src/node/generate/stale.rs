@@ -25,7 +25,8 @@ pub struct Staleness {
 /// such a file.
 ///
 /// # Errors
-/// Returns an error if a host, an inventory or a policy was named and cannot be read. For what was not named there is only a note.
+/// Returns an error if a host, an inventory or a policy was named and cannot be read. For what was not named there is
+/// only a note.
 pub fn find<'a>(
     files: impl Iterator<Item = &'a Loaded>,
     host: &HostOptions,

@@ -1,5 +1,5 @@
-//! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and programs
-//! depend on them.
+//! A claim as it is shown to people and programs. The names of the fields are documented in docs/shares.md, and
+//! programs depend on them.
 
 use super::{container_id, container_text, or_dash};
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,8 @@ impl HeldContainer {
         container_id(&container_text(&self.id, self.name.as_deref()), self.user)
     }
 
-    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the id.
+    /// Its id: `262bf9f7e5a8…`; with the number of the user for one of a user's own engine, because that user chose the
+    /// id.
     pub fn own_id(&self) -> String {
         container_id(&self.id, self.user)
     }

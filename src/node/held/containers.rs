@@ -57,8 +57,8 @@ impl Names {
         })
     }
 
-    /// podman and CRI-O keep a container's files in `STORE/KIND-containers/ID/userdata`, and the names of all containers in
-    /// `STORE/KIND-containers/containers.json` (containers/storage, `containers.go`).
+    /// podman and CRI-O keep a container's files in `STORE/KIND-containers/ID/userdata`, and the names of all
+    /// containers in `STORE/KIND-containers/containers.json` (containers/storage, `containers.go`).
     fn of_podman(&mut self, bundle: &Path, id: &str) -> Option<String> {
         let store = bundle.parent()?.parent()?;
         // Containers that do not survive a reboot are in a file of their own.

@@ -1,5 +1,5 @@
-//! What is held and what a new policy does not provide for. It stays valid until it ends, so a person who changes the policy
-//! must know of it.
+//! What is held and what a new policy does not provide for. It stays valid until it ends, so a person who changes the
+//! policy must know of it.
 
 use super::specs::Specs;
 use super::{View, books, root_only};
@@ -16,8 +16,8 @@ use tranche_plan::share::Plan;
 /// What is held and what a plan does not provide for.
 #[derive(Debug, Default)]
 pub struct Earlier {
-    /// A line for each claim that the plan does not provide for, and for each device where the shares of the plan do not fit
-    /// beside what is held.
+    /// A line for each claim that the plan does not provide for, and for each device where the shares of the plan do
+    /// not fit beside what is held.
     pub lines: Vec<String>,
     /// A line for each book of the ledger that cannot be read.
     pub damaged: Vec<String>,
@@ -35,8 +35,8 @@ impl Earlier {
 
 /// Compares the ledger with `plan`; `None` is a policy that shares nothing.
 ///
-/// Only the GPUs of `inventory` count, because it may be the inventory of another machine. For a user who cannot read the
-/// ledger, nothing is found.
+/// Only the GPUs of `inventory` count, because it may be the inventory of another machine. For a user who cannot read
+/// the ledger, nothing is found.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.

@@ -1,5 +1,5 @@
-//! What the specifications on this machine call the devices and shares of the ledger. The ledger knows a device by a key
-//! that does not move; a person knows it by the name that the specification gives it.
+//! What the specifications on this machine call the devices and shares of the ledger. The ledger knows a device by a
+//! key that does not move; a person knows it by the name that the specification gives it.
 
 use crate::claim_spec::{claim_of, is_same};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub struct Specs {
 pub struct Offered {
     /// The name of the device, `nvidia.com/gpu=0`, whether or not the policy hides it.
     name: Option<String>,
-    /// The shares that have a name of their own: the shortest name that specifications give them (index names are shorter
-    /// than UUIDs), and the size.
+    /// The shares that have a name of their own: the shortest name that specifications give them (index names are
+    /// shorter than UUIDs), and the size.
     shares: BTreeMap<String, (String, Promise)>,
     /// The shares that the device has, in the order of the policy.
     pub siblings: Vec<String>,

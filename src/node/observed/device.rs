@@ -23,8 +23,8 @@ pub struct DeviceStatus {
     pub held: Vec<String>,
     /// Shares that are held and that the policy of now does not have.
     pub held_of_earlier_policy: Vec<String>,
-    /// Whether it is known what the policy of now says of the device. If not, `shares` is empty, `held` has every share that is
-    /// held, and what is free is unknown.
+    /// Whether it is known what the policy of now says of the device. If not, `shares` is empty, `held` has every
+    /// share that is held, and what is free is unknown.
     pub policy_known: bool,
     /// Whether one claim holds all of it.
     pub held_whole: bool,
@@ -37,8 +37,8 @@ pub struct DeviceStatus {
 }
 
 /// The devices that specifications offer or of which something is held, in the order of their names. `plan` is that of
-/// host.json, if it could be read: a device that no specification offers is one of an earlier policy only if the plan does not
-/// have it either.
+/// host.json, if it could be read: a device that no specification offers is one of an earlier policy only if the plan
+/// does not have it either.
 pub(super) fn devices(specs: &Specs, plan: Option<&Plan>, books: &Books) -> Vec<DeviceStatus> {
     let unknown = Offered::default();
     let mut keys: BTreeMap<&DeviceKey, &Offered> = specs.devices().collect();

@@ -1,8 +1,8 @@
 //! The directories of MPS daemons' sockets, which specifications mount into containers.
 //!
 //! Engines mount before they run hooks, so the program that writes a specification makes the directories. They are in
-//! `/run`, which is empty after a boot. A specification in `/etc/cdi` is still there then, and would keep its containers
-//! from starting. So systemd-tmpfiles gets a file that makes the directories at boot (tmpfiles.d(5)).
+//! `/run`, which is empty after a boot. A specification in `/etc/cdi` is still there then, and would keep its
+//! containers from starting. So systemd-tmpfiles gets a file that makes the directories at boot (tmpfiles.d(5)).
 
 use crate::replace;
 use rustix::fs::statfs;
@@ -36,8 +36,8 @@ pub fn make(sharing: &Sharing) -> Result<()> {
 }
 
 /// As [`make`], for a specification in the directory `of_spec`. If that directory outlives a boot and the pipe
-/// directories do not, the file for systemd-tmpfiles in `tmpfiles` is written as well, and without a device under MPS it
-/// is removed. Returns a line for people if nothing makes the directories at boot.
+/// directories do not, the file for systemd-tmpfiles in `tmpfiles` is written as well, and without a device under MPS
+/// it is removed. Returns a line for people if nothing makes the directories at boot.
 ///
 /// # Errors
 /// As [`make`], and if the file cannot be written.

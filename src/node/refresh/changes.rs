@@ -145,8 +145,8 @@ impl Changes {
         })
     }
 
-    /// Writes what is not on the disk yet, and removes specifications of an earlier refresh that this one does not have.
-    /// `taken` are files of other programs that have to go before; `notes` gets a line for each.
+    /// Writes what is not on the disk yet, and removes specifications of an earlier refresh that this one does not
+    /// have. `taken` are files of other programs that have to go before; `notes` gets a line for each.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written or removed. As long as the disk is full, no file is replaced.

@@ -67,7 +67,8 @@ pub(super) fn forget(place: &RefreshPlace) -> Result<()> {
 /// Why a refresh with `options` may change something, as a clause; `None` if the last one saw everything as it is now.
 ///
 /// # Errors
-/// Returns an error if another user could write the state directory, or if a path of the arguments has no absolute form.
+/// Returns an error if another user could write the state directory, or if a path of the arguments has no absolute
+/// form.
 pub(super) fn change_since(options: &RefreshOptions, place: &RefreshPlace) -> Result<Option<String>> {
     let Some(state) = LedgerDirectory::state(&place.state_dir, Missing::Leave)? else {
         return Ok(Some("there was no refresh yet".to_owned()));

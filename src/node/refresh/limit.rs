@@ -22,7 +22,8 @@ pub(super) struct VersionLimit {
 impl VersionLimit {
     /// The version that was given, or the one that the oldest engine in `engines` reads; `None` without either.
     ///
-    /// An engine that reads less than 0.5.0 does not count: for it, names like `0` would have to be left out for all others.
+    /// An engine that reads less than 0.5.0 does not count: for it, names like `0` would have to be left out for all
+    /// others.
     pub(super) fn of(given: Option<CdiVersion>, engines: &[FoundEngine]) -> Option<Self> {
         if let Some(cdi) = given {
             return Some(Self { engine: None, cdi });
@@ -43,8 +44,8 @@ pub(super) struct LimitedWriter<'a> {
 }
 
 impl LimitedWriter<'_> {
-    /// The file for `derived`. If the engine that sets the limit cannot read such a kind at all, the file is one for the
-    /// others: a new engine must not lose its shares because an old one is installed, too.
+    /// The file for `derived`. If the engine that sets the limit cannot read such a kind at all, the file is one for
+    /// the others: a new engine must not lose its shares because an old one is installed, too.
     ///
     /// # Errors
     /// Returns an error if the CDI version that was given cannot have the kind.

@@ -22,15 +22,15 @@ pub(super) struct OtherFiles {
     pub(super) plain: Option<PathBuf>,
     /// Names of plain devices that were left out, and that no other file defines.
     pub(super) lost: Vec<String>,
-    /// Files with nodes of devices that are split or dedicated, each with the first such device: an engine that reads the
-    /// file gives them without a claim.
+    /// Files with nodes of devices that are split or dedicated, each with the first such device: an engine that reads
+    /// the file gives them without a claim.
     pub(super) open: Vec<String>,
     /// Files that cannot be read, with the reason. What they define is not known.
     pub(super) not_read: Vec<String>,
 }
 
-/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, as `names` says.
-/// `guarded` are the devices that a container gets only with a claim.
+/// Leaves the plain devices out of `derived` if a file of another program in `dirs` defines one of them, as `names`
+/// says. `guarded` are the devices that a container gets only with a claim.
 ///
 /// # Errors
 /// Returns an error if `tranche cdi generate` has written one of the devices to `output_dir`: then engines would ignore

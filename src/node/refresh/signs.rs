@@ -1,8 +1,8 @@
-//! What a refresh depends on, in the state that it saw. A later one compares, and knows without asking the driver whether
-//! anything has changed.
+//! What a refresh depends on, in the state that it saw. A later one compares, and knows without asking the driver
+//! whether anything has changed.
 //!
-//! `host.json` has sources of its own, for the runtime, which looks at them at every start of a container. These here are
-//! more: everything that can change a specification.
+//! `host.json` has sources of its own, for the runtime, which looks at them at every start of a container. These here
+//! are more: everything that can change a specification.
 
 use super::options::{RefreshOptions, RefreshPlace, absolute};
 use crate::claim_spec::has_name_of_claim;
@@ -35,8 +35,8 @@ pub(super) struct Sign {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SignKind {
-    /// A file or a directory: its inode, its size and the time of its last change. That of a directory changes when an entry
-    /// comes or goes.
+    /// A file or a directory: its inode, its size and the time of its last change. That of a directory changes when an
+    /// entry comes or goes.
     File,
     /// A file of the kernel: its text.
     Text,
@@ -74,8 +74,8 @@ impl Sign {
 }
 
 impl Sign {
-    /// The directories in which the kernel reports a change of it, each with whether the end of a write to a file in it is
-    /// one. None for what is in `/proc` and `/sys`. Writes to devices are no changes.
+    /// The directories in which the kernel reports a change of it, each with whether the end of a write to a file in it
+    /// is one. None for what is in `/proc` and `/sys`. Writes to devices are no changes.
     pub(super) fn directories(&self) -> Vec<(PathBuf, bool)> {
         match self.kind {
             SignKind::Text | SignKind::Names => Vec::new(),

@@ -41,8 +41,8 @@ pub fn watch(
     stop: BorrowedFd<'_>,
     note: impl Fn(&str) + Send + 'static,
 ) -> Result<()> {
-    // The host is looked at by a thread, so that this process ends at once when it is asked to: a refresh that is cut off
-    // leaves old or new files.
+    // The host is looked at by a thread, so that this process ends at once when it is asked to: a refresh that is cut
+    // off leaves old or new files.
     let (ended, working) = UnixStream::pair().about("watch", "cannot start")?;
     let worker = std::thread::Builder::new().spawn(move || {
         let _working = working;

@@ -35,8 +35,8 @@ pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Comman
     }
 }
 
-/// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket may
-/// not read what was sent to it.
+/// Tells a client that it has too many connections. Its request is read first: a client that writes to a closed socket
+/// may not read what was sent to it.
 pub(super) fn refuse(stream: &UnixStream) {
     // Whatever it asks for, the answer is the same.
     let _ = read(stream, REFUSAL_PATIENCE);
@@ -44,8 +44,8 @@ pub(super) fn refuse(stream: &UnixStream) {
     finish(stream);
 }
 
-/// As [`refuse`], for a client that has too many refused connections, too: without waiting for anything. The client may lose
-/// the line.
+/// As [`refuse`], for a client that has too many refused connections, too: without waiting for anything. The client may
+/// lose the line.
 pub(super) fn turn_away(stream: &UnixStream) {
     if stream.set_nonblocking(true).is_ok() {
         send(stream, Err(busy()));

@@ -16,7 +16,8 @@ struct Most {
     one_account: usize,
 }
 
-/// Connections that are served. Each has a file descriptor and a thread, and a process usually may have 1,024 descriptors.
+/// Connections that are served. Each has a file descriptor and a thread, and a process usually may have 1,024
+/// descriptors.
 const SERVED: Most = Most {
     all: 768,
     users: 192,

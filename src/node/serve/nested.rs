@@ -1,5 +1,5 @@
-//! A process by its number in the pid namespace of a client: an engine in a container knows its own containers by numbers
-//! that mean something else outside (pid_namespaces(7)).
+//! A process by its number in the pid namespace of a client: an engine in a container knows its own containers by
+//! numbers that mean something else outside (pid_namespaces(7)).
 
 use super::peer::{at, namespace};
 use std::fs;
@@ -7,8 +7,8 @@ use std::fs;
 /// The most processes between one and the engine that started it.
 const DEEPEST: usize = 256;
 
-/// The numbers, in this process's pid namespace, of the process that is `pid` in the pid namespace of the process `client`.
-/// There is more than one only while processes end and begin.
+/// The numbers, in this process's pid namespace, of the process that is `pid` in the pid namespace of the process
+/// `client`. There is more than one only while processes end and begin.
 pub(super) fn numbers_here(client: u32, pid: u32) -> Vec<u32> {
     let Some(of_client) = namespace(&at(client), "pid") else {
         return Vec::new();
@@ -25,7 +25,8 @@ pub(super) fn numbers_here(client: u32, pid: u32) -> Vec<u32> {
     all.filter(is_meant).collect()
 }
 
-/// Whether a process is in the pid namespace, or was started from it: another namespace that is as deep has the same numbers.
+/// Whether a process is in the pid namespace, or was started from it: another namespace that is as deep has the same
+/// numbers.
 fn is_in_or_below(pid: u32, of_client: u64) -> bool {
     let mut pid = pid;
     for _ in 0..DEEPEST {
@@ -45,7 +46,8 @@ fn status(pid: u32) -> String {
     fs::read_to_string(at(pid).join("status")).unwrap_or_default()
 }
 
-/// The numbers of a process in the text of `/proc/PID/status`: in the pid namespace of the reader, and in each one inside it.
+/// The numbers of a process in the text of `/proc/PID/status`: in the pid namespace of the reader, and in each one
+/// inside it.
 fn numbers(status: &str) -> Vec<u32> {
     let numbers = field(status, "NSpid:").unwrap_or_default();
     numbers

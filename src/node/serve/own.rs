@@ -21,7 +21,8 @@ use tranche_plan::share::{Fit, Plan};
 /// The fewest characters of a container's id that are taken for the beginning of one.
 const SHORTEST_ID: usize = 4;
 
-/// The name that a claim of `peer` has for everybody: `1000.train` for `train`. So no user takes a name from another one.
+/// The name that a claim of `peer` has for everybody: `1000.train` for `train`. So no user takes a name from another
+/// one.
 ///
 /// # Errors
 /// Returns an error for the name of another user's claim.
@@ -154,7 +155,8 @@ pub(super) fn release(commands: &Commands<'_>, peer: &BrokerClient, what: &str, 
     let meant = meant(peer, what, &own)?;
     let all: Vec<&Claim> = meant.iter().map(|(claim, _)| *claim).collect();
     locked.release_by_hand(&all, force)?;
-    // As `tranche claim release` does it: a process that is killed in between leaves a specification that nobody can use.
+    // As `tranche claim release` does it: a process that is killed in between leaves a specification that nobody can
+    // use.
     let left: Vec<Error> = all
         .iter()
         .filter_map(|claim| claim_spec::remove_of(claim, commands.state_dir()).err())

@@ -35,8 +35,8 @@ impl BrokerClient {
     /// The init of a container of this user, whose number is `pid` in the pid namespace of the process that asks.
     ///
     /// # Errors
-    /// Returns an error if the process does not exist or is not the user's, or if it cannot be seen from here. Without a
-    /// process whose end is seen, a claim would last for ever.
+    /// Returns an error if the process does not exist or is not the user's, or if it cannot be seen from here. Without
+    /// a process whose end is seen, a claim would last for ever.
     pub(super) fn init(self, pid: u32, machine: &Machine) -> Result<InitProcess> {
         let Some(client) = self.pid else {
             let what = "cannot be seen by the broker, which runs in another pid namespace";

@@ -19,8 +19,8 @@ pub(super) struct ClientQuota<'a> {
 }
 
 impl<'a> ClientQuota<'a> {
-    /// The limits of `peer`. It may ask NSS for the users of all claims, so nobody may wait for the caller: it has no lock of
-    /// the ledger.
+    /// The limits of `peer`. It may ask NSS for the users of all claims, so nobody may wait for the caller: it has no
+    /// lock of the ledger.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be read.
@@ -42,8 +42,8 @@ impl<'a> ClientQuota<'a> {
         })
     }
 
-    /// Refuses `more` shares of `device`, in addition to what is held in `books`, if they are more than the policy lets this
-    /// account hold, or all users together. No shares are the whole device.
+    /// Refuses `more` shares of `device`, in addition to what is held in `books`, if they are more than the policy lets
+    /// this account hold, or all users together. No shares are the whole device.
     ///
     /// # Errors
     /// Returns the refusal.
@@ -111,8 +111,8 @@ fn parts(split: &SplitDevice) -> usize {
     split.shares.len().max(1)
 }
 
-/// The most that all users may hold together. Without a number in the policy, one share is left to root; where there is only
-/// one, users may hold it, because they could have nothing otherwise.
+/// The most that all users may hold together. Without a number in the policy, one share is left to root; where there is
+/// only one, users may hold it, because they could have nothing otherwise.
 fn most_of_all(plan: &Plan) -> usize {
     let all = plan.quota.all.map(|all| usize::try_from(all).unwrap_or(usize::MAX));
     all.unwrap_or_else(|| plan.devices.iter().map(parts).sum::<usize>().saturating_sub(1).max(1))

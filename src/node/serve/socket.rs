@@ -19,7 +19,8 @@ use tranche_core::root::Missing;
 /// The lock that one broker of a state directory has.
 const LOCK: &str = "broker.lock";
 
-/// The name of a socket whose mode is not set yet; not longer than [`SOCKET`], so that its path fits where that one does.
+/// The name of a socket whose mode is not set yet; not longer than [`SOCKET`], so that its path fits where that one
+/// does.
 const NEW: &str = "broker.new";
 
 /// The most bytes of a socket's path (unix(7), `sun_path` with its end).
@@ -38,8 +39,8 @@ impl Socket {
     /// The socket that the service manager gave this process, or else a new one in `state_dir`.
     ///
     /// # Errors
-    /// Returns an error if another broker serves `state_dir`, if something that is not a socket is in the socket's place, or
-    /// if the path is too long for a socket.
+    /// Returns an error if another broker serves `state_dir`, if something that is not a socket is in the socket's
+    /// place, or if the path is too long for a socket.
     pub fn open(state_dir: &Path) -> Result<Self> {
         let variable = |name| std::env::var(name).ok();
         let given = given_socket(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref());

@@ -11,8 +11,8 @@ use tranche_core::ledger::{Ledger, Woken};
 /// How often it looks although nothing has changed: a container that ends by itself writes nothing to the ledger.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Looks at each change of the ledger, at each byte in `woken`, and when [`crate::control::MachineControl::tick`] wants to.
-/// Ends when nothing more can come from `woken`.
+/// Looks at each change of the ledger, at each byte in `woken`, and when [`crate::control::MachineControl::tick`] wants
+/// to. Ends when nothing more can come from `woken`.
 pub(super) fn run(commands: &Commands<'_>, mut woken: &UnixStream) {
     let watch = match Ledger::open(commands.state_dir()) {
         Ok(ledger) => ledger.watch(),

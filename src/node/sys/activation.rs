@@ -19,8 +19,8 @@ pub fn given_socket(pid: Option<&str>, count: Option<&str>) -> std::io::Result<O
     match count {
         None | Some("" | "0") => Ok(None),
         Some("1") => {
-            // SAFETY: the number is only looked at: fcntl(2) with F_DUPFD_CLOEXEC reports if it is not open, and returns
-            // a descriptor of this process's own. The original stays open to the end.
+            // SAFETY: the number is only looked at: fcntl(2) with F_DUPFD_CLOEXEC reports if it is not open, and
+            // returns a descriptor of this process's own. The original stays open to the end.
             let given = unsafe { BorrowedFd::borrow_raw(FIRST) };
             given.try_clone_to_owned().map(Some)
         }

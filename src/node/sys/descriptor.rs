@@ -17,7 +17,7 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
     // SAFETY: the number is only used to ask about the descriptor, and the kernel refuses one that is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-    // SAFETY: it is open. The caller calls this at the beginning of its `main`, where nothing else owns a descriptor above
-    // the standard streams.
+    // SAFETY: it is open. The caller calls this at the beginning of its `main`, where nothing else owns a descriptor
+    // above the standard streams.
     Ok(unsafe { File::from_raw_fd(number) })
 }

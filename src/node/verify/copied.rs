@@ -70,8 +70,8 @@ impl<'a> Copied<'a> {
                         }
                         Err(why) => {
                             reasons.extend(copied.remove_by_image().err());
-                            // A directory that is mounted with `noexec` denies it. For any other reason, such as an image
-                            // without the loader of glibc, it starts nowhere.
+                            // A directory that is mounted with `noexec` denies it. For any other reason, such as an
+                            // image without the loader of glibc, it starts nowhere.
                             if !why.to_lowercase().contains("permission denied") {
                                 reasons.push(why);
                                 break 'directories;

@@ -1,7 +1,7 @@
 //! Fills the fields of a specification from its values, by the rules of Go's `encoding/json`.
 //!
-//! - The case of a field's name does not matter. If a field is there in two spellings, the one that is last in the order of
-//!   bytes counts; maps under both spellings become one.
+//! - The case of a field's name does not matter. If a field is there in two spellings, the one that is last in the
+//!   order of bytes counts; maps under both spellings become one.
 //! - A number or a truth value where a text belongs is that text, and a text is never a number or a truth value.
 
 use super::scalar::Scalar;

@@ -1,6 +1,6 @@
 //! Reads a specification. JSON and YAML are read by one strict YAML parser, as in the reference library: an unknown
-//! field or a duplicate key makes the whole file invalid. What a word means, and which field a name means, is decided by the
-//! library's rules as well, so that an engine and tranche read one thing in one file.
+//! field or a duplicate key makes the whole file invalid. What a word means, and which field a name means, is decided
+//! by the library's rules as well, so that an engine and tranche read one thing in one file.
 
 use super::Spec;
 use super::fields::Misfit;
@@ -67,8 +67,8 @@ pub fn outline(text: &[u8]) -> Option<(String, Vec<String>)> {
     Some((outline.kind, outline.devices.into_iter().map(|d| d.name).collect()))
 }
 
-/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is not
-/// valid YAML.
+/// The place in `text` of the value that `steps` lead to, or else of the nearest value above it. `None` if `text` is
+/// not valid YAML.
 pub fn place_of(text: &[u8], steps: &[PathStep]) -> Option<Place> {
     root(text).ok().map(|root| root.find(steps))
 }

@@ -281,8 +281,8 @@ impl Registry {
     }
 }
 
-/// Whether the file at `path` may define devices of `kind`. It is not parsed: a file defines none of a kind that its text does
-/// not contain. Where an escape or a tag of YAML could spell the kind in another way, the answer is yes.
+/// Whether the file at `path` may define devices of `kind`. It is not parsed: a file defines none of a kind that its
+/// text does not contain. Where an escape or a tag of YAML could spell the kind in another way, the answer is yes.
 pub fn may_define(path: &Path, kind: &str) -> bool {
     let is_in_names = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
     open::read(path).is_ok_and(|text| {

@@ -1,8 +1,9 @@
 //! What an unquoted word of YAML is to the reference library: a text, a number, a truth value or nothing.
 //!
-//! The library reads specifications by the rules of YAML 1.1 with some of Go's (sigs.k8s.io/yaml 1.4, `goyaml.v2/resolve.go`):
-//! `0666` is the number 438, `on` is true, `1_000` is a number, and `1:30` is a text. The library then writes JSON and reads
-//! that, so that a number or a truth value where a text belongs becomes a text again: `1.10` becomes `1.1`.
+//! The library reads specifications by the rules of YAML 1.1 with some of Go's (sigs.k8s.io/yaml 1.4,
+//! `goyaml.v2/resolve.go`): `0666` is the number 438, `on` is true, `1_000` is a number, and `1:30` is a text. The
+//! library then writes JSON and reads that, so that a number or a truth value where a text belongs becomes a text
+//! again: `1.10` becomes `1.1`.
 
 /// The value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,8 +170,8 @@ fn float(text: &str) -> Option<Scalar> {
     number.is_finite().then_some(Scalar::Float(number))
 }
 
-/// A number with a fraction where a text belongs, as the library writes it: with the digits that a number of 32 bits needs
-/// (Go's `FormatFloat(number, 'g', -1, 32)`).
+/// A number with a fraction where a text belongs, as the library writes it: with the digits that a number of 32 bits
+/// needs (Go's `FormatFloat(number, 'g', -1, 32)`).
 fn short(number: f64) -> String {
     let number = number as f32;
     if number.is_nan() {

@@ -2,8 +2,8 @@
 //! reference library ([`super::scalar`] has those of scalars).
 //!
 //! - Only the first document of a file is read.
-//! - A key that a map has twice makes the file invalid. That includes keys that a merge (`<<`) brings: the library has no
-//!   overriding of merged keys.
+//! - A key that a map has twice makes the file invalid. That includes keys that a merge (`<<`) brings: the library has
+//!   no overriding of merged keys.
 
 use super::parse::Refusal;
 use super::scalar::{Scalar, ScalarTag};

@@ -18,8 +18,8 @@ pub(super) const READ_ONLY: AbsentMode = AbsentMode(0o444);
 /// The node's numbers are written only if the host has no node. An engine uses the numbers of a specification even
 /// after the driver was loaded with another major number; without them, it reads the node at every start.
 ///
-/// The permission bits are written wherever everybody may not read and write the host's node: without them, engines make a
-/// node that is open to every user of the container (OCI runtime spec, `fileMode`; runc and crun use 0666).
+/// The permission bits are written wherever everybody may not read and write the host's node: without them, engines
+/// make a node that is open to every user of the container (OCI runtime spec, `fileMode`; runc and crun use 0666).
 pub(super) fn add(edits: &mut Edits, node: &DeviceNode, absent: AbsentMode, options: &Options) {
     let gid = (node.gid != 0).then_some(node.gid);
     let mode = match node.present {

@@ -28,8 +28,8 @@ pub(super) fn chosen<'a>(catalogue: &Catalogue<'a>, choices: &[DeviceChoice]) ->
     Ok(found)
 }
 
-/// What keeps `inventory` from being complete for a specification of `choices`. A device that is lost does not matter to a
-/// specification of others; a file of the driver is missing from every device.
+/// What keeps `inventory` from being complete for a specification of `choices`. A device that is lost does not matter
+/// to a specification of others; a file of the driver is missing from every device.
 pub fn missing_from<'a>(inventory: &'a Inventory, choices: &[DeviceChoice]) -> Vec<&'a Degraded> {
     let is_for_all = choices.is_empty() || choices.contains(&DeviceChoice::All);
     let catalogue = inventory.catalogue();

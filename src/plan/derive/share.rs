@@ -60,7 +60,8 @@ impl<'a> Claimer<'a> {
         })
     }
 
-    /// A claim on `subject` of `split`. One that was reserved beforehand is not waited for: only its own user can have it.
+    /// A claim on `subject` of `split`. One that was reserved beforehand is not waited for: only its own user can have
+    /// it.
     pub(super) fn call(self, split: &SplitDevice, subject: Subject) -> ClaimCall {
         let wait = match subject {
             Subject::Claim(..) => WaitTime::default(),

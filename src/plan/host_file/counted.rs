@@ -1,5 +1,5 @@
-//! The plan in `host.json`: of equal replicas only the first one, and how many there are, so that neither the file nor the
-//! time to read it grows with a number in the policy.
+//! The plan in `host.json`: of equal replicas only the first one, and how many there are, so that neither the file nor
+//! the time to read it grows with a number in the policy.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -55,8 +55,8 @@ pub enum SourceState {
         size: u64,
         /// The number of its inode, which is another one after a replacement.
         inode: u64,
-        /// The time of its last change, in seconds since 1970: `st_ctime`, which no program can set. For a specification
-        /// it is `st_mtime`, which stays when the file is put in its place.
+        /// The time of its last change, in seconds since 1970: `st_ctime`, which no program can set. For a
+        /// specification it is `st_mtime`, which stays when the file is put in its place.
         seconds: i64,
         /// The rest of that time, in nanoseconds.
         nanoseconds: i64,

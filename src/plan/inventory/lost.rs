@@ -4,9 +4,9 @@ use super::{Driver, DriverFile, FileKind, Inventory};
 use std::collections::BTreeSet;
 
 impl Inventory {
-    /// The names of the driver's files that `earlier` had and this inventory lacks, sorted. Sockets are left out, because
-    /// daemons come and go. Another version of the driver may have other files, and so may another machine, so nothing is
-    /// lost if the version changed or if both have no GPU in common.
+    /// The names of the driver's files that `earlier` had and this inventory lacks, sorted. Sockets are left out,
+    /// because daemons come and go. Another version of the driver may have other files, and so may another machine,
+    /// so nothing is lost if the version changed or if both have no GPU in common.
     pub fn lost_since(&self, earlier: &Self) -> Vec<String> {
         let (Some(now), Some(then)) = (&self.driver, &earlier.driver) else {
             return Vec::new();
@@ -23,8 +23,8 @@ impl Inventory {
     }
 }
 
-/// The names of the files that stay as long as the driver does: that by which a loader asks for a library, else the file's
-/// own. A file that moved to another directory is not lost.
+/// The names of the files that stay as long as the driver does: that by which a loader asks for a library, else the
+/// file's own. A file that moved to another directory is not lost.
 fn names(driver: &Driver) -> BTreeSet<&str> {
     driver.files.iter().filter_map(name).collect()
 }

@@ -52,8 +52,8 @@ pub enum MpsComputeMode {
     Keep,
 }
 
-/// How the daemon's pipe directory is mounted in a container. Connecting to a socket works on a read-only mount; creating
-/// and removing files does not (path_resolution(7), open(2), "EROFS").
+/// How the daemon's pipe directory is mounted in a container. Connecting to a socket works on a read-only mount;
+/// creating and removing files does not (path_resolution(7), open(2), "EROFS").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MpsPipe {

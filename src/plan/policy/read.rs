@@ -54,8 +54,8 @@ pub fn parse(file: &str, text: &str) -> Result<Read> {
 /// Reads a policy from text, or from the ConfigMap that the text is. `key` names one of the ConfigMap's configurations.
 ///
 /// # Errors
-/// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing` or `runtime`,
-/// a section at a place where nothing reads it, or an impossible value.
+/// Returns a usage error with line and column for text that is not valid YAML, an unknown key in `sharing` or
+/// `runtime`, a section at a place where nothing reads it, or an impossible value.
 pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     let mut warnings = Vec::new();
     let mut document = Document {

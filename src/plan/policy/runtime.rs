@@ -19,10 +19,11 @@ pub struct RuntimeSettings {
     /// Whose annotations may ask. `None`: those of engines with which no image can write an annotation.
     pub accept_annotations: Option<AcceptAnnotations>,
     /// The oldest podman that is installed, which decides whether podman's annotations are accepted without
-    /// [`RuntimeSettings::accept_annotations`]. A fact, and not a decision: `tranche cdi refresh` asks podman. `None` if
-    /// podman is not installed, or did not print its version.
+    /// [`RuntimeSettings::accept_annotations`]. A fact, and not a decision: `tranche cdi refresh` asks podman. `None`
+    /// if podman is not installed, or did not print its version.
     pub oldest_podman: Option<EngineVersion>,
-    /// Whether a mount of /dev/null below /var/run/nvidia-container-devices asks for a device. For a claim it always does.
+    /// Whether a mount of /dev/null below /var/run/nvidia-container-devices asks for a device. For a claim it always
+    /// does.
     pub accept_volume_mounts: bool,
     /// Whether the environment may ask for a claim that was made beforehand.
     pub claims_from_environment: ClaimsFromEnvironment,
@@ -37,7 +38,8 @@ pub struct RuntimeSettings {
     pub supported_capabilities: BTreeSet<DriverCapability>,
     /// Whether `NVIDIA_REQUIRE_*` is ignored.
     pub disable_require: bool,
-    /// Low-level runtimes: names that are searched for in PATH, or absolute paths. The first one that is found is used.
+    /// Low-level runtimes: names that are searched for in PATH, or absolute paths. The first one that is found is
+    /// used.
     pub runtimes: Vec<String>,
     /// How the keys of annotations with CDI names begin.
     pub annotation_prefixes: Vec<String>,
@@ -127,8 +129,8 @@ pub enum ClaimsFromEnvironment {
     Always,
 }
 
-/// The longest times that a start may wait for a share, by where the container asks for the wait. The policy's own `wait`
-/// is not bounded by them.
+/// The longest times that a start may wait for a share, by where the container asks for the wait. The policy's own
+/// `wait` is not bounded by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename = "runtime.maxWait", deny_unknown_fields, default)]
 pub struct MaxWait {

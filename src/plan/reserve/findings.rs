@@ -68,8 +68,8 @@ pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
     found
 }
 
-/// The devices that the plan of `found` does not split and of which something is, or may be, held. A GPU whose book cannot
-/// be read is one of them. `gpus` are those of the host.
+/// The devices that the plan of `found` does not split and of which something is, or may be, held. A GPU whose book
+/// cannot be read is one of them. `gpus` are those of the host.
 pub fn held_unsplit<'a>(
     found: &[Finding<'_>],
     books: &Books,

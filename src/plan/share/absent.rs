@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A device that an entry of the policy names and that is left out: this host does not have it, or it cannot be shared as it
-/// is now.
+/// A device that an entry of the policy names and that is left out: this host does not have it, or it cannot be shared
+/// as it is now.
 ///
-/// The rest of the policy is still planned. Otherwise one GPU that fell off the bus, or one whose MIG mode was changed, would
-/// keep every container from starting.
+/// The rest of the policy is still planned. Otherwise one GPU that fell off the bus, or one whose MIG mode was changed,
+/// would keep every container from starting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AbsentDevice {

@@ -1,5 +1,5 @@
-//! Compute instances of one GPU instance: one capacity domain. They have multiprocessors of their own, and share the memory,
-//! its bandwidth and the errors of the GPU instance (MIG user guide, "Compute Instance").
+//! Compute instances of one GPU instance: one capacity domain. They have multiprocessors of their own, and share the
+//! memory, its bandwidth and the errors of the GPU instance (MIG user guide, "Compute Instance").
 
 use super::SplitDevice;
 use super::arithmetic::advice;
@@ -24,8 +24,8 @@ pub(super) fn neighbours(target: HostDevice<'_>) -> impl Iterator<Item = HostDev
 /// Checks that what is promised of the devices of each domain holds for all of them together, and lowers what does not.
 ///
 /// # Errors
-/// Returns an error if a compute instance is to be dedicated and its GPU instance has others, or if the shares of the compute
-/// instances of a GPU instance have more memory than the GPU instance.
+/// Returns an error if a compute instance is to be dedicated and its GPU instance has others, or if the shares of the
+/// compute instances of a GPU instance have more memory than the GPU instance.
 pub(super) fn check(policy: &Policy, targets: &[(HostDevice<'_>, &Split)], devices: &mut [SplitDevice]) -> Result<()> {
     for (target, split) in targets {
         let around: Vec<HostDevice<'_>> = neighbours(*target).collect();

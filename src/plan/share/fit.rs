@@ -75,8 +75,8 @@ pub struct Fit {
 /// then the first device. `is_free` says whether nobody holds a share.
 ///
 /// # Errors
-/// Returns an error if no device serves the wish. It says what each device in question has free; if no device could serve
-/// the wish even with nothing held, it is a usage error that says what each has.
+/// Returns an error if no device serves the wish. It says what each device in question has free; if no device could
+/// serve the wish even with nothing held, it is a usage error that says what each has.
 pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
     let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
     if asked.is_empty() {

@@ -82,8 +82,8 @@ pub struct Guarantees {
     pub not_available: Vec<String>,
 }
 
-/// What a limit of memory is worth on a GPU that has none of its own, such as GB10: its memory is the processor's, and a program
-/// can allocate there without the driver.
+/// What a limit of memory is worth on a GPU that has none of its own, such as GB10: its memory is the processor's, and
+/// a program can allocate there without the driver.
 const OF_RAM: &str = "the memory is the machine's RAM: programs of the processor use it too, and what a process allocates \
                       as theirs is not counted";
 

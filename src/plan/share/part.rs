@@ -24,8 +24,8 @@ impl Plan {
 }
 
 impl Wish {
-    /// Adds `part` of `device`, which was asked for as `object`. A share that is named twice is one share, and any share
-    /// twice is two. The whole of a dedicated device is its only share.
+    /// Adds `part` of `device`, which was asked for as `object`. A share that is named twice is one share, and any
+    /// share twice is two. The whole of a dedicated device is its only share.
     ///
     /// # Errors
     /// Returns a usage error that lists what there is, if the policy does not share the device or has no such share of

@@ -145,8 +145,8 @@ fn is_of(device: HostDevice<'_>, resource: &Resource) -> bool {
     }
 }
 
-/// Why an entry for `resource` cannot share `device` although it names it, and what to do; `None` if it can. MIG modes and
-/// profiles change while the policy stays the same.
+/// Why an entry for `resource` cannot share `device` although it names it, and what to do; `None` if it can. MIG modes
+/// and profiles change while the policy stays the same.
 fn why_not(device: HostDevice<'_>, resource: &Resource) -> Option<(String, String)> {
     if device.mig.is_none() && device.gpu.is_in_mig_mode() {
         let why = "is in MIG mode, where work runs on its instances only, and is left out".to_owned();

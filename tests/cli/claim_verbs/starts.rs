@@ -1,5 +1,5 @@
-//! Starts of containers as a container runtime makes them: each is a process that reserves shares, in the order of their
-//! coming where it must wait, and that may be killed at any moment.
+//! Starts of containers as a container runtime makes them: each is a process that reserves shares, in the order of
+//! their coming where it must wait, and that may be killed at any moment.
 
 use super::killed::at_each_step_of;
 use super::*;

@@ -5,8 +5,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{pipe2, write};
 use rustix::fs::{FlockOperation, flock};
 
-/// Runs `verb` with a standard error that takes nothing, until the verb waits for it, and then says whether the ledger is
-/// free.
+/// Runs `verb` with a standard error that takes nothing, until the verb waits for it, and then says whether the ledger
+/// is free.
 fn is_free_while_it_waits(scene: &Scene, verb: &Call) -> bool {
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
     while write(&writer, &[0; 4096]).is_ok() {}

@@ -1,5 +1,5 @@
-//! `--if-changed`, on a host of files: each cause for which a specification is out of date, and nothing else, leads to a
-//! refresh.
+//! `--if-changed`, on a host of files: each cause for which a specification is out of date, and nothing else, leads to
+//! a refresh.
 
 use super::*;
 use crate::support::fake_host::{self, Host};

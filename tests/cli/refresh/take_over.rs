@@ -105,7 +105,8 @@ impl Both {
         paths.filter(|path| !is_ours(path)).map(shown).collect()
     }
 
-    /// The state before a take-over: files in both directories, one unit that the administrator changed, one that was not.
+    /// The state before a take-over: files in both directories, one unit that the administrator changed, one that was
+    /// not.
     fn prepare(&self, names: &BTreeSet<String>) {
         self.nvidia_writes("cdi", names);
         symlink(self.bed.spec("nvidia.yaml"), self.bed.at("etc/nvidia.yaml")).unwrap();

@@ -226,7 +226,8 @@ fn the_installed_engines_refuse_what_they_cannot_read() {
     }
 }
 
-/// containerd 1.6 replaces the section of a plugin by that of an imported file, so the runtime in the main file is lost.
+/// containerd 1.6 replaces the section of a plugin by that of an imported file, so the runtime in the main file is
+/// lost.
 #[test]
 fn an_import_that_hides_the_runtime_is_found_by_the_installed_containerd() {
     let test = "an_import_that_hides_the_runtime_is_found_by_the_installed_containerd";

@@ -115,7 +115,8 @@ fn program(bed: &Bed, file: &str, way: Way) -> String {
     if is_own && way.name == "tranche" && way.is_default && way.cdi {
         return String::new();
     }
-    // containerd: --config DIR/config.toml config dump; crio: --config DIR/crio.conf --config-dir DIR/crio.conf.d config
+    // containerd: --config DIR/config.toml config dump; crio: --config DIR/crio.conf --config-dir DIR/crio.conf.d
+    // config
     let prints = match bed.engine {
         "containerd" => "cat \"${2%config.toml}drop-in.toml\" 2> /dev/null || cat \"$2\"",
         "crio" => "cat \"$4\"/* 2> /dev/null || cat \"$2\"",
@@ -125,8 +126,8 @@ fn program(bed: &Bed, file: &str, way: Way) -> String {
     bed.at("bin/engine").display().to_string()
 }
 
-/// Configures a file in one way, twice, and takes it back. `check` gets the text and what it said before, then the changed
-/// file's: the main one, or the drop-in.
+/// Configures a file in one way, twice, and takes it back. `check` gets the text and what it said before, then the
+/// changed file's: the main one, or the drop-in.
 fn through(engine: &'static str, name: &str, text: &str, way: Way, check: &dyn Fn(&Value, &Value, &Bed, Way)) {
     let what = format!("{engine}/{name} {way:?}");
     let is_json = engine == "docker";

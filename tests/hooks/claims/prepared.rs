@@ -21,8 +21,8 @@ fn hook(scene: &Scene, pipe: &Path, init: &Init) -> Command {
     scene.with("claim", &arguments, "/b", "c", init.pid())
 }
 
-/// Runs `hook` with a broker that answers its one request so. Gives what the hook said, the request, and what was held when
-/// it came.
+/// Runs `hook` with a broker that answers its one request so. Gives what the hook said, the request, and what was held
+/// when it came.
 fn with_broker(scene: &Scene, hook: &mut Command, answer: Value) -> (Result<(), String>, Value, usize) {
     fs::create_dir_all(scene.state_dir()).unwrap();
     let socket = scene.state_dir().join("broker.sock");

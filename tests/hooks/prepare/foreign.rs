@@ -311,8 +311,8 @@ fn nothing_is_mounted_on_the_host_where_the_root_is_shared() {
     );
 }
 
-/// Runs the hook in a mount namespace below another, which stands for the host and shares the mount `shared` with it. Gives
-/// what is new among the host's mounts afterwards.
+/// Runs the hook in a mount namespace below another, which stands for the host and shares the mount `shared` with it.
+/// Gives what is new among the host's mounts afterwards.
 fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
     fs::write(scene.at("state.json"), scene.state()).unwrap();
     let arguments = prepare().join(" ");
@@ -475,8 +475,8 @@ fn a_volume_that_takes_the_name_of_a_new_directory_is_not_written() {
     let scene = musl();
     fs::create_dir(scene.at("outside/volume")).unwrap();
     fs::write(scene.at("state.json"), scene.state()).unwrap();
-    // The kernel waits before mkdirat, and the volume is moved to the name in the meantime, from a mount namespace in which
-    // nothing is mounted on it: there it is a plain directory that can be renamed.
+    // The kernel waits before mkdirat, and the volume is moved to the name in the meantime, from a mount namespace in
+    // which nothing is mounted on it: there it is a plain directory that can be renamed.
     let script = format!(
         "set -e; cd {root}
          unshare -m sh -c ': > {top}/ready; while ! test -e {top}/go; do sleep 0.05; done; mv data d' & mover=$!

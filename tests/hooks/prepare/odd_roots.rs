@@ -94,8 +94,8 @@ fn without_a_cache_a_read_only_root_is_told_what_to_set() {
     same(&scene.inside(), &inside);
 }
 
-/// musl's loader without a path file searches its three directories. On a read-only root a new file cannot be made, so the
-/// driver is not found, and the hook says what helps; with a path file in the image it is found.
+/// musl's loader without a path file searches its three directories. On a read-only root a new file cannot be made, so
+/// the driver is not found, and the hook says what helps; with a path file in the image it is found.
 #[test]
 fn a_musl_image_needs_a_path_file_for_a_read_only_root() {
     for path_file in [true, false] {

@@ -13,8 +13,8 @@ fn without_bundle(scene: &Scene, before: &str, cwd: &str) -> Ended {
 
 const PREPARE: &str = "prepare --ldcache-dir /opt/driver --link a::/opt/driver/b";
 
-/// Runs the hook with these words for `state` as a user without any privilege, with `before` as shell words of root in a
-/// mount namespace and `cwd` as the current directory.
+/// Runs the hook with these words for `state` as a user without any privilege, with `before` as shell words of root in
+/// a mount namespace and `cwd` as the current directory.
 fn by_nobody(scene: &Scene, state: &str, before: &str, cwd: &str, words: &str) -> Ended {
     fs::write(scene.at("state.json"), state).unwrap();
     fs::set_permissions(scene.at(""), PermissionsExt::from_mode(0o755)).unwrap();

@@ -176,8 +176,9 @@ prop_compose! {
 
 /// `spec` with a version that is late enough for each of its devices, unless it is too early for the last one.
 ///
-/// The reference library compares the declared version only with what the last device and the shared edits need: its loop
-/// takes the address of a variable that all rounds share. We refuse a file that declares too early a version for any device.
+/// The reference library compares the declared version only with what the last device and the shared edits need: its
+/// loop takes the address of a variable that all rounds share. We refuse a file that declares too early a version for
+/// any device.
 fn declared_correctly(mut spec: Value) -> Value {
     let needed = |spec: &Value| Some(minimum_version(&parse::spec(spec.to_string().as_bytes()).ok()?));
     let mut last_alone = spec.clone();

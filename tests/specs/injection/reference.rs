@@ -1,5 +1,5 @@
-//! The reference library's answers: the ones in tests/data/cdi-injection.jsonl, and, where `TRANCHE_CDI_REFERENCE` names a
-//! program around the library (tests/oracle/reference.go), those to generated cases as well.
+//! The reference library's answers: the ones in tests/data/cdi-injection.jsonl, and, where `TRANCHE_CDI_REFERENCE`
+//! names a program around the library (tests/oracle/reference.go), those to generated cases as well.
 
 use super::cases::case;
 use super::{Case, Outcome, Place, data, ours, same};

@@ -1,4 +1,5 @@
-//! Everything together: a broker that starts the MPS daemon, a program in a share, and CUDA that says what the share gives.
+//! Everything together: a broker that starts the MPS daemon, a program in a share, and CUDA that says what the share
+//! gives.
 
 use super::{text, until};
 use crate::support::fake_host::fake_library::CUDA;

@@ -34,14 +34,15 @@ pub(super) struct FileArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<OsString>,
     /// Accept that the host could not be examined completely (NVML did not answer, a GPU is lost, libraries are
-    /// missing), and write what was found, also over an existing file. Without this option such a file is kept, and the
-    /// exit code is 1
+    /// missing), and write what was found, also over an existing file. Without this option such a file is kept, and
+    /// the exit code is 1
     #[arg(long, env = "TRANCHE_DEGRADED")]
     pub(super) degraded: bool,
     /// yaml or json [default: as the file's name says, else yaml]
     #[arg(long)]
     pub(super) format: Option<Format>,
-    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left out
+    /// The newest CDI version that the engine supports (0.5 for podman 4.3); content that needs a newer one is left
+    /// out
     #[arg(long, value_name = "VERSION", env = "TRANCHE_CDI_VERSION")]
     pub(super) cdi_version: Option<CdiVersion>,
     /// The vendor of the devices [default: nvidia.com; management.nvidia.com in mode management]
@@ -58,8 +59,8 @@ pub(super) struct WhatArgs {
     /// Which devices to write: auto or nvml (GPUs and MIG devices), management, gds, mofed, gdrcopy, nvswitch or imex
     #[arg(long, default_value = "auto")]
     pub(super) mode: Mode,
-    /// Write only this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated [default:
-    /// all]
+    /// Write only this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0, all or none; may be repeated
+    /// [default: all]
     #[arg(long = "device-id", value_name = "ID", value_delimiter = ',')]
     pub(super) device_ids: Vec<DeviceChoice>,
     /// How devices are named: index, uuid or type-index; may be repeated [default: index and uuid]
@@ -96,8 +97,8 @@ pub(super) struct HookArgs {
     #[arg(long, conflicts_with_all = ["hook_path", "enable_hooks", "disable_hooks"])]
     pub(super) no_hooks: bool,
     /// The hook program [default: tranche-oci in the directory of this program, else /usr/bin/tranche-oci]. For a
-    /// program called nvidia-cdi-hook or nvidia-ctk, NVIDIA's hooks are written. A name without a directory is searched
-    /// in PATH
+    /// program called nvidia-cdi-hook or nvidia-ctk, NVIDIA's hooks are written. A name without a directory is
+    /// searched in PATH
     #[arg(long, value_name = "FILE", visible_alias = "nvidia-cdi-hook-path")]
     pub(super) hook_path: Option<OsString>,
     /// Leave out this part of the hook's work: create-symlinks, update-ldcache, enable-cuda-compat, …, or all; may be

@@ -57,7 +57,8 @@ pub(super) fn put_back(at: &PlanOptions, dry_run: bool) -> Result<Vec<Error>> {
     }
 }
 
-/// `remaining` and the devices whose records cannot be read: what was changed of them is unknown, and they are not put back.
+/// `remaining` and the devices whose records cannot be read: what was changed of them is unknown, and they are not put
+/// back.
 fn with_unknown(mut remaining: Vec<Error>, problems: &[String]) -> Vec<Error> {
     remaining.extend(problems.iter().map(|problem| {
         let what = format!("one of them may still be changed for shares: {problem}");

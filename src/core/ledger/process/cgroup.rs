@@ -5,9 +5,9 @@
 //! leaves out the root, the engine's own (`--cgroups=disabled`) and one that the container shares with its monitor:
 //! such a cgroup would keep a share held for ever.
 //!
-//! Its path means something only where the same cgroups are mounted: a cgroup namespace of its own, as most engines give one
-//! to a container, shows a part of them. So the inode of the directory on top is recorded too, and where that is another one,
-//! nothing can be said.
+//! Its path means something only where the same cgroups are mounted: a cgroup namespace of its own, as most engines
+//! give one to a container, shows a part of them. So the inode of the directory on top is recorded too, and where that
+//! is another one, nothing can be said.
 
 use super::CgroupState;
 use super::proc_files::ProcFiles;
@@ -106,8 +106,8 @@ fn is_own(directory: &Path, pid: u32) -> Option<Cgroup> {
     })
 }
 
-/// The inode of the top of the hierarchy that `directory` is in, as it is mounted here; `None` if it is in no hierarchy. What
-/// is at the end of the path may be missing.
+/// The inode of the top of the hierarchy that `directory` is in, as it is mounted here; `None` if it is in no
+/// hierarchy. What is at the end of the path may be missing.
 fn top_of(directory: &Path) -> Option<u64> {
     let mut above = directory.ancestors().filter_map(|above| is_cgroup(above).ok());
     let first = above.next()?;
@@ -180,7 +180,8 @@ pub(super) fn has_processes(cgroup: &Cgroup) -> bool {
 /// The numbers of the processes that the cgroup has.
 ///
 /// # Errors
-/// Returns an error if the file system of cgroups is not where it was when the claim was made, or shows other cgroups here.
+/// Returns an error if the file system of cgroups is not where it was when the claim was made, or shows other cgroups
+/// here.
 pub(super) fn processes(cgroup: &Cgroup) -> io::Result<Vec<u32>> {
     let directory = Path::new(&cgroup.path);
     let is_same = match is_cgroup(directory) {

@@ -5,7 +5,8 @@ use crate::ledger::claim::InitProcess;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The kernel has no deeper trees of processes than it has numbers of processes; a tree that an image makes is bounded here.
+/// The kernel has no deeper trees of processes than it has numbers of processes; a tree that an image makes is bounded
+/// here.
 const MOST_ANCESTORS: usize = 4096;
 
 /// Where a process comes from, as it was seen at one time.
@@ -50,8 +51,8 @@ impl Machine {
 }
 
 impl Lineage {
-    /// Whether the process belongs to the container that has this init: it is in the container's cgroup or below, or it is
-    /// the init or descends from it. Of a container of a foreign pid namespace this cannot be said.
+    /// Whether the process belongs to the container that has this init: it is in the container's cgroup or below, or it
+    /// is the init or descends from it. Of a container of a foreign pid namespace this cannot be said.
     pub fn is_of(&self, init: &InitProcess) -> bool {
         if init.namespace != self.namespace {
             return false;

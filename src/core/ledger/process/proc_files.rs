@@ -1,8 +1,9 @@
 //! The files of `/proc` that say which processes live and when they began.
 //!
-//! A mount over `/proc`, or over a part of it, must not make a process look as if it had ended. So every file is opened by
-//! one call of the kernel that follows no mount (`openat2(2)` with `RESOLVE_NO_XDEV`, Linux 5.6), from one handle of `/proc`.
-//! Without that call, a file of another file system is refused, and a mount of another file of `/proc` is not noticed.
+//! A mount over `/proc`, or over a part of it, must not make a process look as if it had ended. So every file is opened
+//! by one call of the kernel that follows no mount (`openat2(2)` with `RESOLVE_NO_XDEV`, Linux 5.6), from one handle of
+//! `/proc`. Without that call, a file of another file system is refused, and a mount of another file of `/proc` is not
+//! noticed.
 
 use crate::error::{Context, Error, Result};
 use rustix::fs::{Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, open, openat, openat2, readlinkat};
@@ -27,8 +28,9 @@ impl ProcFiles {
     /// Opens `/proc`.
     ///
     /// # Errors
-    /// Returns an error if it cannot be opened, if it is another file system, or if it shows the processes of another pid
-    /// namespace than that of this process: then its numbers mean other processes than those of the kernel's calls.
+    /// Returns an error if it cannot be opened, if it is another file system, or if it shows the processes of another
+    /// pid namespace than that of this process: then its numbers mean other processes than those of the kernel's
+    /// calls.
     pub(super) fn open() -> Result<Self> {
         let proc = Self::at(Path::new("/proc"))?;
         let about = proc.path.display();
@@ -127,8 +129,8 @@ impl ProcFiles {
     }
 }
 
-/// Whether the process with this `status` has one number only: `NSpid` lists its numbers from the namespace that `/proc`
-/// shows to the one that the process is in (proc(5)). A kernel without pid namespaces has no such line.
+/// Whether the process with this `status` has one number only: `NSpid` lists its numbers from the namespace that
+/// `/proc` shows to the one that the process is in (proc(5)). A kernel without pid namespaces has no such line.
 fn is_of_one_namespace(status: &[u8]) -> bool {
     let text = String::from_utf8_lossy(status);
     let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -31,7 +31,8 @@ pub(super) struct Look<'a> {
 /// What is known of a name.
 #[derive(Default)]
 struct NameFacts<'a> {
-    /// Whether the listing of the directory has it, as a file, a link, or something that the listing does not describe.
+    /// Whether the listing of the directory has it, as a file, a link, or something that the listing does not
+    /// describe.
     is_listed: bool,
     /// Whether the listing says that it is a link.
     is_link: bool,
@@ -285,9 +286,9 @@ impl<'a> Look<'a> {
 impl<'a> NameFacts<'a> {
     /// What the specification says of a library that an engine mounted under the name `text`, if it says something.
     ///
-    /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its own
-    /// name is there, and need not be looked at. Otherwise the user may have mounted something else under this name, or
-    /// over the whole directory: then there must be a file with content.
+    /// A runtime that cannot make a mount does not start the container. So a file of the host that is mounted under its
+    /// own name is there, and need not be looked at. Otherwise the user may have mounted something else under this
+    /// name, or over the whole directory: then there must be a file with content.
     fn known_library(&self, text: &OsStr, place: &LibraryDirectory, is_uncovered: bool) -> Option<Seen<'a>> {
         let known = self.known?;
         self.bound?;

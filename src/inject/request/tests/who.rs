@@ -257,7 +257,8 @@ fn the_last_variable_of_docker_s_gpus_is_the_user_s() {
     );
 }
 
-/// No matter who asked for the device: variables that are not accepted narrow it, and neither widen it nor make it fail.
+/// No matter who asked for the device: variables that are not accepted narrow it, and neither widen it nor make it
+/// fail.
 #[test]
 fn an_environment_that_is_not_accepted_only_narrows() {
     let person = "@cdi.k8s.io/a=nvidia.com/gpu=0";

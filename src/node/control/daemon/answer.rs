@@ -49,8 +49,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Whether the daemon may mean this number of MiB. It rounds down to whole units: in NVIDIA's documentation of the GPU
-    /// Operator it answers `3G` although the limit is not a whole number of GiB.
+    /// Whether the daemon may mean this number of MiB. It rounds down to whole units: in NVIDIA's documentation of the
+    /// GPU Operator it answers `3G` although the limit is not a whole number of GiB.
     pub(super) fn may_be(self, mib: u64) -> bool {
         mib / self.mib == self.number
     }

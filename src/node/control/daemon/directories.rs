@@ -2,8 +2,8 @@
 //!
 //! The pipe directory has what clients open. A tenant may be able to write it: root in a container without a user
 //! namespace is root. So everything in it is reached by a single name from an open directory, no link is followed, and
-//! second names of the daemon's entries are kept in a directory that only root may enter. A socket keeps working under its
-//! second name, and what was removed or replaced in the pipe directory is put back from there: clients that started
+//! second names of the daemon's entries are kept in a directory that only root may enter. A socket keeps working under
+//! its second name, and what was removed or replaced in the pipe directory is put back from there: clients that started
 //! meanwhile have failed, and later ones work, without a restart of the daemon.
 
 use rustix::fs::{AtFlags, linkat, renameat};
@@ -141,7 +141,8 @@ impl Directories {
         Ok(())
     }
 
-    /// Removes everything that the daemon made, except its logs. The pipe directory stays, because specifications name it.
+    /// Removes everything that the daemon made, except its logs. The pipe directory stays, because specifications name
+    /// it.
     ///
     /// # Errors
     /// Returns an error if something cannot be removed.
@@ -165,8 +166,8 @@ impl Directories {
         Some(format!(": {}", line.trim().chars().take(200).collect::<String>()))
     }
 
-    /// Empties logs that have become large: they are in memory, because the state directory is on a tmpfs, and have a line
-    /// for each client.
+    /// Empties logs that have become large: they are in memory, because the state directory is on a tmpfs, and have a
+    /// line for each client.
     ///
     /// # Errors
     /// Returns an error if a log cannot be looked at or emptied.

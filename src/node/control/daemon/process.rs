@@ -75,8 +75,8 @@ impl Processes {
         now.is_some_and(|now| now.start.abs_diff(record.start) <= 1)
     }
 
-    /// Whether the process was started as a daemon with this directory for its log, or is a server of it. Servers may run
-    /// as the user of their clients.
+    /// Whether the process was started as a daemon with this directory for its log, or is a server of it. Servers may
+    /// run as the user of their clients.
     pub(super) fn is_daemon(&self, pid: u32, log: &Path) -> bool {
         let is_root = fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == 0);
         let is_server = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with(SERVER));
@@ -124,8 +124,8 @@ impl Processes {
         Err(format!("process {} does not end after SIGKILL", describe(record.pid)))
     }
 
-    /// Ends every process of the daemon with this log, also those that another broker started: a control daemon that was killed leaves its
-    /// servers, which keep the device.
+    /// Ends every process of the daemon with this log, also those that another broker started: a control daemon that
+    /// was killed leaves its servers, which keep the device.
     ///
     /// # Errors
     /// Returns a line about a process that does not end.
@@ -146,8 +146,8 @@ impl Processes {
     }
 }
 
-/// Whether the directory `log` of the process `pid` is this one: a process with another root or in another mount namespace,
-/// such as the daemon of an engine in a container, may have a directory of that name too.
+/// Whether the directory `log` of the process `pid` is this one: a process with another root or in another mount
+/// namespace, such as the daemon of an engine in a container, may have a directory of that name too.
 fn sees(pid: u32, log: &Path) -> bool {
     let relative = log.strip_prefix("/").unwrap_or(log);
     let of_process = fs::metadata(Path::new("/proc").join(pid.to_string()).join("root").join(relative));

@@ -27,8 +27,9 @@ impl Events {
         }
     }
 
-    /// Watches these directories from now on, each with whether the end of a write to a file in it counts. A directory that
-    /// does not exist is represented by the nearest parent that does. A directory that is watched already stays so.
+    /// Watches these directories from now on, each with whether the end of a write to a file in it counts. A directory
+    /// that does not exist is represented by the nearest parent that does. A directory that is watched already
+    /// stays so.
     pub(super) fn watch(&self, directories: &[(PathBuf, bool)]) {
         let Some(queue) = &self.0 else { return };
         let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Sections that are at a place where nothing reads them. NVIDIA's plugin skips keys that it does not know, and a file of
-//! which every key is skipped would be a valid policy that shares nothing.
+//! Sections that are at a place where nothing reads them. NVIDIA's plugin skips keys that it does not know, and a file
+//! of which every key is skipped would be a valid policy that shares nothing.
 
 use super::document::Document;
 use super::fill::nearest;

@@ -1,7 +1,7 @@
 //! What keeps the limit of memory of shares under MPS: MPS itself, or the driver for the cgroup of each container.
 //!
-//! The driver counts what the processes of a cgroup allocate, whether they are clients of MPS or not, and refuses what is
-//! beyond the limit of the cgroup (MPS documentation, "MPS v3 Memory Partitioning").
+//! The driver counts what the processes of a cgroup allocate, whether they are clients of MPS or not, and refuses what
+//! is beyond the limit of the cgroup (MPS documentation, "MPS v3 Memory Partitioning").
 
 use crate::inventory::{HostDevice, Inventory, VirtualizationMode};
 use crate::policy::{MpsDaemonOwner, MpsEnforcement, MpsSettings};
