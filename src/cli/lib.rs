@@ -147,9 +147,9 @@ const OF_NVIDIA: [&[&str]; 6] = [
     &["system", "create-dev-char-symlinks"],
 ];
 
-/// Makes the last of an option's values count in the commands of [`OF_NVIDIA`], as there: scripts append theirs to a
-/// line of somebody else's. In every other command, an option that is given twice is a mistake. `path` leads to
-/// `command`.
+/// Makes the last of an option's values count in the commands of [`OF_NVIDIA`], as in NVIDIA's program: scripts append
+/// their own options to a command line that they got from elsewhere. In every other command, an option that is given
+/// twice is a mistake. `path` leads to `command`.
 fn with_last_option(command: Command, path: &[&str]) -> Command {
     let is_one = OF_NVIDIA.contains(&path);
     let is_on_the_way = OF_NVIDIA.iter().any(|known| known.starts_with(path));

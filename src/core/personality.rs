@@ -165,7 +165,7 @@ impl Personality {
             }
             Some("hook") => Self::of_nvidia_hook(rest.split_off(at + 1)),
             Some("cdi" | "runtime" | "system") => {
-                // Without a command of theirs, NVIDIA's program prints their help.
+                // Without a subcommand, NVIDIA's program prints the help of the command.
                 let is_transform = rest.get(at + 1).is_some_and(|word| word == "transform") && rest.len() == at + 2;
                 if is_last || is_transform {
                     rest.push("--help".into());

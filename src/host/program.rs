@@ -134,7 +134,7 @@ fn talk(child: &mut Child, input: &str, until: Instant, most_bytes: usize) -> Re
     let mut stdout = Output::of(child.stdout.take(), most_bytes)?;
     let mut stderr = Output::of(child.stderr.take(), most_bytes)?;
     loop {
-        // Before its outputs are read: what a program wrote, it wrote before it ended.
+        // This comes before its outputs are read: a program that has ended has written everything by then.
         let ended = child.try_wait()?;
         stdout.read()?;
         stderr.read()?;

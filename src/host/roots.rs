@@ -12,7 +12,7 @@ pub struct RootPaths {
     /// A directory to use as the host's `/`: a copy of another machine. Paths in the result do not contain it.
     ///
     /// The driver's library *in that tree* runs, in a process of its own but with the rights of the caller. For a tree
-    /// from somebody else, turn [`super::DiscoveryOptions::nvml`] off.
+    /// that another user can write, turn [`super::DiscoveryOptions::nvml`] off.
     pub root: Option<PathBuf>,
     /// The directory with the driver's files, as the host names it: the root of a driver container. Host paths in the
     /// result contain it, container paths do not.

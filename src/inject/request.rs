@@ -69,7 +69,7 @@ const LEGACY: &str = "CUDA_VERSION";
 /// The directory below which a mount of /dev/null is a request.
 const MOUNTS: &str = "/var/run/nvidia-container-devices";
 
-/// The most bytes of a variable that a line shows. Both its name and its value are somebody else's.
+/// The most bytes of a variable that a line shows. Its name and its value come from the image or the user.
 const LONGEST_SHOWN: usize = 200;
 
 /// The mount of /dev/null that asks for the claim `name`.

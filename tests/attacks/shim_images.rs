@@ -196,7 +196,8 @@ fn variables_of_an_image() {
             drop(holder);
             trial.record(&env.join(" "), &ended);
         }
-        // By tranche's own names, even if other files define them: every device that is not split, and a share with its claim.
+        // By tranche's own names, even if other files define them: every device that is not split, and a share with its
+        // claim.
         for (name, has) in [("nvidia.com/gpu=all", "/dev/nvidia1"), ("nvidia.com/gpu=0.any", "/dev/nvidia0")] {
             let shim = Shim::new();
             foreign_specifications(&shim);

@@ -35,6 +35,7 @@ mod pipe_directories;
 mod policies;
 mod refresh;
 mod runtime_configure;
+mod style;
 mod support_matrix;
 mod system;
 mod terminal;

@@ -41,8 +41,8 @@ impl Write for Output {
     }
 }
 
-/// Bytes from elsewhere, as the inside of a JSON string. Bytes that are not UTF-8 become U+FFFD. As text for people they
-/// are one line that a terminal does not act on.
+/// Bytes from elsewhere, as the inside of a JSON string. Bytes that are not UTF-8 become U+FFFD. As text for people
+/// they are one line that a terminal does not act on.
 struct Escaped<'a>(&'a [u8]);
 
 impl Display for Escaped<'_> {

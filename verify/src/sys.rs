@@ -105,8 +105,8 @@ impl Iterator for Strings {
     type Item = &'static [u8];
 
     fn next(&mut self) -> Option<&'static [u8]> {
-        // SAFETY: by `Strings::new`, the pointer is to an entry of the array, which ends with a null pointer, and no step
-        // is made beyond that.
+        // SAFETY: by `Strings::new`, the pointer is to an entry of the array, which ends with a null pointer, and no
+        // step is made beyond that.
         let entry = unsafe { *self.0 };
         if entry.is_null() {
             return None;
@@ -235,8 +235,8 @@ const SIGALRM: c_int = 14;
 static STEP: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Ends the program with exit code 1 and a line that names the current step, if it still runs after `seconds`, because a
-/// call of CUDA that does not return cannot be interrupted. 0 takes that back.
+/// Ends the program with exit code 1 and a line that names the current step, if it still runs after `seconds`, because
+/// a call of CUDA that does not return cannot be interrupted. 0 takes that back.
 pub(crate) fn end_after(seconds: u32, is_json: bool) {
     IS_JSON.store(is_json, Ordering::Relaxed);
     // SAFETY: the handler calls only functions that may be called in one (signal-safety(7)).

@@ -73,10 +73,10 @@ pub fn name_for_linking(soname: &OsStr) -> Option<&OsStr> {
 
 /// The libraries of `directory` under the names by which programs ask for them, sorted by name.
 ///
-/// As `ldconfig` does: a library goes under its SONAME, or its file's name where it has none; a link that only serves
-/// linking (`libcuda.so`, to a library whose SONAME goes on after that) goes under its own name too, because many
-/// programs open that. The path is the file of that name. Where there is none (`ldconfig` would make a link), it is
-/// the library itself, the one with the highest version if there are several.
+/// As `ldconfig` does: a library is listed under its SONAME, or under its file's name if it has no SONAME. A link that
+/// only serves linking (`libcuda.so`, to a library whose SONAME is longer) is listed under its own name too, because
+/// many programs open that. The path is the file of that name. If that file does not exist (`ldconfig` would make a
+/// link), the path is that of the library itself, or of the one with the highest version if there are several.
 pub fn libraries<'a>(directory: &Path, files: &[File<'a>]) -> Vec<NamedLibrary<'a>> {
     let mut named: Vec<(&OsStr, AbiFlags, &OsStr)> = Vec::with_capacity(files.len());
     for file in files.iter().filter(|file| is_library_name(file.name)) {

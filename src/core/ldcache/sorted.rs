@@ -10,7 +10,7 @@ use super::{CacheEntry, compare, compare_names};
 pub struct Sorted<'e, 'a>(Vec<&'e CacheEntry<'a>>);
 
 impl<'e, 'a> Sorted<'e, 'a> {
-    /// Sorts entries. Entries that are equal in the loader's order stay in theirs.
+    /// Sorts entries. Entries that the loader's order does not tell apart keep the order in which they came.
     pub fn new(entries: &'e [CacheEntry<'a>]) -> Self {
         let mut sorted: Vec<&CacheEntry<'a>> = entries.iter().collect();
         // What was read from a cache is sorted nearly always.

@@ -191,13 +191,13 @@ impl Book {
         self.read_of(&ask.holder, |device, part| {
             claim::meet((device, part), (&ask.device, &ask.part))
         })?;
-        self.collect_those(world, |claim| own(claim) || claim.meets(&ask.device, &ask.part));
+        self.collect_those(world, |claim| own(claim) || claim.overlaps(&ask.device, &ask.part));
         if let Some(same) = self.claims.iter_mut().find(|c| is_same(c, ask)) {
             if let (Some(old), Some(new)) = (&same.process, &ask.process)
                 && old != new
                 && same.state == ClaimState::Held
             {
-                // A second init under the name of one that lives: not the same container, whatever it says.
+                // The first init still lives, so this is another container, although it has the same name.
                 return Err(taken(same, &ask.device));
             }
             same.process.clone_from(&ask.process);
@@ -206,7 +206,7 @@ impl Book {
             return Ok(());
         }
         // What the container itself holds is the better reason, because then no other container has to end first.
-        let in_the_way = |claim: &&Claim| claim.meets(&ask.device, &ask.part);
+        let in_the_way = |claim: &&Claim| claim.overlaps(&ask.device, &ask.part);
         let another = |claim: &&Claim| own(claim) && claim.device == ask.device && (ask.alone || in_the_way(claim));
         if let Some(own) = self.claims.iter().find(another) {
             return Err(Refused::Another { part: own.part.clone() });
@@ -255,15 +255,15 @@ impl Book {
         fit::fits(&ask.device, &ask.part, ask.bounds, self.held()).err()
     }
 
-    /// Parses the lines of the claims of `holder`, and of those for which `meets` returns true.
-    fn read_of(&mut self, holder: &Holder, meets: impl Fn(&DeviceKey, &HeldPart) -> bool) -> Result<(), Refused> {
+    /// Parses the lines of the claims of `holder`, and of those for which `overlaps` returns true.
+    fn read_of(&mut self, holder: &Holder, overlaps: impl Fn(&DeviceKey, &HeldPart) -> bool) -> Result<(), Refused> {
         let finder = record::finder_of(holder);
         let is_own = |line: &str| {
             finder
                 .as_ref()
                 .is_some_and(|finder| finder.find(line.as_bytes()).is_some())
         };
-        self.read(|device, part, line| meets(device, part) || is_own(line))
+        self.read(|device, part, line| overlaps(device, part) || is_own(line))
     }
 
     /// Takes the first of `shares` that is free, as [`Book::take`] takes a part; `ask.part` is not looked at. A
@@ -288,7 +288,8 @@ impl Book {
         });
         let own: Vec<&HeldShare> = own.flat_map(|claim| claim.part.shares()).collect();
         let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
-        // Rather one that nobody waits for. Where each is waited for, the first one says how many wait.
+        // A share that nobody waits for is preferred. If somebody waits for each of them, the refusal of the first
+        // one says how many wait.
         let free_one = |book: &Self| {
             let part = |share: &HeldShare| HeldPart::Shares(vec![share.clone()]);
             let mut free = book.unheld(&ask.device, shares.clone());
@@ -302,7 +303,7 @@ impl Book {
             self.collect(world);
             free = free_one(self);
         }
-        // Who holds the whole device is said by asking for any share of it.
+        // If the whole device is held, asking for any share of it gives the refusal that names the holder.
         let first = shares.clone().next();
         let Some(share) = free.or_else(|| first.filter(|_| self.is_closed(&ask.device))) else {
             return Err(Refused::NoneFree);

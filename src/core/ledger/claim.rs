@@ -80,7 +80,7 @@ pub struct Claim {
 
 /// Whether two parts of devices cannot be held at once, whatever their size.
 pub(super) fn meet(a: (&DeviceKey, &HeldPart), b: (&DeviceKey, &HeldPart)) -> bool {
-    a.0.overlaps(b.0) && (a.0 != b.0 || a.1.meets(b.1))
+    a.0.overlaps(b.0) && (a.0 != b.0 || a.1.overlaps(b.1))
 }
 
 impl Claim {
@@ -93,7 +93,7 @@ impl Claim {
     }
 
     /// Whether it and `part` of `device` cannot be held at once, whatever their size.
-    pub fn meets(&self, device: &DeviceKey, part: &HeldPart) -> bool {
+    pub fn overlaps(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         meet((&self.device, &self.part), (device, part))
     }
 

@@ -106,7 +106,7 @@ impl Locked<'_> {
         let about = queue.path(NEW);
         let text = serde_json::to_string(wants).about(about.display(), "cannot be written")?;
         let file = queue.create_anew(NEW)?;
-        // Nobody else opens it under this name, so nobody else can have a lock on it.
+        // Other processes open it only under its final name, so none of them can have locked it.
         flock(&file, FlockOperation::NonBlockingLockExclusive).about(about.display(), "cannot be locked")?;
         let mut file = File::from(file);
         let written = file.write_all(text.as_bytes());

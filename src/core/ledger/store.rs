@@ -82,8 +82,8 @@ const SUFFIX: &str = ".claims";
 /// The same for books of format 1, which had one for each device.
 const SUFFIX_OF_FORMAT_1: &str = ".json";
 
-/// A new file until it is renamed. One name for all: the lock lets one writer in, which removes what one that was
-/// killed left.
+/// The name of a new file until it is renamed. One name is enough, because the lock admits one writer at a time; that
+/// writer first removes the file of a writer that was killed.
 const NEW: &str = "new";
 
 impl Ledger {

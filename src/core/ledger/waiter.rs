@@ -14,7 +14,7 @@ pub struct WaitedFor {
 
 impl WaitedFor {
     /// Whether the waiter may get `part` of `device`, or something that cannot be held at the same time.
-    fn meets(&self, device: &DeviceKey, part: &HeldPart) -> bool {
+    fn overlaps(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         let is_any = self.shares.is_empty() || *part == HeldPart::Whole || self.device != *device;
         let has = |name: &ShareName| self.shares.contains(name);
         self.device.overlaps(device) && (is_any || part.shares().iter().any(|share| has(&share.name)))
@@ -44,6 +44,6 @@ impl Waiter {
     /// Whether it may get `part` of `device`, or something that cannot be held at the same time.
     pub fn wants(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         let wants = self.wants.as_ref();
-        wants.is_none_or(|wants| wants.iter().any(|wanted| wanted.meets(device, part)))
+        wants.is_none_or(|wants| wants.iter().any(|wanted| wanted.overlaps(device, part)))
     }
 }

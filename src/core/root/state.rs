@@ -321,11 +321,11 @@ mod tests {
             return;
         }
         let top = tempfile::tempdir().unwrap();
-        let theirs = top.path().join("theirs");
-        std::fs::create_dir(&theirs).unwrap();
-        chown(&theirs, Some(12345), None).unwrap();
-        HostDirectory::in_runtime_dir(&theirs, "messages", Missing::Make).unwrap_err();
-        let refused = make(&theirs.join("state")).unwrap_err();
+        let foreign = top.path().join("foreign");
+        std::fs::create_dir(&foreign).unwrap();
+        chown(&foreign, Some(12345), None).unwrap();
+        HostDirectory::in_runtime_dir(&foreign, "messages", Missing::Make).unwrap_err();
+        let refused = make(&foreign.join("state")).unwrap_err();
         assert!(
             refused.contains("belongs to user 12345, who could replace the messages"),
             "{refused}"
@@ -335,7 +335,7 @@ mod tests {
         std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
         let refused = make(&link.join("state")).unwrap_err();
         assert!(refused.contains("link: belongs to user 12345"), "{refused}");
-        assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 0);
         assert!(!top.path().join("state").exists());
     }
 }

@@ -67,7 +67,7 @@ impl HeldPart {
 
     /// Whether both are of one device and cannot be held at once, because one is the whole device or because a share is
     /// in both. A share of the same name and another size is another share, of an earlier policy.
-    pub fn meets(&self, other: &HeldPart) -> bool {
+    pub fn overlaps(&self, other: &HeldPart) -> bool {
         match (self, other) {
             (HeldPart::Shares(a), HeldPart::Shares(b)) => a.iter().any(|share| b.contains(share)),
             _ => true,

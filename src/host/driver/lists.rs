@@ -185,8 +185,8 @@ pub(super) const BINARIES: &[(&str, DriverCapability)] = &[
 /// Directories of NixOS with programs. A container does not search them, so there the programs go to `/usr/bin`.
 pub(super) const BINARY_DIRS_MOVED: &[&str] = &["/run/current-system/sw/bin"];
 
-/// Configuration files: the name below a directory of [`CONFIG_DIRS`]; the directory in a container, which is the one that
-/// the loaders of EGL, Vulkan and so on search on every distribution; the capability.
+/// Configuration files: the name below a directory of [`CONFIG_DIRS`]; the directory in a container, which the loaders
+/// of EGL, Vulkan and so on search on every distribution; the capability.
 #[rustfmt::skip]
 pub(super) const CONFIGS: &[(&str, &str, DriverCapability)] = &[
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share", Graphics),

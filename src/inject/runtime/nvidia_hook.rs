@@ -167,8 +167,8 @@ fn prestart(state: &State, state_dir: &Path, debug: bool, report: &RuntimeReport
     }
 }
 
-/// The settings with which a request is read for `nvidia-container-cli`: it knows no CDI name, so a name without a
-/// vendor gets none, as in the mode `cdi`.
+/// The settings with which a request is read for `nvidia-container-cli`: it does not support CDI names, so a name
+/// without a vendor stays as it is, as in the mode `cdi`.
 fn as_for_cli(settings: &RuntimeSettings) -> RuntimeSettings {
     let mode = match settings.mode {
         RuntimeMode::Cdi => RuntimeMode::Auto,

@@ -7,7 +7,7 @@ use tranche_core::text::some;
 /// The daemon.
 pub(super) const DAEMON: &str = "nvidia-cuda-mps-control";
 
-/// The directory that clients use which name none, and what a daemon makes in it.
+/// The directory of clients that do not name one, and the socket that a daemon makes in it.
 const DIRECTORY: &str = "/tmp/nvidia-mps";
 const SOCKET: &str = "/tmp/nvidia-mps/control";
 

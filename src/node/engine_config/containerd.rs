@@ -66,7 +66,7 @@ impl Version {
     }
 
     /// Whether CDI is off unless the file turns it on (containerd 1.7). containerd 2.0 and later have it on, and 2.4
-    /// knows no other state.
+    /// cannot turn it off.
     fn needs_cdi(self) -> bool {
         self.0 == 2
     }

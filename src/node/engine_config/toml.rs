@@ -54,7 +54,7 @@ fn of_value(value: &toml_edit::Value) -> Value {
     }
 }
 
-/// `text`, which says `from`, changed so that it says `to`.
+/// Changes `text`, whose value is `from`, so that its value is `to` and all else keeps its form.
 pub(super) fn changed(text: &str, from: &Value, to: &Value) -> Result<String, String> {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return Err("expected a table".to_owned());
@@ -191,7 +191,8 @@ fn change_array(array: &mut Array, old: &[Value], new: &[Value]) -> Result<bool,
             let mut item = plain(item)?;
             let last = array.len().checked_sub(1).and_then(|last| array.get_mut(last));
             if let Some(last) = last {
-                // The new line of the list looks like its last one, and what follows that one follows the new one.
+                // The new element is indented like the last one, and the text after the last one comes after the new
+                // one.
                 let suffix = last.decor().suffix().cloned().unwrap_or_default();
                 last.decor_mut().set_suffix("");
                 item.decor_mut().set_suffix(suffix);

@@ -303,16 +303,16 @@ fn parts_of_a_hook_can_be_left_out() {
         ["--skip", "update-application-profile"]
     );
     hook.disabled.insert(NvidiaHook::EnableCudaCompat);
-    assert_eq!(with(Some(hook)).hooks, [], "a hook with nothing to do is none");
+    assert_eq!(with(Some(hook)).hooks, [], "a hook with nothing to do is left out");
 
     let bare = with(None);
     assert_eq!(bare.hooks, []);
     let link = &bare.mounts[&ContainerPath::new("/usr/lib64/libcuda.so.1").unwrap()];
     assert_eq!(link.host.as_str(), "/usr/lib64/libcuda.so.550.54.15");
 
-    let theirs = HookOptions::at(HostPath::new("/usr/bin/nvidia-ctk").unwrap());
+    let nvidia_ctk = HookOptions::at(HostPath::new("/usr/bin/nvidia-ctk").unwrap());
     let options = Options {
-        hook: Some(theirs.clone()),
+        hook: Some(nvidia_ctk.clone()),
         ..Options::default()
     };
     let derived = derive(&host(vec![gpu(0, 0)]), &options).unwrap();
@@ -320,9 +320,9 @@ fn parts_of_a_hook_can_be_left_out() {
     assert_eq!(
         device.edits.hooks[0].args.join(" "),
         "nvidia-ctk hook create-symlinks --link ../card0::/dev/dri/by-path/pci-0000:00:00.0-card",
-        "it makes what it is told, so each device tells its own"
+        "it makes the links of its arguments, so each device has those of its own nodes"
     );
-    let nvidia = with(Some(theirs));
+    let nvidia = with(Some(nvidia_ctk));
     let verbs: Vec<&str> = nvidia.hooks.iter().map(|h| h.args[2].as_str()).collect();
     assert_eq!(
         verbs,

@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
         let asked = || self.plan.devices.iter().filter(|split| wish.is_about(split));
         let claims = self.books.iter().flat_map(|book| &book.claims);
         let is_asked = |claim: &&Claim| asked().any(|split| claim.device.overlaps(&split.key));
-        // Whoever holds something or waits is not the reason for a wish that can never be served.
+        // A wish that can never be served has nothing to do with what others hold or wait for.
         if error.kind() == Kind::Usage {
             return ReserveError::NothingFits {
                 error,

@@ -171,7 +171,7 @@ fn list(shares: &[Share], show: impl Fn(&Share) -> Option<String>) -> String {
     tranche_core::text::some(&shown.collect::<Vec<_>>())
 }
 
-/// The least overcommit, in tenths, that would allow it, where one would.
+/// What to change so that `asked` fits `whole`: the smallest overcommit that allows it, in tenths, if one does.
 pub(super) fn advice(what: &str, asked: u64, whole: u64) -> String {
     let tenths = (u128::from(asked) * 10).div_ceil(u128::from(whole.max(1)));
     match format!("{}.{}", tenths / 10, tenths % 10).parse::<Overcommit>() {

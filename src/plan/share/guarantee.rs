@@ -85,7 +85,7 @@ pub struct Guarantees {
 /// What a limit of memory is worth on a GPU that has none of its own, such as GB10: its memory is the processor's, and
 /// a program can allocate there without the driver.
 const OF_RAM: &str = "the memory is the machine's RAM: programs of the processor use it too, and what a process allocates \
-                      as theirs is not counted";
+                      without the driver is not counted";
 
 /// What a share of `target` under `rules` is worth.
 pub(super) fn of(rules: &dyn Rules, target: HostDevice<'_>, memory_limited: bool, compute_limited: bool) -> Guarantees {

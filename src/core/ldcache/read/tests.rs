@@ -79,7 +79,7 @@ fn every_truncation_is_an_error_or_a_count() {
         let complete = read(whole).unwrap().entries;
         for length in 0..whole.len() {
             if let Ok(cache) = read(&whole[..length]) {
-                // What is left is part of the whole, and what is missing is told.
+                // What is left is part of the whole, and what is missing is reported.
                 assert!(
                     cache.entries.iter().all(|e| complete.iter().any(|c| c.path == e.path)),
                     "{length}"

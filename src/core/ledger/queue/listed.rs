@@ -23,8 +23,8 @@ pub struct QueuedStart {
 impl Ledger {
     /// Those who wait now, in their order, as far as their processes can be seen from this pid namespace.
     ///
-    /// This needs no lock of the ledger, and takes none of a ticket: a ticket that is just being made is locked by its
-    /// process next, which must not find another lock there.
+    /// This locks neither the ledger nor a ticket. A process that has just created a ticket is about to lock it, and
+    /// would fail if another process had locked it first.
     ///
     /// # Errors
     /// Returns an error if the queue or the kernel's list of locks cannot be read.

@@ -224,7 +224,7 @@ fn respell(text: &str, choose: &mut impl FnMut() -> u8, json: &mut String) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any container: its configuration in another spelling asks for the same, and the look at its bytes never misses it.
+    /// The configuration of any container asks for the same in another spelling, and the search in its bytes finds it.
     #[test]
     fn every_spelling_of_a_request_is_found(
         words in proptest::collection::vec(proptest::sample::select(WORDS), 0..8),

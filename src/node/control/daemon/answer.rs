@@ -1,10 +1,10 @@
-//! The answers of the control program, as text. They have no documented form, so what is not known is refused: an error
-//! is a line of text, too.
+//! The answers of the control program, as text. Their form is not documented, and an error is a line of text too. So an
+//! answer that is not known to be a result counts as an error.
 
 use std::fmt;
 use tranche_core::text::shown;
 
-/// An answer that is not one that the command has.
+/// An answer that is not among those that are known of the command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{answer}\" was answered, and {expected} was expected")]
 pub(in crate::control) struct Unexpected {

@@ -391,7 +391,7 @@ fn events() -> impl Strategy<Value = Vec<(Event, Trouble)>> {
 /// Claims a part as the ledger grants it, and prepares it as a hook does: a claim that cannot be served is given back.
 fn take(story: &mut Story, part: HeldPart, number: u32, trouble: Trouble) {
     let strategy = part.strategy();
-    let is_free = |claim: &Claim| claim.part.strategy() == strategy && !claim.part.meets(&part);
+    let is_free = |claim: &Claim| claim.part.strategy() == strategy && !claim.part.overlaps(&part);
     if !story.claims.iter().all(is_free) {
         return;
     }
@@ -418,8 +418,8 @@ fn take(story: &mut Story, part: HeldPart, number: u32, trouble: Trouble) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever happens in whatever order: the machine ends as it was when nothing is claimed any more, a running daemon
-    /// has no limit below a granted claim, and after a while none above the largest one.
+    /// Events of any kind in any order: the machine is as it was before once nothing is claimed any more. A running
+    /// daemon has no limit below a granted claim, and after a while no limit above the largest one.
     #[test]
     fn the_machine_agrees_with_the_claims(events in events()) {
         let mut story = Story::new();

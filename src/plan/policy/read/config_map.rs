@@ -22,8 +22,8 @@ struct ConfigMap {}
 /// is not a ConfigMap.
 ///
 /// # Errors
-/// Returns a usage error if the ConfigMap has no data, has no configuration of the name `key`, or has several
-/// configurations, none of which is called `default`, and `key` names none.
+/// Returns a usage error if the ConfigMap has no data or no configuration of the name `key`. Without `key`, it is one
+/// if the ConfigMap has several configurations and none of them is called `default`.
 pub(super) fn policy_in<'a>(
     document: &Document<'_>,
     text: &str,

@@ -158,7 +158,7 @@ mod tests {
         ] {
             let said = complaint(text);
             assert!(said.starts_with(place) && said.contains(says), "{said}");
-            for theirs in [
+            for internal in [
                 "DuplicateKeyPolicy",
                 "from_str",
                 "budget",
@@ -167,7 +167,7 @@ mod tests {
                 "Spanned",
                 "serde",
             ] {
-                assert!(!said.contains(theirs), "{said}");
+                assert!(!said.contains(internal), "{said}");
             }
         }
     }

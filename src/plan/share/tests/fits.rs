@@ -87,7 +87,7 @@ fn what_has_no_limit_serves_no_wish_for_memory() {
         compute: Some(Percent::of_sum(10)),
         ..Wish::default()
     };
-    // Whoever waits for it waits in vain, also if shares are held now.
+    // Waiting for it is in vain, also if shares are held now.
     for (wish, held, says) in [
         (
             &memory,

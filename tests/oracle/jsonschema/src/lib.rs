@@ -1,8 +1,9 @@
 //! A JSON schema validator that accepts every document.
 //!
-//! container-device-interface, a dependency of the tests alone, checks each specification against CDI's JSON schema. That
-//! schema accepts nearly everything, the reference library does not use it, and the real validator brings an HTTP client,
-//! TLS and a hundred crates more into Cargo.lock. This crate has the few items that container-device-interface calls.
+//! container-device-interface, a dependency of the tests alone, checks each specification against CDI's JSON schema.
+//! That schema accepts nearly everything, the reference library does not use it, and the real validator brings an HTTP
+//! client, TLS and a hundred crates more into Cargo.lock. This crate has the few items that container-device-interface
+//! calls.
 
 use serde_json::Value;
 use std::convert::Infallible;
