@@ -1,7 +1,7 @@
 //! What a host has, as a value. It can be saved and sent elsewhere, and gives the same specification everywhere.
 //!
-//! Data only; [`tranche_host`] fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that equal
-//! hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
+//! Data only; the crate `tranche-host` fills it, [`crate::derive`] reads it. Every list is sorted by its maker, so that
+//! equal hosts give equal bytes. A field that could not be learnt is `None`: an inventory never guesses.
 
 mod catalogue;
 mod degraded;

@@ -67,7 +67,7 @@ impl OwnerSettings {
 
     /// All of them, as [`OwnerSettings::or_default`]; but while the owner's decisions are not known, every sort of
     /// annotation and mount may ask. A container that asks needs the decisions, and they are read then:
-    /// [`crate::rewrite`] looks at its configuration again with those of [`host`].
+    /// [`crate::rewrite()`] looks at its configuration again with those of [`host`].
     pub(super) fn or_provisional(self, report: &RuntimeReport<'_>) -> RuntimeSettings {
         let is_known = matches!(self.read, Ok(Some(_)));
         let settings = self.or_default(report);
