@@ -88,16 +88,18 @@ pub fn verify(options: &VerifyOptions) -> Result<Verified> {
         Some(path) => Copied::mounted(&engine, &container, path),
         None => Copied::into(&engine, &container, options.program.as_deref())?,
     };
-    let init = program.ask(&environment, options.largest_allocation, options.deadline)?;
-    let exec = match program.ask(&[], false, options.deadline) {
+    let asked = program
+        .ask(&environment, options.largest_allocation, options.deadline)
+        .map(|init| (init, program.ask(&[], false, options.deadline)));
+    not_asked.extend(program.remove().err());
+    let (how, (init, exec)) = (program.how, asked?);
+    let exec = match exec {
         Ok(report) => Some(report),
         Err(error) => {
             not_asked.push(format!("a process that the engine starts by exec: {error}"));
             None
         }
     };
-    let how = program.how.clone();
-    not_asked.extend(program.remove().err());
 
     let checks = compare::checks(&promised, &init);
     Ok(Verified {

@@ -171,7 +171,7 @@ fn ids() {
             ".",
             "",
             "lock",
-            "GPU-11111111-2222-3333-4444-555555555555.json",
+            "GPU-11111111-2222-3333-4444-555555555555.claims",
             "a\nb",
             "\u{1b}[2J\u{1b}]0;x\u{7}",
             "\u{202e}evil",
@@ -229,10 +229,9 @@ fn bundles() {
     });
 }
 
-/// Names that the ledger uses or used, and those of the naive one.
-const NAMES: [&str; 7] = [
+/// Names that the ledger uses, and those of the naive one.
+const NAMES: [&str; 6] = [
     "GPU-11111111-2222-3333-4444-555555555555.claims",
-    "GPU-11111111-2222-3333-4444-555555555555.json",
     "lock",
     "new",
     "refusals",

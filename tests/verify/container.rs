@@ -180,6 +180,10 @@ step plain start plain "$1"
 step no-cuda verify plain
 step read-only start read-only "$2" --read-only --device nvidia.com/gpu=0.1
 step in-read-only verify read-only
+ln -s busybox "$1/bin/rm"
+step noexec start noexec "$1" --tmpfs /tmp:noexec
+step in-noexec verify noexec
+step left podman exec noexec /bin/ls /tmp
 step user podman run --detach --name user --network=none $limits --user 1234 --device nvidia.com/gpu=0.0 \
     --env CUDA_VISIBLE_DEVICES= --rootfs "$1" /bin/sleep 1000
 step hidden verify user
@@ -221,13 +225,18 @@ step at verify mounted --at /bin/tranche-verify --json
                 "{text}"
             );
 
-            session.ok("bare");
-            let (code, text) = said("no-glibc");
-            assert_eq!((code, text.lines().count()), (1, 1), "{text}");
-            assert!(
-                text.contains("tranche-verify cannot be run there: ") && text.contains("without glibc"),
-                "{text}"
-            );
+            for (container, step, why) in [
+                ("noexec", "in-noexec", "ermission denied"),
+                ("bare", "no-glibc", "is left in the container: "),
+            ] {
+                session.ok(container);
+                let (code, text) = said(step);
+                assert_eq!((code, text.lines().count()), (1, 1), "{text}");
+                for part in ["tranche-verify cannot be run there: ", why, "give --at PATH"] {
+                    assert!(text.contains(part), "{engine:?}: {part} in {text}");
+                }
+            }
+            assert_eq!(session.ok("left"), "", "the program that did not start");
             assert_eq!(
                 said("stopped"),
                 (1, "tranche: container plain: does not run; start it first\n".to_owned())

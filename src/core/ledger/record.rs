@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The number of the form that this program writes. 1 was a JSON document for each device.
+/// The number of the form that this program writes.
 pub(super) const FORMAT: u32 = 3;
 
 /// An earlier form that is read too, so that an update of tranche loses no claim: it has no checksum, and names a boot.
@@ -30,7 +30,7 @@ const FIELDS: usize = 18;
 /// Why a text is not a book.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Another version of the form.
+    /// A later form.
     Format(u32),
     /// Something else, or a book that was damaged: the line, counted from 1.
     Damaged(usize),
@@ -284,11 +284,13 @@ fn head(line: &str) -> Result<(Book, u32), Unreadable> {
     let wrong = || Unreadable::Damaged(1);
     let mut words = line.split(' ');
     if words.next() != Some(MARK) {
-        let is_format_1 = line.starts_with("{\"format\":1,");
-        return Err(if is_format_1 { Unreadable::Format(1) } else { wrong() });
+        return Err(wrong());
     }
-    let format = words.next().and_then(|format| format.parse().ok()).ok_or_else(wrong)?;
-    if format != FORMAT && format != FORMAT_WITHOUT_CHECKSUM {
+    let format = words.next().and_then(|format| format.parse().ok());
+    let format = format
+        .filter(|format| *format >= FORMAT_WITHOUT_CHECKSUM)
+        .ok_or_else(wrong)?;
+    if format > FORMAT {
         return Err(Unreadable::Format(format));
     }
     let gpu: GpuUuid = words.next().and_then(|gpu| gpu.parse().ok()).ok_or_else(wrong)?;

@@ -79,9 +79,6 @@ const MOST_BYTES: u64 = 16 << 20;
 /// What follows the GPU's UUID in the name of its book.
 const SUFFIX: &str = ".claims";
 
-/// The same for books of format 1, which had one for each device.
-const SUFFIX_OF_FORMAT_1: &str = ".json";
-
 /// The name of a new file until it is renamed. One name is enough, because the lock admits one writer at a time; that
 /// writer first removes the file of a writer that was killed.
 const NEW: &str = "new";
@@ -158,47 +155,23 @@ impl Ledger {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
-        self.refuse_format_1(gpu)?;
-        self.read(gpu)
+        self.read_with(gpu, |text| record::decode(&text))
     }
 
     /// The book in the file `name`; `None` for a file that is not a book.
     fn book_of(&self, name: &OsStr) -> Option<LedgerResult<Book>> {
         let text = name.to_string_lossy();
-        if text.ends_with(SUFFIX_OF_FORMAT_1) {
-            return Some(Err(self.of_another_format(&text, 1)));
-        }
         let gpu = text.strip_suffix(SUFFIX)?;
         Some(match gpu.parse() {
-            Ok(gpu) => self.read(&gpu),
+            Ok(gpu) => self.book(&gpu),
             Err(_) => Err(self.not_valid(&text, "has a name that is not that of a GPU")),
         })
     }
 
-    /// Refuses if a book of format 1 is left that may be about `gpu`. It names devices in another way, so it is unknown
-    /// what of this GPU is held.
-    fn refuse_format_1(&self, gpu: &GpuUuid) -> LedgerResult<()> {
-        let other_gpu =
-            |name: &str| name.starts_with("GPU-") && name.strip_suffix(SUFFIX_OF_FORMAT_1) != Some(gpu.as_str());
-        for name in self.directory.names()? {
-            let name = name.to_string_lossy();
-            if name.ends_with(SUFFIX_OF_FORMAT_1) && !other_gpu(&name) {
-                return Err(self.of_another_format(&name, 1));
-            }
-        }
-        Ok(())
-    }
-
-    fn of_another_format(&self, name: &str, format: u32) -> LedgerError {
+    fn of_later_format(&self, name: &str, format: u32) -> LedgerError {
         let what = format!("has format {format}, and this program writes {FORMAT}");
-        let hint = match format > FORMAT {
-            true => "a newer tranche wrote it; use that one",
-            false => "an older tranche wrote it; remove it when no container that was started then holds a share",
-        };
-        damaged(
-            name,
-            Error::failed(self.directory.path(name).display(), what).hint(hint),
-        )
+        let error = Error::failed(self.directory.path(name).display(), what);
+        damaged(name, error.hint("a newer tranche wrote it; use that one"))
     }
 
     fn not_valid(&self, name: &str, what: impl std::fmt::Display) -> LedgerError {
@@ -209,10 +182,6 @@ impl Ledger {
         )
     }
 
-    fn read(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
-        self.read_with(gpu, |text| record::decode(&text))
-    }
-
     fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
         let name = name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
@@ -221,7 +190,7 @@ impl Ledger {
         let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
         let text = String::from_utf8(bytes).map_err(|_| line(1))?;
         let book = read(text).map_err(|wrong| match wrong {
-            Unreadable::Format(format) => self.of_another_format(&name, format),
+            Unreadable::Format(format) => self.of_later_format(&name, format),
             Unreadable::Damaged(at) => line(at),
         })?;
         if book.gpu != *gpu || !book.is_sound() {
@@ -250,8 +219,7 @@ fn damaged(name: &str, error: Error) -> LedgerError {
 
 /// The GPU that the name of a book names; `None` if the name is not that of a book.
 fn gpu_of(name: &str) -> Option<GpuUuid> {
-    let gpu = name.strip_suffix(SUFFIX).or(name.strip_suffix(SUFFIX_OF_FORMAT_1));
-    gpu.and_then(|gpu| gpu.parse().ok())
+    name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
 fn name_of(gpu: &GpuUuid) -> String {
@@ -311,7 +279,6 @@ impl Locked<'_> {
         read: impl FnOnce(String) -> Result<Book, Unreadable>,
         change: impl FnOnce(&mut Book) -> LedgerResult<(T, Change)>,
     ) -> LedgerResult<T> {
-        self.ledger.refuse_format_1(device.gpu())?;
         let mut book = self.ledger.read_with(device.gpu(), read)?;
         let (value, made) = change(&mut book)?;
         if made == Change::Made {

@@ -349,8 +349,7 @@ mod tests {
         let plan = plan();
         let top = tempfile::tempdir().unwrap();
         let claims = Claims::open(top.path()).unwrap();
-        // A file of an earlier format, which this version cannot read.
-        let book = format!("ledger/{}.json", plan.devices[0].key.gpu());
+        let book = format!("ledger/{}.claims", plan.devices[0].key.gpu());
         std::fs::write(top.path().join(book), "{").unwrap();
         let status = PublicStatus::of(Some(&plan), &claims.books().unwrap(), &[], 1);
         let device = &status.devices[0];

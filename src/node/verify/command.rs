@@ -1,33 +1,23 @@
 //! Runs a command of an engine, with a deadline and bounded output.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tranche_core::error::{Context, Error};
+use tranche_core::error::Error;
 use tranche_host::program::{self, ProgramError, Ran};
 
 /// More output than this is an error: what an engine says about a container is a few tens of KiB.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Runs `program` with these arguments, and with a file as input.
+/// Runs `program` with these arguments.
 ///
 /// # Errors
 /// Returns an error if it cannot be started, does not end in time, or prints too much.
-pub(super) fn run(
-    program: &Path,
-    arguments: &[&OsStr],
-    input: Option<&Path>,
-    deadline: Duration,
-) -> Result<Ran, Error> {
+pub(super) fn run(program: &Path, arguments: &[&OsStr], deadline: Duration) -> Result<Ran, Error> {
     let about = |what: &str| Error::failed(program.display(), what);
-    let stdin = match input {
-        Some(file) => Stdio::from(File::open(file).about(file.display(), "cannot be read")?),
-        None => Stdio::null(),
-    };
     let mut command = Command::new(program);
-    program::run(command.args(arguments).stdin(stdin), "", deadline, MOST_BYTES).map_err(|error| match error {
+    program::run(command.args(arguments).stdin(Stdio::null()), "", deadline, MOST_BYTES).map_err(|error| match error {
         ProgramError::Io(error) => about("cannot be run").from_source(error),
         ProgramError::Silent(_) => about(&format!("did not end within {} s", deadline.as_secs())),
         error => about("its output cannot be read").from_source(error),
@@ -48,7 +38,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, deadline: Duration) -> Result<Ran, Error> {
-        run(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], None, deadline)
+        run(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], deadline)
     }
 
     #[test]
@@ -71,7 +61,7 @@ mod tests {
         assert_eq!(error.to_string(), "/bin/sh: did not end within 0 s");
         let error = shell("exec head -c 5000000 /dev/zero", Duration::from_secs(60)).unwrap_err();
         assert_eq!(error.to_string(), "/bin/sh: its output cannot be read");
-        let missing = run(Path::new("/no/such/engine"), &[], None, Duration::from_secs(1)).unwrap_err();
+        let missing = run(Path::new("/no/such/engine"), &[], Duration::from_secs(1)).unwrap_err();
         assert_eq!(missing.to_string(), "/no/such/engine: cannot be run");
     }
 }

@@ -12,8 +12,8 @@ use tranche_core::text::some;
 use tranche_host::program::Ran;
 use tranche_plan::engines::Engine;
 
-/// How long an engine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an engine may take to answer, to copy a file or to start a process.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An engine, by its command.
 #[derive(Debug)]
@@ -91,12 +91,7 @@ impl ContainerEngine {
     /// # Errors
     /// Returns why it says nothing.
     fn inspect(&self, name: &str) -> Result<Container, String> {
-        let ran = self
-            .run(&["container", "inspect", name], None, PATIENCE)
-            .map_err(|error| error.to_string())?;
-        if !ran.status.success() {
-            return Err(command::last_line(&ran));
-        }
+        let ran = self.succeed(&["container", "inspect", name])?;
         let answer: Value = serde_json::from_slice(&ran.stdout).map_err(|error| error.to_string())?;
         let container = answer.get(0).unwrap_or(&Value::Null);
         let text = |field: &str| container.get(field).and_then(Value::as_str);
@@ -116,14 +111,21 @@ impl ContainerEngine {
     ///
     /// # Errors
     /// As [`command::run`].
-    pub(super) fn run(
-        &self,
-        arguments: &[impl AsRef<OsStr>],
-        input: Option<&Path>,
-        deadline: Duration,
-    ) -> Result<Ran, Error> {
+    pub(super) fn run(&self, arguments: &[impl AsRef<OsStr>], deadline: Duration) -> Result<Ran, Error> {
         let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-        command::run(&self.program, &arguments, input, deadline)
+        command::run(&self.program, &arguments, deadline)
+    }
+
+    /// Runs a command of the engine that must succeed.
+    ///
+    /// # Errors
+    /// Returns why it did not.
+    pub(super) fn succeed(&self, arguments: &[impl AsRef<OsStr>]) -> Result<Ran, String> {
+        let ran = self.run(arguments, PATIENCE).map_err(|error| error.to_string())?;
+        match ran.status.success() {
+            true => Ok(ran),
+            false => Err(command::last_line(&ran)),
+        }
     }
 }
 

@@ -113,7 +113,7 @@ fn summed(text: &str) -> String {
 }
 
 #[test]
-fn other_forms_are_told_apart_from_damage() {
+fn later_forms_are_told_apart_from_damage() {
     for good in [
         summed("tranche-ledger 3 GPU-11111111\nend 0 "),
         "tranche-ledger 2 GPU-11111111 5b7c5c1b-3c1a-4d6e-9d2f-6a1f3c8e0b2d\nend 0\n".to_owned(),
@@ -125,10 +125,7 @@ fn other_forms_are_told_apart_from_damage() {
     for (text, says) in [
         ("", Unreadable::Damaged(1)),
         ("tranche-ledger 4 GPU-11111111\nanything\n", Unreadable::Format(4)),
-        (
-            "{\"format\":1,\"device\":\"GPU-1\",\"claims\":[]}\n",
-            Unreadable::Format(1),
-        ),
+        ("tranche-ledger 1 GPU-11111111\nend 0\n", Unreadable::Damaged(1)),
         ("tranche-ledger x GPU-11111111\nend 0\n", Unreadable::Damaged(1)),
         ("tranche-ledger 3 GPU-1\nend 0\n", Unreadable::Damaged(1)),
         ("tranche-ledger 3 GPU-11111111\nend 0\n", Unreadable::Damaged(2)),

@@ -249,7 +249,7 @@ fn what_is_in_the_place_of_a_file_is_neither_waited_for_nor_written() {
             let works = name == "new" && kind != "directory" || name == "lock" && kind == "left";
             assert_eq!(taken.is_ok(), works, "{name} is a {kind}: {taken:?}");
             if works {
-                let book = ledger.read(key().gpu()).unwrap();
+                let book = ledger.book(key().gpu()).unwrap();
                 assert_eq!(book.claims.len(), 2, "{name} is a {kind}");
             } else {
                 let line = taken.unwrap_err().to_string();
@@ -307,27 +307,6 @@ fn what_is_not_a_book_is_refused_and_left() {
         assert_eq!(took.unwrap(), Ok(()), "another GPU is as it was");
         let all = ledger.books().unwrap();
         assert_eq!((all.books.len(), all.damaged.len()), (1, 1));
-    }
-}
-
-#[test]
-fn a_book_of_the_earlier_format_is_reported_and_lets_nobody_claim_what_it_may_be_about() {
-    let machine = Machine::here().unwrap();
-    for (name, other_gpu) in [
-        ("GPU-11111111.json", false),
-        ("MIG-22222222.json", false),
-        ("gpu-1-0.json", false),
-        ("GPU-22222222.json", true),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        let ledger = Ledger::open(dir.path()).unwrap();
-        let file = dir.path().join("ledger").join(name);
-        std::fs::write(&file, "{\"format\":1,\"device\":\"x\",\"claims\":[]}").unwrap();
-        assert_eq!(take(&ledger, &machine, "a", "one").is_ok(), other_gpu, "{name}");
-        let all = ledger.books().unwrap();
-        let line = all.damaged[0].error.to_string();
-        assert!(line.contains(name) && line.contains("has format 1"), "{line}");
-        assert!(file.exists());
     }
 }
 
@@ -416,8 +395,7 @@ fn a_book_that_cannot_be_read_may_be_of_the_gpu_in_its_name_or_of_any() {
             Some("GPU-22222222"),
             "a newer tranche",
         ),
-        ("GPU-22222222.json", "{}", Some("GPU-22222222"), "an older tranche"),
-        ("MIG-22222222.json", "{}", None, "an older tranche"),
+        ("MIG-22222222.claims", "x", None, "remove it when"),
         ("GPU-22222222.claims", "x", Some("GPU-22222222"), "remove it when"),
     ] {
         let file = dir.path().join("ledger").join(name);
