@@ -1,80 +1,40 @@
-//! `tranche export`: what gives a device to a program that has no CDI, or its own option for it.
+//! `tranche export`: what gives a device to a program that has no CDI.
 
 use super::out;
-use super::place::SpecDirArgs;
 use super::sharing::SharingArgs;
 use anyhow::{Result, bail};
 use nix::sys::stat;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
 use tranche_core::error::Error;
-use tranche_core::types::{DevicePart, HostPath, Part, QualifiedName, ShareName};
+use tranche_core::types::{DevicePart, HostPath, Part, ShareName};
 use tranche_host::examine;
-use tranche_node::export::{ExportTarget, HostEntry, by_files, by_name};
+use tranche_node::export::{self, ExportTarget, HostEntry};
 use tranche_node::planning;
 use tranche_node::run::wanted;
-use tranche_plan::cdi::registry::Registry;
 use tranche_plan::derive::{DeviceChoice, NameStrategy, Options, Sharing, derive};
 use tranche_plan::edits::{Edits, MountEdit};
 use tranche_plan::inventory::Inventory;
 use tranche_plan::share::{SplitDevice, Wish};
 
-/// Print the flags or lines that give a device to a program without CDI: apptainer, nspawn, bwrap, lxc, nerdctl, nomad
-/// or quadlet
+/// Print the flags or lines that give a device to a program without CDI: apptainer, nspawn, bwrap or lxc
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: eval bwrap --ro-bind / / --dev /dev $(tranche export --for bwrap 0) nvidia-smi\n\
                   A share lasts while tranche run holds it: tranche run --share 0.big -- PROGRAM"
 )]
 pub(super) struct Args {
-    /// The program: apptainer, nspawn, bwrap, lxc, nerdctl, nomad or quadlet
+    /// The program: apptainer, nspawn, bwrap or lxc
     #[arg(long = "for", value_name = "PROGRAM")]
     target: ExportTarget,
     /// A device or a share: 0, 0:1, GPU-…, all, 0.big, 0.any, nvidia.com/gpu=0.big
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<String>,
     #[command(flatten)]
-    specs: SpecDirArgs,
-    #[command(flatten)]
     at: SharingArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let lines = match names(args)? {
-        Some(lines) => lines,
-        None => files(args)?,
-    };
-    out::result(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The lines for a program that takes names; `None` for one that does not. A name that no specification has is reported.
-///
-/// # Errors
-/// Returns an error for a name that is not valid in CDI.
-fn names(args: &Args) -> Result<Option<Vec<String>>> {
-    let name = |typed: &String| match typed.contains('=') {
-        true => typed.parse(),
-        false => format!("nvidia.com/gpu={typed}").parse(),
-    };
-    let names: Vec<QualifiedName> = args.devices.iter().map(name).collect::<Result<_, Error>>()?;
-    let lines = by_name(args.target, &names);
-    if lines.is_some() {
-        let registry = Registry::read(&args.specs.dirs());
-        for name in names.iter().filter(|name| registry.find(name).is_none()) {
-            out::note(format_args!(
-                "{name}: no specification defines it yet; tranche cdi list shows the names that exist"
-            ));
-        }
-    }
-    Ok(lines)
-}
-
-/// The lines for a program that gets files and variables.
-///
-/// # Errors
-/// Returns an error if a device or share is not on this host, or if shares are named together with other devices.
-fn files(args: &Args) -> Result<Vec<String>> {
     let options = args.at.options();
     let inventory = examine::inventory(&options.host)?;
     if inventory.gpus.is_empty() {
@@ -93,8 +53,9 @@ fn files(args: &Args) -> Result<Vec<String>> {
             of_devices(choices.collect::<Result<_, _>>()?, &inventory)?
         }
     };
-    let lines = by_files(args.target, &edits, look_at);
-    lines.ok_or_else(|| Error::failed(args.target, "takes neither names nor files").into())
+    let lines = export::lines(args.target, &edits, look_at);
+    out::result(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn without_kind(typed: &str) -> &str {

@@ -1,19 +1,10 @@
-//! What gives a device to a program that reads no CDI specification, or that reads one by an option of its own: flags,
-//! lines of a configuration or lines of a unit.
+//! What gives a device to a program that reads no CDI specification: bind mounts and variables, as flags or as lines of
+//! a configuration.
 //!
-//! | program | how it gets the device | source |
-//! |---|---|---|
-//! | nerdctl, podman quadlet | by the CDI name: the engine reads the specification | nerdctl `docs/cdi.md`; podman-systemd.unit(5), `AddDevice` |
-//! | Nomad | by tranche's runtime, which reads the name from the environment | Nomad's docker driver, `runtime` |
-//! | Apptainer, systemd-nspawn, bubblewrap, LXC | by bind mounts and variables, because they run no OCI hook | apptainer(1); systemd-nspawn(1); bwrap(1); lxc.container.conf(5) |
-//!
-//! The programs of the last row run no hook that could hold a share, so `tranche run` holds it for them.
+//! Such a program runs no hook that could hold a share, so `tranche run` holds it.
 
-mod engine;
 mod flags;
 mod lxc;
-
-pub use engine::by_name;
 
 use std::collections::BTreeSet;
 use tranche_core::types::HostPath;
@@ -30,12 +21,6 @@ tranche_core::types::words! {
         Bwrap = "bwrap",
         /// LXC, and Incus by `raw.lxc`.
         Lxc = "lxc",
-        /// nerdctl.
-        Nerdctl = "nerdctl",
-        /// Nomad, by its docker driver.
-        Nomad = "nomad",
-        /// A unit of podman (`.container`).
-        Quadlet = "quadlet",
     }
 }
 
@@ -53,19 +38,13 @@ pub enum HostEntry {
 /// The lines for a program that runs no hooks: each is a flag with its value, ready for a shell, or a line of the
 /// configuration. `look` says what a path of the host is; `None` if it is not there.
 ///
-/// `edits` must have no hooks: what a hook would do, mounts and variables do here. `None` for a program that takes the
-/// names of devices instead ([`by_name`]).
-pub fn by_files(
-    target: ExportTarget,
-    edits: &Edits,
-    look: impl Fn(&HostPath) -> Option<HostEntry>,
-) -> Option<Vec<String>> {
+/// `edits` must have no hooks: what a hook would do, mounts and variables do here.
+pub fn lines(target: ExportTarget, edits: &Edits, look: impl Fn(&HostPath) -> Option<HostEntry>) -> Vec<String> {
     match target {
-        ExportTarget::Apptainer => Some(flags::apptainer(edits)),
-        ExportTarget::Nspawn => Some(flags::nspawn(edits)),
-        ExportTarget::Bwrap => Some(flags::bwrap(edits)),
-        ExportTarget::Lxc => Some(lxc::lines(edits, look)),
-        ExportTarget::Nerdctl | ExportTarget::Nomad | ExportTarget::Quadlet => None,
+        ExportTarget::Apptainer => flags::apptainer(edits),
+        ExportTarget::Nspawn => flags::nspawn(edits),
+        ExportTarget::Bwrap => flags::bwrap(edits),
+        ExportTarget::Lxc => lxc::lines(edits, look),
     }
 }
 

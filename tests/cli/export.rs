@@ -47,7 +47,6 @@ impl Place {
             format!("--sys-root={host}/sys"),
             format!("--config={}", self.at("policy.yaml").display()),
             format!("--state-dir={}", self.at("state").display()),
-            format!("--spec-dir={}", self.at("cdi").display()),
         ];
         let words: Vec<&str> = ["export"]
             .into_iter()
@@ -189,17 +188,9 @@ fn what_cannot_be_given_is_refused_in_one_line() {
 }
 
 #[test]
-fn an_engine_that_reads_specifications_gets_the_name() {
-    let place = Place::new();
-    let said = place.export("quadlet", &["0.big"]);
-    assert_eq!(
-        (said.code, said.out.as_str()),
-        (Some(0), "[Container]\nAddDevice=nvidia.com/gpu=0.big\n")
-    );
-    assert!(
-        said.err
-            .contains("nvidia.com/gpu=0.big: no specification defines it yet"),
-        "{}",
-        said.err
-    );
+fn a_program_that_takes_the_name_is_unknown() {
+    let said = Place::new().export("quadlet", &["0.big"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    let line = "program \"quadlet\": unknown; expected one of apptainer, nspawn, bwrap, lxc";
+    assert!(said.err.contains(line), "{}", said.err);
 }

@@ -45,14 +45,14 @@ fn look(path: &HostPath) -> Option<HostEntry> {
     }
 }
 
-fn lines(target: ExportTarget) -> Vec<String> {
-    by_files(target, &edits(), look).unwrap()
+fn exported(target: ExportTarget) -> Vec<String> {
+    lines(target, &edits(), look)
 }
 
 #[test]
 fn bubblewrap_gets_binds_in_the_words_of_a_shell() {
     assert_eq!(
-        lines(ExportTarget::Bwrap),
+        exported(ExportTarget::Bwrap),
         [
             "--dev-bind /dev/nvidia0 /dev/nvidia0",
             "--dev-bind /srv/dev/nvidiactl /dev/nvidiactl",
@@ -67,7 +67,7 @@ fn bubblewrap_gets_binds_in_the_words_of_a_shell() {
 #[test]
 fn nspawn_is_also_allowed_the_devices() {
     assert_eq!(
-        lines(ExportTarget::Nspawn),
+        exported(ExportTarget::Nspawn),
         [
             "--bind=/dev/nvidia0",
             "'--property=DeviceAllow=/dev/nvidia0 rw'",
@@ -84,7 +84,7 @@ fn nspawn_is_also_allowed_the_devices() {
 #[test]
 fn apptainer_gets_a_dev_of_its_own_binds_and_variables() {
     assert_eq!(
-        lines(ExportTarget::Apptainer),
+        exported(ExportTarget::Apptainer),
         [
             "--contain",
             "--bind /dev/nvidia0:/dev/nvidia0",
@@ -100,7 +100,7 @@ fn apptainer_gets_a_dev_of_its_own_binds_and_variables() {
 #[test]
 fn lxc_gets_the_numbers_of_the_nodes_that_exist() {
     assert_eq!(
-        lines(ExportTarget::Lxc),
+        exported(ExportTarget::Lxc),
         [
             "lxc.cgroup2.devices.allow = c 195:0 rw",
             "lxc.mount.entry = /dev/nvidia0 dev/nvidia0 none bind,optional,create=file 0 0",
@@ -114,44 +114,13 @@ fn lxc_gets_the_numbers_of_the_nodes_that_exist() {
 }
 
 #[test]
-fn a_program_takes_names_or_files() {
-    let names: Vec<_> = ["nvidia.com/gpu=0.big", "nvidia.com/gpu=1"]
-        .iter()
-        .map(|name| name.parse().unwrap())
-        .collect();
-    for target in ExportTarget::ALL {
-        let takes = (
-            by_name(*target, &names).is_some(),
-            by_files(*target, &edits(), look).is_some(),
-        );
-        assert!(takes == (true, false) || takes == (false, true), "{target}: {takes:?}");
-    }
-    let named = |target| by_name(target, &names).unwrap();
-    assert_eq!(
-        named(ExportTarget::Nerdctl),
-        ["--device nvidia.com/gpu=0.big", "--device nvidia.com/gpu=1"]
-    );
-    let unit = [
-        "[Container]",
-        "AddDevice=nvidia.com/gpu=0.big",
-        "AddDevice=nvidia.com/gpu=1",
-    ];
-    assert_eq!(named(ExportTarget::Quadlet), unit);
-    assert!(
-        named(ExportTarget::Nomad)
-            .join("\n")
-            .contains("= \"nvidia.com/gpu=0.big,nvidia.com/gpu=1\"")
-    );
-}
-
-#[test]
 fn a_word_is_what_a_shell_reads() {
     for text in ["a", "a b", "it's", "", "$HOME", "a\\b", "*"] {
         let edits = Edits {
             env: [("NAME".to_owned(), text.to_owned())].into(),
             ..Edits::default()
         };
-        let line = by_files(ExportTarget::Bwrap, &edits, look).unwrap().remove(0);
+        let line = lines(ExportTarget::Bwrap, &edits, look).remove(0);
         let word = line.strip_prefix("--setenv NAME ").unwrap();
         let shell = std::process::Command::new("/bin/sh")
             .args(["-c", &format!("printf %s {word}")])

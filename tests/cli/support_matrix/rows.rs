@@ -146,18 +146,15 @@ pub(super) const ROWS: [Row; 16] = [
     },
     Row {
         program: "podman quadlet",
-        marks: &["quadlet"],
+        marks: &[],
         tried: [
-            Documented("podman-systemd.unit(5), `AddDevice`"),
+            Documented("podman-systemd.unit(5), `AddDevice`, of which the generator of podman 5.8 makes `--device`"),
             Documented("podman-systemd.unit(5), `AddDevice`"),
             Documented("podman-systemd.unit(5), `AddDevice`"),
             Untried,
             Untried,
             Untried,
-            Partly(
-                &["cli/export.rs::an_engine_that_reads_specifications_gets_the_name"],
-                "the printed lines; by hand, the generator of podman 5.8 made `podman run --device` of them",
-            ),
+            READS_CDI,
         ],
     },
     Row {
@@ -324,7 +321,7 @@ pub(super) const ROWS: [Row; 16] = [
             Documented("Nomad's docker driver, `runtime`"),
             NO_HOOKS_D,
             Untried,
-            Documented("nerdctl takes the CDI name; Nomad takes lines of a task"),
+            OffersNone("not needed: nerdctl reads CDI specifications, and Nomad uses the runtime"),
         ],
     },
 ];
