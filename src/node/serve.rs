@@ -7,6 +7,7 @@
 //! The kernel says who a client is (SO_PEERCRED). Users cannot hold up root or one another: each may have a few
 //! connections, a connection that sends nothing is closed after two seconds, and places are reserved for root.
 
+mod activation;
 mod answer;
 mod commands;
 mod connection;

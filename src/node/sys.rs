@@ -1,4 +1,3 @@
 //! The only `unsafe` code of this crate: foreign libraries, and system calls that no maintained crate wraps.
 
-pub mod activation;
 pub mod descriptor;

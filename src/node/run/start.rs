@@ -7,7 +7,7 @@
 use crate::sys::descriptor;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::ffi::OsString;
-use std::io::{ErrorKind, PipeWriter, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -91,7 +91,7 @@ pub fn run_if_asked() -> Option<NotStarted> {
         return None;
     }
     let pipe = arguments.next().and_then(|number| number.to_str()?.parse().ok());
-    let mut pipe = descriptor::inherited(pipe?).ok()?;
+    let mut pipe = PipeReader::from(descriptor::inherited(pipe?).ok()?);
     let program = arguments.next()?;
     match pipe.read(&mut [0]) {
         Ok(1) => {}

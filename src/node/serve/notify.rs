@@ -1,4 +1,5 @@
-//! Messages to a service manager (sd_notify(3)): one datagram, to the socket that NOTIFY_SOCKET names.
+//! Messages to a service manager (sd_notify(3)): one datagram, to the socket that NOTIFY_SOCKET names. The crate
+//! sd-notify supports no abstract names (`@NAME`).
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,7 +1,7 @@
 //! The broker's socket: made by this process, or given to it by a service manager.
 
+use super::activation::given_socket;
 use super::notify::notify;
-use crate::sys::activation::given_socket;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use std::fs::{self, Permissions};

@@ -1,8 +1,10 @@
 //! The socket that a service manager gives a process (sd_listen_fds(3)).
+//!
+//! The crate sd-notify gives numbers of descriptors, which only `unsafe` makes owned; listenfd takes a socket without
+//! LISTEN_PID, too.
 
-#![allow(unsafe_code)]
-
-use std::os::fd::{BorrowedFd, OwnedFd};
+use crate::sys::descriptor::inherited;
+use std::os::fd::OwnedFd;
 
 /// The first descriptor that is given.
 const FIRST: i32 = 3;
@@ -12,18 +14,13 @@ const FIRST: i32 = 3;
 ///
 /// # Errors
 /// Returns an error if more than one was given, or if the descriptor is closed.
-pub fn given_socket(pid: Option<&str>, count: Option<&str>) -> std::io::Result<Option<OwnedFd>> {
+pub(super) fn given_socket(pid: Option<&str>, count: Option<&str>) -> std::io::Result<Option<OwnedFd>> {
     if pid != Some(std::process::id().to_string().as_str()) {
         return Ok(None);
     }
     match count {
         None | Some("" | "0") => Ok(None),
-        Some("1") => {
-            // SAFETY: the number is only looked at: fcntl(2) with F_DUPFD_CLOEXEC reports if it is not open, and
-            // returns a descriptor of this process's own. The original stays open to the end.
-            let given = unsafe { BorrowedFd::borrow_raw(FIRST) };
-            given.try_clone_to_owned().map(Some)
-        }
+        Some("1") => inherited(FIRST).map(Some),
         Some(_) => Err(std::io::Error::other("more than one socket was given")),
     }
 }
