@@ -150,7 +150,7 @@ fn hgx(into: &Path, count: usize) -> Host {
     host.nvml(|config| config["gpus"].as_array_mut().unwrap().truncate(count))
         .unwrap();
     for gpu in count..8 {
-        // Where nodes cannot be made there is none, and nothing is measured.
+        // A user who cannot make nodes has none to remove, and nothing is measured.
         let _ = fs::remove_file(host.path(&format!("/dev/nvidia{gpu}")));
     }
     // A GPU that the driver lists and that NVML does not have is one that does not answer.

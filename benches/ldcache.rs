@@ -1,7 +1,8 @@
 //! A cache extended by us, and made anew by a real `ldconfig`: the same libraries, in one run.
 //!
-//! Medians depend on the machine; what counts is the ratio. Ours is the work inside the hook (read the image's cache,
-//! look into the driver's libraries, write the new cache to a file), theirs a process that looks into every library.
+//! Medians depend on the machine; what counts is the ratio. The hook's column is the work inside it (read the image's
+//! cache, look into the driver's libraries, write the new cache to a file), that of ldconfig a process that looks into
+//! every library.
 
 // A benchmark is run by hand and may stop at the first thing that is wrong.
 #![allow(

@@ -11,11 +11,9 @@ use std::error::Error;
 use std::path::Path;
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Holder, KubernetesObject};
-use tranche_plan::policy;
 use tranche_plan::reserve::{Reservation, Unoffered};
-use tranche_plan::share;
-use tranche_plan::share::Wish;
-use tranche_plan::sim;
+use tranche_plan::share::{self, Wish};
+use tranche_plan::{policy, sim};
 
 const POLICY: &str = "
 version: v1

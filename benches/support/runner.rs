@@ -1,4 +1,4 @@
-//! Programs that are run in turns, so that a busy moment of the machine meets all of them: medians, and what they and
+//! Programs that are run in turns, so that a busy moment of the machine affects all of them: medians, and what they and
 //! the least times are over the first program's.
 #![allow(dead_code, reason = "each benchmark uses a part")]
 

@@ -32,7 +32,7 @@ pub(crate) fn run(verb: &str, arguments: &[OsString], naive: &Naive) -> Result<(
     }
     let share = values(arguments, "--share").pop().unwrap_or_default();
     let place = ledger.join(&share);
-    // Whoever has it is looked up first, and written down later.
+    // It reads first who holds the share, and writes the new holder later, without a lock.
     let holder = fs::read_to_string(&place).unwrap_or_default();
     if !holder.is_empty() && holder != id {
         return Err(format!("share {} is held by {holder}", share.display()));

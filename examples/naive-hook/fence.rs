@@ -1,4 +1,5 @@
-//! Where this program may change something: it is wrong on purpose, and runs as root on the machine of whoever tests.
+//! Where this program may change something: it is wrong on purpose, and runs as root on the machine where the tests
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -57,7 +57,7 @@ fn edited(bytes: &[u8], words: &[OsString]) -> Result<Vec<u8>, Wrong> {
     if let Ok(file) = fs::File::open(Path::new(&state).join("host.json")) {
         let _ = file.take(1 << 20).read_to_end(&mut host);
     }
-    // Whoever wrote the annotations.
+    // It does not ask who wrote the annotations.
     let annotations = config.get("annotations").map(Value::to_string).unwrap_or_default();
     if let Some(list) = config.pointer_mut("/process/env").and_then(Value::as_array_mut) {
         let text = json!(list).to_string() + &annotations;

@@ -3,8 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tranche_plan::inventory::Inventory;
-use tranche_plan::policy;
-use tranche_plan::share;
+use tranche_plan::{policy, share};
 
 fuzz_target!(|text: &str| {
     let read = match policy::read::parse("p.yaml", text) {

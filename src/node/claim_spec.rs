@@ -15,10 +15,9 @@ use tranche_core::claims::remove;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::Claim;
 use tranche_core::types::Subject;
-use tranche_plan::cdi;
 use tranche_plan::cdi::directory::entries;
-use tranche_plan::cdi::header;
 use tranche_plan::cdi::registry::Registry;
+use tranche_plan::cdi::{self, header};
 
 const PREFIX: &str = "nvidia.com-claim_";
 const SUFFIX: &str = ".yaml";

@@ -102,8 +102,7 @@ mod tests {
     use super::*;
     use tranche_plan::inventory::{ComputeMode, Degraded, MigMode, Warning};
     use tranche_plan::policy::read;
-    use tranche_plan::share;
-    use tranche_plan::sim;
+    use tranche_plan::{share, sim};
 
     fn changed(change: impl FnOnce(&mut Inventory)) -> bool {
         let before = sim::open("dgx-a100-mig").unwrap();

@@ -132,7 +132,7 @@ fn what_it_keeps() {
     }
     Attack::new(
         "conduct::what_it_keeps",
-        "whoever takes the hook over finds capabilities, new privileges, a core file, or a process that can be traced",
+        "a program that takes the hook over finds capabilities, new privileges, a core file, or a process that can be traced",
     )
     .fault("capabilities")
     .run_one_way(|trial| {

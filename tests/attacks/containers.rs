@@ -235,8 +235,8 @@ fn an_image_with_a_library_to_preload() {
         "CVE-2025-23266 as it was done: LD_PRELOAD=/proc/self/cwd/poc.so in the image's environment",
     );
     each_engine(attack, "an_image_with_a_library_to_preload", |engine, trial| {
-        // A specification with an environment for the hook, as all of ours; and one without, by some other hand, from
-        // which only a program without a loader is safe.
+        // A specification that sets the environment of the hook, as those of tranche do; and one of another program
+        // that does not, where only a static program is safe from the image's variables.
         let shipped = std::env::var_os("TRANCHE_OCI_STATIC").is_some();
         for environment in [Some("PATH="), None]
             .into_iter()

@@ -19,7 +19,7 @@ use crate::{can_mount, owns_machine};
 const KINDS: [(&str, &str); 7] = [
     (
         "fifo",
-        "a FIFO lies where a file is expected, and whoever opens it waits for ever",
+        "a FIFO lies where a file is expected, and a program that opens it waits for ever",
     ),
     (
         "character device",
@@ -123,7 +123,7 @@ fn at_every_path() {
     }
 }
 
-/// A file that was written, and would make its user of whoever runs it.
+/// A file that was written and has a setuid or setgid bit, so that it runs with the rights of its owner.
 fn bits(stage: &Stage, path: &str) -> Vec<String> {
     let special = fs::symlink_metadata(stage.image(path)).is_ok_and(|meta| {
         meta.is_file() && meta.permissions().mode() & 0o7000 != 0 && fs::read(stage.image(path)).unwrap() != b"x"

@@ -90,8 +90,9 @@ fn cve_2024_0134_links_are_made_inside() {
 }
 
 /// Improper isolation of the `ldconfig` that is run for the image: it could change the host's program, reach the host's
-/// devices (2024-0136) and its network namespace (2024-0137). No program is run and no process made, so there is none
-/// to isolate: a process that starts us sees one `execve`, ours, no new process, namespace or socket, and no node made.
+/// devices (2024-0136) and its network namespace (2024-0137). The hook runs no program and makes no process, so
+/// nothing has to be isolated: a trace of the hook shows the `execve` that starts it, and no new process, namespace,
+/// socket or device node.
 #[test]
 fn cve_2024_0135_0136_0137_nothing_is_run() {
     const TRACED: &str = "execve,execveat,clone,clone3,fork,vfork,setns,unshare,mknod,mknodat,socket,connect,chroot,pivot_root,\

@@ -243,7 +243,7 @@ pub(crate) fn finish_measured(mut command: Command, input: &[u8], subject: &Subj
     };
     while ended() == WaitStatus::StillAlive {
         if start.elapsed() > most {
-            // The shell and the hook: whoever waits for a FIFO would wait for ever.
+            // Both the shell and the hook: a process that waits for a FIFO would wait for ever.
             killpg(pid, Signal::SIGKILL).unwrap();
             child.wait().unwrap();
             return Finished {

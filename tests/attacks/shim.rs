@@ -14,8 +14,7 @@ use tranche_core::claims::Claims;
 use tranche_core::types::HostPath;
 use tranche_plan::host_file::{self, HostFile};
 use tranche_plan::policy::{self, AcceptAnnotations, RuntimeSettings};
-use tranche_plan::share;
-use tranche_plan::sim;
+use tranche_plan::{share, sim};
 
 use crate::run::{Ended, finish_measured, is_bidirectional};
 use crate::stage::{MARK, differences, temporary};

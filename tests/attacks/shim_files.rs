@@ -1,4 +1,4 @@
-//! A bundle that somebody else can change: links, another bundle in its place, another configuration at the same time.
+//! A bundle that another user can change: links, another bundle in its place, another configuration at the same time.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

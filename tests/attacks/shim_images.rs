@@ -163,7 +163,7 @@ fn foreign_specifications(shim: &Shim) {
 }
 
 /// The environment is the image's word with every engine. It asks for shares, if the owner accepts that, and for
-/// nothing that somebody else has or waits for.
+/// nothing that another user holds or waits for.
 #[test]
 fn variables_of_an_image() {
     Attack::new(

@@ -314,8 +314,8 @@ fn libraries_with_endless_tables() {
     });
 }
 
-/// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries: whoever
-/// looks each of them up, or compares each with each, does not come to an end.
+/// Sixty thousand entries of a cache, each with another spelling of the directory of the driver's libraries. A
+/// program that looks up each of them, or compares each with each, takes too long.
 #[test]
 fn a_cache_with_many_spellings() {
     Attack::new(

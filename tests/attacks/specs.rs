@@ -1,4 +1,4 @@
-//! Directories of specifications that belong to somebody else, listed and validated by root's own `tranche cdi`.
+//! Directories of specifications that belong to another user, listed and validated by root's own `tranche cdi`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

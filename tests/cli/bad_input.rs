@@ -250,7 +250,7 @@ fn a_saved_degraded_inventory_never_replaces_a_specification() {
         command.arg("--inventory").arg(&inventory).arg("--output").arg(&file);
         command.args(more).output().unwrap()
     };
-    // Where there is none, it is better than nothing.
+    // Without an earlier specification, an incomplete one is better than nothing.
     let first = generate(&[]);
     assert_eq!(first.status.code(), Some(1), "{}", said(&first));
     assert!(

@@ -177,7 +177,7 @@ fn a_closed_stdout_is_no_failure() {
     );
 }
 
-/// Whoever gives a hook a new option decides here whether its value is a path of the host, and so moves with the host's
+/// A new option of a hook needs a decision here: whether its value is a path of the host, which moves with the host's
 /// root (`OPTIONS_OF_HOST` in src/plan/cdi/transform.rs).
 #[test]
 fn every_path_in_the_arguments_of_our_hooks_has_a_side() {

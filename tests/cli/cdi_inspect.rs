@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Two directories as an engine reads them, with a broken file of somebody else.
+/// Two directories as an engine reads them, with a broken file of another vendor.
 fn directories() -> (tempfile::TempDir, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).display().to_string();

@@ -14,11 +14,9 @@ use std::fs;
 use std::path::Path;
 use tranche_core::claims::Claims;
 use tranche_node::observed::ObserveOptions;
-use tranche_plan::policy;
 use tranche_plan::reserve::{Reservation, Unoffered};
-use tranche_plan::share;
-use tranche_plan::share::Wish;
-use tranche_plan::sim;
+use tranche_plan::share::{self, Wish};
+use tranche_plan::{policy, sim};
 
 #[test]
 fn a_caller_outside_the_crate_prints_what_status_prints() {

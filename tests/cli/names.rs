@@ -62,7 +62,7 @@ fn check(specs: &[Spec]) -> Result<(), String> {
             }
             _ => {}
         }
-        // The same for whoever cuts at another place.
+        // The same if the name is cut at another place.
         for (at, _) in name.match_indices(':') {
             if all.contains(&name[..at]) {
                 return Err(format!("{name} begins with another device's name and a colon"));
@@ -471,7 +471,7 @@ fn renamed_shares_get_a_file_of_their_own() {
     assert_eq!((code, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
     assert!(err.contains("--output"), "{err}");
 
-    // An engine that knows no dot in a class gets a line, and no file is touched.
+    // An engine that does not support a dot in a class is reported, and no file is touched.
     let other = format!("--output={}", file("old.yaml").display());
     let Said { code, err, .. } = tranche(&[&base[..], &[&other, "--cdi-version=0.5"]].concat());
     assert_eq!(code, Some(2));

@@ -169,7 +169,7 @@ fn at<'a>(value: &'a Value, keys: &[&str]) -> &'a Value {
     keys.iter().fold(value, |value, key| &value[*key])
 }
 
-/// A person who configures podman or CRI-O is told why annotations do not ask.
+/// The answer for podman and CRI-O says why annotations cannot ask.
 #[test]
 fn each_engine_s_answer_about_annotations_is_printed() {
     for (engine, expected) in [

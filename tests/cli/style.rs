@@ -32,8 +32,7 @@ fn refused_words(style: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether `line` has `words`, in small or large letters, as whole words. A place in code quotes in a comment counts
-/// too.
+/// Whether `line` has `words`, in small or large letters, as whole words. Text in code quotes counts too.
 fn has(line: &str, words: &str) -> bool {
     let line = line.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -49,7 +49,7 @@ fn what_the_library_forks_ends_with_it() {
     }
 }
 
-/// A crash is told as one, and at once, although a process that the library forked keeps the pipe open.
+/// A crash is reported as a crash, and at once, although a process that the library forked keeps the pipe open.
 #[test]
 fn a_crash_is_told_although_a_forked_process_lives() {
     let (bed, _lock) = forking(Some("crash"));

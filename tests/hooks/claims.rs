@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A scene, or the reason why there is none: shares are for engines that run as root.
+    /// A scene; `None` for a user, whose engine gets no shares without the broker.
     fn new(test: &str) -> Option<Scene> {
         if !rights::owns_machine(&format!("claims::{test}")) {
             return None;

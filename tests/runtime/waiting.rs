@@ -11,7 +11,7 @@ use tranche_plan::share::{Plan, Wish};
 use crate::place::{Place, plain};
 use crate::support::{rights, until::until};
 
-/// A place whose container waits for GPU 0, which somebody else holds; `None` if this user cannot hold one.
+/// A place whose container waits for GPU 0, which another claim holds; `None` if this user cannot hold one.
 fn held(test: &str) -> Option<(Place, Plan)> {
     if !rights::owns_machine(&format!("waiting::{test}")) {
         return None;

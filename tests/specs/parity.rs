@@ -121,7 +121,7 @@ fn a_list_has_each_fact_once_and_in_order() {
         }
         assert!(
             !parity.theirs.iter().any(|f| parity.both.contains(f)),
-            "{name}: a fact of both and of theirs alone"
+            "{name}: a fact of both generators, and of NVIDIA's alone"
         );
         assert_eq!(
             parity.none.is_some(),

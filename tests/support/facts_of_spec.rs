@@ -11,9 +11,9 @@
 //! all node PATH                       (the device `all`)
 //! ```
 //!
-//! Options of hooks are read for what they ask for: `--folder` of NVIDIA's and `--ldcache-dir` of ours are one fact,
-//! and so are a link that a hook of one device makes and a `--by-path` of ours, which holds for the devices with that
-//! node.
+//! Options of hooks are compared by what they do. `--folder` of NVIDIA's hooks and `--ldcache-dir` of tranche's are one
+//! fact. So are a link that NVIDIA's hook of one device makes and tranche's `--by-path`, which applies to the devices
+//! that have that node.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use serde_json::Value;

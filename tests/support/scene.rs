@@ -53,7 +53,7 @@ impl Scene {
         self.top.path().join(path)
     }
 
-    /// Where the hook keeps messages if it is told so with `--state-dir`.
+    /// Where the hook keeps messages if `--state-dir` names it.
     pub(crate) fn state_dir(&self) -> &Path {
         self.state_dir.path()
     }

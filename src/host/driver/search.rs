@@ -3,10 +3,9 @@
 use super::lists;
 use crate::scan::Scan;
 use crate::tree::{Tree, TreeEntry, TreePath, is_absence};
-use tranche_core::elf;
 use tranche_core::error::line;
-use tranche_core::ldcache;
 use tranche_core::types::{DriverVersion, HostPath};
+use tranche_core::{elf, ldcache};
 
 /// A directory that may have libraries, in the driver's tree or, for a search path outside the driver root, the host's.
 #[derive(Debug)]

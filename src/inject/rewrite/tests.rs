@@ -6,8 +6,7 @@ use tranche_core::ledger::{ClaimState, ContainerName};
 use tranche_plan::cdi::inject::host_node;
 use tranche_plan::digest::Digest;
 use tranche_plan::policy::read;
-use tranche_plan::share;
-use tranche_plan::sim;
+use tranche_plan::{share, sim};
 
 /// GPU 0 is split into equal shares under MPS, and GPU 1 into named ones by time-slicing.
 const POLICY: &str = "

@@ -3,13 +3,11 @@
 use super::options::{RefreshOptions, RefreshPlace, absolute};
 use super::signs::{self, Sign};
 use crate::generate::{self, Outcome};
-use crate::nvidia_config;
-use crate::planning;
+use crate::{nvidia_config, planning};
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::HostPath;
-use tranche_host::Roots;
-use tranche_host::examine;
+use tranche_host::{Roots, examine};
 use tranche_plan::cdi::header::SpecOrigin;
 use tranche_plan::derive::{Options, Sharing};
 use tranche_plan::edits::Derived;

@@ -1,7 +1,6 @@
 use super::*;
 use crate::policy::{AcceptEnvironment, CudaCompatMode, NvidiaCli, RuntimeMode};
-use crate::share;
-use crate::sim;
+use crate::{share, sim};
 use proptest::prelude::*;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

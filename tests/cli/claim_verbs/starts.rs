@@ -10,11 +10,9 @@ use std::process::Child;
 use std::time::Duration;
 use tranche_core::claims::Claims;
 use tranche_core::ledger::{ContainerName, Holder};
-use tranche_plan::policy;
 use tranche_plan::reserve::{Offer, Reservation, ReserveError, Unoffered};
-use tranche_plan::share;
-use tranche_plan::share::{Fit, Plan, Wish};
-use tranche_plan::sim;
+use tranche_plan::share::{self, Fit, Plan, Wish};
+use tranche_plan::{policy, sim};
 
 /// What a process of this test binary is to do: `STATE_DIR NUMBER WHAT`.
 const TASK: &str = "TRANCHE_TEST_START";

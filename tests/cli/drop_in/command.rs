@@ -61,8 +61,8 @@ fn a_configuration_of_nvidia_s_tool_is_accepted_with_a_warning_and_a_policy_is_n
             said.err
         );
     }
-    // Whoever means the policy is told where its option belongs: a policy that is not read is a promise that is not
-    // kept.
+    // If the file is a policy of tranche, the message names the command that reads it. A policy that is silently
+    // ignored would be a promise that is not kept.
     let said = tranche(
         &[],
         &["--config", "policy.yaml", "cdi", "generate", "--inventory=sim:t4x2"],

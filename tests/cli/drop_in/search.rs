@@ -146,7 +146,7 @@ fn programs_and_configuration_are_found_where_the_caller_s_environment_says() {
     assert!(!mounts(&picture).iter().any(|m| m.starts_with("/opt")));
     assert!(!mounts(&picture).contains(&format!("/usr/share/{config}").as_str()));
 
-    // A directory that somebody else can write: what lies there would run as root in containers.
+    // A directory that another user can write: what lies there would run as root in containers.
     let bin = host.path("/opt/driver/bin");
     fs::set_permissions(&bin, fs::Permissions::from_mode(0o777)).unwrap();
     let spec = with_driver_root(&host, &variables, &[]).spec();

@@ -79,7 +79,7 @@ fn a_lock_that_is_held_long_names_who_holds_it() {
         .spawn()
         .unwrap();
     until("the other process holds the lock", || ready.exists());
-    // Whoever only looks waits for nobody.
+    // A program that only reads does not wait for the lock.
     assert_eq!(scene.held(), [("0".to_owned(), "one".to_owned())]);
     let line = scene.claim("1", "two", &init).unwrap_err();
     let says = format!("ledger/lock: has been held for 8 s by process {} (", holder.id());

@@ -184,7 +184,7 @@ fn a_full_disk_and_one_that_is_read_only() {
         true => format!("{} status --state-dir {}", env!("CARGO_BIN_EXE_tranche"), dir.display()),
         false => "true".to_owned(),
     };
-    // Whoever has no room to write refuses, and the first keeps what it has.
+    // A hook that has no room to write refuses, and the first container keeps what it has.
     let script = format!(
         "mount -t tmpfs -o size=32k,mode=755 tmpfs {dir} || exit 9
          {one} || exit 1

@@ -227,7 +227,7 @@ fn mode_and_owner_of_a_file_stay_as_they_are() {
         fs::set_permissions(scene.image(MUSL), PermissionsExt::from_mode(mode)).unwrap();
         crate::support::programs::install("/bin/busybox", scene.image("/bin/stat"));
         let ended = hook(&scene, "", &prepare(), &format!("/bin/stat -c %a:%u:%g:%s {MUSL}"));
-        // A file of ours runs as nobody else.
+        // A file that the hook writes has no setuid or setgid bit.
         let expected = format!("{:o}:5:6:17\n", mode & 0o777);
         assert_eq!(
             (ended.stdout, ended.stderr),
@@ -332,7 +332,7 @@ fn with_a_host(scene: &Scene, shared: &str, before: &str) -> (String, Ended) {
     (ended.stdout.clone(), ended)
 }
 
-/// Whoever looks at the cover from the moment it is there finds it read-only: both the mount and its file system.
+/// From the moment that the cover can be seen, it is read-only: both the mount and its file system.
 #[test]
 fn a_cover_is_a_mount_that_cannot_be_written() {
     if !rights::can_mount("prepare::foreign::a_cover_is_a_mount_that_cannot_be_written") {

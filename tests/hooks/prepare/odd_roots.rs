@@ -114,7 +114,7 @@ fn a_musl_image_needs_a_path_file_for_a_read_only_root() {
         }
         scene.configure(json!({"root": {"path": "rootfs", "readonly": true}}));
         let inside = scene.inside();
-        // musl finds a file by its name and knows no SONAMEs, and links cannot be made there.
+        // musl finds a file by its name and does not look at SONAMEs, and links cannot be made there.
         let open = format!("/bin/open libcuda.so.{DRIVER}");
         let ended = hook(
             &scene,
@@ -187,7 +187,8 @@ fn odd_roots() {
     }
 }
 
-/// What is mounted there is a volume, whoever made it: it is neither written nor covered, and the container starts.
+/// What is mounted there is a volume of the user or of the engine: it is neither written nor covered, and the container
+/// starts.
 #[test]
 fn a_cache_on_a_mount_is_left_alone_and_the_remedy_is_named() {
     for (what, before) in [
