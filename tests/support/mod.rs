@@ -25,4 +25,4 @@ pub(crate) mod strict_json;
 pub(crate) mod until;
 
 pub(crate) use fake_host::{ld_so_cache, stub_elf};
-pub(crate) use until::until;
+pub(crate) use until::{seconds_waited, until};

@@ -1,4 +1,4 @@
-//! Waiting for what happens soon.
+//! Waiting for what happens soon, and what programs print of their waiting.
 
 use std::time::{Duration, Instant};
 
@@ -13,4 +13,10 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The seconds that a program says it waited for a share. On a busy machine, this may be more than what it was given.
+pub(crate) fn seconds_waited(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once("; waited ")?;
+    rest.split_once(" s for it")?.0.parse().ok()
 }

@@ -247,13 +247,19 @@ fn what_is_taken_is_refused_with_its_holder_and_nothing_stays_reserved() {
     assert_eq!(scene.held(), ["container first share 1"]);
 }
 
+/// The seconds after which a start gave up, as its message says. On a busy machine they may be more than it was given.
+fn waited(refused: &str) -> u64 {
+    let (_, rest) = refused.rsplit_once("; waited ").expect(refused);
+    rest.strip_suffix(" s for it").expect(refused).parse().unwrap()
+}
+
 #[test]
 fn a_start_waits_as_long_as_the_policy_says_unless_the_container_says_another_time() {
     let scene = Scene::of("t4x2", &format!("{POLICY}  wait: 1s\n"));
     scene.changed("first", &asking(&["NVIDIA_VISIBLE_DEVICES=0.1"]));
     let second = asking(&["NVIDIA_VISIBLE_DEVICES=0.1"]);
     let refused = scene.refused("second", &second);
-    assert!(refused.ends_with("; waited 1 s for it"), "{refused}");
+    assert!(waited(&refused) >= 1, "{refused}");
     let at_once = |time: &str| {
         let mut config = second.clone();
         config["annotations"] = json!({"tranche.dev/wait": time});
@@ -265,7 +271,7 @@ fn a_start_waits_as_long_as_the_policy_says_unless_the_container_says_another_ti
         "{refused}"
     );
     let refused = at_once("2s");
-    assert!(refused.ends_with("; waited 2 s for it"), "{refused}");
+    assert!(waited(&refused) >= 2, "{refused}");
     // The whole of a split device is claimed by the hook, which waits instead.
     let claim_of = |config: &Value| {
         let changed = scene.changed("fourth", config);

@@ -295,7 +295,7 @@ fn a_user_sees_what_the_broker_wrote_and_how_old_it_is() {
     let status = json!({"version": 1, "written": now - 7200, "devices": [{
         "device": "nvidia.com/gpu=0", "key": "GPU-da1435d3-36d6-f363-f134-290ab6a9a640", "strategy": "mps",
         "shares": ["0", "1"], "free": ["0"], "readable": true, "claims": [claim],
-        "daemon": {"state": "failed", "since": now - 60, "restarts": 3}}]});
+        "daemon": {"state": "failed", "since": now - 7200, "restarts": 3}}]});
     let file = scene.at("state/status.json");
     fs::write(&file, status.to_string()).unwrap();
     fs::set_permissions(&file, mode(0o644)).unwrap();
@@ -314,7 +314,7 @@ fn a_user_sees_what_the_broker_wrote_and_how_old_it_is() {
         "{page}"
     );
     assert!(page.contains("nvidia.com/gpu=0  1 of 2  0\n"), "{page}");
-    assert!(page.contains("nvidia.com/gpu=0  failed  60 s  3"), "{page}");
+    assert!(page.contains("nvidia.com/gpu=0  failed  2 h 0 min  3"), "{page}");
     assert!(
         page.contains("not as expected:\n  nvidia.com/gpu=0: its MPS daemon does not run"),
         "{page}"
