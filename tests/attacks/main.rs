@@ -5,7 +5,6 @@
 //! Each attack is an idea ([`trial::Attack`]) that is tried in variations: with each hook, with the kernel's `openat2`
 //! and without. Each must catch a naive program (examples/naive-hook), and must notice one that does nothing.
 
-#![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../support/mod.rs"]

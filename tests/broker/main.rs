@@ -1,5 +1,4 @@
 //! `tranche broker` as hooks and users meet it: a process of root, and two users without any right.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,6 +1,6 @@
 //! What a shell offers for the command line of tranche. bash is asked, because it is everywhere.
 
-use crate::support::programs;
+use crate::support::{programs, skip};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -35,13 +35,13 @@ fn offered(script: &Path, top: &Path, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_shell_offers_words_and_names_and_files_only_where_a_file_is_meant() {
+    let Some(pages) = option_env!("CARGO_BIN_EXE_tranche-pages") else {
+        skip::not_run("completions::a_shell_offers_words", "not built with the feature pages");
+        return;
+    };
     let top = tempfile::tempdir().unwrap();
     let share = top.path().join("share");
-    let made = Command::new(env!("CARGO_BIN_EXE_tranche-pages"))
-        .arg("commands")
-        .arg(&share)
-        .status()
-        .unwrap();
+    let made = Command::new(pages).arg("commands").arg(&share).status().unwrap();
     assert!(made.success());
     let script = share.join("bash-completion/completions/tranche");
     fs::write(top.path().join("some-file"), "").unwrap();

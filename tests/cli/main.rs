@@ -1,5 +1,4 @@
 //! `tranche` as people and scripts call it: results, exit codes, messages, files.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +19,6 @@ mod cdi_options;
 mod cdi_validate;
 mod claim_example;
 mod claim_verbs;
-#[cfg(feature = "pages")]
 mod completions;
 mod console_blocks;
 mod doctor;

@@ -1,5 +1,4 @@
 //! What changes a GPU or an MPS daemon, with fake programs and a fake library of the driver.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

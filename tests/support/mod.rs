@@ -4,7 +4,6 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod bless;
-#[cfg(feature = "cli")]
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;
 pub(crate) mod fake_host;
@@ -18,7 +17,6 @@ pub(crate) mod parity;
 pub(crate) mod programs;
 pub(crate) mod rights;
 pub(crate) mod scene;
-#[cfg(feature = "cli")]
 pub(crate) mod session;
 pub(crate) mod skip;
 pub(crate) mod strict_json;

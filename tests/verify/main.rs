@@ -1,6 +1,5 @@
 //! What CUDA gives: the program that asks inside a container, the command that compares, and programs that run in a
 //! share without a container.
-#![cfg(feature = "cli")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
