@@ -122,6 +122,9 @@ mod tests {
             (engine("podman", "3.4.4"), None),
             (engine("podman", "4.1.1"), Some("0.4.0")),
             (engine("podman", "4.3.1"), Some("0.5.0")),
+            // 0.7, with additional groups, comes later: a file with them is refused as a whole.
+            (engine("podman", "4.6.2"), Some("0.5.0")),
+            (engine("podman", "4.9.4"), Some("0.6.0")),
             (engine("podman", "5.4.2"), Some("0.8.0")),
             (engine("podman", "6.0"), Some("1.1.0")),
             (engine("docker", "20.10.24"), None),
