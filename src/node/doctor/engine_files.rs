@@ -26,9 +26,11 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             )),
         }
     }
-    let docker_has_file = subject.engine_files.iter().any(|(engine, _)| *engine == Engine::Docker);
-    if !docker_has_file && let Some(version) = docker_off_by_default(subject) {
-        found.push(docker_off(&version, false));
+    for engine in [Engine::Docker, Engine::Containerd] {
+        let has_file = subject.engine_files.iter().any(|(of, _)| *of == engine);
+        if !has_file {
+            found.extend(off_by_default(subject, engine));
+        }
     }
     if !found.is_empty() {
         return found;
@@ -39,48 +41,40 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
     }]
 }
 
-/// The docker that is installed, if CDI is off in it by default.
-fn docker_off_by_default(subject: &DoctorSubject) -> Option<String> {
-    let mut dockers = subject.engines.iter().filter(|found| found.engine == Engine::Docker);
-    dockers
-        .find(|docker| docker.is_cdi_off_by_default())
-        .map(FoundEngine::shown)
+/// That CDI is off by default in the installed version of `engine`, whose files do not turn it on.
+fn off_by_default(subject: &DoctorSubject, engine: Engine) -> Option<Diagnosis> {
+    let mut installed = subject.engines.iter().filter(|found| found.engine == engine);
+    let version = installed.find(|found| found.is_cdi_off_by_default())?.shown();
+    let (why, fix) = without_cdi(engine);
+    let what = format!("{version}: CDI is off by default");
+    Some(Diagnosis::advice(Finding::EngineCdiOff, what, why, fix))
 }
 
-fn docker_off(what: &str, is_set: bool) -> Diagnosis {
-    let why = "--device nvidia.com/gpu=0 is refused: could not select device driver \"cdi\"";
-    let fix = Fix::command("tranche runtime configure --runtime docker --cdi.enabled && systemctl restart docker");
-    match is_set {
-        true => Diagnosis::wrong(
-            Finding::EngineCdiOff,
-            format!("{what}: features.cdi is false"),
-            why,
-            fix,
-        ),
-        false => Diagnosis::advice(
-            Finding::EngineCdiOff,
-            format!("{what}: CDI is off by default"),
-            why,
-            fix,
-        ),
-    }
+/// What happens if CDI is off in an engine, and what turns it on.
+fn without_cdi(engine: Engine) -> (&'static str, Fix) {
+    let why = match engine {
+        Engine::Docker => "--device nvidia.com/gpu=0 is refused: could not select device driver \"cdi\"",
+        _ => "pods that request a GPU by CDI get none, or are refused",
+    };
+    let unit = engine.facts().unit.unwrap_or(engine.as_str());
+    let command = format!("tranche runtime configure --runtime {engine} --cdi.enabled && systemctl restart {unit}");
+    (why, Fix::command(command))
 }
 
 /// Whether the engine reads specifications at all.
 fn cdi(subject: &DoctorSubject, view: &EngineView) -> Option<Diagnosis> {
-    match (view.engine, view.cdi) {
-        (_, Some(true)) => None,
-        (Engine::Docker, Some(false)) => Some(docker_off(&view.file, true)),
-        (Engine::Docker, None) => docker_off_by_default(subject).map(|version| docker_off(&version, false)),
-        (_, None) => None,
-        (engine, Some(false)) => Some(Diagnosis::wrong(
-            Finding::EngineCdiOff,
-            format!("{}: enable_cdi is false", view.file),
-            "pods that request a GPU by CDI get none, or are refused",
-            Fix::command(format!(
-                "tranche runtime configure --runtime {engine} --cdi.enabled && systemctl restart {engine}"
-            )),
-        )),
+    let key = match view.engine {
+        Engine::Docker => "features.cdi",
+        _ => "enable_cdi",
+    };
+    match view.cdi {
+        Some(true) => None,
+        None => off_by_default(subject, view.engine),
+        Some(false) => {
+            let (why, fix) = without_cdi(view.engine);
+            let what = format!("{}: {key} is false", view.file);
+            Some(Diagnosis::wrong(Finding::EngineCdiOff, what, why, fix))
+        }
     }
 }
 
@@ -125,8 +119,18 @@ fn runtimes(subject: &DoctorSubject, view: &EngineView) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let wrong = |what: String, why: &str, fix: Fix| Diagnosis::wrong(Finding::EngineRuntimeMissing, what, why, fix);
     let file = &view.file;
-    if let Some(name) = &view.default_runtime
-        && !view.is_built_in(name)
+    // The plugin of pods does not start without its default runtime, and containerd itself does.
+    let is_old = |found: &FoundEngine| {
+        found
+            .version
+            .as_ref()
+            .is_some_and(|version| version.numbers() < [2].as_slice())
+    };
+    let mut installed = subject.engines.iter().filter(|found| found.engine == view.engine);
+    let has_own = !(view.replaces_runtimes && installed.any(is_old));
+    let default = view.default_runtime.as_deref().or((!has_own).then_some("runc"));
+    if let Some(name) = default
+        && !(has_own && view.is_built_in(name))
         && !view.runtimes.iter().any(|(defined, _)| defined == name)
     {
         let fix = format!(
@@ -140,8 +144,10 @@ fn runtimes(subject: &DoctorSubject, view: &EngineView) -> Vec<Diagnosis> {
             fix.into(),
         ));
     }
-    let default = view.default_runtime.as_deref();
-    let default = default.and_then(|name| Some((name, view.program(name)?)));
+    let default = view
+        .default_runtime
+        .as_deref()
+        .and_then(|name| Some((name, view.program(name)?)));
     let named: BTreeSet<(&str, &PathBuf)> = view.of_tranche().chain(default).collect();
     for (name, program) in named.into_iter().filter(|(_, program)| !is_installed(subject, program)) {
         let what = format!(

@@ -140,6 +140,11 @@ pub(super) fn plugin_of(file: &ConfigFile) -> &'static str {
     Version(version.unwrap_or(2)).plugin()
 }
 
+/// Whether a table of runtimes in `file` takes the place of containerd's own, which has runc, in containerd before 2.0.
+pub(super) fn replaces_runtimes(file: &ConfigFile) -> bool {
+    plugin_of(file) == Version(2).plugin()
+}
+
 /// The files that `file` imports, in the order in which containerd reads them, without those that they import.
 ///
 /// # Errors
@@ -228,10 +233,19 @@ fn runtime_edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings, v
     if let Value::Object(options) = options {
         options.insert("BinaryName".to_owned(), Value::from(&*settings.path));
     }
-    let mut edits = vec![Edit::Own {
+    let mut edits = Vec::new();
+    // containerd itself has one runtime, and a table of runtimes takes its place: without its default runtime, the plugin
+    // does not start.
+    if version.replaces_sections() && file.table(&runtimes)?.is_none() {
+        edits.push(Edit::Own {
+            keys: keys(&[&runtimes[..], &["runc"]].concat()),
+            value: json!({"runtime_type": SHIM}),
+        });
+    }
+    edits.push(Edit::Own {
         keys: keys(&entry_keys),
         value: Value::Object(entry),
-    }];
+    });
     let default = ["plugins", plugin, "containerd", "default_runtime_name"];
     file.text_at(&default)?;
     if settings.is_default {

@@ -24,6 +24,8 @@ pub struct EngineView {
     pub default_runtime: Option<String>,
     /// The runtimes that it defines: name, and program if it names one.
     pub runtimes: Vec<(String, Option<PathBuf>)>,
+    /// Whether these take the place of the engine's own, if it is a containerd before 2.0.
+    pub replaces_runtimes: bool,
 }
 
 /// The keys of an engine's file.
@@ -105,6 +107,9 @@ impl EngineView {
             spec_dirs: spec_dirs.map(|dirs| dirs.into_iter().map(PathBuf::from).collect()),
             spec_dirs_key: keys.spec_dirs.last().copied().unwrap_or_default(),
             default_runtime: file.text_at(&keys.default_runtime)?.map(ToOwned::to_owned),
+            replaces_runtimes: engine == Engine::Containerd
+                && containerd::replaces_runtimes(file)
+                && !runtimes.is_empty(),
             runtimes,
         })
     }

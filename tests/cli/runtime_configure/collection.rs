@@ -253,7 +253,9 @@ fn options_of(old: &Value, plugin: &str, way: Way) -> Map<String, Value> {
 #[test]
 fn every_file_of_containerd() {
     all("containerd", 15, &|old, new, bed, way| {
-        let plugin = match old["version"].as_u64().unwrap_or(2) {
+        // A new file has the version that the installed containerd reads.
+        let version = old["version"].as_u64().or(new["version"].as_u64());
+        let plugin = match version.unwrap_or(2) {
             2 => "io.containerd.grpc.v1.cri",
             _ => "io.containerd.cri.v1.runtime",
         };
@@ -281,9 +283,20 @@ fn every_file_of_containerd() {
             (false, _, was) if !way.drop_in => assert_eq!(cri["enable_cdi"], *was),
             _ => {}
         }
+        // containerd before 2.0 takes a table of runtimes in the place of its own, which has runc: without its default
+        // runtime, the plugin does not start.
+        let had = &at(old, &["plugins", plugin, "containerd"])["runtimes"];
+        if plugin.contains("grpc") {
+            let name = cri["containerd"]["default_runtime_name"].as_str().unwrap_or("runc");
+            assert!(
+                cri["containerd"]["runtimes"][name].is_object() || had.is_object(),
+                "no runtime {name}: {cri}"
+            );
+        }
         assert_eq!(new["version"], *old.get("version").unwrap_or(&new["version"]));
         let changed = [
-            &["plugins", plugin, "enable_cdi"][..],
+            &["plugins", plugin, "containerd", "runtimes", "runc"][..],
+            &["plugins", plugin, "enable_cdi"],
             &["plugins", plugin, "containerd", "default_runtime_name"],
             &["plugins", plugin, "containerd", "runtimes", way.name],
             &["imports"],
@@ -297,7 +310,7 @@ fn every_file_of_containerd() {
             let mut before = old["imports"].as_array().cloned().unwrap_or_default();
             before.push(json!(pattern));
             assert_eq!(*imports, before);
-            let added = additions(old, &main, &changed[3..], &mut Vec::new());
+            let added = additions(old, &main, &changed[4..], &mut Vec::new());
             assert!(
                 added.iter().all(|key| key == "imports" || key == "version"),
                 "{added:?}"

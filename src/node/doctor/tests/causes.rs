@@ -388,6 +388,39 @@ fn engines_whose_files_keep_them_from_devices() {
         let text = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n";
         subject.engine_files = vec![file(Engine::Containerd, text)];
     });
+    // A file that says nothing of CDI, as Debian's package has it.
+    let debian = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.cni]\nbin_dir = '/usr/lib/cni'\n";
+    fires(
+        Finding::EngineCdiOff,
+        "containerd 1.7.24: CDI is off by default",
+        |subject, _| {
+            subject.engines = vec![engine("containerd", "1.7.24")];
+            subject.engine_files = vec![file(Engine::Containerd, debian)];
+        },
+    );
+    let runtimes = |name: &str| {
+        let section = "version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true\n\
+                       [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.";
+        vec![file(
+            Engine::Containerd,
+            &format!("{section}{name}]\nruntime_type = 'io.containerd.runc.v2'\n"),
+        )]
+    };
+    fires(
+        Finding::EngineRuntimeMissing,
+        "the default runtime runc is not defined",
+        |subject, _| {
+            subject.engines = vec![engine("containerd", "1.7.24")];
+            subject.engine_files = runtimes("tranche");
+        },
+    );
+    // containerd 2 adds the table of the file to its own.
+    for (version, name) in [("1.7.24", "runc"), ("2.1.9", "tranche")] {
+        is_good("configuration of engines", "CDI is on", |subject, _| {
+            subject.engines = vec![engine("containerd", version)];
+            subject.engine_files = runtimes(name);
+        });
+    }
     for text in ["{", r#"{"features": {"cdi": "no"}}"#] {
         fires(Finding::EngineConfigInvalid, "/etc/docker/daemon.json", |subject, _| {
             subject.engine_files = docker(text);
