@@ -60,8 +60,12 @@ fn configure(args: &ConfigureArgs) -> Result<ExitCode> {
     let drop_in = files.drop_in.as_deref().zip(edited.drop_in.as_deref());
     let drop_in = drop_in.map(|(path, text)| Candidate { path, text });
     let name = settings.name.as_str();
-    if let Verdict::NotChecked(why) = check(engine, args.program(), &main, drop_in.as_ref(), name)? {
-        tracing::info!("{engine}: the changed configuration is not checked by the engine: {why}");
+    match check(engine, args.program(), &main, drop_in.as_ref(), name)? {
+        Verdict::Accepted => {}
+        Verdict::NotChecked(why) => {
+            tracing::info!("{engine}: the changed configuration is not checked by the engine: {why}");
+        }
+        Verdict::RefusesPresent(why) => tracing::warn!("{engine}: {why}; the change is made nevertheless"),
     }
     if let Some(program) = low_level {
         out::note(format_args!(

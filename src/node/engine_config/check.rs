@@ -34,6 +34,8 @@ pub enum Verdict {
     Accepted,
     /// The engine is not installed, or cannot check a file.
     NotChecked(String),
+    /// It refuses the file as it is now for the same reason, which the change did not bring.
+    RefusesPresent(String),
 }
 
 /// Lets the engine's program read the main file and, if there is one, the drop-in.
@@ -63,10 +65,7 @@ pub fn check(
     let mut command = Command::new(&program);
     match engine {
         Engine::Docker => {
-            command
-                .arg("--validate")
-                .arg("--config-file")
-                .arg(copy("daemon.json", main.text)?);
+            command = validate(&program, &copy("daemon.json", main.text)?);
         }
         Engine::Containerd => {
             let drop_in = drop_in.map(|file| copy("drop-in.toml", file.text)).transpose()?;
@@ -102,13 +101,41 @@ pub fn check(
         }
     }
     let answer = run(&mut command).about(program.display(), "cannot be run")?;
+    if engine == Engine::Docker && !answer.is_success {
+        let now = match main.path.exists() {
+            true => main.path.to_owned(),
+            false => copy("now.json", "{}")?,
+        };
+        let present = run(&mut validate(&program, &now)).about(program.display(), "cannot be run")?;
+        // The reason may have the name of the file.
+        let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
+        if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) && !cannot_validate(&answer) {
+            let what = format!(
+                "{} refuses the file as it is now, too: {}",
+                program.display(),
+                present.reason()
+            );
+            return Ok(Verdict::RefusesPresent(what));
+        }
+    }
     verdict(engine, &program, drop_in.unwrap_or(main), &answer, name)
+}
+
+/// dockerd reads `file` and the machine, such as certificates that the file names, and starts nothing.
+fn validate(program: &Path, file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--validate").arg("--config-file").arg(file);
+    command
+}
+
+/// dockerd has the option since 23.0.
+fn cannot_validate(answer: &Answer) -> bool {
+    answer.err.contains("unknown flag: --validate")
 }
 
 fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer, name: &str) -> Result<Verdict> {
     if !answer.is_success {
-        // dockerd has the option since 23.0.
-        if engine == Engine::Docker && answer.err.contains("unknown flag: --validate") {
+        if engine == Engine::Docker && cannot_validate(answer) {
             return Ok(Verdict::NotChecked(
                 "this version of dockerd cannot check a file".to_owned(),
             ));
@@ -120,9 +147,9 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
         .hint("nothing was changed"));
     }
     let lists_runtimes = matches!(engine, Engine::Containerd | Engine::Crio);
-    if lists_runtimes && !has_runtime(&answer.out, name)? {
+    if lists_runtimes && let Some(missing) = missing_runtime(&answer.out, name)? {
         let what = format!(
-            "{} does not find the runtime {name} in the changed file",
+            "{} does not find the runtime {missing} in the changed file",
             program.display()
         );
         return Err(Error::failed(file.path.display(), what).hint(
@@ -133,18 +160,29 @@ fn verdict(engine: Engine, program: &Path, file: &Candidate<'_>, answer: &Answer
     Ok(Verdict::Accepted)
 }
 
-/// Whether the configuration that containerd or CRI-O printed has the runtime. containerd prints it as its newest
-/// version.
-fn has_runtime(printed: &str, name: &str) -> Result<bool> {
+/// The runtime that the configuration lacks which containerd or CRI-O printed: the runtime `name`, or the one that it
+/// calls the default, without which containerd's CRI plugin does not start. containerd prints its newest version.
+fn missing_runtime(printed: &str, name: &str) -> Result<Option<String>> {
     let document = ConfigFile::read("configuration that the engine printed", Syntax::Toml, printed)?;
     let places = [
-        &["plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes"][..],
-        &["plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"],
-        &["crio", "runtime", "runtimes"],
+        (
+            &["plugins", "io.containerd.grpc.v1.cri", "containerd"][..],
+            "default_runtime_name",
+        ),
+        (
+            &["plugins", "io.containerd.cri.v1.runtime", "containerd"],
+            "default_runtime_name",
+        ),
+        (&["crio", "runtime"], "default_runtime"),
     ];
-    Ok(places
-        .iter()
-        .any(|keys| document.get(&[keys, &[name][..]].concat()).is_some()))
+    let has = |at: &[&str], name: &str| document.get(&[at, &["runtimes", name]].concat()).is_some();
+    let Some((at, default)) = places.into_iter().find(|(at, _)| has(at, name)) else {
+        return Ok(Some(name.to_owned()));
+    };
+    let default = document.text_at(&[at, &[default]].concat())?;
+    Ok(default
+        .filter(|default| !default.is_empty() && !has(at, default))
+        .map(str::to_owned))
 }
 
 /// The main file with imports as its copy must name them: as absolute paths, and the drop-in by its copy.
@@ -203,12 +241,16 @@ pub fn containerd_is_2(program: Option<&Path>) -> Option<bool> {
 
 /// The program `name` in `PATH`, or where distributions install daemons.
 pub fn find(name: &str) -> Option<PathBuf> {
+    let mut places = places_of_programs().into_iter();
+    places.find_map(|dir| Some(dir.join(name)).filter(|path| is_program(path)))
+}
+
+/// The directories of `PATH`, and those where distributions install daemons.
+fn places_of_programs() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"].map(PathBuf::from);
-    let mut places = std::env::split_paths(&path)
-        .chain(usual)
-        .filter(|dir| dir.is_absolute());
-    places.find_map(|dir| Some(dir.join(name)).filter(|path| is_program(path)))
+    let places = std::env::split_paths(&path).chain(usual);
+    places.filter(|dir| dir.is_absolute()).collect()
 }
 
 /// Whether `path` is a file that can be executed.
@@ -247,8 +289,11 @@ impl Answer {
     }
 }
 
-/// Runs `command`, which gets no input.
+/// Runs `command`, which gets no input. dockerd looks for other programs of docker in `PATH`.
 fn run(command: &mut Command) -> Result<Answer, ProgramError> {
+    if let Ok(path) = std::env::join_paths(places_of_programs()) {
+        command.env("PATH", path);
+    }
     let ran = program::run(command.stdin(Stdio::null()), "", PATIENCE, MOST_BYTES)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Answer {
