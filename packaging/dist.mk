@@ -31,4 +31,6 @@ deny: $(CARGO_DENY)
 	$(CARGO_DENY)/bin/cargo-deny check licenses bans sources
 
 $(CARGO_DENY):
-	$(CARGO) install --locked --root $@ --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
+	rm -rf $@.part
+	$(CARGO) install --locked --root $@.part --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
+	mv $@.part $@

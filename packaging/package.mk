@@ -26,7 +26,9 @@ deb:
 	umask 022 && $(MAKE) package-tree && $(MAKE) deb-file
 
 $(CARGO_DEB) $(CARGO_RPM):
-	$(CARGO) install --locked --root $@ --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
+	rm -rf $@.part
+	$(CARGO) install --locked --root $@.part --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
+	mv $@.part $@
 
 # What the packages have.
 package-tree:
