@@ -66,7 +66,7 @@ find /usr/lib* -name "libcuda.so*" -o -name "libnvidia-ml.so*" | sort | while re
 done'
 printf '$ podman run --device %s IMAGE sh\n' "$device"
 # shellcheck disable=SC2086 # the limits are options
-unshare -m --propagation private tests/bed/enter.sh "$bed/specs" \
+unshare --mount --net --propagation private tests/bed/enter.sh "$bed/specs" \
     env -i PATH="$PATH" HOME="$bed" podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none \
     --root "$bed/store" --runroot "$bed/runroot" --runtime "$runtime" \
     run --rm --network=none $limits "--device=$device" --rootfs "$image" /bin/sh -c "$inside"

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs a command in a mount namespace in which real engines work, and in which they cannot see the host's engines,
-# containers and CDI files.
+# containers and CDI files. Its network is its own, too: engines make bridges and rules for packets.
 #
-#   unshare -m --propagation private tests/bed/enter.sh SPECS COMMAND [ARGUMENT]...
+#   unshare --mount --net --propagation private tests/bed/enter.sh SPECS COMMAND [ARGUMENT]...
 #
 # SPECS is a directory; its files become the only CDI specifications. TRANCHE_TEST_DEV=DIR in the environment adds the
 # device nodes of DIR to /dev, so that they have the same paths as on the machine that is tested; a rootless engine
-# needs that. Everything is undone when the mount namespace ends. Needs root.
+# needs that. TRANCHE_TEST_LIB=DIR is where engines keep their containers. Everything is undone when the mount namespace
+# ends. Needs root.
 set -eu
 specs=$1
 shift
@@ -16,16 +17,24 @@ mount -t tmpfs -o mode=755 tmpfs /run
 [ -L /var/run ] || mount --bind /run /var/run
 mkdir -p /run/cdi /run/lock
 
-# The host's /etc must not change, so a directory to mount on is made in an overlay.
-if [ ! -d /etc/cdi ]; then
-    mkdir -p /run/etc.upper /run/etc.work
-    mount -t overlay -o lowerdir=/etc,upperdir=/run/etc.upper,workdir=/run/etc.work overlay /etc
-    mkdir /etc/cdi
-fi
+# The host's /etc must not change when an engine is configured.
+mkdir -p /run/etc.upper /run/etc.work
+mount -t overlay -o lowerdir=/etc,upperdir=/run/etc.upper,workdir=/run/etc.work overlay /etc
+[ -d /etc/cdi ] || mkdir /etc/cdi
 mount -t tmpfs -o mode=755 tmpfs /etc/cdi
 if [ -n "$(ls "$specs")" ]; then
     cp "$specs"/* /etc/cdi/
     chmod 644 /etc/cdi/*
+fi
+
+# Where engines keep images and containers if nobody says otherwise. They cannot use an overlay for that.
+if [ -n "${TRANCHE_TEST_LIB:-}" ]; then
+    mkdir -p /run/lib.upper /run/lib.work
+    mount -t overlay -o lowerdir=/var/lib,upperdir=/run/lib.upper,workdir=/run/lib.work overlay /var/lib
+    for engine in containers containerd docker; do
+        mkdir -p "$TRANCHE_TEST_LIB/$engine" "/var/lib/$engine"
+        mount --bind "$TRANCHE_TEST_LIB/$engine" "/var/lib/$engine"
+    done
 fi
 
 if [ -n "${TRANCHE_TEST_DEV:-}" ]; then
@@ -34,6 +43,12 @@ if [ -n "${TRANCHE_TEST_DEV:-}" ]; then
     mount -t tmpfs -o mode=755 tmpfs /run/dev
     for node in null zero full random urandom tty fuse; do
         [ ! -e "/dev/$node" ] || cp -a "/dev/$node" /run/dev/
+    done
+    # As udev makes them, for engines of users.
+    mkdir /run/dev/net
+    [ ! -e /dev/net/tun ] || cp -a /dev/net/tun /run/dev/net/
+    for node in fuse net/tun; do
+        [ ! -e "/run/dev/$node" ] || chmod 666 "/run/dev/$node"
     done
     for link in fd stdin stdout stderr ptmx; do
         [ ! -e "/dev/$link" ] || cp -a "/dev/$link" /run/dev/
@@ -59,6 +74,12 @@ if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
     done
     mkdir /sys/fs/cgroup/systemd
     mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
+    # podman 5 warns of it at each start, among what the container prints.
+    export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 fi
 
+# The demonstration runs without ip.
+if command -v ip > /dev/null; then
+    ip link set lo up
+fi
 exec "$@"

@@ -2,8 +2,9 @@
 # Installs missing packages that the tests and the demonstration need: on Debian and its derivatives, as root. Elsewhere
 # it prints what is missing, and the tests that need it are skipped by name. It never removes a package.
 #
-#   tests/bed/packages.sh [demo|vm]   with `demo`, only those for the demonstration; with `vm`, those for the machine of
-#                                     `make test-vm` as well
+#   tests/bed/packages.sh [demo|suites|vm]   with `demo`, only those for the demonstration; with `suites`, those that make
+#                                            the roots of `make test-engines`; with `vm`, those for the machine of
+#                                            `make test-vm` as well as those for the tests
 set -eu
 
 install() {
@@ -30,24 +31,31 @@ need() {
     done
 }
 
-need cc:gcc conmon:conmon podman:podman busybox:busybox-static unshare:util-linux
+what=${1:-}
+need cc:gcc unshare:util-linux
 # A compiler without the C library's headers and start files links nothing.
 [ -e /usr/include/stdio.h ] || packages="$packages libc6-dev"
-if [ "${1:-}" = demo ]; then
+[ "$what" = suites ] || need conmon:conmon podman:podman busybox:busybox-static
+if [ "$what" = demo ]; then
     command -v runc > /dev/null 2>&1 || need crun:crun
+elif [ "$what" = suites ]; then
+    need debootstrap:debootstrap
 else
-    need crun:crun runc:runc newuidmap:uidmap bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc \
-        musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io systemd-analyze:systemd
+    need crun:crun runc:runc newuidmap:uidmap slirp4netns:slirp4netns bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc \
+        musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io docker-compose:docker-compose \
+        systemd-analyze:systemd ip:iproute2
+    # A client of containerd's CRI.
+    /usr/bin/python3 -c "import grpc" 2> /dev/null || packages="$packages python3-grpcio"
     # Programs of another architecture, and what runs them.
     if [ "$(uname -m)" = x86_64 ]; then
         need aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
         [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || packages="$packages libc6-dev-arm64-cross"
     fi
 fi
-[ "${1:-}" != vm ] || need debootstrap:debootstrap mkfs.ext4:e2fsprogs
+[ "$what" != vm ] || need debootstrap:debootstrap mkfs.ext4:e2fsprogs
 # shellcheck disable=SC2086 # one word for each package
 [ -z "$packages" ] || install $packages
-[ "${1:-}" != demo ] || exit 0
+case $what in demo | suites) exit 0 ;; esac
 
 # For a 32-bit loader in addition to the 64-bit one. gcc-multilib would remove cross compilers.
 links32() {

@@ -99,8 +99,38 @@ fn can_run(test: &str, program: &str) -> bool {
         .any(|directory| fs::metadata(format!("{directory}/{program}")).is_ok());
     if !is_here {
         skip::not_run(&test, &format!("{program} is not installed"));
+        return false;
     }
-    is_here
+    let needs = [("systemd-nspawn", 258), ("lxc-execute", 7)];
+    let needed = needs
+        .iter()
+        .find(|(name, since)| *name == program && major_version(program) >= *since);
+    if needed.is_some() && !has_cgroup2() {
+        skip::not_run(
+            &test,
+            &format!("{program} of this version needs cgroup v2, which this machine does not have"),
+        );
+        return false;
+    }
+    true
+}
+
+/// The first number that `program` prints of its version.
+fn major_version(program: &str) -> u32 {
+    let output = Command::new(program).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut numbers = text
+        .split(|letter: char| !letter.is_ascii_digit())
+        .filter(|word| !word.is_empty());
+    numbers.next().unwrap().parse().unwrap()
+}
+
+fn has_cgroup2() -> bool {
+    let kind = Command::new("stat")
+        .args(["-f", "-c", "%T", "/sys/fs/cgroup"])
+        .output()
+        .unwrap();
+    kind.stdout == b"cgroup2fs\n"
 }
 
 /// Runs a script of a shell, in which `$FLAGS` are the flags of GPU 1 and `$SHOW` what the container runs.

@@ -11,12 +11,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod as_installed;
+mod cdi_names;
+mod compose;
 mod equal_shares;
 mod generated;
 mod handwritten;
 mod images;
 mod loader_engines;
 mod mps;
+mod quadlet;
 mod requests;
 mod rootless_shares;
 mod runtime;

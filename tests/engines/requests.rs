@@ -4,6 +4,7 @@
 mod reach;
 
 use std::fs;
+use std::process::Command;
 
 use crate::shares::{listening, place};
 use crate::support::engines::{Bed, Engine, find};
@@ -12,7 +13,7 @@ use crate::support::{fake_host, skip};
 
 /// GPU 7 of eight by MPS, in unequal shares. The others are given as a whole.
 /// `keys` are further settings of the runtime.
-fn policy(low_level: &str, keys: &str) -> String {
+pub(super) fn policy(low_level: &str, keys: &str) -> String {
     format!(
         "\
 version: v1
@@ -39,7 +40,12 @@ pub(super) enum Way {
     DockerRuntime,
     DockerDefault,
     Ctr,
+    Cri,
     PodmanConfigured,
+    /// By a CDI name, without our runtime.
+    DockerCdi,
+    CtrCdi,
+    CriCdi,
 }
 
 impl Way {
@@ -47,12 +53,18 @@ impl Way {
     fn script(self) -> (&'static str, &'static str) {
         const PODMAN: &str = include_str!("requests/podman.sh");
         const DOCKER: &str = include_str!("requests/docker.sh");
+        const CTR: &str = include_str!("requests/ctr.sh");
+        const CRI: &str = include_str!("requests/cri.sh");
         match self {
             Way::PodmanRuntime => (PODMAN, "hooks="),
             Way::PodmanPrecreate => (PODMAN, "hooks=\"--hooks-dir $bed/hooks.d\""),
-            Way::DockerRuntime => (DOCKER, "default=runc runtime='--runtime tranche'"),
-            Way::DockerDefault => (DOCKER, "default=tranche runtime="),
-            Way::Ctr => (include_str!("requests/ctr.sh"), ""),
+            Way::DockerRuntime => (DOCKER, "configure= runtime='--runtime tranche'"),
+            Way::DockerDefault => (DOCKER, "configure=--set-as-default runtime="),
+            Way::DockerCdi => (DOCKER, "configure=no runtime="),
+            Way::Ctr => (CTR, "runtime=\"--runc-binary $bed/runtime/tranche-runtime\""),
+            Way::CtrCdi => (CTR, "runtime="),
+            Way::Cri => (CRI, "configure= handler=tranche"),
+            Way::CriCdi => (CRI, "configure=no handler="),
             Way::PodmanConfigured => (include_str!("requests/configured.sh"), ""),
         }
     }
@@ -61,9 +73,31 @@ impl Way {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Way::PodmanRuntime | Way::PodmanPrecreate | Way::PodmanConfigured => &[],
-            Way::DockerRuntime | Way::DockerDefault => &["docker", "dockerd", "containerd"],
-            Way::Ctr => &["ctr", "containerd"],
+            Way::DockerRuntime | Way::DockerDefault | Way::DockerCdi => &["docker", "dockerd", "containerd"],
+            Way::Ctr | Way::CtrCdi => &["ctr", "containerd"],
+            Way::Cri | Way::CriCdi => &["ctr", "containerd", "python3"],
         }
+    }
+
+    /// How people call the engine.
+    pub(super) fn shown(self) -> &'static str {
+        match self {
+            Way::PodmanRuntime | Way::PodmanPrecreate | Way::PodmanConfigured => "podman",
+            Way::DockerRuntime | Way::DockerDefault | Way::DockerCdi => "docker",
+            Way::Ctr | Way::CtrCdi => "ctr",
+            Way::Cri | Way::CriCdi => "containerd by the CRI",
+        }
+    }
+
+    /// What it needs and is not here.
+    fn missing(self) -> Option<String> {
+        let mut absent: Vec<&str> = self.programs().to_vec();
+        absent.retain(|name| find(name).is_none());
+        let has_grpc = || Command::new("/usr/bin/python3").args(["-c", "import grpc"]).output();
+        if absent.is_empty() && self.programs().contains(&"python3") && !has_grpc().is_ok_and(|o| o.status.success()) {
+            absent.push("grpc for Python");
+        }
+        (!absent.is_empty()).then(|| format!("not installed: {}", absent.join(", ")))
     }
 
     /// Whether `exec` gives a process the environment of the container's share. With a hook alone, tranche does not run
@@ -76,13 +110,14 @@ impl Way {
     fn keys(self) -> &'static str {
         match self {
             Way::PodmanRuntime | Way::PodmanPrecreate | Way::PodmanConfigured => ", acceptAnnotations: always",
-            Way::DockerRuntime | Way::DockerDefault | Way::Ctr => "",
+            _ => "",
         }
     }
 
-    /// The sort of variable or annotation by which a container can ask: docker has no annotations before 24.0.
+    /// Whether a container of it can have an annotation: docker has none before 24.0, and containerd gives the
+    /// low-level runtime those that its configuration lists.
     fn has_annotations(self) -> bool {
-        !matches!(self, Way::DockerRuntime | Way::DockerDefault)
+        !matches!(self, Way::DockerRuntime | Way::DockerDefault | Way::Cri)
     }
 }
 
@@ -94,17 +129,13 @@ fn run(test: &str, way: Way, engine: Engine, script: &str, look: impl Fn(&Sessio
 
 /// As [`run`], with other settings of the runtime.
 pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script: &str, look: impl Fn(&Session)) {
+    run_policy(test, way, engine, &policy(engine.runtime(), keys), script, look);
+}
+
+/// As [`run`], with another policy.
+pub(super) fn run_policy(test: &str, way: Way, engine: Engine, policy: &str, script: &str, look: impl Fn(&Session)) {
     let test = format!("{test} {way:?} {}", engine.runtime());
-    let absent: Vec<&str> = way
-        .programs()
-        .iter()
-        .copied()
-        .filter(|name| find(name).is_none())
-        .collect();
-    let missing = engine
-        .missing()
-        .or((!absent.is_empty()).then(|| format!("not installed: {}", absent.join(", "))));
-    if let Some(reason) = missing {
+    if let Some(reason) = engine.missing().or(way.missing()) {
         skip::not_run(&test, &reason);
         return;
     }
@@ -114,7 +145,7 @@ pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script:
         skip::not_run(&test, &missing.why);
         return;
     }
-    fs::write(bed.at("policy.yaml"), policy(engine.runtime(), keys)).unwrap();
+    fs::write(bed.at("policy.yaml"), policy).unwrap();
     let _daemon = listening(&bed.at("daemon"));
     fs::create_dir(bed.at("runtime")).unwrap();
     let runtime = bed.at("runtime/tranche-runtime");
@@ -128,12 +159,13 @@ pub(super) fn run_with(test: &str, way: Way, engine: Engine, keys: &str, script:
             fs::create_dir(bed.at("hooks.d")).unwrap();
             fs::write(bed.at("hooks.d/tranche.json"), hook).unwrap();
         }
-        Way::DockerRuntime | Way::DockerDefault | Way::Ctr => {}
+        _ => {}
     }
     let (words, variables) = way.script();
     let whole = format!(
-        "place='{}'\n{variables}\n{}{words}trap engine_down EXIT\nengine_up \"$1\"\n{script}",
+        "place='{}'\ncri='{}'\n{variables}\n{}{words}trap engine_down EXIT\nengine_up \"$1\"\n{script}",
         place(&bed).join(" "),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines/requests/cri.py"),
         include_str!("requests/verbs.sh"),
     );
     let session = session(&bed, engine, 1, &whole);
@@ -148,7 +180,7 @@ pub(super) fn gpus(look: &str) -> Vec<u32> {
 }
 
 /// Fails unless `look` is that of a container with these GPUs as a whole.
-fn has_gpus(session: &Session, step: &str, expected: &[u32]) {
+pub(super) fn has_gpus(session: &Session, step: &str, expected: &[u32]) {
     let look = session.ok(step);
     assert_eq!(gpus(look), expected, "{step}: {look}");
     assert_eq!(look.contains("/libcuda.so.1\n"), !expected.is_empty(), "{step}: {look}");
@@ -156,7 +188,7 @@ fn has_gpus(session: &Session, step: &str, expected: &[u32]) {
 }
 
 /// Fails unless `text` has the variables of a share with this part of GPU 7.
-fn has_share(step: &str, text: &str, percent: u32, memory: u32) {
+pub(super) fn has_share(step: &str, text: &str, percent: u32, memory: u32) {
     let text = &text.replace('\0', "\n");
     for line in [
         "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",
@@ -338,4 +370,10 @@ fn of_podman_that_is_configured() {
 #[test]
 fn of_containerd() {
     both(Way::Ctr);
+}
+
+/// As a kubelet asks containerd.
+#[test]
+fn of_containerd_by_the_cri() {
+    both(Way::Cri);
 }

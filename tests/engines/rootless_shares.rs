@@ -33,7 +33,7 @@ mkdir -p /run/user/65534
 chown 65534:65534 /run/user/65534
 chmod 700 /run/user/65534
 as_user() {
-    setpriv --reuid=65534 --regid=65534 --clear-groups env -i PATH="$PATH" HOME="$bed/nobody" \
+    setpriv --reuid=65534 --regid=65534 --clear-groups env -i PATH="$PATH" PODMAN_IGNORE_CGROUPSV1_WARNING=1 HOME="$bed/nobody" \
         XDG_RUNTIME_DIR=/run/user/65534 "$@"
 }
 user() {

@@ -32,7 +32,7 @@ sharing:
 ";
 
 /// Runs a script under each engine, with the specs of a fake host with two GPUs under [`POLICY`].
-fn each_engine(name: &str, images: usize, script: &str, look: impl Fn(Engine, &Session)) {
+pub(super) fn each_engine(name: &str, images: usize, script: &str, look: impl Fn(Engine, &Session)) {
     for engine in ENGINES {
         only(engine, name, images, script, |session| look(engine, session));
     }

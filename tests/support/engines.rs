@@ -203,6 +203,7 @@ pub(crate) fn run_podman_in(
         "env",
         "-i",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PODMAN_IGNORE_CGROUPSV1_WARNING=1",
     ]);
     enter
         .arg(format!("HOME={}", user.display()))
@@ -288,13 +289,15 @@ fn config(image: &Path, command: &[&str]) -> Value {
 pub(crate) fn entered(bed: &Bed, spec_dir: &Path) -> Command {
     let mut enter = Command::new("unshare");
     enter.args([
-        "-m",
+        "--mount",
+        "--net",
         "--propagation",
         "private",
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bed/enter.sh"),
     ]);
     enter
         .arg(spec_dir)
+        .env("TRANCHE_TEST_LIB", bed.at("lib"))
         .envs(bed.dev.iter().map(|dev| ("TRANCHE_TEST_DEV", dev)));
     let [before, after] = &bed.around;
     if !before.is_empty() || !after.is_empty() {

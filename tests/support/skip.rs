@@ -1,4 +1,4 @@
-//! Tests that need something which is not there say so by name, and are counted.
+//! What a run did not test, by name and with the reason, and what it saw that differs between versions.
 
 use std::fs::{OpenOptions, read_to_string};
 use std::io::Write;
@@ -23,6 +23,15 @@ pub(crate) fn not_run(test: &str, reason: &str) {
             .filter(|l| !l.starts_with('#'))
             .any(|l| l.split(": ").next() == Some(test));
         assert!(allowed, "{line}and tests/allowed-skips.txt does not list it");
+    }
+}
+
+/// Writes down what a run saw of a program that differs between versions, where `TRANCHE_TEST_SEEN` names a file:
+/// `make test-engines` keeps it.
+pub(crate) fn seen(program: &str, what: &str) {
+    if let Some(file) = std::env::var_os("TRANCHE_TEST_SEEN") {
+        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        file.write_all(format!("seen {program}: {what}\n").as_bytes()).unwrap();
     }
 }
 

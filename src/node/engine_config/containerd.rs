@@ -234,8 +234,8 @@ fn runtime_edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings, v
         options.insert("BinaryName".to_owned(), Value::from(&*settings.path));
     }
     let mut edits = Vec::new();
-    // containerd itself has one runtime, and a table of runtimes takes its place: without its default runtime, the plugin
-    // does not start.
+    // containerd itself has one runtime, and a table of runtimes takes its place: without its default runtime, the
+    // plugin does not start.
     if version.replaces_sections() && file.table(&runtimes)?.is_none() {
         edits.push(Edit::Own {
             keys: keys(&[&runtimes[..], &["runc"]].concat()),

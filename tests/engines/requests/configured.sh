@@ -29,11 +29,11 @@ as_root() {
     CONTAINERS_CONF=$bed/containers.conf engine --root "$HOME/store" --runroot "$HOME/runroot" "$@"
 }
 as_user() {
-    setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$PATH" HOME="$bed/user" XDG_RUNTIME_DIR="$bed/user/run" \
+    setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$PATH" PODMAN_IGNORE_CGROUPSV1_WARNING=1 HOME="$bed/user" XDG_RUNTIME_DIR="$bed/user/run" \
         CONTAINERS_CONF="$bed/containers.conf" podman --storage-driver vfs --cgroup-manager cgroupfs --events-backend none "$@"
 }
 for user in root user; do
-    step "build-$user" "as_$user" build --network=none --tag localhost/built "$bed/context"
+    step "build-$user" "as_$user" build --network=none $limits --tag localhost/built "$bed/context"
     none=
     [ $user = root ] || none=--cgroups=disabled
     step "plain-$user" "as_$user" run --rm --network=none $none $limits localhost/built

@@ -1,34 +1,33 @@
-# containerd through ctr, with our runtime as the runc of each container.
-ctr() {
-    command ctr --address "$bed/containerd.sock" "$@"
+# containerd through ctr, with the configuration of its package. $runtime makes our runtime the runc of each container.
+engine_up() {
+    rootfs=$1
+    daemon_up
 }
 
-engine_up() {
-    cat > "$bed/containerd.toml" << END
-version = 2
-root = "$bed/containerd"
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-    "io.containerd.snapshotter.v1.zfs"]
-[grpc]
-address = "$bed/containerd.sock"
-END
-    containerd --config "$bed/containerd.toml" > "$bed/daemon.log" 2>&1 &
+daemon_up() {
+    containerd > "$bed/daemon.log" 2>&1 &
     daemon=$!
     await ctr version
-    rootfs=$1
 }
+
+daemon_down() {
+    kill "$daemon"
+    wait "$daemon"
+}
+
+# ctr reads no configuration of the CRI.
+configure() { :; }
 
 engine_down() {
     for name in $(ctr container list --quiet); do
         remove "$name" > /dev/null 2>&1
     done
-    kill "$daemon"
-    wait "$daemon"
+    daemon_down
 }
 
 ctr_run() {
-    ctr run --runc-binary "$bed/runtime/tranche-runtime" "$@"
+    # shellcheck disable=SC2086 # no word, or two
+    ctr run $runtime "$@"
 }
 
 run_() {

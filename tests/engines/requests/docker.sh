@@ -1,4 +1,5 @@
-# docker with a daemon of its own, whose default runtime is ours if $default says so.
+# docker as its package configures it, in a network of its own, and with what `tranche runtime configure $configure` adds.
+# With configure=no, nothing is added.
 docker=/usr/bin/docker
 [ -x "$docker" ] || docker=docker
 docker() {
@@ -8,19 +9,32 @@ docker() {
 engine_up() {
     mkdir "$bed/names"
     ln -s "$bed/runtime/tranche-runtime" "$bed/names/nvidia-container-runtime-hook"
-    # Its sockets, its state and its own containerd are where it puts them by itself: in /var/run, a link to /run.
-    PATH="$bed/names:$PATH" dockerd --data-root "$bed/docker" --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs \
-        --exec-opt native.cgroupdriver=cgroupfs --default-ulimit nofile=1024:1024 \
-        --add-runtime "tranche=$bed/runtime/tranche-runtime" --default-runtime "$default" > "$bed/daemon.log" 2>&1 &
+    [ "$configure" = no ] || configure
+    daemon_up
+    tar -C "$1" -c . | docker import - bb:1 > /dev/null
+}
+
+configure() {
+    [ "$configure" != no ] || configure=
+    step configure tranche runtime configure --runtime docker --runtime-path "$bed/runtime/tranche-runtime" $configure
+}
+
+# Its sockets, its containers and its own containerd are where it puts them by itself.
+# $resources are options for resources of a swarm.
+daemon_up() {
+    PATH="$bed/names:$PATH" dockerd ${resources:-} > "$bed/daemon.log" 2>&1 &
     daemon=$!
     await docker version
-    tar -C "$1" -c . | docker import - bb:1 > /dev/null
+}
+
+daemon_down() {
+    kill "$daemon"
+    wait "$daemon"
 }
 
 engine_down() {
     docker ps --all --quiet | xargs -r "$docker" rm --force > /dev/null 2>&1
-    kill "$daemon"
-    wait "$daemon"
+    daemon_down
 }
 
 run_() {

@@ -5,7 +5,8 @@
 #   inside NAME COMMAND…                in a container that runs
 #   stop, restart, remove NAME
 #
-# A REQUEST is NAME=VALUE for a variable and @NAME=VALUE for an annotation. An engine defines run_, start_ and the rest.
+# A REQUEST is NAME=VALUE for a variable, @NAME=VALUE for an annotation and %NAME for a CDI device. An engine defines run_,
+# start_ and the rest.
 ask() {
     options=
     while [ $# -gt 0 ]; do
@@ -15,6 +16,7 @@ ask() {
                 break
                 ;;
             @*) options="$options --annotation ${1#@}" ;;
+            %*) options="$options --device ${1#%}" ;;
             *) options="$options --env $1" ;;
         esac
         shift
