@@ -8,6 +8,8 @@
 #                   (hours); MUTANTS=ledger changes only the ledger
 # make test-vm      boots a machine with systemd and cgroup v2 under emulation, and checks there engines, the units and a
 #                   reboot (minutes)
+# make test-engines SUITE=bookworm   runs the tests of engines with those of a Debian suite: bookworm, trixie or sid, in a
+#                   root that is kept (minutes, as root)
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
 # make bench        measures starts and generation, as ratios within one run
 # make build lint
@@ -71,7 +73,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -121,6 +123,13 @@ test: rust packages
 
 tests:
 	$(CARGO) test --workspace --all-features --no-run
+
+# What is compiled here runs in the root of the suite.
+SUITE ?= bookworm
+test-engines: rust
+	@tests/bed/packages.sh suites
+	@$(MAKE) --no-print-directory --jobs=2 verify tests
+	@TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/suites/run.sh "$(SUITE)" target/suites
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:

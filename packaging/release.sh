@@ -33,6 +33,9 @@ grep -q "^version = \"$version\"$" verify/Cargo.toml || fail "verify/Cargo.toml 
 .ci/run
 make deny
 TRANCHE_TEST_STRICT=1 make test-packages
+for suite in bookworm trixie sid; do
+    make test-engines SUITE="$suite"
+done
 make test-dist
 packaging/reproduce.sh dist
 

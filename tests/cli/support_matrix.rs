@@ -1,9 +1,11 @@
 //! docs/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names exists.
 
 mod rows;
+mod seen;
 
 use crate::support::bless;
-use rows::{COLUMNS, ROWS, Row};
+use rows::{BY_HAND, COLUMNS, FACTS, ROWS, Row};
+use seen::{SUITES, Seen};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tranche_plan::engines::Engine;
@@ -77,9 +79,10 @@ const INTRODUCTION: &str = "\
 A test writes this page from `tests/cli/support_matrix/rows.rs`, and checks that each test that is named here exists.
 [engines.md](engines.md) says what must be set in each engine, and [export.md](export.md) how programs without CDI are used.
 
-The tests use the programs that are installed; below are those of Debian 12, with bubblewrap 0.8, systemd 252 and LXC 5.0. A
-test whose program is not installed is listed as \"not run\" by `make test`. The GPU, NVML and the MPS daemon are fakes in all
-of them. No cell of this page is about a real GPU.
+`make test-engines SUITE=…` runs the tests with the engines of Debian 12 (bookworm), Debian 13 (trixie) and Debian unstable
+(sid), in a root of that suite, and writes what it saw to `tests/suites/seen`; the versions and dates below are from there.
+`make test` uses the programs that are installed, and lists a test whose program is missing as \"not run\". The GPU, NVML and
+the MPS daemon are fakes in all of them. No cell of this page is about a real GPU.
 ";
 
 /// What the cells of the matrix say.
@@ -96,19 +99,43 @@ const WORDS: &str = "\
 ";
 
 /// The engines and their versions, the same in each document that lists them.
-const VERSIONS: &str = "\
-| engine | tests, at each change | by hand, once |
-|---|---|---|
-| podman | 4.3.1 | 5.4.2, 5.8.2 |
-| docker | 20.10 | 26.1, 28.5, 29 |
-| containerd | 1.6 | 1.7, 2.1, 2.4 |
-| CRI-O | – | 1.33, 1.37 |
-| under them | crun 1.8.1, runc 1.1.5 | crun 1.28, runc 1.3.6 |
-";
+fn versions(seen: &[Seen]) -> String {
+    let mut table =
+        "| engine | bookworm, at each change | trixie | sid | by hand, once |\n|---|---|---|---|---|\n".to_owned();
+    for (engine, package, by_hand) in BY_HAND {
+        let cells = seen
+            .iter()
+            .map(|seen| seen.versions.get(package).map_or("–", String::as_str));
+        table += &format!("| {engine} | {} | {by_hand} |\n", cells.collect::<Vec<_>>().join(" | "));
+    }
+    table
+}
+
+/// What differs between the versions, and needs a hand or not.
+fn facts(seen: &[Seen]) -> String {
+    let mut table = format!(
+        "| engine | {} |\n|---{}|\n",
+        SUITES.join(" | "),
+        "|---".repeat(SUITES.len())
+    );
+    for (program, package) in FACTS {
+        let cells = seen.iter().map(|seen| {
+            let version = seen.versions.get(package).map_or("–", String::as_str);
+            let fact = seen.facts.get(program).map_or("–", String::as_str);
+            format!("{version}: {fact}")
+        });
+        table += &format!("| {program} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    }
+    table
+}
 
 /// The page.
 fn page() -> String {
-    let mut page = format!("{INTRODUCTION}\n{VERSIONS}\n{WORDS}\n| column | what is tried |\n|---|---|\n");
+    let seen = Seen::all(&root());
+    let mut page = format!(
+        "{INTRODUCTION}\n{}\n{WORDS}\n| column | what is tried |\n|---|---|\n",
+        versions(&seen)
+    );
     for (name, what) in COLUMNS {
         page += &format!("| {name} | {what} |\n");
     }
@@ -121,15 +148,40 @@ fn page() -> String {
         page += &format!("| {program} | {} |\n", tried.map(Tried::cell).join(" | "));
     }
     page += "\n## Tests and reasons\n";
-    for Row { program, tried, .. } in &ROWS {
-        page += &format!("\n### {program}\n\n");
-        for ((name, _), tried) in COLUMNS.iter().zip(tried) {
+    for row in &ROWS {
+        page += &format!("\n### {}\n\n", row.program);
+        if !row.packages.is_empty() {
+            let runs = seen.iter().map(|seen| match seen.shown(row.packages) {
+                nothing if nothing.is_empty() => format!("{}: not in this suite", seen.suite),
+                versions => format!("{}, {}: {versions}", seen.suite, seen.date),
+            });
+            page += &format!("- versions: {}\n", runs.collect::<Vec<_>>().join("; "));
+        }
+        for ((name, _), tried) in COLUMNS.iter().zip(row.tried) {
             if let Some(remark) = tried.remark() {
-                page += &format!("- {name}: {remark}\n");
+                page += &format!("- {name}: {remark}{}\n", passed_in(&seen, tried.tests()));
             }
         }
     }
     page
+}
+
+/// In which suites all of `tests` passed that run in suites. Nothing, if none of them does.
+fn passed_in(seen: &[Seen], tests: &[&str]) -> String {
+    let of_suites: Vec<&&str> = tests
+        .iter()
+        .filter(|test| seen.iter().any(|seen| seen.has_passed(test)))
+        .collect();
+    if of_suites.is_empty() {
+        return String::new();
+    }
+    let passed = seen
+        .iter()
+        .filter(|seen| of_suites.iter().all(|test| seen.has_passed(test)));
+    format!(
+        "; passed in {}",
+        passed.map(|seen| seen.suite).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Why the test that `row` names does not show what the row says, if so.
@@ -177,14 +229,20 @@ fn each_test_of_the_matrix_exists() {
 }
 
 #[test]
-fn every_document_has_the_same_list_of_engines() {
+fn every_document_has_what_the_runs_saw() {
+    let seen = Seen::all(&root());
+    let (versions, facts) = (versions(&seen), facts(&seen));
     for engine in Engine::ALL {
         let title = engine.facts().title;
-        assert!(VERSIONS.contains(&format!("\n| {title} |")), "{title} is not listed");
+        assert!(versions.contains(&format!("\n| {title} |")), "{title} is not listed");
     }
-    for document in ["README.md", "docs/engines.md"] {
+    for (document, table) in [
+        ("README.md", &versions),
+        ("docs/engines.md", &versions),
+        ("docs/engines.md", &facts),
+    ] {
         let text = fs::read_to_string(root().join(document)).unwrap();
-        assert!(text.contains(VERSIONS), "{document} has not this list:\n{VERSIONS}");
+        assert!(text.contains(table.as_str()), "{document} has not this list:\n{table}");
     }
 }
 

@@ -32,8 +32,27 @@ pub(super) struct Row {
     pub(super) program: &'static str,
     /// A test names the program by one of these words in its file.
     pub(super) marks: &'static [&'static str],
+    /// The packages of Debian that it consists of.
+    pub(super) packages: &'static [&'static str],
     pub(super) tried: [Tried; COLUMNS.len()],
 }
+
+/// An engine, its package in Debian, and the versions that were tried by hand.
+pub(super) const BY_HAND: [(&str, &str, &str); 6] = [
+    ("podman", "podman", "–"),
+    ("docker", "docker.io", "29"),
+    ("containerd", "containerd", "2.4"),
+    ("CRI-O", "cri-o", "1.33, 1.37"),
+    ("crun", "crun", "–"),
+    ("runc", "runc", "–"),
+];
+
+/// What a run writes down, and the package that it depends on.
+pub(super) const FACTS: [(&str, &str); 3] = [
+    ("docker", "docker.io"),
+    ("ctr", "containerd"),
+    ("containerd by the CRI", "containerd"),
+];
 
 const READS_CDI: Tried = OffersNone("not needed: it reads CDI specifications");
 const NO_HOOKS_D: Tried = OffersNone("podman alone has this stage");
@@ -41,13 +60,15 @@ const NO_CDI: Tried = OffersNone("it reads no CDI specification");
 const NO_RUNTIME: Tried = OffersNone("it runs no OCI runtime");
 const NO_VERIFY: Tried = OffersNone("`tranche verify` asks podman, docker and nerdctl");
 
-pub(super) const ROWS: [Row; 16] = [
+pub(super) const ROWS: [Row; 18] = [
     Row {
         program: "podman of root, over crun",
         marks: &["PodmanCrun", "Engine::ALL"],
+        packages: &["podman", "crun"],
         tried: [
             Tested(&[
                 "engines/generated.rs::a_container_has_the_nodes_of_its_devices_and_no_other",
+                "engines/as_installed.rs::podman_gives_a_gpu_without_options",
                 "engines/loader_engines.rs::a_program_finds_the_driver",
                 "vm: driver: a generated specification: podman with crun",
             ]),
@@ -72,6 +93,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "podman of root, over runc",
         marks: &["PodmanRunc", "Engine::ALL"],
+        packages: &["podman", "runc"],
         tried: [
             Tested(&[
                 "engines/generated.rs::a_container_has_the_nodes_of_its_devices_and_no_other",
@@ -96,6 +118,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "podman of a user, over crun",
         marks: &["RootlessCrun", "Engine::ALL"],
+        packages: &["podman", "crun"],
         tried: [
             Tested(&[
                 "engines/generated.rs::a_container_has_the_nodes_of_its_devices_and_no_other",
@@ -122,6 +145,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "podman of a user, over runc",
         marks: &["RootlessRunc", "Engine::ALL"],
+        packages: &["podman", "runc"],
         tried: [
             Tested(&[
                 "engines/generated.rs::a_container_has_the_nodes_of_its_devices_and_no_other",
@@ -146,11 +170,12 @@ pub(super) const ROWS: [Row; 16] = [
     },
     Row {
         program: "podman quadlet",
-        marks: &[],
+        marks: &["/usr/libexec/podman/quadlet"],
+        packages: &["podman", "crun", "runc"],
         tried: [
-            Documented("podman-systemd.unit(5), `AddDevice`, of which the generator of podman 5.8 makes `--device`"),
-            Documented("podman-systemd.unit(5), `AddDevice`"),
-            Documented("podman-systemd.unit(5), `AddDevice`"),
+            Untried,
+            Tested(&["engines/quadlet.rs::a_unit_gets_its_share_and_a_second_one_is_refused"]),
+            Tested(&["engines/quadlet.rs::a_unit_gets_its_share_and_a_second_one_is_refused"]),
             Untried,
             Untried,
             Untried,
@@ -160,18 +185,46 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "docker",
         marks: &["Way::Docker"],
+        packages: &["docker.io", "runc"],
         tried: [
-            ByHand("docker 29; docker 20.10 and 24 do not read CDI"),
-            ByHand("docker 29"),
             Partly(
-                &["engines/requests.rs::of_docker_with_the_runtime"],
-                "by the runtime, not by a CDI name",
+                &["engines/cdi_names.rs::of_docker"],
+                "docker before 25 does not read CDI; docker 29 by hand",
+            ),
+            Partly(
+                &["engines/cdi_names.rs::of_docker"],
+                "docker before 25 does not read CDI; docker 29 by hand",
+            ),
+            Partly(
+                &[
+                    "engines/cdi_names.rs::of_docker",
+                    "engines/requests.rs::of_docker_with_the_runtime",
+                ],
+                "docker before 25 only by the runtime",
             ),
             Tested(&[
                 "engines/requests.rs::of_docker_with_the_runtime",
                 "engines/requests.rs::of_docker_with_the_default_runtime",
                 "engines/requests.rs::of_docker_by_gpus",
+                "engines/compose.rs::a_service_of_a_swarm_gets_the_device_that_it_was_assigned",
             ]),
+            NO_HOOKS_D,
+            Untried,
+            READS_CDI,
+        ],
+    },
+    Row {
+        program: "docker compose",
+        marks: &["Way::Docker"],
+        packages: &["docker-compose", "docker.io"],
+        tried: [
+            Partly(
+                &["engines/compose.rs::each_form_of_a_compose_file_gives_its_devices_or_is_refused"],
+                "docker before 25 does not read CDI",
+            ),
+            Untried,
+            Untried,
+            Tested(&["engines/compose.rs::each_form_of_a_compose_file_gives_its_devices_or_is_refused"]),
             NO_HOOKS_D,
             Untried,
             READS_CDI,
@@ -180,12 +233,19 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "containerd, by ctr",
         marks: &["Way::Ctr"],
+        packages: &["containerd", "runc"],
         tried: [
-            ByHand("containerd 2.4, by ctr and by the CRI; 1.6 does not read CDI"),
-            ByHand("containerd 2.4"),
             Partly(
-                &["engines/requests.rs::of_containerd"],
-                "by the runtime, not by a CDI name",
+                &["engines/cdi_names.rs::of_ctr"],
+                "ctr before 2.0 takes no CDI names; 2.4 by hand",
+            ),
+            Partly(
+                &["engines/cdi_names.rs::of_ctr"],
+                "ctr before 2.0 takes no CDI names; 2.4 by hand",
+            ),
+            Partly(
+                &["engines/cdi_names.rs::of_ctr", "engines/requests.rs::of_containerd"],
+                "ctr before 2.0 only by the runtime",
             ),
             Tested(&["engines/requests.rs::of_containerd"]),
             NO_HOOKS_D,
@@ -194,8 +254,35 @@ pub(super) const ROWS: [Row; 16] = [
         ],
     },
     Row {
+        program: "containerd, by the CRI",
+        marks: &["Way::Cri"],
+        packages: &["containerd", "runc"],
+        tried: [
+            Partly(
+                &["engines/cdi_names.rs::of_containerd_by_the_cri"],
+                "containerd before 1.7 does not read CDI; 2.4 by hand",
+            ),
+            Partly(
+                &["engines/cdi_names.rs::of_containerd_by_the_cri"],
+                "containerd before 1.7 does not read CDI; 2.4 by hand",
+            ),
+            Partly(
+                &[
+                    "engines/cdi_names.rs::of_containerd_by_the_cri",
+                    "engines/requests.rs::of_containerd_by_the_cri",
+                ],
+                "containerd before 1.7 only by the runtime",
+            ),
+            Tested(&["engines/requests.rs::of_containerd_by_the_cri"]),
+            NO_HOOKS_D,
+            NO_VERIFY,
+            READS_CDI,
+        ],
+    },
+    Row {
         program: "CRI-O",
         marks: &["crio"],
+        packages: &[],
         tried: [
             ByHand("CRI-O 1.37"),
             ByHand("CRI-O 1.37"),
@@ -212,6 +299,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "crun or runc alone",
         marks: &["PodmanCrun, Engine::PodmanRunc"],
+        packages: &["crun", "runc"],
         tried: [
             Partly(
                 &["engines/handwritten.rs::the_runtimes_alone_run_the_hook"],
@@ -228,6 +316,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "a program without a container",
         marks: &["`tranche run`"],
+        packages: &[],
         tried: [
             OffersNone("it has the devices of the host"),
             Tested(&[
@@ -244,6 +333,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "bubblewrap",
         marks: &["\"bwrap\""],
+        packages: &["bubblewrap"],
         tried: [
             NO_CDI,
             Untried,
@@ -257,6 +347,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "systemd-nspawn",
         marks: &["nspawn"],
+        packages: &["systemd-container"],
         tried: [
             NO_CDI,
             Untried,
@@ -273,6 +364,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "LXC",
         marks: &["\"lxc\""],
+        packages: &["lxc"],
         tried: [
             NO_CDI,
             Untried,
@@ -286,6 +378,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "Incus",
         marks: &[],
+        packages: &[],
         tried: [
             Untried,
             Untried,
@@ -299,6 +392,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "Apptainer, Singularity",
         marks: &[],
+        packages: &[],
         tried: [
             Untried,
             Untried,
@@ -314,6 +408,7 @@ pub(super) const ROWS: [Row; 16] = [
     Row {
         program: "nerdctl, Nomad",
         marks: &[],
+        packages: &[],
         tried: [
             Documented("nerdctl reads CDI specifications from 2.1 on; Nomad needs the runtime of docker"),
             Untried,
