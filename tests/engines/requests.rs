@@ -53,8 +53,8 @@ impl Way {
     fn script(self) -> (&'static str, &'static str) {
         const PODMAN: &str = include_str!("requests/podman.sh");
         const DOCKER: &str = include_str!("requests/docker.sh");
-        const CTR: &str = include_str!("requests/ctr.sh");
-        const CRI: &str = include_str!("requests/cri.sh");
+        const CTR: &str = concat!(include_str!("requests/containerd.sh"), include_str!("requests/ctr.sh"));
+        const CRI: &str = concat!(include_str!("requests/containerd.sh"), include_str!("requests/cri.sh"));
         match self {
             Way::PodmanRuntime => (PODMAN, "hooks="),
             Way::PodmanPrecreate => (PODMAN, "hooks=\"--hooks-dir $bed/hooks.d\""),

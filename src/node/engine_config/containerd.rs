@@ -234,9 +234,11 @@ fn runtime_edits(file: &ConfigFile, context: &ConfigFile, settings: &Settings, v
         options.insert("BinaryName".to_owned(), Value::from(&*settings.path));
     }
     let mut edits = Vec::new();
-    // containerd itself has one runtime, and a table of runtimes takes its place: without its default runtime, the
-    // plugin does not start.
-    if version.replaces_sections() && file.table(&runtimes)?.is_none() {
+    // containerd itself has runc, and a table of runtimes takes its place: without its default runtime, the plugin does
+    // not start. An earlier tranche may have written such a table.
+    let default = context.text_at(&["plugins", plugin, "containerd", "default_runtime_name"])?;
+    let has_runc = file.table(&[&runtimes[..], &["runc"]].concat())?.is_some();
+    if version.replaces_sections() && matches!(default, None | Some("runc")) && !has_runc {
         edits.push(Edit::Own {
             keys: keys(&[&runtimes[..], &["runc"]].concat()),
             value: json!({"runtime_type": SHIM}),

@@ -34,17 +34,6 @@ configure() {
     step configure tranche runtime configure --runtime containerd --runtime-path "$bed/runtime/tranche-runtime"
 }
 
-daemon_up() {
-    containerd > "$bed/daemon.log" 2>&1 &
-    daemon=$!
-    await ctr version
-}
-
-daemon_down() {
-    kill "$daemon"
-    wait "$daemon"
-}
-
 engine_down() {
     for pod in "$bed"/cri/*.json; do
         [ ! -e "$pod" ] || { pod=${pod##*/}; cri remove "${pod%.json}" > /dev/null 2>&1; }

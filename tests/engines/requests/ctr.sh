@@ -4,17 +4,6 @@ engine_up() {
     daemon_up
 }
 
-daemon_up() {
-    containerd > "$bed/daemon.log" 2>&1 &
-    daemon=$!
-    await ctr version
-}
-
-daemon_down() {
-    kill "$daemon"
-    wait "$daemon"
-}
-
 # ctr reads no configuration of the CRI.
 configure() { :; }
 
