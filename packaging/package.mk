@@ -10,7 +10,7 @@ CARGO_RPM := $(TOOLS)/cargo-generate-rpm-0.21.1
 MAINTAINER ?= tranche developers <tranche@tranche.invalid>
 
 # Of the last commit; `make dist` writes it into release.mk, because a tarball has no commits.
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 RPM_ARCH := $(MACHINE)
 COMPAT_RPM := tranche-nvidia-compat-$(VERSION)-1.noarch.rpm
