@@ -5,11 +5,19 @@ use crate::support::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::fs;
 use std::time::{Duration, Instant};
 use tranche_node::control::{Control, ControlledDevice, DaemonState, MachineControl};
 
+/// Kills a process, and waits until it has ended: on a busy machine, it listens for a moment after the signal.
 fn kill_hard(pid: u32) {
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    until("the process has ended", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may have any character.
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        state.is_none_or(|state| state.starts_with(['Z', 'X']))
+    });
 }
 
 /// Ticks until the device is as wanted.
