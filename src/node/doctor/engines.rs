@@ -28,7 +28,13 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
             (None, _) => found.push(Diagnosis::advice(
                 Finding::EngineWithoutCdi,
                 format!("{shown}: does not read CDI specifications"),
-                "a container requests its GPU through the runtime of tranche instead",
+                match engine.engine {
+                    // Its CRI does not know the field of the request.
+                    Engine::Containerd => {
+                        "a pod that requests a CDI device starts without it; request it through the runtime of tranche"
+                    }
+                    _ => "a container requests its GPU through the runtime of tranche instead",
+                },
                 Fix::command(format!("tranche runtime configure --runtime {}", engine.engine)),
             )),
             (Some(reads), Some((needs, file))) if *needs > reads => found.push(Diagnosis::wrong(
