@@ -24,13 +24,6 @@ test-dist: dist
 
 # Licences and sources of all crates (deny.toml). Advisories need their database: cargo deny check advisories. The first run
 # installs cargo-deny, for minutes.
-CARGO_DENY := $(TOOLS)/cargo-deny-0.18.5
-
 .PHONY: deny
 deny: $(CARGO_DENY)
 	$(CARGO_DENY)/bin/cargo-deny check licenses bans sources
-
-$(CARGO_DENY):
-	rm -rf $@.part
-	$(CARGO) install --locked --root $@.part --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
-	mv $@.part $@

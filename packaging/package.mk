@@ -5,6 +5,7 @@ PACKAGE := target/package
 TOOLS := target/tools
 CARGO_DEB := $(TOOLS)/cargo-deb-3.8.0
 CARGO_RPM := $(TOOLS)/cargo-generate-rpm-0.21.1
+CARGO_DENY := $(TOOLS)/cargo-deny-0.18.5
 
 # Who publishes packages names an address for their users.
 MAINTAINER ?= tranche developers <tranche@tranche.invalid>
@@ -25,7 +26,7 @@ package:
 deb:
 	umask 022 && $(MAKE) package-tree && $(MAKE) deb-file
 
-$(CARGO_DEB) $(CARGO_RPM):
+$(CARGO_DEB) $(CARGO_RPM) $(CARGO_DENY):
 	rm -rf $@.part
 	$(CARGO) install --locked --root $@.part --target-dir $(TOOLS)/build $(shell echo '$(@F)' | sed 's/-\([0-9]\)/@\1/')
 	mv $@.part $@
