@@ -101,7 +101,7 @@ pub fn check(
         }
     }
     let answer = run(&mut command).about(program.display(), "cannot be run")?;
-    if engine == Engine::Docker && !answer.is_success {
+    if engine == Engine::Docker && !answer.is_success && !cannot_validate(&answer) {
         let now = match main.path.exists() {
             true => main.path.to_owned(),
             false => copy("now.json", "{}")?,
@@ -109,7 +109,7 @@ pub fn check(
         let present = run(&mut validate(&program, &now)).about(program.display(), "cannot be run")?;
         // The reason may have the name of the file.
         let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
-        if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) && !cannot_validate(&answer) {
+        if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) {
             let what = format!(
                 "{} refuses the file as it is now, too: {}",
                 program.display(),
