@@ -46,7 +46,9 @@ mkdir "$results"
 TRANCHE_SUITE_ROOT=$cache/$suite
 TRANCHE_TEST_NOT_RUN=$results/not-run.txt
 TRANCHE_TEST_SEEN=$results/seen.txt
-export TRANCHE_SUITE_ROOT TRANCHE_TEST_NOT_RUN TRANCHE_TEST_SEEN
+# The root has what the tests need, so one that is left out for want of something is a failure.
+TRANCHE_TEST_STRICT=1
+export TRANCHE_SUITE_ROOT TRANCHE_TEST_NOT_RUN TRANCHE_TEST_SEEN TRANCHE_TEST_STRICT
 : > "$TRANCHE_TEST_SEEN"
 : > "$TRANCHE_TEST_NOT_RUN"
 
