@@ -2,12 +2,11 @@
 //! `tranche runtime configure`, and whether doctor says the same.
 
 use crate::requests::{Way, gpus, has_gpus, has_share, run_policy};
-use crate::support::engines::{Engine, find};
+use crate::support::engines::Engine;
 use crate::support::session::Session;
 use crate::support::skip;
 use serde_json::Value;
-use std::process::Command;
-use tranche_core::types::EngineVersion;
+use tranche_node::installed::EngineDirs;
 use tranche_plan::engines::{Engine as Program, FoundEngine};
 
 /// GPU 6 in two equal shares, GPU 7 in unequal ones by MPS; the others are given as a whole.
@@ -34,19 +33,11 @@ pub(super) fn installed(way: Way) -> FoundEngine {
         Way::PodmanRuntime => Program::Podman,
         _ => Program::Containerd,
     };
-    let program = find(engine.facts().program).unwrap();
-    let output = Command::new(program).arg("--version").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut words = text.split([' ', ',', '\n']);
-    let version: Option<EngineVersion> = words.find_map(|word| {
-        let is_version = word.starts_with(|first: char| first.is_ascii_digit());
-        // Debian adds `+dfsg1` and the like.
-        is_version.then(|| word.split(['+', '~']).next().unwrap().parse().unwrap())
-    });
-    FoundEngine {
-        engine,
-        version: Some(version.expect("a version")),
-    }
+    let found = EngineDirs::default().installed();
+    let found = found
+        .into_iter()
+        .find(|found| found.engine == engine && found.version.is_some());
+    found.unwrap_or_else(|| panic!("{engine}: no version"))
 }
 
 /// What doctor says of the engine's versions and of its configuration, by result.
