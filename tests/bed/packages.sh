@@ -2,8 +2,9 @@
 # Installs missing packages that the tests and the demonstration need: on Debian and its derivatives, as root. Elsewhere
 # it prints what is missing, and the tests that need it are skipped by name. It never removes a package.
 #
-#   tests/bed/packages.sh [demo|suites|vm]   with `demo`, only those for the demonstration; with `suites`, those that make
-#                                            the roots of `make test-engines`; with `vm`, those for the machine of
+#   tests/bed/packages.sh [demo|suites|vm|image|chart]   with `demo`, only those for the demonstration; with `suites`, those
+#                                            that make the roots of `make test-engines`; with `image` and `chart`, those
+#                                            for `make image` and `make test-chart`; with `vm`, those for the machine of
 #                                            `make test-vm` as well as those for the tests
 set -eu
 
@@ -32,6 +33,13 @@ need() {
 }
 
 what=${1:-}
+if [ "$what" = image ] || [ "$what" = chart ]; then
+    [ "$what" = chart ] || need buildah:buildah readelf:binutils
+    [ "$what" = image ] || python3 -m pip --version > /dev/null 2>&1 || packages="python3 python3-pip"
+    # shellcheck disable=SC2086 # one word for each package
+    [ -z "$packages" ] || install $packages
+    exit 0
+fi
 need cc:gcc unshare:util-linux
 # A compiler without the C library's headers and start files links nothing.
 [ -e /usr/include/stdio.h ] || packages="$packages libc6-dev"
@@ -43,7 +51,7 @@ elif [ "$what" = suites ]; then
 else
     need crun:crun runc:runc newuidmap:uidmap slirp4netns:slirp4netns bwrap:bubblewrap systemd-nspawn:systemd-container lxc-execute:lxc \
         musl-gcc:musl-tools strace:strace containerd:containerd dockerd:docker.io docker-compose:docker-compose \
-        systemd-analyze:systemd ip:iproute2
+        buildah:buildah rootlesskit:rootlesskit systemd-analyze:systemd ip:iproute2
     # A client of containerd's CRI.
     /usr/bin/python3 -c "import grpc" 2> /dev/null || packages="$packages python3-grpcio"
     # Programs of another architecture, and what runs them.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every test, or with a name as argument that directory of tests alone, and ends with the
+# Runs every test but those of tranche-kubelet (`make test-kubelet`), or with a name as argument that directory of tests alone, and ends with the
 # table of attacks and with what was not run. TRANCHE_TEST_STRICT=1 makes a test that is left out, and is not in
 # tests/allowed-skips.txt, a failure. If a test changes what the host keeps in /run/tranche, that is a failure, too.
 set -u
@@ -46,11 +46,11 @@ status=0
 # shellcheck disable=SC2086 # one word for each option
 if [ $# -gt 0 ]; then
     case $1 in attacks | hooks) ;; *) own= ;; esac
-    tests "${own:-env}" "$cargo" test --workspace --all-features --test "$1" || status=1
+    tests "${own:-env}" "$cargo" test --workspace --exclude tranche-kubelet --all-features --test "$1" || status=1
 else
-    tests "${own:-env}" "$cargo" test --workspace --all-features --no-fail-fast --lib $mounting || status=1
-    tests "$cargo" test --workspace --all-features --no-fail-fast $others || status=1
-    RUST_TEST_THREADS=4 tests "$cargo" test --workspace --all-features --no-fail-fast $waiting || status=1
+    tests "${own:-env}" "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast --lib $mounting || status=1
+    tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast $others || status=1
+    RUST_TEST_THREADS=4 tests "$cargo" test --workspace --exclude tranche-kubelet --all-features --no-fail-fast $waiting || status=1
 fi
 
 if [ "$(state)" != "$before" ]; then

@@ -1,10 +1,11 @@
 //! podman without any option for its runtime, storage, cgroups and network: as root, and as a user whom `useradd` made.
-//! Only limits are set, on machines that do not allow podman to raise them.
+//! Only limits are set, on machines that do not allow podman to raise them. Doctor must say before what happens then.
 
+use crate::cdi_names::said;
 use crate::requests::gpus;
 use crate::support::engines::{Bed, Engine};
 use crate::support::session::session;
-use crate::support::{fake_host, skip};
+use crate::support::{fake_host, programs, skip};
 
 const SCRIPT: &str = r#"
 step generate tranche cdi generate $place --cdi-version 0.5 --hook-path "$oci" --output /etc/cdi/nvidia.yaml
@@ -17,12 +18,18 @@ cp -a "$2" "$bed/home/image"
 chown -R tranche-test: "$bed/home"
 as_user() {
     setpriv --reuid=tranche-test --regid=tranche-test --init-groups env -i PATH="$PATH" PODMAN_IGNORE_CGROUPSV1_WARNING=1 HOME="$bed/home" \
-        XDG_RUNTIME_DIR="/run/user/$(id -u tranche-test)" podman "$@"
+        XDG_RUNTIME_DIR="/run/user/$(id -u tranche-test)" "$@"
 }
+doctor() {
+    # 4: something is wrong with the host of files.
+    "$@" doctor --json --all $place || [ $? = 4 ]
+}
+step root-doctor doctor tranche
 step root command podman run --rm $limits --device nvidia.com/gpu=0 --rootfs "$1" /bin/sh -c "$look"
 step root-uses command podman info --format '{{.Host.OCIRuntime.Name}}, {{.Store.GraphDriverName}}, {{.Host.CgroupManager}}'
-step user as_user run --rm $limits --device nvidia.com/gpu=0 --rootfs "$bed/home/image" /bin/sh -c "$look"
-step user-uses as_user info --format '{{.Host.OCIRuntime.Name}}, {{.Store.GraphDriverName}}, {{.Host.CgroupManager}}'
+step user-doctor doctor as_user "$bed/tranche"
+step user as_user podman run --rm $limits --device nvidia.com/gpu=0 --rootfs "$bed/home/image" /bin/sh -c "$look"
+step user-uses as_user podman info --format '{{.Host.OCIRuntime.Name}}, {{.Store.GraphDriverName}}, {{.Host.CgroupManager}}'
 # It keeps the namespaces of the user's containers.
 kill "$(cat "/run/user/$(id -u tranche-test)/libpod/tmp/pause.pid")"
 "#;
@@ -42,6 +49,8 @@ fn podman_gives_a_gpu_without_options() {
     }
     // A user's engine takes a node only by the path that it has in the container.
     bed.with_nodes(&host.path("/dev"));
+    // The user may not enter a checkout.
+    programs::install(env!("CARGO_BIN_EXE_tranche"), bed.at("tranche"));
     let root = host.root.display();
     let script =
         format!("place='--driver-root={root} --dev-root=/ --proc-root={root}/proc --sys-root={root}/sys'\n{SCRIPT}");
@@ -50,7 +59,22 @@ fn podman_gives_a_gpu_without_options() {
     for who in ["root", "user"] {
         let look = session.ok(who);
         assert_eq!(gpus(look), [0], "{who}: {look}");
-        assert!(look.contains("/libcuda.so."), "{who}: {look}");
+        // The hook makes this link.
+        assert!(look.contains("/libcuda.so.1\n"), "{who}: {look}");
+        // Doctor says that this podman reads specifications, that this user finds these, and that users may run it.
+        let doctor = format!("{who}-doctor");
+        for (check, word) in [
+            ("engines", "podman"),
+            ("specifications", "/etc/cdi"),
+            ("access to specifications", ""),
+            ("rootless engines", ""),
+        ] {
+            let said = said(&session, &doctor, check, word);
+            assert!(
+                !said.is_empty() && said.iter().all(|(result, _)| result == "good"),
+                "{who}: {check}: {said:?}"
+            );
+        }
         let uses = session.ok(&format!("{who}-uses"));
         skip::seen(&format!("podman of {who}"), &format!("as installed: {}", uses.trim()));
     }

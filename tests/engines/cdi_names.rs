@@ -10,7 +10,7 @@ use tranche_node::installed::EngineDirs;
 use tranche_plan::engines::{Engine as Program, FoundEngine};
 
 /// GPU 6 in two equal shares, GPU 7 in unequal ones by MPS; the others are given as a whole.
-const POLICY: &str = "\
+pub(super) const POLICY: &str = "\
 version: v1
 sharing:
   timeSlicing:
@@ -40,15 +40,15 @@ pub(super) fn installed(way: Way) -> FoundEngine {
     found.unwrap_or_else(|| panic!("{engine}: no version"))
 }
 
-/// What doctor says of the engine's versions and of its configuration, by result.
-fn said(session: &Session, step: &str, check: &str, engine: Program) -> Vec<(String, String)> {
+/// What doctor says in `check` of what this word is about, by result.
+pub(super) fn said(session: &Session, step: &str, check: &str, word: &str) -> Vec<(String, String)> {
     let text = session.ok(step);
     let json = &text[text.find('{').unwrap()..];
     let found: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"));
     let checks = found["checks"].as_array().unwrap();
     let of_engine = checks.iter().filter(|entry| {
         let found = entry["found"].as_str().unwrap_or_default();
-        entry["check"] == check && found.contains(engine.as_str())
+        entry["check"] == check && found.contains(word)
     });
     of_engine
         .map(|entry| [&entry["result"], &entry["found"]].map(|word| word.as_str().unwrap_or_default().to_owned()))
@@ -69,6 +69,27 @@ fn expected(way: Way, found: &FoundEngine) -> (bool, bool) {
     }
 }
 
+/// Why an engine refuses CDI device `name`; `None` if it starts the container without the device.
+fn refusal(way: Way, reads_cdi: bool, name: &str) -> Option<String> {
+    match way {
+        // Off, or a field of the request that it does not know.
+        Way::CriCdi => None,
+        Way::CtrCdi => Some(format!("stat {name}: no such file or directory")),
+        _ if reads_cdi => Some("could not select device driver \"cdi\"".to_owned()),
+        _ => Some(format!("{name} is not an absolute path")),
+    }
+}
+
+/// Fails unless the container of `step` did not get device `name`, for the reason that this engine has.
+fn lacks(session: &Session, step: &str, way: Way, reads_cdi: bool, name: &str) {
+    let tried = session.step(step);
+    assert!(gpus(&tried.text).is_empty(), "{step}: {}", tried.text);
+    match refusal(way, reads_cdi, name) {
+        Some(why) => assert!(tried.code != 0 && tried.text.contains(&why), "{step}: {}", tried.text),
+        None => assert_eq!(tried.code, 0, "{step}: {}", tried.text),
+    }
+}
+
 fn check(way: Way, session: &Session) {
     let found = installed(way);
     let (as_installed, configured) = expected(way, &found);
@@ -80,13 +101,15 @@ fn check(way: Way, session: &Session) {
         (false, false) => "CDI names are refused",
     };
     skip::seen(way.shown(), what);
-    let installed = session.step("installed");
-    assert_eq!(gpus(&installed.text) == [0], as_installed, "{}", installed.text);
+    match as_installed {
+        true => has_gpus(session, "installed", &[0]),
+        false => lacks(session, "installed", way, configured, "nvidia.com/gpu=0"),
+    }
 
     // What doctor says is what the engine does.
     if way != Way::CtrCdi {
-        let versions = said(session, "doctor", "engines", found.engine);
-        let files = said(session, "doctor", "configuration of engines", found.engine);
+        let versions = said(session, "doctor", "engines", found.engine.as_str());
+        let files = said(session, "doctor", "configuration of engines", found.engine.as_str());
         let reads = versions
             .iter()
             .any(|(result, what)| result == "good" && what.contains(": reads CDI "));
@@ -98,16 +121,18 @@ fn check(way: Way, session: &Session) {
             (configured, as_installed),
             "{versions:?} {files:?}"
         );
-        let files = said(session, "doctor-configured", "configuration of engines", found.engine);
+        let files = said(
+            session,
+            "doctor-configured",
+            "configuration of engines",
+            found.engine.as_str(),
+        );
         assert_eq!(files, [], "nothing is wrong after configuring");
     }
 
     if !configured {
-        for step in ["one", "share"] {
-            let tried = session.step(step);
-            assert!(gpus(&tried.text).is_empty(), "{step}: {}", tried.text);
-            assert!((tried.code == 0) == (way == Way::CriCdi), "{step}: {}", tried.text);
-        }
+        lacks(session, "one", way, configured, "nvidia.com/gpu=0");
+        lacks(session, "share", way, configured, "nvidia.com/gpu=6.0");
         assert!(session.ok("free").contains("no share is held\n"));
         return;
     }

@@ -11,13 +11,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apptainer;
 mod as_installed;
+mod buildah;
 mod cdi_names;
 mod compose;
+mod docker_rootless;
 mod equal_shares;
 mod generated;
 mod handwritten;
 mod images;
+mod incus;
 mod loader_engines;
 mod mps;
 mod quadlet;

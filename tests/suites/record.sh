@@ -6,7 +6,7 @@ set -eu
 suite=$1 cache=$2
 echo "# Written by \`make test-engines SUITE=$suite\`."
 echo "date $(date +%F)"
-for package in apptainer bubblewrap buildah containerd crun docker-compose docker.io incus lxc podman runc systemd-container; do
+for package in apptainer bubblewrap buildah containerd crun docker-compose docker.io incus lxc podman rootlesskit runc systemd-container; do
     chroot "$cache/$suite" dpkg-query --show --showformat 'version ${Package} ${Version}\n' "$package" 2> /dev/null || true
 done
 sort --unique "$cache/$suite.results/seen.txt"

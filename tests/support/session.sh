@@ -1,6 +1,10 @@
 # What every session can say; see session.rs.
 mkdir -p "$bed/steps"
 
+# The client of the daemon's own package: another version, earlier on the PATH, reads other forms of a request.
+docker_client=/usr/bin/docker
+[ -x "$docker_client" ] || docker_client=docker
+
 # step NAME COMMAND…: runs it, and keeps what it said and its exit code.
 step() {
     step=$1

@@ -48,10 +48,11 @@ pub(super) const BY_HAND: [(&str, &str, &str); 6] = [
 ];
 
 /// What a run writes down, and the package that it depends on.
-pub(super) const FACTS: [(&str, &str); 3] = [
+pub(super) const FACTS: [(&str, &str); 4] = [
     ("docker", "docker.io"),
     ("ctr", "containerd"),
     ("containerd by the CRI", "containerd"),
+    ("docker of a user", "docker.io"),
 ];
 
 const READS_CDI: Tried = OffersNone("not needed: it reads CDI specifications");
@@ -60,7 +61,7 @@ const NO_CDI: Tried = OffersNone("it reads no CDI specification");
 const NO_RUNTIME: Tried = OffersNone("it runs no OCI runtime");
 const NO_VERIFY: Tried = OffersNone("`tranche verify` asks podman, docker and nerdctl");
 
-pub(super) const ROWS: [Row; 18] = [
+pub(super) const ROWS: [Row; 20] = [
     Row {
         program: "podman of root, over crun",
         marks: &["PodmanCrun", "Engine::ALL"],
@@ -214,6 +215,29 @@ pub(super) const ROWS: [Row; 18] = [
         ],
     },
     Row {
+        program: "docker of a user",
+        marks: &["dockerd-rootless.sh"],
+        packages: &["docker.io", "rootlesskit", "runc"],
+        tried: [
+            Partly(
+                &["engines/docker_rootless.rs::docker_of_a_user_gives_devices_and_shares"],
+                "docker before 25 does not read CDI",
+            ),
+            Partly(
+                &["engines/docker_rootless.rs::docker_of_a_user_gives_devices_and_shares"],
+                "docker before 25 does not read CDI",
+            ),
+            Refused(&["engines/docker_rootless.rs::docker_of_a_user_gives_devices_and_shares"]),
+            Partly(
+                &["engines/docker_rootless.rs::docker_of_a_user_gives_devices_and_shares"],
+                "whole devices; shares are refused with the way that works",
+            ),
+            NO_HOOKS_D,
+            Untried,
+            READS_CDI,
+        ],
+    },
+    Row {
         program: "docker compose",
         marks: &["Way::Docker"],
         packages: &["docker-compose", "docker.io"],
@@ -290,6 +314,23 @@ pub(super) const ROWS: [Row; 18] = [
             Partly(
                 &["runtime/configs.rs::each_configuration_changes_as_it_requests"],
                 "with configurations that CRI-O 1.33 wrote; CRI-O 1.33 itself by hand, over runc",
+            ),
+            NO_HOOKS_D,
+            NO_VERIFY,
+            READS_CDI,
+        ],
+    },
+    Row {
+        program: "buildah",
+        marks: &["\"buildah\""],
+        packages: &["buildah", "crun", "runc"],
+        tried: [
+            Refused(&["engines/buildah.rs::a_cdi_name_is_refused_with_cgroups_of_version_1"]),
+            Untried,
+            Untried,
+            Partly(
+                &["engines/buildah.rs::the_runtime_gives_devices_and_shares_to_steps_of_a_build"],
+                "`buildah run` and `buildah build` with a variable",
             ),
             NO_HOOKS_D,
             NO_VERIFY,
@@ -377,31 +418,32 @@ pub(super) const ROWS: [Row; 18] = [
     },
     Row {
         program: "Incus",
-        marks: &[],
-        packages: &[],
+        marks: &["incus"],
+        packages: &["incus"],
         tried: [
-            Untried,
+            Refused(&["engines/incus.rs::a_cdi_name_is_refused"]),
             Untried,
             Untried,
             NO_RUNTIME,
             NO_RUNTIME,
             NO_VERIFY,
-            Documented("the lines for LXC, as `raw.lxc`"),
+            Tested(&["engines/incus.rs::a_container_sees_what_is_exported"]),
         ],
     },
     Row {
         program: "Apptainer, Singularity",
-        marks: &[],
-        packages: &[],
+        marks: &["\"apptainer\""],
+        packages: &["apptainer"],
         tried: [
-            Untried,
+            Refused(&["engines/apptainer.rs::a_container_of_a_user_sees_what_is_exported"]),
             Untried,
             Untried,
             NO_RUNTIME,
             NO_RUNTIME,
             NO_VERIFY,
-            ByHand(
-                "Apptainer 1.4.5 as root on a directory: with `--contain` a container sees its GPU or share alone. Singularity: not run",
+            Partly(
+                &["engines/apptainer.rs::a_container_of_a_user_sees_what_is_exported"],
+                "Apptainer; Singularity was not run",
             ),
         ],
     },

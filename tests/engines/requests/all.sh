@@ -20,9 +20,9 @@ step size-init inside size /bin/cat /proc/1/environ
 step size-removed remove size
 step size-annotated run size-annotated @tranche.dev/memory=3Gi -- /bin/sh -c "$look"
 
-# A process that takes two seconds to write what it has when it is asked to end.
+# A process that writes what it has when it is asked to end, and is not done before the next container wants its share.
 step writer start writer NVIDIA_VISIBLE_DEVICES=7.mid -- /bin/sh -c '
-    trap "echo asked > /out/asked; sleep 2; ls /dev/nvidia7 > /out/saved; exit 0" TERM
+    trap "echo asked > /out/asked; until [ -e /out/go ]; do sleep 0.1; done; ls /dev/nvidia7 > /out/saved; exit 0" TERM
     echo up > /out/up
     while :; do sleep 0.1; done'
 await test -e "$bed/out/up"
@@ -31,6 +31,7 @@ stopping=$!
 await test -e "$bed/out/asked"
 step writing tranche status
 refuse early run early NVIDIA_VISIBLE_DEVICES=7.mid -- /bin/true
+touch "$bed/out/go"
 wait "$stopping"
 step saved cat "$bed/out/saved"
 step written tranche status

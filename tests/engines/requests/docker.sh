@@ -1,9 +1,7 @@
 # docker as its package configures it, in a network of its own, and with what `tranche runtime configure $configure` adds.
 # With configure=no, nothing is added.
-docker=/usr/bin/docker
-[ -x "$docker" ] || docker=docker
 docker() {
-    command "$docker" "$@"
+    command "$docker_client" "$@"
 }
 
 engine_up() {
@@ -33,7 +31,7 @@ daemon_down() {
 }
 
 engine_down() {
-    docker ps --all --quiet | xargs -r "$docker" rm --force > /dev/null 2>&1
+    docker ps --all --quiet | xargs -r "$docker_client" rm --force > /dev/null 2>&1
     daemon_down
 }
 
