@@ -36,6 +36,7 @@ use tranche_core::ledger::ContainerName;
 use tranche_core::types::DeviceKey;
 use tranche_node::control::{ControlledDevice, MachineControl};
 use tranche_node::facts::{Facts, HostFacts};
+use tranche_node::planning::PolicyOptions;
 use tranche_node::serve::{ServeOptions, Socket, serve};
 
 /// A machine that is always ready.
@@ -107,6 +108,7 @@ fn main() {
     let state_dir = top.path().join("state");
     let options = ServeOptions {
         state_dir: state_dir.clone(),
+        policy: PolicyOptions::of(None, None, &state_dir),
         spec_dir: top.path().join("cdi"),
         accounts: tranche_node::accounts::AccountSources::default(),
         idle: None,

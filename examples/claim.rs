@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::path::Path;
 use tranche_core::claims::{ClaimEntry, Claims};
-use tranche_core::ledger::{Holder, KubernetesObject};
+use tranche_core::ledger::{Holder, PodName};
 use tranche_plan::reserve::{Reservation, Unoffered};
 use tranche_plan::share::{self, Wish};
 use tranche_plan::{policy, sim};
@@ -29,10 +29,9 @@ pub(crate) fn hold_a_quarter(state_dir: &Path) -> Result<String, Box<dyn Error>>
     let plan = share::plan(&policy, &sim::open("t4x2")?)?;
     let claims = Claims::open(state_dir)?;
     let (_, claim) = plan.reserve(&claims, &Reservation::of("train", Wish::shares(1)), &Unoffered)?;
-    let pod = Holder::Pod(KubernetesObject {
+    let pod = Holder::Pod(PodName {
         namespace: "research".into(),
         name: "train-0".into(),
-        uid: "3f0c5d52".into(),
     });
     claims.enter(&ClaimEntry::reserved("train", &claim), pod.clone(), None)?;
     let books = claims.books()?.books;

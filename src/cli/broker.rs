@@ -48,6 +48,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let options = ServeOptions {
         state_dir: state_dir.to_owned(),
+        policy: at.policy.clone(),
         spec_dir: std::path::absolute(&args.specs.spec_dir)?,
         accounts: AccountSources::default(),
         idle,

@@ -41,7 +41,7 @@ use tracing::level_filters::LevelFilter;
 
 /// Gives a container a GPU, or an exact slice of one, on any engine.
 #[derive(Parser)]
-#[command(name = "tranche", version = tranche_core::types::PROGRAM_VERSION, about, max_term_width = 110)]
+#[command(name = "tranche", version = tranche_core::types::PROGRAM_VERSION, max_term_width = 110)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do (no driver, no GPU), 4 a check found a problem."
 )]

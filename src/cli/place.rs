@@ -1,6 +1,6 @@
 //! The options that name directories and files. They mean the same on every verb that has them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tranche_core::types::USUAL_SPEC_DIRS;
 use tranche_node::installed::EngineDirs;
 use tranche_node::planning::{PolicyOptions, pipe_directories};
@@ -77,7 +77,8 @@ pub struct SpecDirArg {
 /// How devices are to be shared.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// The policy file, which says how devices are shared [default: /etc/tranche/config.yaml, if it exists]
+    /// The policy file, which says how devices are shared [default: /etc/tranche/config.yaml, if it exists, or else
+    /// that of a Kubernetes cluster]
     #[arg(long, value_name = "FILE", env = "TRANCHE_CONFIG")]
     pub config: Option<PathBuf>,
     /// The key of the configuration to use, if the policy file is a ConfigMap with several
@@ -86,12 +87,9 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The policy that the options name.
-    pub fn options(&self) -> PolicyOptions {
-        PolicyOptions {
-            file: self.config.clone(),
-            key: self.config_key.clone(),
-        }
+    /// The policy that the options name, on a machine whose ledger is in `state_dir`.
+    pub fn options(&self, state_dir: &Path) -> PolicyOptions {
+        PolicyOptions::of(self.config.clone(), self.config_key.clone(), state_dir)
     }
 }
 

@@ -22,7 +22,7 @@ impl SharingArgs {
     /// What the plan is made from.
     pub(super) fn options(&self) -> PlanOptions {
         PlanOptions {
-            policy: self.config.options(),
+            policy: self.config.options(&self.state.state_dir),
             state_dir: self.state.state_dir.clone(),
             host: self.host.options(&self.look),
         }

@@ -8,12 +8,15 @@
 //! `{"version":1,"ok":{…}}` or `{"version":1,"error":{"kind","object","what","hint"}}`.
 
 mod client;
+mod offer;
 mod request;
 
 pub use client::{BrokerError, ask, send, tell};
+pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{
-    ClaimRequest, Command, DrainRequest, EnterRequest, EnterSubject, LeaveRequest, ListRequest, MpsRequest,
-    PrepareRequest, ReleaseRequest, Request, StatusRequest,
+    ClaimRequest, Command, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest, ListRequest,
+    MpsRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest,
+    StatusRequest,
 };
 
 /// The broker's socket in the state directory.

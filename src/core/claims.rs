@@ -25,11 +25,11 @@ use crate::bounded;
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked, Refused,
-    World,
+    Ask, Book, Books, Bounds, Change, Claim, HeldPart, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked,
+    PodName, Refused, World,
 };
 use crate::types::GpuUuid;
-use crate::types::{DeviceKey, ShareName, Subject};
+use crate::types::{DeviceKey, Part, ShareName, Subject};
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct Claims {
     uid: u32,
     /// How many of the nearest ancestors of this process end its waits by their end.
     callers: usize,
+    /// The pod for whose container this process works.
+    pod: Option<PodName>,
 }
 
 /// The claims while nobody else changes them.
@@ -106,6 +108,17 @@ impl ClaimEntry {
         }
     }
 
+    /// Whether `part` is one that the subject may mean.
+    fn may_mean(&self, part: &HeldPart) -> bool {
+        match (&self.subject, part) {
+            (Subject::Part(Part::Any, promise), HeldPart::Shares(shares)) => {
+                let is_replica = |share: &HeldShare| share.name.number().is_some() && share.promise == *promise;
+                shares.iter().all(is_replica)
+            }
+            (subject, part) => subject.held().as_ref() == Some(part),
+        }
+    }
+
     /// The names of the device's equal replicas.
     fn replicas(&self) -> impl Iterator<Item = ShareName> + Clone + use<> {
         (0..self.replicas).map(ShareName::replica)
@@ -168,6 +181,7 @@ impl Claims {
             machine: Machine::here()?,
             uid: nix::unistd::getuid().as_raw(),
             callers: 0,
+            pod: None,
         })
     }
 
@@ -182,6 +196,12 @@ impl Claims {
     #[must_use]
     pub fn called_by(self, callers: usize) -> Self {
         Self { callers, ..self }
+    }
+
+    /// The same claims for a process that works for a container of `pod`: it enters what is reserved for the pod.
+    #[must_use]
+    pub fn for_pod(self, pod: Option<PodName>) -> Self {
+        Self { pod, ..self }
     }
 
     /// The machine whose processes hold the claims.
@@ -266,6 +286,9 @@ impl Claims {
     }
 
     fn enter_book(&self, book: &mut Book, entry: &ClaimEntry, ask: Ask) -> Result<(), Refused> {
+        if let Some(name) = self.reserved_for_pod(book, entry) {
+            return book.enter(&name, &ask, entry.subject.promise(), &self.machine);
+        }
         match &entry.subject {
             Subject::Claim(name, promise) => book.enter(name, &ask, *promise, &self.machine),
             Subject::Part(_, promise) => match entry.subject.held() {
@@ -280,6 +303,12 @@ impl Claims {
                 }
             },
         }
+    }
+
+    /// The claim that is reserved for the pod of the holder, on what it wants.
+    fn reserved_for_pod(&self, book: &mut Book, entry: &ClaimEntry) -> Option<String> {
+        let pod = self.pod.as_ref()?;
+        book.reserved_for(pod, &entry.device, |part| entry.may_mean(part), &self.machine)
     }
 
     /// Releases what `holder` has entered of `device`, although its container has not ended: its start fails.
@@ -345,6 +374,29 @@ impl LockedClaims<'_> {
     /// Returns an error if the ledger cannot be listed.
     pub fn books_on_disk(&self) -> LedgerResult<Books> {
         self.claims.ledger.books()
+    }
+
+    /// As [`Locked::keep`].
+    ///
+    /// # Errors
+    /// As [`Locked::keep`].
+    pub fn keep(&self) -> LedgerResult<Vec<Error>> {
+        self.locked.keep()
+    }
+
+    /// Gives up what is reserved for `pod` under these ids of devices, as [`Book::give_up`] does, and what is kept of
+    /// it over a reboot. Returns what [`Locked::keep`] does.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read or written.
+    pub fn give_up(&self, pod: &PodName, ids: &[String]) -> LedgerResult<Vec<Error>> {
+        let names: Vec<String> = ids.iter().map(|id| pod.claim_on(id)).collect();
+        let Books { books: old, .. } = self.books_on_disk()?;
+        let mut new = old.clone();
+        new.iter_mut()
+            .for_each(|book| book.give_up(&names, &self.claims.machine));
+        self.locked.replace(&old, &new)?;
+        self.keep()
     }
 
     /// The claims that are locked.

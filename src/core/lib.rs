@@ -15,6 +15,7 @@
 //! | [`elf`] | what a shared library says about itself |
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
+//! | [`notify`] | messages to a service manager |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
 //! | [`caller`] | whether the programs that started this one still wait for it |
@@ -37,6 +38,7 @@ pub mod ldcache;
 pub mod ledger;
 pub mod messages;
 pub mod mps;
+pub mod notify;
 pub mod oci;
 pub mod personality;
 pub mod root;

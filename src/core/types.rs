@@ -20,6 +20,7 @@ mod percent;
 mod place;
 mod program_dirs;
 mod promise;
+mod resource_name;
 mod share_name;
 mod strategy;
 mod subject;
@@ -44,6 +45,7 @@ pub use percent::{Overcommit, Percent};
 pub use place::Place;
 pub use program_dirs::PROGRAM_DIRS;
 pub use promise::{Bounds, Promise};
+pub use resource_name::ResourceName;
 pub use share_name::ShareName;
 pub use strategy::Strategy;
 pub use subject::Subject;
@@ -65,6 +67,9 @@ pub const USUAL_SPEC_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 /// The directory of the ledger, and of all else that tranche keeps while the machine runs, unless another is named. A
 /// specification does not repeat it.
 pub const STATE_DIR: &str = "/run/tranche";
+
+/// The directory of what tranche keeps over a reboot.
+pub const KEPT_DIR: &str = "/var/lib/tranche";
 
 /// Implements serde for a type with `FromStr` and `Display`: it is the same text there.
 #[macro_export]

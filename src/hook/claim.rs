@@ -16,6 +16,7 @@
 mod broker;
 mod daemon;
 mod neighbours;
+mod pod;
 
 pub use daemon::check as check_daemon;
 
@@ -62,6 +63,8 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     };
     // The low-level runtime, and the engine's program that started it.
     let claims = Claims::open(call.state_dir.as_path())?.called_by(2);
+    let pod = pod::of(&state, pid, claims.machine());
+    let claims = claims.for_pod(pod);
     let holder = Holder::Container(container);
     let wait = call.wait.get();
     let entered = claims.enter_waiting(&entry, &holder, Some(pid), wait);

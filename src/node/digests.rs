@@ -84,6 +84,7 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         notes: _,
         warnings: _,
         absent: _,
+        kubernetes: _,
     } = plan;
     of(&(!devices.is_empty()).then_some((devices, whole_device, names, wait)))
 }

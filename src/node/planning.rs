@@ -4,34 +4,57 @@ pub mod needs;
 pub mod pipe_directories;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Kind, Result};
-use tranche_core::ledger::STATE_DIR;
+use tranche_core::ledger::{STATE_DIR, kept_dir};
 use tranche_core::types::HostPath;
 use tranche_host::examine::{self, HostOptions};
 use tranche_plan::derive::Sharing;
 use tranche_plan::inventory::Inventory;
-use tranche_plan::policy::read::{self, DEFAULT_FILE};
+use tranche_plan::policy::KubernetesSection;
+use tranche_plan::policy::read::{self, CLUSTER_FILE, DEFAULT_FILE};
 use tranche_plan::share;
 
 /// Which policy says how devices are shared.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PolicyOptions {
-    /// The file; `None` for the default one, if it exists.
+    /// The file; `None` for the default one, if it exists, or else that of the cluster.
     pub file: Option<PathBuf>,
     /// The key of the configuration to use, if the file is a ConfigMap with several.
     pub key: Option<String>,
+    /// The policy that a Kubernetes cluster has given this node, if it exists.
+    pub cluster: PathBuf,
 }
 
 impl PolicyOptions {
-    /// The file that counts, whether or not it exists.
-    pub fn path(&self) -> PathBuf {
-        self.file.clone().unwrap_or_else(|| DEFAULT_FILE.into())
+    /// The policy of a node whose ledger is in `state_dir`.
+    pub fn of(file: Option<PathBuf>, key: Option<String>, state_dir: &Path) -> Self {
+        let cluster = kept_dir(state_dir).join(CLUSTER_FILE);
+        Self { file, key, cluster }
     }
 
-    /// The file to read. A file that was named must exist; the default file need not.
+    /// The files of which the first that exists counts. If none does, there is no policy.
+    pub fn candidates(&self) -> Vec<PathBuf> {
+        match &self.file {
+            Some(file) => vec![file.clone()],
+            None => vec![DEFAULT_FILE.into(), self.cluster.clone()],
+        }
+    }
+
+    /// The file that counts, whether or not it exists.
+    pub fn path(&self) -> PathBuf {
+        self.to_read().unwrap_or_else(|| DEFAULT_FILE.into())
+    }
+
+    /// The file to read. A file that was named must exist; the others need not.
     pub fn to_read(&self) -> Option<PathBuf> {
-        Some(self.path()).filter(|path| self.file.is_some() || path.exists())
+        let exists = |path: &PathBuf| self.file.is_some() || path.exists();
+        self.candidates().into_iter().find(exists)
+    }
+
+    /// What decides before the policy of the cluster; `None` if nothing does.
+    pub fn of_the_owner(&self) -> Option<PathBuf> {
+        self.to_read().filter(|path| *path != self.cluster)
     }
 }
 
@@ -50,14 +73,14 @@ impl Default for PlanOptions {
     /// This machine, with the default policy and the usual ledger.
     fn default() -> Self {
         Self {
-            policy: PolicyOptions::default(),
+            policy: PolicyOptions::of(None, None, STATE_DIR.as_ref()),
             state_dir: STATE_DIR.into(),
             host: HostOptions::default(),
         }
     }
 }
 
-/// The plan for `inventory`; `None` if the policy shares no device. Warnings are logged.
+/// The plan for `inventory`; `None` if the policy shares no device and says nothing of Kubernetes. Warnings are logged.
 ///
 /// # Errors
 /// Returns an error if the policy is invalid, or cannot be applied to this host.
@@ -68,7 +91,7 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
     for warning in &read.warnings {
         tracing::warn!("{warning}");
     }
-    if read.policy.splits.is_empty() {
+    if read.policy.splits.is_empty() && read.policy.kubernetes == KubernetesSection::default() {
         return Ok(None);
     }
     let plan = share::plan(&read.policy, inventory)?;
@@ -107,8 +130,8 @@ pub fn required(options: &PlanOptions) -> Result<(Inventory, Sharing)> {
         return Err(examine::no_gpu(&inventory));
     }
     match of(&inventory, options)? {
-        Some(sharing) => Ok((inventory, sharing)),
-        None => Err(Error::new(Kind::Nothing, "policy", "no device is shared")
+        Some(sharing) if !sharing.plan.is_empty() => Ok((inventory, sharing)),
+        _ => Err(Error::new(Kind::Nothing, "policy", "no device is shared")
             .hint(format!("write a policy to {DEFAULT_FILE}, or give --config FILE"))),
     }
 }

@@ -12,9 +12,9 @@ mod answer;
 mod commands;
 mod connection;
 mod entry;
+mod kubernetes;
 mod limits;
 mod nested;
-mod notify;
 mod own;
 mod peer;
 mod quota;
@@ -28,6 +28,7 @@ pub use socket::Socket;
 use crate::accounts::{AccountSources, Accounts};
 use crate::control::MachineControl;
 use crate::facts::HostFacts;
+use crate::planning::PolicyOptions;
 use commands::Commands;
 use limits::{ConnectionPlace, ConnectionPlaces};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -48,6 +49,8 @@ use tranche_core::error::{Context, Result};
 pub struct ServeOptions {
     /// Where the ledger and the socket are.
     pub state_dir: PathBuf,
+    /// Which policy counts.
+    pub policy: PolicyOptions,
     /// Where the specifications of users' claims are written.
     pub spec_dir: PathBuf,
     /// Where users and their subordinate uids are listed.

@@ -20,6 +20,7 @@ use crate::digest::Digest;
 use crate::inventory::Inventory;
 use crate::policy::RuntimeSettings;
 use crate::share::Plan;
+use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -90,8 +91,9 @@ impl HostFile {
     /// As [`HostFile::read`], except that the file may describe an earlier state of the host.
     pub fn load(state_dir: &Path) -> Result<Self, HostFileError> {
         let path = || state_dir.join(NAME);
-        let bytes = match is_in_user_namespace() {
-            // A rootless engine, whose mistakes are its own user's. There, no directory seems to belong to root.
+        let bytes = match is_in_user_namespace() || !geteuid().is_root() {
+            // A user or a rootless engine, whose mistakes are the user's own. The file is root's, and in a user
+            // namespace no directory seems to belong to root.
             true => read_plainly(&path()).map_err(HostFileError::Refused)?,
             false => {
                 let directory = LedgerDirectory::state(state_dir, Missing::Leave).map_err(HostFileError::Refused)?;

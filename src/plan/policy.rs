@@ -4,10 +4,12 @@
 //! inventory. The form is that of NVIDIA's k8s-device-plugin (`version: v1`) with additional keys. The keys that the
 //! plugin parses and then ignores (`devices`, `rename`) have an effect here.
 
+mod kubernetes;
 mod mps;
 pub mod read;
 mod runtime;
 
+pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
 pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
 pub use runtime::{
     AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, CudaCompatMode, MaxWait, NvidiaCli, RuntimeMode,
@@ -49,6 +51,8 @@ pub struct Policy {
     pub wait: WaitTime,
     /// What a user other than root may hold.
     pub quota: Quota,
+    /// What Kubernetes gets.
+    pub kubernetes: KubernetesSection,
 }
 
 impl Policy {

@@ -8,6 +8,7 @@ mod arithmetic;
 mod domain;
 mod fit;
 mod guarantee;
+mod kubernetes;
 mod need;
 mod part;
 mod resolve;
@@ -16,6 +17,7 @@ mod strategy;
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
+pub use kubernetes::{KubernetesDevice, KubernetesPlan, offers};
 pub use need::Need;
 pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
@@ -55,6 +57,9 @@ pub struct Plan {
     /// shared as they are now, in the order of the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<AbsentDevice>,
+    /// What Kubernetes gets.
+    #[serde(default)]
+    pub kubernetes: KubernetesPlan,
 }
 
 /// A device that is split.
@@ -124,7 +129,8 @@ pub struct Share {
 /// than the device has, or more than the GPU instance of several compute instances has. A device that is missing, or in
 /// MIG mode, is not an error: it is in [`Plan::absent`].
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
-    let resolved = resolve::targets(policy, inventory)?;
+    let mut resolved = resolve::targets(policy, inventory)?;
+    let kubernetes = KubernetesPlan::of(policy, inventory, &mut resolved.absent, &mut resolved.warnings);
     let mut devices = Vec::with_capacity(resolved.targets.len());
     for (target, split) in &resolved.targets {
         devices.push(split_device(policy, inventory, *target, split)?);
@@ -140,10 +146,16 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         notes: resolved.notes,
         warnings: resolved.warnings,
         absent: resolved.absent,
+        kubernetes,
     })
 }
 
 impl Plan {
+    /// Whether the policy shares no device.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty() && self.absent.is_empty() && self.notes.is_empty()
+    }
+
     /// The plan for one device, if it is split.
     pub fn split(&self, device: Device) -> Option<&SplitDevice> {
         self.devices.iter().find(|d| d.device == device)

@@ -11,9 +11,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cluster_policy;
 mod commands;
 mod entries;
 mod killed;
+mod kubernetes;
 mod names;
 mod process;
 mod scene;

@@ -34,6 +34,26 @@ fn a_second_broker_is_refused_and_a_killed_one_is_replaced() {
     }
 }
 
+/// Each of them has a lock in the state directory: a broker for as long as it runs.
+#[test]
+fn a_refresh_runs_while_a_broker_does() {
+    let Some(scene) = Scene::new("a_refresh_runs_while_a_broker_does") else {
+        return;
+    };
+    let mut refresh = Command::new(scene.at("tranche"));
+    refresh.args(["cdi", "refresh", "--inventory=sim:t4x2", "--lock-timeout=0.1"]);
+    for (option, path) in [("state-dir", "state"), ("output-dir", "cdi"), ("config", "policy.yaml")] {
+        refresh.arg(scene.option(option, path));
+    }
+    let output = refresh
+        .arg(scene.option("hook-path", "tranche-oci"))
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(scene.at("cdi/tranche.yaml").exists() && scene.at("state/host.json").exists());
+}
+
 /// A user who connects at any moment of a start waits for the broker or reaches it.
 #[test]
 fn a_user_who_comes_while_it_starts_is_not_refused() {

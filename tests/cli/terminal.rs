@@ -296,6 +296,9 @@ fn an_error_is_one_line_whatever_was_typed() {
     let help = tranche(&["cdi", "generate", "--help"]);
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
     assert!(help.out.contains("Usage:"));
+    // The page of `tranche`, which packages have, begins with the same line.
+    let help = tranche(&["--help"]).out;
+    assert!(help.starts_with(env!("CARGO_PKG_DESCRIPTION")), "{help}");
 }
 
 /// Each verb's help below `words`, with the words that lead to it.

@@ -1,6 +1,7 @@
 //! The units and udev rules of `packaging/`: systemd reads them, and what they start exists and takes their options.
 
 use crate::support::skip;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,11 @@ fn packaging(directory: &str) -> Vec<PathBuf> {
     files.sort();
     assert!(!files.is_empty());
     files
+}
+
+/// The units of all packages.
+fn units() -> Vec<PathBuf> {
+    [packaging("systemd"), packaging("kubelet/systemd")].concat()
 }
 
 fn name(path: &Path) -> &str {
@@ -30,14 +36,15 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     }
     // It looks for the programs that units start, which need not be installed here.
     let copies = tempfile::tempdir().unwrap();
-    for unit in packaging("systemd") {
+    for unit in units() {
         let text = fs::read_to_string(&unit).unwrap();
         let text = text
+            .replace("/usr/bin/tranche-kubelet", "/bin/true")
             .replace("/usr/bin/tranche", "/bin/true")
             .replace("/usr/sbin/modprobe", "/bin/true");
         fs::write(copies.path().join(name(&unit)), text).unwrap();
     }
-    for unit in packaging("systemd") {
+    for unit in units() {
         // A template needs an instance.
         let unit = name(&unit).replace("@.", "@0.");
         let output = Command::new("systemd-analyze")
@@ -72,6 +79,72 @@ fn the_units_give_options_that_tranche_has() {
         }
     }
     assert!(commands >= 4, "{commands}");
+}
+
+/// tranche-kubelet is a crate of its own, which is not built here: its help is in a source.
+#[test]
+fn the_unit_the_page_and_the_chart_of_the_device_plugin_have_its_options() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let source = read("src/kubelet/args.rs");
+    let (_, help) = source.split_once("pub const HELP: &str = \"").unwrap();
+    let (help, _) = help.split_once("\";").unwrap();
+    let options = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let words = words.filter(|word| word.starts_with("--") && word.len() > 2);
+        words.map(str::to_owned).collect()
+    };
+    let of_help = options(help);
+    assert!(of_help.len() >= 5, "{of_help:?}");
+    let page = read("packaging/kubelet/man/tranche-kubelet.8").replace("\\-", "-");
+    assert_eq!(options(&page), of_help);
+    let unit = read("packaging/kubelet/systemd/tranche-kubelet.service");
+    assert!(unit.contains("ExecStart=/usr/bin/tranche-kubelet device-plugin "));
+    // A comment says how the unit is enabled.
+    let of_unit = options(&unit.replace("enable --now", ""));
+    let chart = read("packaging/helm/tranche/templates/daemonset.yaml");
+    let of_chart: BTreeSet<String> = chart
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- --"))
+        .flat_map(|option| options(&format!("--{option}")))
+        .collect();
+    for given in [of_unit, of_chart] {
+        assert!(!given.is_empty());
+        assert!(given.is_subset(&of_help), "{given:?}");
+    }
+}
+
+/// The broker answers root of the host alone, and whatever runs a kubelet must not come first.
+#[test]
+fn the_device_plugin_starts_before_the_kubelet_as_root_without_capabilities() {
+    let unit = &packaging("kubelet/systemd")[0];
+    let text = fs::read_to_string(unit).unwrap();
+    let values = |key: &str| -> Vec<&str> {
+        let settings = text.lines().filter_map(|line| line.split_once('='));
+        settings
+            .filter(|(k, _)| *k == key)
+            .flat_map(|(_, v)| v.split(' '))
+            .collect()
+    };
+    for kubelet in ["kubelet.service", "k3s.service", "k3s-agent.service"] {
+        assert!(values("Before").contains(&kubelet), "{kubelet}");
+        assert!(!values("After").contains(&kubelet), "{kubelet}");
+    }
+    assert!(values("After").contains(&"tranche-broker.socket"));
+    assert_eq!(values("CapabilityBoundingSet"), [""]);
+    assert_eq!(values("ProtectSystem"), ["strict"]);
+    assert_eq!(values("StateDirectory"), ["kubelet/device-plugins"]);
+    for key in [
+        "User",
+        "DynamicUser",
+        "PrivateUsers",
+        "ReadWritePaths",
+        "AmbientCapabilities",
+    ] {
+        assert_eq!(values(key), [""; 0], "{key}");
+    }
+    // A node has the chart or the unit.
+    let preset = fs::read_to_string(&packaging("kubelet/preset")[0]).unwrap();
+    assert!(preset.lines().any(|line| line == "disable tranche-kubelet.service"));
 }
 
 /// NSS modules ask daemons over sockets, and are what says whose a subordinate uid is.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tranche_core::error::{Error, Kind};
+use tranche_core::ledger::STATE_DIR;
 use tranche_core::text::{shown, some};
 use tranche_host::examine::HostOptions;
 use tranche_node::generate::stale::{self, Staleness};
@@ -96,7 +97,7 @@ impl ValidationReport {
         let files = registries.iter().flat_map(|registry| registry.files());
         let stale = match args.for_other_host && is_here {
             true => Staleness::default(),
-            false => stale::find(files, host, &args.compare.config.options())?,
+            false => stale::find(files, host, &args.compare.config.options(STATE_DIR.as_ref()))?,
         };
         Ok(Self {
             files: registries.iter().map(|registry| registry.files().len()).sum(),

@@ -7,9 +7,11 @@ mod as_text;
 mod claim;
 mod container;
 mod enter;
+mod kubernetes;
 
 pub use claim::ClaimRequest;
 pub use enter::{EnterRequest, EnterSubject};
+pub use kubernetes::{GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, ReserveRequest};
 
 use super::VERSION;
 use crate::error::{Error, Kind, Result};
@@ -75,6 +77,14 @@ commands! {
     "list" = List(ListRequest),
     /// What the user holds, after status.json was brought up to date.
     "status" = Status(StatusRequest),
+    /// What the kubelet of Kubernetes may allocate.
+    "offers" = Offers(OffersRequest),
+    /// Reserve what the kubelet allocated to a pod.
+    "reserve" = Reserve(ReserveRequest),
+    /// Give up what a pod had.
+    "give-up" = GiveUp(GiveUpRequest),
+    /// Take the policy of the cluster for this node.
+    "policy" = Policy(PolicyRequest),
 }
 
 /// The device that is made ready.

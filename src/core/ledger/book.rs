@@ -4,6 +4,7 @@
 use super::claim::{self, Claim, ClaimState, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
+use super::pod::PodName;
 use super::raw::Unread;
 use super::record;
 use super::refused::Refused;
@@ -421,6 +422,36 @@ impl Book {
             claim.until = None;
         }
         Ok(())
+    }
+
+    /// The name of the claim on `device` that is reserved for `pod` and holds one of `parts`: preferably one that no
+    /// process uses.
+    pub fn reserved_for(
+        &mut self,
+        pod: &PodName,
+        device: &DeviceKey,
+        parts: impl Fn(&HeldPart) -> bool,
+        world: &impl World,
+    ) -> Option<String> {
+        // A damaged line still says what is held. Its claim cannot be entered.
+        let _: Result<(), Refused> = self.read(|of, part, _| of == device && parts(part));
+        let is_its = |claim: &Claim| claim.device == *device && parts(&claim.part) && claim.pod().as_ref() == Some(pod);
+        self.collect_those(world, is_its);
+        let its = self.claims.iter().filter(|claim| is_its(claim));
+        its.min_by_key(|claim| claim.process.is_some())?.name.clone()
+    }
+
+    /// Gives up the claims `names`, which were reserved for a pod that does not have them any more. One that a process
+    /// uses is released together with that process.
+    pub fn give_up(&mut self, names: &[String], world: &impl World) {
+        self.read_all();
+        self.claims.retain_mut(|claim| {
+            if !claim.name.as_ref().is_some_and(|name| names.contains(name)) {
+                return true;
+            }
+            claim.once = true;
+            claim.process.as_ref().is_some_and(|process| !world.is_gone(process))
+        });
     }
 
     /// Withdraws those of the claims `names` that no container has entered, because the start that they were made for

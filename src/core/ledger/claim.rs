@@ -2,6 +2,7 @@
 
 use super::holder::Holder;
 use super::is_start_name;
+use super::pod::PodName;
 use crate::types::{DeviceKey, HeldPart};
 
 crate::types::words! {
@@ -46,7 +47,8 @@ pub struct Cgroup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The name by which a container enters it. A person gave it, or it was made for the start of one container
-    /// ([`super::is_start_name`]). `None` for a claim that a container's hook made without a name.
+    /// ([`super::is_start_name`]) or for a pod ([`PodName::claim_on`]). `None` for a claim that a container's hook
+    /// made without a name.
     pub name: Option<String>,
     /// The device.
     pub device: DeviceKey,
@@ -97,13 +99,23 @@ impl Claim {
         meet((&self.device, &self.part), (device, part))
     }
 
-    /// The name that a person gave it; `None` for one that a container's start made.
+    /// The name that a person gave it; `None` for one that a container's start made, or that is a pod's.
     pub fn given_name(&self) -> Option<&str> {
-        self.name.as_deref().filter(|name| !is_start_name(name))
+        let is_given = |name: &&str| !is_start_name(name) && PodName::of_claim(name).is_none();
+        self.name.as_deref().filter(is_given)
+    }
+
+    /// The pod that it is reserved for, whether or not a container of the pod uses it now; `None` for every other
+    /// claim.
+    pub fn pod(&self) -> Option<PodName> {
+        PodName::of_claim(self.name.as_deref()?).map(|(pod, _)| pod)
     }
 
     /// Who holds it, for a message.
     pub fn who(&self) -> String {
+        if let Some(pod) = self.pod() {
+            return pod.to_string();
+        }
         match (self.given_name(), &self.holder) {
             (Some(name), Holder::Person) => format!("claim {name}"),
             (Some(name), holder) => format!("claim {name} ({holder})"),

@@ -162,6 +162,17 @@ impl LedgerDirectory {
         self.rename(new, name)
     }
 
+    /// As [`LedgerDirectory::replace`], and waits until it is on the disk: a loss of power leaves the old text or the
+    /// new one.
+    pub(super) fn replace_on_disk(&self, name: &str, new: &str, text: &str) -> Result<()> {
+        let mut file = File::from(self.create_anew(new)?);
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.about(self.path(new).display(), "cannot be written")?;
+        self.rename(new, name)?;
+        let synced = File::from(self.again()?).sync_all();
+        synced.about(self.path.display(), "cannot be written to the disk")
+    }
+
     /// Creates the file `name` for its owner alone. What has that name already is removed and not opened.
     pub(super) fn create_anew(&self, name: &str) -> Result<OwnedFd> {
         let file = match self.create(name) {

@@ -1,5 +1,6 @@
 //! Who holds a claim.
 
+use super::pod::PodName;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::fmt;
@@ -30,7 +31,7 @@ pub enum Holder {
         id: String,
     },
     /// A pod, for which the kubelet's device manager allocated the device.
-    Pod(KubernetesObject),
+    Pod(PodName),
     /// A resource claim of Kubernetes, which several pods may use.
     ResourceClaim(KubernetesObject),
 }
@@ -78,7 +79,7 @@ impl Holder {
             Holder::Container(container) => Some((&container.id, container.bundle.clone())),
             Holder::Rootless { user, name } => Some((&name.id, format!("{ROOTLESS}{user}:{}", name.bundle))),
             Holder::Process { program, id } => Some((id, format!("{PROCESS}{program}"))),
-            Holder::Pod(pod) => Some((&pod.uid, format!("{POD}{}/{}", pod.namespace, pod.name))),
+            Holder::Pod(pod) => Some((&pod.name, format!("{POD}{}", pod.namespace))),
             Holder::ResourceClaim(claim) => Some((
                 &claim.uid,
                 format!("{RESOURCE_CLAIM}{}/{}", claim.namespace, claim.name),
@@ -96,8 +97,9 @@ impl Holder {
                 uid: id.clone(),
             })
         };
-        if let Some(pod) = object(POD) {
-            Holder::Pod(pod)
+        if let Some(namespace) = place.strip_prefix(POD) {
+            let namespace = namespace.to_owned();
+            Holder::Pod(PodName { namespace, name: id })
         } else if let Some(claim) = object(RESOURCE_CLAIM) {
             Holder::ResourceClaim(claim)
         } else if let Some(program) = place.strip_prefix(PROCESS) {
@@ -133,7 +135,7 @@ impl fmt::Display for Holder {
             Holder::Container(container) => write!(f, "{container}"),
             Holder::Rootless { user, name } => write!(f, "{name} of user {user}"),
             Holder::Process { program, .. } => write!(f, "program {program}"),
-            Holder::Pod(pod) => write!(f, "pod {}/{}", pod.namespace, pod.name),
+            Holder::Pod(pod) => write!(f, "{pod}"),
             Holder::ResourceClaim(claim) => write!(f, "resource claim {}/{}", claim.namespace, claim.name),
         }
     }

@@ -19,29 +19,48 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub struct Lock {
     _file: OwnedFd,
-    _directory: OwnedFd,
+    _directory: Option<OwnedFd>,
 }
 
-/// Waits for the lock.
+/// Waits for the lock of the file `name` alone.
+///
+/// Unlike [`take`], it does not lock the directory: the broker holds its lock for as long as it runs, and a refresh
+/// takes another one in the same directory meanwhile.
+///
+/// # Errors
+/// Returns an error if a process has held it for `patience`. The error names that process.
+pub fn take_file(directory: &LedgerDirectory, name: &str, patience: Duration) -> Result<Lock> {
+    Ok(Lock {
+        _file: present_file(directory, name, Instant::now() + patience, patience)?,
+        _directory: None,
+    })
+}
+
+/// Waits for the lock around the content of a directory.
 ///
 /// Locked are the file `name`, which has no other purpose, and then the directory. Another program may remove the
 /// file while it is locked, and the next process makes a new one and locks that; the directory is still the same one.
 ///
 /// # Errors
 /// Returns an error if a process has held it for `patience`. The error names that process.
-pub fn take(directory: &LedgerDirectory, name: &str, patience: Duration) -> Result<Lock> {
+pub(super) fn take(directory: &LedgerDirectory, name: &str, patience: Duration) -> Result<Lock> {
     let deadline = Instant::now() + patience;
-    let file = loop {
+    let file = present_file(directory, name, deadline, patience)?;
+    Ok(Lock {
+        _file: file,
+        _directory: Some(wait(directory, name, directory.again()?, deadline, patience)?),
+    })
+}
+
+/// The locked file `name`, which is the one that the next process would lock.
+fn present_file(directory: &LedgerDirectory, name: &str, deadline: Instant, patience: Duration) -> Result<OwnedFd> {
+    loop {
         let file = wait(directory, name, directory.open_or_make(name)?, deadline, patience)?;
         // Otherwise it was removed while this process waited, and other processes lock another file now.
         if directory.is(name, &file)? {
-            break file;
+            return Ok(file);
         }
-    };
-    Ok(Lock {
-        _file: file,
-        _directory: wait(directory, name, directory.again()?, deadline, patience)?,
-    })
+    }
 }
 
 fn wait(

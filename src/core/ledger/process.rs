@@ -80,6 +80,11 @@ impl Machine {
         })
     }
 
+    /// Whether process `pid` is in the cgroups in which the kubelet of Kubernetes keeps its pods.
+    pub fn is_in_pods(&self, pid: u32) -> bool {
+        cgroup::is_in_pods(&self.proc, pid)
+    }
+
     /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup
     /// of its own, those of its pid namespace, or its init alone if it has none of its own either.
     ///

@@ -4,13 +4,14 @@ use super::book::Book;
 use super::claim::Claim;
 use super::directory::LedgerDirectory;
 use super::error::{LedgerError, LedgerResult};
+use super::kept;
 use super::lock;
 use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Error, line};
 use crate::root::Missing;
 use crate::types::{DeviceKey, GpuUuid};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether a change changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Ledger {
     directory: LedgerDirectory,
+    /// The directory in which reservations survive a reboot.
+    kept_in: PathBuf,
 }
 
 /// The ledger while no other process can change it.
@@ -81,7 +84,7 @@ const SUFFIX: &str = ".claims";
 
 /// The name of a new file until it is renamed. One name is enough, because the lock admits one writer at a time; that
 /// writer first removes the file of a writer that was killed.
-const NEW: &str = "new";
+pub(super) const NEW: &str = "new";
 
 impl Ledger {
     /// The ledger in `state_dir`, created if it is missing.
@@ -90,17 +93,35 @@ impl Ledger {
     /// Returns an error if the directory cannot be created, or if another user could replace or write it.
     pub fn open(state_dir: &Path) -> LedgerResult<Self> {
         match LedgerDirectory::ledger(state_dir, Missing::Make)? {
-            Some(directory) => Ok(Self { directory }),
+            Some(directory) => Ok(Self::at(directory, state_dir)),
             None => Err(Error::failed(state_dir.display(), "was removed while it was created").into()),
         }
     }
 
-    /// The ledger in `state_dir`; `None` if it does not exist, so that nothing is held.
+    /// The ledger in `state_dir`; `None` if it does not exist, so that nothing is held. What was kept of it over a
+    /// reboot is read before.
     ///
     /// # Errors
     /// As [`Ledger::open`].
     pub fn existing(state_dir: &Path) -> LedgerResult<Option<Self>> {
-        Ok(LedgerDirectory::ledger(state_dir, Missing::Leave)?.map(|directory| Self { directory }))
+        let existing = LedgerDirectory::ledger(state_dir, Missing::Leave)?.map(|found| Self::at(found, state_dir));
+        if !kept::is_pending(existing.as_ref(), state_dir) {
+            return Ok(existing);
+        }
+        let ledger = Self::open(state_dir)?;
+        drop(ledger.lock()?);
+        Ok(Some(ledger))
+    }
+
+    pub(super) fn at(directory: LedgerDirectory, state_dir: &Path) -> Self {
+        Self {
+            directory,
+            kept_in: kept::kept_dir(state_dir),
+        }
+    }
+
+    pub(super) fn kept_in(&self) -> &Path {
+        &self.kept_in
     }
 
     /// Keeps other processes from changing anything until the result is dropped.
@@ -108,9 +129,11 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the lock cannot be made, or if another process holds it for too long.
     pub fn lock(&self) -> LedgerResult<Locked<'_>> {
+        let lock = lock::take(&self.directory, lock::FILE, lock::PATIENCE)?;
+        self.restore()?;
         Ok(Locked {
             ledger: self,
-            _lock: lock::take(&self.directory, lock::FILE, lock::PATIENCE)?,
+            _lock: lock,
         })
     }
 
@@ -183,7 +206,7 @@ impl Ledger {
     }
 
     fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
-        let name = name_of(gpu);
+        let name = Self::name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
             return Ok(Book::new(gpu.clone()));
         };
@@ -199,14 +222,19 @@ impl Ledger {
         Ok(book)
     }
 
-    fn write(&self, book: &Book) -> LedgerResult<()> {
-        let name = name_of(&book.gpu);
+    pub(super) fn write(&self, book: &Book) -> LedgerResult<()> {
+        let name = Self::name_of(&book.gpu);
         if book.is_empty() {
             self.directory.remove(&name)?;
         } else {
             self.directory.replace(&name, NEW, &record::encode(book))?;
         }
         Ok(())
+    }
+
+    /// The name of the book of `gpu`.
+    pub(super) fn name_of(gpu: &GpuUuid) -> String {
+        format!("{gpu}{SUFFIX}")
     }
 }
 
@@ -220,10 +248,6 @@ fn damaged(name: &str, error: Error) -> LedgerError {
 /// The GPU that the name of a book names; `None` if the name is not that of a book.
 fn gpu_of(name: &str) -> Option<GpuUuid> {
     name.strip_suffix(SUFFIX)?.parse().ok()
-}
-
-fn name_of(gpu: &GpuUuid) -> String {
-    format!("{gpu}{SUFFIX}")
 }
 
 impl Locked<'_> {

@@ -1,6 +1,7 @@
 //! The state of a container, as a runtime writes it to the standard input of a hook (runtime-spec, runtime.md,
 //! "State").
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -28,6 +29,9 @@ pub struct State {
     /// The absolute path of the root directory, which only crun writes.
     #[serde(default)]
     pub root: Option<PathBuf>,
+    /// The annotations that are texts. Some engines copy them from images.
+    #[serde(default, deserialize_with = "texts")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl State {
@@ -64,6 +68,15 @@ fn pid<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result
     Ok(value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0))
 }
 
+/// The texts of an object; nothing of any other value, because most callers need no annotation.
+fn texts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeMap<String, String>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    let entries = value.as_object().into_iter().flatten();
+    Ok(entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +98,11 @@ mod tests {
         assert_eq!(State::parse(odd).unwrap().bundle, PathBuf::from("/b"));
         assert_eq!(State::parse(odd).unwrap().pid, None);
         assert_eq!(State::parse(br#"{"bundle":"/b","pid":42}"#).unwrap().pid, Some(42));
+        let annotated = State::parse(br#"{"bundle":"/b","annotations":{"a":"b","c":1}}"#).unwrap();
+        assert_eq!(
+            annotated.annotations,
+            BTreeMap::from([("a".to_owned(), "b".to_owned())])
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use tranche_core::bounded;
 use tranche_core::claims::Claims;
 use tranche_core::ledger::{Claim, ContainerName, LedgerResult};
+use tranche_core::root::is_in_user_namespace;
 
 /// The most bytes of a container's state that are read. runc keeps the whole configuration in it.
 const MOST_BYTES: u64 = 16 << 20;
@@ -34,7 +35,7 @@ pub(super) fn find(
     state_dir: &Path,
 ) -> LedgerResult<Option<HoldingContainer>> {
     // The ledger is root's, and containers of other users hold nothing in it.
-    if !geteuid().is_root() {
+    if !geteuid().is_root() || is_in_user_namespace() {
         return Ok(None);
     }
     let Some(claims) = Claims::existing(state_dir)? else {

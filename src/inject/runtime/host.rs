@@ -129,7 +129,8 @@ fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw() || (uid == UNKNOWN && is_in_user_namespace())
 }
 
-/// What the host has and what the policy makes of it. A file that is missing or out of date is written anew, once.
+/// What the host has and what the policy makes of it. A file that is missing or out of date is written anew, once,
+/// unless this is the runtime of a rootless engine.
 ///
 /// # Errors
 /// Returns why the file cannot be used, and why it could not be written anew.
@@ -139,6 +140,8 @@ pub(super) fn host(state_dir: &Path) -> Result<HostFile> {
         Err(error) => error,
     };
     let refreshed = match error.repaired_by() {
+        // Only root of the machine may write it, and the error names the command.
+        _ if is_in_user_namespace() => Ok(()),
         Some(arguments) => refresh(state_dir, arguments),
         None => Ok(()),
     };

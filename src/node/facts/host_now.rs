@@ -59,9 +59,10 @@ impl HostNow {
             };
             return Ok((facts, sources));
         }
-        let policy = self.options.policy.path();
+        let policies = self.options.policy.candidates().into_iter();
         // As they are before the host is examined: what changes meanwhile is seen the next time.
-        let sources = vec![HostSource::now(SourceKind::Policy, policy), written(state_dir)];
+        let mut sources: Vec<_> = policies.map(|file| HostSource::now(SourceKind::Policy, file)).collect();
+        sources.push(written(state_dir));
         let inventory = examine::quietly(&self.options.host)?;
         let sharing = planning::of(&inventory, &self.options)?;
         let facts = Facts {

@@ -3,7 +3,7 @@
 
 use super::{container_id, container_text, or_dash};
 use serde::{Deserialize, Serialize};
-use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, Strategy};
+use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, PodName, Strategy};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, MemorySize, Percent};
 
@@ -32,6 +32,9 @@ pub struct Held {
     pub state: ClaimState,
     /// Who uses it; `null` while a claim made beforehand waits for its container.
     pub container: Option<HeldContainer>,
+    /// The pod of Kubernetes that it is reserved for; `null` for every other claim.
+    #[serde(default)]
+    pub pod: Option<PodName>,
     /// The program that uses it without a container; `null` for any other holder.
     pub process: Option<HeldProcess>,
     /// The user who made it.
@@ -138,6 +141,7 @@ impl Held {
             compute_percent: promise.and_then(|p| p.compute()).map(Percent::get),
             state: claim.state,
             container,
+            pod: claim.pod(),
             process,
             uid: claim.uid,
             since: claim.since,
@@ -164,6 +168,9 @@ impl Held {
 
     /// Who holds it, in a sentence.
     pub fn by(&self) -> String {
+        if let Some(pod) = &self.pod {
+            return pod.to_string();
+        }
         match (&self.container, &self.process) {
             (Some(container), _) => format!("container {}", container.shown()),
             (None, Some(process)) => process.shown(),
@@ -183,7 +190,8 @@ impl Held {
 
     /// Who uses it, in a table.
     pub fn holder(&self) -> String {
-        let container = self.container.as_ref().map(HeldContainer::shown);
+        let pod = self.pod.as_ref().map(PodName::to_string);
+        let container = pod.or_else(|| self.container.as_ref().map(HeldContainer::shown));
         or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
     }
 

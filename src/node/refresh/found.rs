@@ -63,10 +63,10 @@ pub(super) fn examine(options: &RefreshOptions, place: &RefreshPlace, notes: &mu
 
 fn examine_once(options: &RefreshOptions, place: &RefreshPlace, notes: &mut Vec<String>) -> Result<Examined> {
     // Each source is recorded before it is read.
-    let mut sources = vec![
-        HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id"),
-        HostSource::now(SourceKind::Policy, absolute(&options.at.policy.path())?),
-    ];
+    let mut sources = vec![HostSource::now(SourceKind::Boot, "/proc/sys/kernel/random/boot_id")];
+    for file in options.at.policy.candidates() {
+        sources.push(HostSource::now(SourceKind::Policy, absolute(&file)?));
+    }
     let mut settings = settings(options, &mut sources, notes)?;
     let asks_engines = options.at.host.is_here() || options.engines.are_given();
     if asks_engines {

@@ -99,7 +99,10 @@ impl Sign {
 pub(super) fn now(options: &RefreshOptions, place: &RefreshPlace, spec_dirs: &[PathBuf]) -> Result<Vec<Sign>> {
     let config = options.nvidia_config.clone();
     let config = config.unwrap_or_else(|| nvidia_config::DEFAULT_FILE.into());
-    let mut files = vec![absolute(&options.at.policy.path())?, absolute(&config)?];
+    let mut files = vec![absolute(&config)?];
+    for file in options.at.policy.candidates() {
+        files.push(absolute(&file)?);
+    }
     let mut signs = Vec::new();
     match &options.at.host.inventory {
         Some(file) => files.extend(Some(file.into()).filter(|file: &PathBuf| file.exists())),

@@ -19,7 +19,7 @@ use tranche_core::error::{Context, Error, Kind, Result};
 pub use units::DIRECTORY as UNIT_DIR;
 
 /// The usual directory for the record of what was taken over.
-pub const RECORD_DIR: &str = "/var/lib/tranche";
+pub const RECORD_DIR: &str = tranche_core::types::KEPT_DIR;
 
 /// Where units are masked, and where the record is.
 #[derive(Debug, Clone)]

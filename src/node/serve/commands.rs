@@ -1,7 +1,7 @@
 //! What the broker does for each request.
 
 use super::peer::BrokerClient;
-use super::{ServeOptions, entry, own};
+use super::{ServeOptions, entry, kubernetes, own};
 use crate::accounts::Accounts;
 use crate::control::{MachineControl, PublicStatus};
 use crate::facts::{Facts, HostFacts};
@@ -11,7 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tranche_core::broker::{
-    DrainRequest, LeaveRequest, ListRequest, MpsRequest, PrepareRequest, ReleaseRequest, Request, StatusRequest,
+    DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MpsRequest, OffersRequest, PolicyRequest, PrepareRequest,
+    ReleaseRequest, Request, ReserveRequest, StatusRequest,
 };
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
@@ -76,6 +77,22 @@ impl<'a> Commands<'a> {
             Request::Status(StatusRequest {}) => {
                 self.write_status()?;
                 own::list(self, peer)
+            }
+            Request::Offers(OffersRequest {}) => {
+                owner_alone(peer, "offers")?;
+                kubernetes::offers(self)
+            }
+            Request::Reserve(ReserveRequest { pod, devices }) => {
+                owner_alone(peer, "reserve")?;
+                kubernetes::reserve(self, &pod, &devices)
+            }
+            Request::GiveUp(GiveUpRequest { pod, devices }) => {
+                owner_alone(peer, "give-up")?;
+                kubernetes::give_up(self, &pod, &devices)
+            }
+            Request::Policy(PolicyRequest { text }) => {
+                owner_alone(peer, "policy")?;
+                kubernetes::policy(self, text.as_deref())
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The broker's socket: made by this process, or given to it by a service manager.
 
 use super::activation::given_socket;
-use super::notify::notify;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use std::fs::{self, Permissions};
@@ -14,6 +13,7 @@ use std::time::Duration;
 use tranche_core::broker::SOCKET;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{self, LedgerDirectory, StateLock};
+use tranche_core::notify::notify;
 use tranche_core::root::Missing;
 
 /// The lock that one broker of a state directory has.

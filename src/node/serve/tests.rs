@@ -132,6 +132,7 @@ impl Scene {
         thread::scope(|threads| {
             let options = ServeOptions {
                 state_dir: self.top.path().to_owned(),
+                policy: PolicyOptions::of(None, None, self.top.path()),
                 spec_dir: self.top.path().join("cdi"),
                 accounts: AccountSources::default(),
                 idle,

@@ -13,16 +13,21 @@ mod source;
 pub use runtime::{is_runtime, is_variable};
 pub use source::text;
 
-use super::{Policy, RuntimeMode, RuntimeSettings};
+use super::{Door, KubernetesEntry, KubernetesSection, Placed, Policy, RuntimeMode, RuntimeSettings};
 use crate::yaml::{Node, Value};
 use document::{Document, TextOrigin};
 use fill::{Filler, nearest};
-use sections::{FlagsSection, Top};
+use sections::{FlagsSection, KubernetesDevices, KubernetesFields, Top};
 use std::path::Path;
 use tranche_core::error::{Error, Result};
 
 /// Where a policy is looked for if nobody names one.
 pub const DEFAULT_FILE: &str = "/etc/tranche/config.yaml";
+
+/// The name of the policy that a Kubernetes cluster has given this node, in the directory that outlives a boot. It
+/// counts where nobody names a policy and [`DEFAULT_FILE`] does not exist: what the node's owner has decided comes
+/// first.
+pub const CLUSTER_FILE: &str = "kubernetes.yaml";
 
 /// A policy, and what in its file has no effect here.
 #[derive(Debug)]
@@ -75,9 +80,16 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
     }
     misplaced::check(&document, &root)?;
     let mig_too = without_effect(&document, &root, &mut warnings)?;
-    let policy = match top.sharing {
+    let mut policy = match top.sharing {
         Some(sharing) => sharing::read(file, sharing, mig_too, &mut warnings)?,
-        None => Policy::default(),
+        None => Policy {
+            file: file.to_owned(),
+            ..Policy::default()
+        },
+    };
+    policy.kubernetes = KubernetesSection {
+        mig_as_gpus: mig_too,
+        ..top.kubernetes.map(kubernetes).unwrap_or_default()
     };
     let runtime = top.runtime.map(|section| runtime::read(file, section)).transpose()?;
     warnings.extend(
@@ -90,6 +102,21 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         runtime,
         warnings,
     })
+}
+
+/// The section `kubernetes`.
+fn kubernetes(fields: KubernetesFields) -> KubernetesSection {
+    let entry = |Placed { place, value }: Placed<KubernetesDevices>| KubernetesEntry {
+        devices: value.devices,
+        door: value.door,
+        resource: value.resource,
+        place,
+    };
+    KubernetesSection {
+        door: fields.door.unwrap_or(Door::DevicePlugin),
+        entries: fields.devices.into_iter().map(entry).collect(),
+        ..KubernetesSection::default()
+    }
 }
 
 /// A warning about a mode of NVIDIA's runtime that tranche does not have.
@@ -115,7 +142,7 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
         let name = key.value.text().unwrap_or_default();
         let mut warn = |what: String| warnings.push(format!("{}: {what}", document.place(key).of(document.file)));
         match name.to_ascii_lowercase().as_str() {
-            "version" | "sharing" | "runtime" => {}
+            "version" | "sharing" | "runtime" | "kubernetes" => {}
             "flags" => {
                 warn("flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here".into());
                 mig_too = mig_strategy_is_single(document, value, warnings)?;
@@ -321,7 +348,7 @@ mod tests {
             ),
             (
                 "image: x\nreplicas: 3\n".to_owned(),
-                "c.yaml:1:1: no key of this file belongs to a policy; expected version, sharing or runtime at the top",
+                "c.yaml:1:1: no key of this file belongs to a policy; expected version, sharing, runtime or kubernetes at the top",
             ),
         ] {
             let said = complaint(&text);

@@ -6,7 +6,7 @@ use nix::sched::{CloneFlags, unshare};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use tranche_core::claims::ClaimEntry;
-use tranche_core::ledger::{ClaimState, ContainerName, KubernetesObject, LedgerError};
+use tranche_core::ledger::{ClaimState, ContainerName, KubernetesObject, LedgerError, PodName};
 use tranche_core::types::{Bounds, DeviceKey, Part, Subject};
 
 fn plan() -> Plan {
@@ -55,10 +55,9 @@ fn any_quarter() -> Subject {
 }
 
 fn pod(name: &str) -> Holder {
-    Holder::Pod(KubernetesObject {
+    Holder::Pod(PodName {
         namespace: "default".into(),
         name: name.into(),
-        uid: format!("uid-of-{name}"),
     })
 }
 
@@ -76,9 +75,10 @@ fn held(claims: &Claims) -> Vec<Claim> {
 fn a_claim_is_reserved_entered_and_released_by_every_kind_of_holder() {
     let dir = tempfile::tempdir().unwrap();
     let claims = Claims::open(dir.path()).unwrap();
-    let KubernetesObject { namespace, name, uid } = match pod("a") {
-        Holder::Pod(pod) => pod,
-        other => panic!("{other:?}"),
+    let resource_claim = KubernetesObject {
+        namespace: "default".into(),
+        name: "a".into(),
+        uid: "uid-of-a".into(),
     };
     let me = Some(std::process::id());
     let container = Holder::Container(ContainerName {
@@ -88,7 +88,7 @@ fn a_claim_is_reserved_entered_and_released_by_every_kind_of_holder() {
     for (holder, pid) in [
         (container, me),
         (pod("a"), None),
-        (Holder::ResourceClaim(KubernetesObject { namespace, name, uid }), None),
+        (Holder::ResourceClaim(resource_claim), None),
     ] {
         let claim = reserve(&claims, "one", shares(3, 0)).unwrap();
         assert_eq!((claim.part.shares().len(), &claim.holder), (3, &Holder::Person));

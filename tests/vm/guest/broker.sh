@@ -1,6 +1,17 @@
 # The broker as a service that its socket starts, for claims of an ordinary user.
 . ./check.sh
 
+# A cluster has a policy for this machine, which has none of its own.
+tenths='version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, devices: [5], replicas: 10}]}}'
+has_tenths() { grep -q '[ "]5\.any' /run/cdi/tranche.yaml; }
+has_none() { [ -e /run/cdi/tranche.yaml ] && ! has_tenths; }
+check "the broker takes the policy of a cluster" '{"version":1,"ok":{"changed":true,"warnings":[]}}' \
+    ask policy "\"text\":\"$(printf %s "$tenths" | sed 's/"/\\"/g')\""
+check "the specification follows the policy of the cluster" "" await has_tenths
+check "the broker removes the policy of the cluster" '{"version":1,"ok":{"changed":true,"warnings":[]}}' ask policy '"text":null'
+check "the specification follows the end of that policy" "" await has_none
+systemctl stop tranche-broker.service
+
 mkdir -p /etc/tranche
 # Two whole GPUs: one for shares under MPS, one for shares by turns, which an engine of a user may have as well.
 cat > /etc/tranche/config.yaml << 'EOF'

@@ -54,3 +54,22 @@ libdir=/usr/lib/x86_64-linux-gnu
 # The root directory of containers, and of those of the user.
 image=/srv/image
 user_image=/home/tester/image
+
+# ask COMMAND FIELDS: what the broker answers. It is what the device plugin of Kubernetes sends; nothing of Kubernetes is in
+# this machine.
+ask() {
+    perl -MIO::Socket::UNIX -e '
+        my $broker = IO::Socket::UNIX->new(Peer => "/run/tranche/broker.sock") or die "cannot connect: $!";
+        print $broker "$ARGV[0]\n";
+        print <$broker>;
+    ' "{\"version\":1,\"command\":\"$1\",$2}"
+}
+
+# ask_for_pod COMMAND: what it answers about a pod and the last share of GPU 5.
+ask_for_pod() {
+    id=$(tranche list --json | sed -n '/"name": "5",/,/"uuid"/s/.*"uuid": "\(.*\)",/\1/p').3
+    ask "$1" "\"pod\":{\"namespace\":\"shop\",\"name\":\"web-0\"},\"devices\":[\"$id\"]"
+}
+
+# Whether a share is reserved for that pod.
+is_reserved() { tranche status --no-gpu --json | grep -q '"name": "web-0"'; }

@@ -36,3 +36,6 @@ check "a service with a share starts" "" await tenant_runs
 cp -a $image /srv/image.left
 check "a container holds a share when the machine is rebooted" "" \
     sh -c "podman run --detach --name left --network=none --device nvidia.com/gpu=7.small --rootfs /srv/image.left /bin/sleep 10000 > /dev/null"
+# And a pod, which has its share again after the boot.
+check "a share is reserved for a pod" '{"version":1,"ok":{}}' ask_for_pod reserve
+check "root sees for which" "" is_reserved

@@ -5,6 +5,8 @@ check "the socket listens after the boot" "active" state tranche-broker.socket
 check "the specification is there again" "" await grep -q 7.big /run/cdi/tranche.yaml
 check "the directory of MPS is there again" "755" stat -c %a /run/tranche/mps/7
 check "the service with a share is started" "" await tenant_runs
+check "the share of a pod is reserved again" "" await is_reserved
+check "it is given up" '{"version":1,"ok":{}}' ask_for_pod give-up
 check "nothing else is held" "nvidia.com/gpu=7.big 0" held
 check "its MPS service runs" "active" state tranche-mps@7.service
 systemctl stop tenant.service

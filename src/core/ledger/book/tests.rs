@@ -1,6 +1,7 @@
 //! The rules, in a world that the test makes.
 
 mod fitting;
+mod pods;
 mod reserved;
 mod scanned;
 
@@ -451,10 +452,9 @@ fn a_part_is_free_if_nobody_holds_any_of_it_and_it_fits() {
 }
 
 fn pod(name: &str) -> Holder {
-    Holder::Pod(crate::ledger::KubernetesObject {
+    Holder::Pod(PodName {
         namespace: "default".into(),
         name: name.into(),
-        uid: format!("uid-of-{name}"),
     })
 }
 

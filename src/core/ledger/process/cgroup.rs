@@ -54,6 +54,23 @@ pub(super) fn directories(proc: &ProcFiles, pid: u32) -> Vec<PathBuf> {
     candidates(&hierarchies(&text), &BTreeMap::new())
 }
 
+/// Whether process `pid` is in the cgroups in which the kubelet keeps its pods.
+pub(super) fn is_in_pods(proc: &ProcFiles, pid: u32) -> bool {
+    let text = lines(proc, &format!("{pid}/cgroup")).unwrap_or_default();
+    let hierarchies = hierarchies(&text);
+    let mut paths = hierarchies.values();
+    paths.any(|path| is_of_pods(path))
+}
+
+/// Whether a cgroup is below that of the kubelet's pods: `kubepods`, or `kubepods.slice` under systemd, behind the
+/// kubelet's `cgroupRoot` (Kubernetes, pkg/kubelet/cm/node_container_manager_linux.go). A user may name a cgroup so,
+/// too, but only in the part of the tree that systemd lets the user have.
+fn is_of_pods(path: &str) -> bool {
+    let is_pods = |name: &str| matches!(name, "kubepods" | "kubepods.slice") || name.ends_with("-kubepods.slice");
+    let mut above = path.split('/').take_while(|name| *name != "user.slice");
+    above.by_ref().any(is_pods) && above.next().is_some()
+}
+
 fn lines(proc: &ProcFiles, name: &str) -> io::Result<String> {
     String::from_utf8(proc.read(name)?).map_err(io::Error::other)
 }

@@ -1,7 +1,7 @@
 //! What is written is what is read, and nothing else is read.
 
 use super::*;
-use crate::ledger::{ContainerName, KubernetesObject};
+use crate::ledger::{ContainerName, KubernetesObject, PodName};
 use proptest::prelude::*;
 
 fn any_claim() -> impl Strategy<Value = Claim> {
@@ -42,7 +42,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         container.clone().prop_map(Holder::Container),
         (any::<u32>(), container).prop_map(|(user, name)| Holder::Rootless { user, name }),
         any::<(String, String)>().prop_map(|(program, id)| Holder::Process { program, id }),
-        object.clone().prop_map(Holder::Pod),
+        ("[a-z-]{1,9}", any::<String>()).prop_map(|(namespace, name)| Holder::Pod(PodName { namespace, name })),
         object.prop_map(Holder::ResourceClaim),
     ];
     let holder = (holder, prop::option::of(process));

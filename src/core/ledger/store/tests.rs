@@ -349,10 +349,10 @@ fn its_files_are_its_owners_and_a_book_without_claims_is_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(dir.path()).unwrap();
     take(&ledger, &machine, "a", "one").unwrap();
-    let (book, lock) = (("GPU-11111111.claims".to_owned(), 0o600), ("lock".to_owned(), 0o600));
-    assert_eq!(files(dir.path()), [book, lock.clone()]);
+    let [book, kept, lock] = ["GPU-11111111.claims", "kept-was-read", "lock"].map(|name| (name.to_owned(), 0o600));
+    assert_eq!(files(dir.path()), [book, kept.clone(), lock.clone()]);
     assert_eq!(release(&ledger, "one").unwrap(), 1);
-    assert_eq!(files(dir.path()), [lock]);
+    assert_eq!(files(dir.path()), [kept, lock]);
 }
 
 #[test]

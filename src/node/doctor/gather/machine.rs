@@ -49,7 +49,7 @@ impl Machine {
         };
         let policy = file.map(|file| PolicyOptions {
             file: Some(file),
-            key: at.policy.key.clone(),
+            ..at.policy.clone()
         });
         let is_usual = at.state_dir == Path::new(STATE_DIR);
         Self {

@@ -5,14 +5,15 @@
 
 use crate::inventory::DriverCapability;
 use crate::policy::{
-    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Interval, MaxWait, MpsComputeMode,
-    MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames, RuntimeMode, WholeDevice,
+    AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, Interval, MaxWait,
+    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames,
+    RuntimeMode, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use std::fmt;
 use std::str::FromStr;
-use tranche_core::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ShareName, WaitTime};
+use tranche_core::types::{CdiKind, DeviceSelector, HostPath, Overcommit, Percent, ResourceName, ShareName, WaitTime};
 
 /// The keys at the top that have an effect here.
 #[derive(serde::Deserialize)]
@@ -21,6 +22,26 @@ pub(super) struct Top {
     pub(super) version: Option<Placed<String>>,
     pub(super) sharing: Option<SharingSection>,
     pub(super) runtime: Option<RuntimeSection>,
+    pub(super) kubernetes: Option<KubernetesFields>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "kubernetes")]
+pub(super) struct KubernetesFields {
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) door: Option<Door>,
+    #[serde(default)]
+    pub(super) devices: Vec<Placed<KubernetesDevices>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "an entry of devices")]
+pub(super) struct KubernetesDevices {
+    pub(super) devices: DeviceSet,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) door: Option<Door>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub(super) resource: Option<ResourceName>,
 }
 
 #[derive(serde::Deserialize)]

@@ -254,3 +254,25 @@ fn where_the_cgroup_of_a_container_may_be() {
         assert_eq!(of(text, own), [""; 0], "{text}");
     }
 }
+
+#[test]
+fn only_the_kubelet_has_cgroups_of_pods() {
+    for path in [
+        "/kubepods/burstable/pod8f3e/c0ffee",
+        "/kubepods.slice/kubepods-pod8f3e.slice/cri-containerd-c0ffee.scope",
+        "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod8f3e.slice/c",
+        "/docker/5a/kubelet/kubepods/pod8f3e/c",
+    ] {
+        assert!(is_of_pods(path), "{path}");
+    }
+    for path in [
+        "/",
+        "/kubepods",
+        "/system.slice/docker-c0ffee.scope",
+        "/user.slice/user-1000.slice/user@1000.service/kubepods/pod8f3e/c",
+        "/machine.slice/libpod-kubepods.scope",
+        "/notkubepods/x",
+    ] {
+        assert!(!is_of_pods(path), "{path}");
+    }
+}

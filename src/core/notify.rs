@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 ///
 /// # Errors
 /// Returns an error if NOTIFY_SOCKET is set and nothing can be sent there.
-pub(super) fn notify(state: &str) -> io::Result<()> {
+pub fn notify(state: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(name) if !name.is_empty() => notify_at(&name, state),
         _ => Ok(()),

@@ -1,0 +1,206 @@
+//! What the kubelet of Kubernetes may allocate, as the broker answers it.
+
+use crate::ledger::PodName;
+use serde::{Deserialize, Serialize};
+
+/// The answer to [`super::OffersRequest`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offers {
+    /// All devices that the policy gives to the device plugin, in the order of their indices.
+    pub offers: Vec<Offer>,
+}
+
+/// The parts of one device under one resource name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The extended resource: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.big`.
+    pub resource: String,
+    /// The device, by its UUID: `GPU-…` or `MIG-…`.
+    pub device: String,
+    /// The UUID of the GPU that it is, or is on.
+    pub gpu: String,
+    /// The kind of its CDI names: `nvidia.com/gpu`.
+    pub kind: String,
+    /// The NUMA node that it is next to.
+    #[serde(default)]
+    pub numa: Option<u32>,
+    /// Which parts of it there are.
+    pub parts: OfferedParts,
+    /// Whether a container may have one share and no more, because MPS shows one device to a process, or because the
+    /// policy says so (`failRequestsGreaterThanOne`).
+    #[serde(default)]
+    pub one_share: bool,
+    /// Why no container can use it now; `None` if it works.
+    #[serde(default)]
+    pub unhealthy: Option<String>,
+    /// What is held or reserved of it.
+    #[serde(default)]
+    pub taken: Vec<Taken>,
+}
+
+/// The parts of a device that are offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OfferedParts {
+    /// The device itself.
+    Whole,
+    /// Equal replicas, numbered from 0.
+    Replicas {
+        /// How many.
+        count: u32,
+        /// Whether each has a CDI name of its own. Otherwise, `any` is the name of all.
+        named: bool,
+    },
+    /// Shares with names.
+    Shares(Vec<String>),
+}
+
+/// A part of a device that is held or reserved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The name or number of the share; `None` for all parts of the device.
+    #[serde(default)]
+    pub share: Option<String>,
+    /// The pod that it is reserved for, or used by; `None` for every holder outside Kubernetes.
+    #[serde(default)]
+    pub pod: Option<PodName>,
+    /// Who has it, for people: `container 262bf9f7e5a8`.
+    pub by: String,
+}
+
+impl Offer {
+    /// The ids of its parts, as the kubelet knows them. They are unique on the node, over all resources.
+    pub fn ids(&self) -> Vec<String> {
+        let with = |part: &dyn std::fmt::Display| format!("{}.{part}", self.device);
+        match &self.parts {
+            OfferedParts::Whole => vec![self.device.clone()],
+            OfferedParts::Replicas { count, .. } => (0..*count).map(|n| with(&n)).collect(),
+            OfferedParts::Shares(names) => names.iter().map(|name| with(name)).collect(),
+        }
+    }
+
+    /// The CDI name of the part with this id.
+    pub fn cdi_name(&self, id: &str) -> String {
+        match self.parts {
+            OfferedParts::Replicas { named: false, .. } => format!("{}={}.any", self.kind, self.device),
+            _ => format!("{}={id}", self.kind),
+        }
+    }
+
+    /// The share that has this id; `None` for the device itself, and for an id of another device.
+    pub fn share_of<'a>(&self, id: &'a str) -> Option<&'a str> {
+        id.strip_prefix(self.device.as_str())?.strip_prefix('.')
+    }
+
+    /// Whether it has a part with this id: one of [`Offer::ids`].
+    pub fn has(&self, id: &str) -> bool {
+        match (&self.parts, self.share_of(id)) {
+            (OfferedParts::Whole, _) => id == self.device,
+            (OfferedParts::Replicas { count, .. }, Some(share)) => {
+                // As it is written, so that `03` is no second id of replica 3.
+                share.parse().is_ok_and(|n: u32| n < *count && n.to_string() == share)
+            }
+            (OfferedParts::Shares(names), Some(share)) => names.iter().any(|name| name == share),
+            (OfferedParts::Replicas { .. } | OfferedParts::Shares(_), None) => false,
+        }
+    }
+
+    /// Whether `taken` is, or contains, the part with this id.
+    pub fn covers(&self, taken: &Taken, id: &str) -> bool {
+        match (self.share_of(id), &taken.share) {
+            (Some(share), Some(taken)) => share == taken,
+            (Some(_), None) => true,
+            // The whole device cannot be had while a share of it is held.
+            (None, _) => id == self.device,
+        }
+    }
+
+    /// Who has the part with this id; `None` if it is free.
+    pub fn taken(&self, id: &str) -> Option<&Taken> {
+        self.taken.iter().find(|taken| self.covers(taken, id))
+    }
+
+    /// Whether one of its parts cannot be had because of `taken`.
+    pub fn concerns(&self, taken: &Taken) -> bool {
+        match (&self.parts, &taken.share) {
+            (OfferedParts::Shares(names), Some(share)) => names.contains(share),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(parts: OfferedParts, taken: Vec<Taken>) -> Offer {
+        Offer {
+            resource: "nvidia.com/gpu".into(),
+            device: "GPU-1".into(),
+            gpu: "GPU-1".into(),
+            kind: "nvidia.com/gpu".into(),
+            numa: None,
+            parts,
+            one_share: false,
+            unhealthy: None,
+            taken,
+        }
+    }
+
+    fn taken(share: Option<&str>) -> Taken {
+        Taken {
+            share: share.map(str::to_owned),
+            pod: None,
+            by: "container a".into(),
+        }
+    }
+
+    #[test]
+    fn a_part_has_one_id_and_the_name_of_the_specification() {
+        let whole = offer(OfferedParts::Whole, Vec::new());
+        assert_eq!(whole.ids(), ["GPU-1"]);
+        assert_eq!(whole.cdi_name("GPU-1"), "nvidia.com/gpu=GPU-1");
+        let each = offer(OfferedParts::Replicas { count: 2, named: true }, Vec::new());
+        assert_eq!(each.ids(), ["GPU-1.0", "GPU-1.1"]);
+        assert_eq!(each.cdi_name("GPU-1.1"), "nvidia.com/gpu=GPU-1.1");
+        let any = offer(OfferedParts::Replicas { count: 2, named: false }, Vec::new());
+        assert_eq!(any.ids(), each.ids());
+        assert_eq!(any.cdi_name("GPU-1.1"), "nvidia.com/gpu=GPU-1.any");
+        let named = offer(OfferedParts::Shares(vec!["big".into()]), Vec::new());
+        assert_eq!(named.cdi_name(&named.ids()[0]), "nvidia.com/gpu=GPU-1.big");
+        for offer in [&whole, &each, &any, &named] {
+            assert!(offer.ids().iter().all(|id| offer.has(id)), "{offer:?}");
+            for other in [
+                "GPU-1.2",
+                "GPU-1.01",
+                "GPU-1.+1",
+                "GPU-1.",
+                "GPU-11.1",
+                "GPU-11",
+                "GPU-1.any",
+                "",
+            ] {
+                assert!(!offer.has(other), "{other}: {offer:?}");
+            }
+        }
+        assert!(!each.has("GPU-1") && !named.has("GPU-1") && !whole.has("GPU-1.0"));
+    }
+
+    #[test]
+    fn a_part_is_taken_by_its_own_holder_or_by_one_of_the_whole_device() {
+        let parts = OfferedParts::Replicas { count: 12, named: true };
+        let one = offer(parts.clone(), vec![taken(Some("1"))]);
+        assert!(one.taken("GPU-1.1").is_some());
+        for free in ["GPU-1.0", "GPU-1.11", "GPU-11.1"] {
+            assert!(one.taken(free).is_none(), "{free}");
+        }
+        let all = offer(parts, vec![taken(None)]);
+        assert!(all.taken("GPU-1.11").is_some());
+        // The whole device cannot be had while a share of it is held.
+        assert!(
+            offer(OfferedParts::Whole, vec![taken(Some("1"))])
+                .taken("GPU-1")
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! What Kubernetes asks for: which devices its kubelet may allocate, and which it has allocated to a pod.
+
+use crate::ledger::PodName;
+use serde::{Deserialize, Serialize};
+
+/// A command without fields.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct OffersRequest {}
+
+/// The policy that the cluster has for this node. It counts where the node's owner has written none.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolicyRequest {
+    /// Its text: one configuration of a ConfigMap, as NVIDIA's device plugin reads it; `None` if the cluster has none.
+    pub text: Option<String>,
+}
+
+/// What became of the policy of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyAnswer {
+    /// Whether it differs from the one before. The specifications are brought up to date then, a moment later.
+    pub changed: bool,
+    /// What in it has no effect, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Devices that the kubelet has allocated to a pod. They are reserved for its containers until they are given up, also
+/// over a reboot; what the pod has already is not asked for twice.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReserveRequest {
+    /// The pod.
+    pub pod: PodName,
+    /// Their ids, as [`crate::broker::Offer::ids`] has them.
+    pub devices: Vec<String>,
+}
+
+/// Devices that a pod has no more. What one of its containers still uses ends with that container.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct GiveUpRequest {
+    /// The pod.
+    pub pod: PodName,
+    /// Their ids.
+    pub devices: Vec<String>,
+}

@@ -1,0 +1,50 @@
+//! Which devices Kubernetes gets, and under which names.
+
+use super::{DeviceSet, Place};
+use tranche_core::types::ResourceName;
+
+tranche_core::types::words! {
+    /// By which interface the kubelet gets a device. A device has one, so that it is never given twice.
+    pub enum Door: "door" {
+        /// The device plugin of `tranche-kubelet`.
+        DevicePlugin = "device-plugin",
+        /// Kubernetes does not get it.
+        None = "none",
+    }
+}
+tranche_core::types::serde_as_text!(Door);
+
+/// The section `kubernetes`. Without it, all devices are offered to a plugin that asks for them: one that is not
+/// installed asks for nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesSection {
+    /// The door of devices that no entry names.
+    pub door: Door,
+    /// What differs from that, first match first.
+    pub entries: Vec<KubernetesEntry>,
+    /// MIG devices have the resource of whole GPUs: `flags.migStrategy` is `single`.
+    pub mig_as_gpus: bool,
+}
+
+impl Default for KubernetesSection {
+    fn default() -> Self {
+        Self {
+            door: Door::DevicePlugin,
+            entries: Vec::new(),
+            mig_as_gpus: false,
+        }
+    }
+}
+
+/// What Kubernetes gets of some devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesEntry {
+    /// The devices.
+    pub devices: DeviceSet,
+    /// Their door; `None` for that of the section.
+    pub door: Option<Door>,
+    /// The name of their resource; `None` for NVIDIA's.
+    pub resource: Option<ResourceName>,
+    /// Where the entry is in the file.
+    pub place: Place,
+}
