@@ -1,5 +1,6 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
-# make test         installs what the tests need (on Debian, as root) and runs all tests
+# make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
+# make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
 # make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
 #                   read the difference
 # make attack       runs only the attack suite, and prints its table
@@ -11,11 +12,19 @@
 # make test-engines SUITE=bookworm   runs the tests of engines with those of a Debian suite: bookworm, trixie or sid, in a
 #                   root that is kept (minutes, as root)
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
-# make bench        measures starts and generation, as ratios within one run
+# make bench        measures starts, generation and tranche-kubelet, as ratios within one run
 # make build lint
-# make install      installs everything that a package has; PREFIX=/usr/local, DESTDIR= (docs/install.md)
+# make install      installs everything that the package tranche has; PREFIX=/usr/local, DESTDIR= (docs/install.md)
+# make install-kubelet   the same for tranche-kubelet, its unit and its man page
 # make package      makes the deb and rpm packages, in target/package (docs/install.md)
-# make test-packages   the same, looks into the packages, and installs them into clean roots (a minute)
+# make package-kubelet   makes those of tranche-kubelet, in target/package-kubelet
+# make test-packages   makes all of them, that of tranche-kubelet with a small program, looks into them, and installs them
+#                   into clean roots (a minute)
+# make image        makes the image of tranche-kubelet for Kubernetes, in target/image, with buildah (docs/kubernetes.md);
+#                   KUBELET_PROGRAM=FILE is another static program
+# make kubelet      builds tranche-kubelet for the image and its package: small, static, and minutes the first time
+# make test-image   looks into an image with a small program, builds it twice, and starts it with podman (seconds)
+# make test-chart   renders the Helm chart with real helm, and checks the objects and what is refused (half a minute)
 # make reproduce    makes the packages twice, the second time from a clone in another directory, and compares (minutes)
 # make deny         checks licences and sources of the crates (deny.toml)
 # make dist         makes a tarball with all crates, from which tranche is built without a network
@@ -73,7 +82,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests test-kubelet test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -121,8 +130,12 @@ test: rust packages
 	@$(MAKE) --no-print-directory --jobs=3 oci verify tests
 	@$(STATIC) TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/bed/run-tests.sh
 
+# A cold build does without the crates of tranche-kubelet.
 tests:
-	$(CARGO) test --workspace --all-features --no-run
+	$(CARGO) test --workspace --exclude tranche-kubelet --all-features --no-run
+
+test-kubelet: rust
+	$(CARGO) test -p tranche-kubelet
 
 # What is compiled here runs in the root of the suite.
 SUITE ?= bookworm
@@ -169,6 +182,7 @@ test-vm: deb
 
 bench: oci
 	$(STATIC) $(CARGO) bench
+	TRANCHE_KUBELET="$(abspath $(KUBELET_PROGRAM))" $(CARGO) bench -p tranche-kubelet --bench plugin
 
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))
@@ -193,4 +207,5 @@ lint:
 
 include packaging/install.mk
 include packaging/package.mk
+include packaging/kubernetes.mk
 include packaging/dist.mk

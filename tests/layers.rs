@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("types", "error text"),
             ("personality", "types"),
             ("mps", ""),
+            ("notify", ""),
             ("sys", ""),
             ("ldcache", "error"),
             ("elf", "error ldcache"),
@@ -81,7 +82,10 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("facts", "generate mutex planning"),
             ("observe", ""),
             ("control", "facts mutex peer planning"),
-            ("serve", "accounts claim_spec control facts held mutex peer replace sys"),
+            (
+                "serve",
+                "accounts claim_spec control facts held mutex peer planning replace sys",
+            ),
             ("observed", "control held observe"),
             (
                 "refresh",
@@ -92,6 +96,40 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             (
                 "doctor",
                 "control device_files digests engine_config generate held installed observed planning",
+            ),
+        ],
+    ),
+    (
+        "kubelet",
+        &[
+            ("pods", ""),
+            ("catalog", "pods"),
+            ("allocate", "catalog"),
+            ("prefer", "catalog"),
+            ("reconcile", "pods"),
+            ("registrar", ""),
+            ("schedule", ""),
+            ("settings", "prefer"),
+            ("args", "prefer settings"),
+            ("said", ""),
+            ("configurations", ""),
+            ("api", "configurations said"),
+            ("log", ""),
+            ("proto", ""),
+            ("kubelet", "pods proto"),
+            ("broker", ""),
+            ("cluster", "api broker configurations said settings"),
+            ("socket", ""),
+            ("watch", "kubelet"),
+            ("command", ""),
+            ("service", "allocate catalog command kubelet prefer proto"),
+            (
+                "plugin",
+                "catalog command kubelet prefer proto registrar service socket watch",
+            ),
+            (
+                "node",
+                "broker catalog command kubelet plugin pods reconcile said schedule settings watch",
             ),
         ],
     ),
@@ -126,10 +164,12 @@ fn sources(of: &str) -> Modules {
             .next()
             .map_or("", |c| c.as_os_str().to_str().unwrap());
         let module = first.strip_suffix(".rs").unwrap_or(first);
-        // A file of tests may use any module.
+        // A file of tests or benchmarks may use any module.
         if path.extension().is_none_or(|e| e != "rs")
-            || ["lib", "fuzzing"].contains(&module)
-            || inside.components().any(|c| c.as_os_str() == "tests")
+            || ["lib", "main", "build", "fuzzing"].contains(&module)
+            || inside
+                .components()
+                .any(|c| c.as_os_str() == "tests" || c.as_os_str() == "benches")
             || path.ends_with("tests.rs")
         {
             continue;
@@ -243,12 +283,34 @@ fn a_program_names_only_its_own_crates() {
         ("bin/tranche-oci.rs", &["tranche_core", "tranche_hook"][..]),
         ("bin/tranche-runtime.rs", &["tranche_inject"]),
         ("main.rs", &["tranche_cli", "tranche_host", "tranche_node"]),
+        ("kubelet/main.rs", &["tranche_core", "tranche_kubelet"]),
     ] {
         let text = code(&fs::read_to_string(src().join(program)).unwrap());
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let named: BTreeSet<&str> = words.filter(|word| word.starts_with("tranche_")).collect();
         assert_eq!(named, BTreeSet::from_iter(crates.iter().copied()), "src/{program}");
     }
+}
+
+#[test]
+fn only_the_crate_of_the_kubelet_brings_an_async_runtime() {
+    let mut users = Vec::new();
+    for entry in WalkDir::new(src()) {
+        let entry = entry.unwrap();
+        if entry.file_name() == "Cargo.toml" {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            let brings = |name: &str| text.lines().any(|line| line.starts_with(name));
+            if ["tokio", "tonic", "hyper"].into_iter().any(brings) {
+                users.push(entry.path().strip_prefix(src()).unwrap().to_owned());
+            }
+        }
+    }
+    assert_eq!(users, [Path::new("kubelet/Cargo.toml")]);
+    let root = fs::read_to_string(src().join("../Cargo.toml")).unwrap();
+    assert!(
+        !root.contains("tranche-kubelet = "),
+        "the programs of a host could use it"
+    );
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn a_specification_of_a_build_names_the_hook_of_that_build() {
     let directory = tempfile::Builder::new().prefix("with a space").tempdir().unwrap();
     let at = directory.path();
     fs::create_dir(at.join("packaging")).unwrap();
-    let parts = ["install.mk", "package.mk", "dist.mk", "remap.sh"].map(|part| format!("packaging/{part}"));
+    let parts = ["install.mk", "package.mk", "kubernetes.mk", "dist.mk", "remap.sh"];
+    let parts = parts.map(|part| format!("packaging/{part}"));
     for file in ["Makefile", "Cargo.toml"]
         .into_iter()
         .chain(parts.iter().map(String::as_str))

@@ -1,0 +1,119 @@
+//! The device plugin of tranche for Kubernetes.
+//!
+//! A kubelet asks device plugins which devices there are, and what a container needs for those that it chose. This one
+//! is a client of the host's broker and has no privileges of its own: it shows the kubelet what the policy offers,
+//! answers with names of the CDI specifications that `tranche cdi refresh` has written, and keeps the reservations of
+//! pods in step with what the kubelet has allocated.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`pods`] | pure: which pod has which device |
+//! | [`catalog`] | pure: which devices and which health the kubelet is shown |
+//! | [`allocate`] | pure: the CDI names of devices |
+//! | [`prefer`] | pure: which of the free devices a container should get |
+//! | [`reconcile`] | pure: which reservations are missing, and which are left over |
+//! | [`registrar`] | pure: when to register with the kubelet |
+//! | [`schedule`] | pure: when to ask again |
+//! | [`configurations`] | which configuration of the cluster is for this node |
+//! | [`settings`] | where the kubelet and the broker are, and how long things take |
+//! | [`args`] | the command line |
+//! | [`said`] | which faults are logged, and are events |
+//! | [`log`] | the form of the log |
+//! | [`proto`] | the kubelet's interfaces, generated |
+//! | [`kubelet`] | calls to the kubelet |
+//! | [`broker`] | calls to the broker |
+//! | [`api`] | calls to the API server: the label of the node, events |
+//! | [`cluster`] | passes the policy of the cluster to the broker |
+//! | [`socket`] | the socket of a resource |
+//! | [`watch`] | changes of directories |
+//! | [`command`] | what the plugin of a resource reports to the node |
+//! | [`service`] | what the kubelet asks the plugin of a resource |
+//! | [`plugin`] | the plugin of a resource: its server, and its registration |
+//! | [`node`] | what all plugins share: offers, pods, reservations |
+
+pub mod allocate;
+pub mod api;
+pub mod args;
+pub mod broker;
+pub mod catalog;
+pub mod cluster;
+pub mod command;
+pub mod configurations;
+pub mod kubelet;
+pub mod log;
+pub mod node;
+pub mod plugin;
+pub mod pods;
+pub mod prefer;
+pub mod proto;
+pub mod reconcile;
+pub mod registrar;
+pub mod said;
+pub mod schedule;
+pub mod service;
+pub mod settings;
+pub mod socket;
+pub mod watch;
+
+#[cfg(test)]
+#[path = "tests/support/offers.rs"]
+mod fixtures;
+
+pub use settings::{ClusterSettings, Settings, Times};
+
+use said::{Notice, Said};
+use tokio::sync::mpsc;
+
+/// Serves the kubelet until `stop` is ready, and then removes its sockets.
+pub async fn run(settings: Settings, stop: impl Future<Output = ()>) {
+    let plugins = kubelet::plugins_dir(&settings.kubelet_dir);
+    socket::remove_stale(&plugins);
+    let (kubelet_sender, kubelet) = tokio::sync::watch::channel(watch::Seen::default());
+    let (state_sender, state) = tokio::sync::watch::channel(0);
+    tokio::spawn(watch::kubelet(plugins, settings.times.look, kubelet_sender));
+    tokio::spawn(watch::state(
+        settings.state_dir.clone(),
+        settings.times.look,
+        state_sender,
+    ));
+    let events = start_cluster(&settings).await;
+    let mut node = node::Node::new(settings, kubelet, state, Said::new(events));
+    tokio::select! {
+        () = stop => {}
+        () = node.work() => {}
+    }
+    node.end().await;
+}
+
+/// How many events wait for the API server before the next ones are left to the log.
+const WAITING_EVENTS: usize = 64;
+
+/// Starts what needs the cluster. Returns where events go, if somebody writes them.
+async fn start_cluster(settings: &Settings) -> Option<mpsc::Sender<Notice>> {
+    let cluster = &settings.cluster;
+    let broker = broker::Broker::of(&settings.state_dir);
+    // Without the name of the node, there is no label to wait for.
+    let (label_sender, label) = tokio::sync::watch::channel(cluster.node.is_none().then_some(None));
+    let mut events = None;
+    if let Some(node) = &cluster.node {
+        match api::client().await {
+            Ok(client) => {
+                let (sender, receiver) = mpsc::channel(WAITING_EVENTS);
+                tokio::spawn(api::write_events(client.clone(), node.clone(), receiver));
+                if cluster.config_dir.is_some() {
+                    tokio::spawn(api::watch_label(client, node.clone(), label_sender, Said::default()));
+                }
+                events = Some(sender);
+            }
+            Err(why) => tracing::warn!("{why}; the policy of this node stays as it is, and there are no events"),
+        }
+    }
+    match &cluster.config_dir {
+        Some(dir) => {
+            let policy = cluster::ClusterPolicy::new(broker, dir, cluster, Said::new(events.clone()));
+            tokio::spawn(policy.work(label, settings.times.look));
+        }
+        None => drop(tokio::spawn(cluster::take_away(broker, settings.times.period))),
+    }
+    events
+}

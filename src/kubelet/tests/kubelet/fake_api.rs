@@ -1,0 +1,219 @@
+//! An API server with one node and with events, which records the calls that it gets.
+
+use crate::bed::until;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// The name of the node.
+pub(crate) const NODE: &str = "gpu1";
+
+/// What the server has.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    label: Option<String>,
+    /// The version of the node.
+    version: u64,
+    /// Verb and resource of each call, with the namespace if there is one.
+    pub(crate) calls: BTreeSet<String>,
+    /// The events, as they were sent.
+    pub(crate) events: Vec<Value>,
+    /// Whether every call is refused.
+    pub(crate) is_forbidden: bool,
+    /// Watches that began before this one end.
+    cut: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct FakeApi {
+    cluster: Arc<(Mutex<Cluster>, Condvar)>,
+    pub(crate) url: String,
+}
+
+impl FakeApi {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let api = Self {
+            cluster: Arc::default(),
+            url: format!("http://{}", listener.local_addr().unwrap()),
+        };
+        let server = api.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let server = server.clone();
+                // A client that ends cuts its connection.
+                thread::spawn(move || server.serve(&stream.unwrap()));
+            }
+        });
+        api
+    }
+
+    /// A file for `KUBECONFIG`.
+    pub(crate) fn write_config(&self, path: &Path) {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.url}}],
+            "users": [{"name": "test", "user": {"token": "test"}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        });
+        fs::write(path, config.to_string()).unwrap();
+    }
+
+    pub(crate) fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.cluster.0.lock().unwrap()
+    }
+
+    /// Sets the label of the node, or removes it.
+    pub(crate) fn label(&self, value: Option<&str>) {
+        let mut cluster = self.cluster();
+        cluster.label = value.map(str::to_owned);
+        cluster.version += 1;
+        self.cluster.1.notify_all();
+    }
+
+    /// Ends each watch, as a server does after some minutes.
+    pub(crate) fn cut(&self) {
+        let mut cluster = self.cluster();
+        cluster.cut += 1;
+        self.cluster.1.notify_all();
+    }
+
+    /// Waits for an event with this reason whose note has this part.
+    pub(crate) fn wait_event(&self, reason: &str, part: &str) {
+        until(&format!("there is an event {reason} with {part}"), || {
+            let cluster = self.cluster();
+            let mut events = cluster.events.iter();
+            events.any(|event| {
+                event["reason"] == reason && event["note"].as_str().is_some_and(|note| note.contains(part))
+            })
+        });
+    }
+
+    fn serve(&self, stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        while let Some((method, path, body)) = request(&mut reader) {
+            if self.answer(stream, &method, &path, &body).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// `None`: the connection has ended.
+    fn answer(&self, stream: &TcpStream, method: &str, path: &str, body: &[u8]) -> Option<()> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let verb = match (method, query.contains("watch=true")) {
+            ("GET", true) => "watch",
+            ("GET", false) => "list",
+            ("POST", _) => "create",
+            ("PATCH", _) => "patch",
+            _ => "other",
+        };
+        let resource = match path.split('/').collect::<Vec<_>>()[..] {
+            ["", "api", "v1", "nodes"] => "nodes".to_owned(),
+            ["", "apis", group, "v1", "namespaces", namespace, resource] => format!("{resource}.{group} {namespace}"),
+            ["", "apis", group, "v1", "namespaces", namespace, resource, _] => {
+                format!("{resource}.{group} {namespace}")
+            }
+            _ => path.to_owned(),
+        };
+        let mut cluster = self.cluster();
+        cluster.calls.insert(format!("{verb} {resource}"));
+        if cluster.is_forbidden {
+            drop(cluster);
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+                "message": "nodes is forbidden"});
+            return send(stream, "403 Forbidden", &status);
+        }
+        match verb {
+            "list" => {
+                assert!(query.contains(&format!("metadata.name%3D{NODE}")), "{query}");
+                let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": cluster.version.to_string()}, "items": [cluster.node()]});
+                drop(cluster);
+                send(stream, "200 OK", &list)
+            }
+            "watch" => {
+                drop(cluster);
+                let since = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
+                self.watch(stream, since.unwrap().parse().unwrap())
+            }
+            _ => {
+                let event: Value = serde_json::from_slice(body).unwrap();
+                cluster.events.push(event.clone());
+                drop(cluster);
+                send(stream, "201 Created", &event)
+            }
+        }
+    }
+
+    /// Sends the node whenever it changes, and once if it has changed since this version.
+    fn watch(&self, mut stream: &TcpStream, mut sent: u64) -> Option<()> {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).ok()?;
+        let mut cluster = self.cluster();
+        let began = cluster.cut;
+        while cluster.cut == began {
+            if cluster.version != sent {
+                sent = cluster.version;
+                let line = json!({"type": "MODIFIED", "object": cluster.node()}).to_string() + "\n";
+                write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()?;
+            }
+            cluster = self
+                .cluster
+                .1
+                .wait_timeout(cluster, Duration::from_millis(100))
+                .unwrap()
+                .0;
+        }
+        drop(cluster);
+        stream.write_all(b"0\r\n\r\n").ok()
+    }
+}
+
+impl Cluster {
+    fn node(&self) -> Value {
+        let labels = match &self.label {
+            Some(label) => json!({"nvidia.com/device-plugin.config": label}),
+            None => json!({}),
+        };
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"name": NODE, "uid": "1", "resourceVersion": self.version.to_string(), "labels": labels}})
+    }
+}
+
+fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Vec<u8>)> {
+    let mut first = String::new();
+    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
+    let mut words = first.split_whitespace().map(str::to_owned);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((words.next()?, words.next()?, body))
+}
+
+fn send(mut stream: &TcpStream, status: &str, value: &Value) -> Option<()> {
+    let body = value.to_string();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(body.as_bytes()).ok()
+}

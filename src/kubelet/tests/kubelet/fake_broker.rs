@@ -1,0 +1,201 @@
+//! A broker that offers what a test says, behind the socket and the protocol of the real one.
+
+use crate::offers;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use tranche_core::broker::{MOST_BYTES, Offer, Offers, PolicyAnswer, Request, SOCKET, Taken};
+use tranche_core::ledger::PodName;
+
+/// What the broker knows.
+#[derive(Default)]
+pub(crate) struct Node {
+    pub(crate) offers: Vec<Offer>,
+    /// Each request that changes something, in order.
+    pub(crate) asked: Vec<String>,
+    /// The longest request, in bytes.
+    pub(crate) longest: usize,
+    /// The policy of the cluster.
+    pub(crate) policy: Option<String>,
+    /// Whether every request is refused.
+    pub(crate) is_broken: bool,
+    /// Whether no request is answered.
+    pub(crate) is_silent: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct FakeBroker {
+    node: Arc<Mutex<Node>>,
+    state_dir: PathBuf,
+}
+
+impl FakeBroker {
+    /// One that does not listen yet.
+    pub(crate) fn new(state_dir: &Path, offers: Vec<Offer>) -> Self {
+        let node = Node {
+            offers,
+            ..Node::default()
+        };
+        Self {
+            node: Arc::new(Mutex::new(node)),
+            state_dir: state_dir.to_owned(),
+        }
+    }
+
+    pub(crate) fn listen(&self) {
+        let listener = UnixListener::bind(self.state_dir.join(SOCKET)).unwrap();
+        let node = self.node.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let node = node.clone();
+                thread::spawn(move || answer(stream.unwrap(), &node));
+            }
+        });
+    }
+
+    pub(crate) fn node(&self) -> MutexGuard<'_, Node> {
+        self.node.lock().unwrap()
+    }
+
+    /// Changes what is offered, and writes the file that a broker writes then.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Offer>)) {
+        change(&mut self.node().offers);
+        let temporary = self.state_dir.join(".status.json.tmp");
+        std::fs::write(&temporary, "{}").unwrap();
+        std::fs::rename(temporary, self.state_dir.join("status.json")).unwrap();
+    }
+
+    /// A container outside Kubernetes takes a part of a device, or all of it.
+    pub(crate) fn hold(&self, device: &str, share: Option<&str>) {
+        self.change(|offers| {
+            let offer = offers.iter_mut().find(|offer| offer.device == device).unwrap();
+            offer.taken.push(offers::taken(share, None));
+        });
+    }
+
+    /// It ends.
+    pub(crate) fn release(&self, device: &str) {
+        self.change(|offers| {
+            let offer = offers.iter_mut().find(|offer| offer.device == device).unwrap();
+            offer.taken.retain(|taken| taken.pod.is_some());
+        });
+    }
+
+    /// The ids that are reserved for a pod.
+    pub(crate) fn reserved(&self, pod: &str) -> BTreeSet<String> {
+        let node = self.node();
+        let mut found = BTreeSet::new();
+        for offer in &node.offers {
+            for taken in offer.taken.iter().filter(|taken| taken.pod == Some(offers::pod(pod))) {
+                found.insert(match &taken.share {
+                    Some(share) => format!("{}.{share}", offer.device),
+                    None => offer.device.clone(),
+                });
+            }
+        }
+        found
+    }
+}
+
+fn answer(stream: UnixStream, node: &Mutex<Node>) {
+    let mut line = String::new();
+    BufReader::new(&stream).read_line(&mut line).unwrap();
+    let mut node = node.lock().unwrap();
+    if node.is_silent {
+        drop(node);
+        // Until the client goes.
+        let _ = (&stream).read(&mut [0]);
+        return;
+    }
+    node.longest = node.longest.max(line.len());
+    let answer = match Request::parse(line.trim_end().as_bytes()) {
+        _ if node.is_broken => Err(("plan", "cannot be read".to_owned())),
+        _ if line.len() > MOST_BYTES => Err(("request", "is too long".to_owned())),
+        Ok(Request::Offers(_)) => Ok(json!(Offers {
+            offers: node.offers.clone()
+        })),
+        Ok(Request::Reserve(request)) => {
+            node.asked
+                .push(format!("reserve {} {}", request.pod.name, request.devices.join(",")));
+            node.reserve(&request.pod, &request.devices)
+        }
+        Ok(Request::GiveUp(request)) => {
+            node.asked
+                .push(format!("give up {} {}", request.pod.name, request.devices.join(",")));
+            node.give_up(&request.pod, &request.devices);
+            Ok(json!({}))
+        }
+        Ok(Request::Policy(request)) => node.policy(request.text),
+        other => Err(("request", format!("{other:?}"))),
+    };
+    let answer = match answer {
+        Ok(ok) => json!({"version": 1, "ok": ok}),
+        Err((object, what)) => json!({"version": 1, "error": {"kind": "failed", "object": object, "what": what}}),
+    };
+    // The client may have gone.
+    let _ = writeln!(&stream, "{answer}");
+}
+
+impl Node {
+    fn offer(&mut self, id: &str) -> Option<(&mut Offer, Option<String>)> {
+        let device = id.split('.').next()?;
+        let mut offers = self.offers.iter_mut().filter(|offer| offer.device == device);
+        let offer = offers.find(|offer| offer.ids().iter().any(|own| own == id))?;
+        let share = id.strip_prefix(offer.device.as_str())?.strip_prefix('.');
+        let share = share.map(str::to_owned);
+        Some((offer, share))
+    }
+
+    /// One that says `wrong` is refused.
+    fn policy(&mut self, text: Option<String>) -> Result<Value, (&'static str, String)> {
+        if text.as_ref().is_some_and(|text| text.contains("wrong")) {
+            return Err(("the cluster's policy", "line 1: wrong".into()));
+        }
+        let changed = self.policy != text;
+        self.policy = text;
+        Ok(json!(PolicyAnswer {
+            changed,
+            warnings: Vec::new()
+        }))
+    }
+
+    /// All of them, or none.
+    fn reserve(&mut self, pod: &PodName, ids: &[String]) -> Result<Value, (&'static str, String)> {
+        for id in ids {
+            let Some((offer, _)) = self.offer(id) else {
+                return Err(("device", format!("{id} is not offered")));
+            };
+            if let Some(other) = offer.taken(id).filter(|taken| taken.pod.as_ref() != Some(pod)) {
+                return Err(("device", format!("{id} is held by {}", other.by)));
+            }
+        }
+        for id in ids {
+            if let Some((offer, share)) = self.offer(id)
+                && offer.taken(id).is_none()
+            {
+                let pod = pod.clone();
+                let by = pod.to_string();
+                offer.taken.push(Taken {
+                    share,
+                    pod: Some(pod),
+                    by,
+                });
+            }
+        }
+        Ok(json!({}))
+    }
+
+    fn give_up(&mut self, pod: &PodName, ids: &[String]) {
+        for id in ids {
+            if let Some((offer, share)) = self.offer(id) {
+                offer
+                    .taken
+                    .retain(|taken| taken.pod.as_ref() != Some(pod) || taken.share != share);
+            }
+        }
+    }
+}

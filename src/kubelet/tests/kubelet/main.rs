@@ -1,0 +1,25 @@
+//! The device plugin before a kubelet and a broker that are made by the tests.
+//!
+//! A test changes one of them, and waits until the other sides show what must follow.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it measures"
+)]
+
+mod allocation;
+mod bed;
+mod cluster;
+mod fake_api;
+mod fake_broker;
+mod fake_kubelet;
+mod health;
+mod many;
+#[path = "../support/offers.rs"]
+mod offers;
+mod process;
+mod recorded;
+mod registration;
+mod reservations;
