@@ -26,4 +26,4 @@ test-dist: dist
 # installs cargo-deny, for minutes.
 .PHONY: deny
 deny: $(CARGO_DENY)
-	$(CARGO_DENY)/bin/cargo-deny check licenses bans sources
+	$(CARGO_DENY)/bin/cargo-deny --workspace check licenses bans sources

@@ -1,4 +1,4 @@
-# `make install`: everything that a package has, below $(DESTDIR)$(PREFIX). Whole directories of packaging/ are taken, so that
+# `make install`: everything that the package tranche has, below $(DESTDIR)$(PREFIX). Whole directories of packaging/ are taken, so that
 # a new unit or rule is a new file there and nothing else.
 
 # podman reads the precreate hook only if hooks_dir in containers.conf names this directory (hooks/README.md). It is not the
@@ -33,13 +33,18 @@ pages: cli
 	    sed 's|@VERSION@|$(TRANCHE_VERSION)|' "$$page" > "$(SHARE)/man/man8/$${page##*/}" || exit 1; \
 	done
 
-# What `tranche` contains; the other programs contain less.
-licences: cli
-	mkdir -p $(dir $(CRATES))
-	$(CARGO) tree --locked --edges normal,no-proc-macro --prefix none --features cli --target $(HOST) --format '{p}' | \
-	    awk '$$1 !~ /^tranche(-|$$)/ { sub(/^v/, "", $$2); print $$1 "@" $$2 }' | LC_ALL=C sort -u > target/package/crates.names
+# $(call list-crates,options,file): writes the licences of the crates that `cargo tree` shows with these options.
+define list-crates
+	mkdir -p $(dir $(2))
+	$(CARGO) tree --locked --edges normal,no-proc-macro --prefix none $(1) --target $(HOST) --format '{p}' | \
+	    awk '$$1 !~ /^tranche(-|$$)/ { sub(/^v/, "", $$2); print $$1 "@" $$2 }' | LC_ALL=C sort -u > $(2:.txt=.names)
 	$(CARGO) metadata --locked --format-version 1 --filter-platform $(HOST) | \
-	    target/release/tranche-pages licences $$(cat target/package/crates.names) > $(CRATES)
+	    target/release/tranche-pages licences $$(cat $(2:.txt=.names)) > $(2)
+endef
+
+# What `tranche` contains; the other programs of its package contain less.
+licences: cli
+	$(call list-crates,--features cli,$(CRATES))
 
 # $(call copy,files,directory): copies files of packaging/ in which the programs of a package have to be those of $(PREFIX).
 define copy

@@ -61,7 +61,9 @@ package-files: deb-file $(CARGO_DEB) $(CARGO_RPM)
 # compiled again, but packed again: so the tests never see packages of an earlier commit.
 .PHONY: test-packages
 test-packages: package
-	tests/packages/run.sh $(PACKAGE) target/roots
+	$(MAKE) package-kubelet KUBELET_PROGRAM='$(TESTED_KUBELET)' KUBELET_PACKAGE=$(PACKAGE)-tested
+	cp $(PACKAGE)/*.deb $(PACKAGE)/*.rpm $(PACKAGE)-tested
+	tests/packages/run.sh $(PACKAGE)-tested target/roots
 
 # The second build compiles everything.
 .PHONY: reproduce

@@ -27,21 +27,26 @@ grep -q "^## $version - [0-9]" CHANGELOG.md || fail "CHANGELOG.md has no section
 for file in packaging/arch/PKGBUILD packaging/alpine/APKBUILD; do
     grep -q "^pkgver=$version$" "$file" || fail "$file has another pkgver"
 done
+grep -q "^appVersion: \"$version\"$" packaging/helm/tranche/Chart.yaml || fail "packaging/helm/tranche/Chart.yaml has another appVersion"
+if ! grep -q "^depends = \"tranche (>= $version)\"$" Cargo.toml || ! grep -q "^requires = { tranche = \">= $version\" }$" Cargo.toml; then
+    fail "Cargo.toml: tranche-kubelet depends on another version"
+fi
 grep -q "^version = \"$version\"$" verify/Cargo.toml || fail "verify/Cargo.toml has another version"
 [ "${1:-}" != --check ] || exit 0
 
 .ci/run
 make deny
-TRANCHE_TEST_STRICT=1 make test-packages
+make package-kubelet
+TRANCHE_TEST_STRICT=1 make test-packages KUBELET_PROGRAM=target/kubelet/tranche-kubelet
 for suite in bookworm trixie sid; do
     make test-engines SUITE="$suite"
 done
 make test-dist
-packaging/reproduce.sh dist
+packaging/reproduce.sh package-kubelet dist
 
 if [ "${1:-}" = --tag ]; then
     git tag -a -m "tranche $version" "v$version"
     echo "tagged; publish with: git push origin v$version"
 fi
 echo "to publish:"
-ls "target/dist/tranche-$version.tar.gz" target/package/*.deb target/package/*.rpm target/package/SHA256SUMS
+ls "target/dist/tranche-$version.tar.gz" target/package/*.deb target/package/*.rpm target/package/SHA256SUMS target/package-kubelet/*

@@ -2,7 +2,7 @@
 # Builds the packages of the last commit a second time, in a clone in a directory whose path has another length, and compares
 # them with those in target/package. Ends with 1 if a file differs, and names it.
 #
-#   packaging/reproduce.sh [OTHER]...     OTHER: make the files of these targets too, such as dist
+#   packaging/reproduce.sh [OTHER]...     OTHER: make the files of these targets too: package-kubelet, dist
 set -eu
 cd "$(dirname "$0")/.."
 first=$PWD
@@ -45,5 +45,10 @@ fi
 for tarball in "$second"/target/dist/*.tar.gz; do
     [ ! -e "$tarball" ] || cmp "target/dist/${tarball##*/}" "$tarball" || fail "${tarball##*/}: the second build gave another one"
 done
+if [ -e "$second/target/package-kubelet" ]; then
+    diff target/package-kubelet/SHA256SUMS "$second/target/package-kubelet/SHA256SUMS" >&2 ||
+        fail "the second build gave other packages of tranche-kubelet"
+    cat target/package-kubelet/SHA256SUMS
+fi
 cat target/package/SHA256SUMS
 echo "reproduce: equal in $first and in $second"

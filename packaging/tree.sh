@@ -1,11 +1,17 @@
 #!/bin/sh
 # Adds to a directory of packages what only packages have: maintainer scripts and Debian's changelog.
-# Arguments: the directory, the version, the time in seconds since 1970, the maintainer.
+# Arguments: the directory, the version, the time in seconds since 1970, the maintainer; `kubelet` for the package
+# tranche-kubelet.
 set -eu
-package=$1 version=$2 epoch=$3 maintainer=$4
-here=$(dirname "$0")
+package=$1 version=$2 epoch=$3 maintainer=$4 part=${5:-.}
+packaging=$(dirname "$0")
+here=$packaging/$part
+case $part in
+kubelet) names=tranche-kubelet ;;
+*) names='tranche tranche-nvidia-compat' ;;
+esac
 
-units=$("$here/units.sh" | tr '\n' ' ')
+units=$("$packaging/units.sh" "$part" | tr '\n' ' ')
 for script in "$here"/deb/post* "$here"/deb/pre* "$here"/rpm/*.sh; do
     kind=$(basename "$(dirname "$script")")
     mkdir -p "$package/scripts/$kind"
@@ -13,10 +19,10 @@ for script in "$here"/deb/post* "$here"/deb/pre* "$here"/rpm/*.sh; do
     chmod 755 "$package/scripts/$kind/${script##*/}"
 done
 
-# The other package has no scripts.
+# The package of links has no scripts.
 mkdir -p "$package/scripts/none"
 
-for name in tranche tranche-nvidia-compat; do
+for name in $names; do
     share=$package/deb/$name/share
     mkdir -p "$share/doc/$name" "$share/lintian/overrides"
     # Where the changes are: CHANGELOG.md, in the form of the project.

@@ -1,17 +1,20 @@
 #!/bin/sh
-# Prints the units that packages enable: those that the preset names. Fails if a unit that can be enabled is not in the
+# Prints the units that a package enables: those that its preset names. Fails if a unit that can be enabled is not in the
 # preset, so that a new one is not forgotten.
+#
+#   packaging/units.sh [kubelet]      with `kubelet`, those of the package tranche-kubelet
 # shellcheck disable=SC2013 # names of units have no spaces
 set -eu
-cd "$(dirname "$0")"
+part=${1:-.}
+cd "$(dirname "$0")/$part"
 status=0
 for unit in $(grep -l '^\[Install\]' systemd/*); do
-    if ! grep -q -x -E "(enable|disable) ${unit#systemd/}" preset/90-tranche.preset; then
-        echo "packaging/$unit: is not in packaging/preset/90-tranche.preset; add a line: enable or disable" >&2
+    if ! grep -q -x -E "(enable|disable) ${unit#systemd/}" preset/*; then
+        echo "$unit: is not in $(echo preset/*); add a line: enable or disable" >&2
         status=1
     fi
 done
-for unit in $(sed -n 's/^enable //p' preset/90-tranche.preset); do
+for unit in $(sed -n 's/^enable //p' preset/*); do
     [ ! -e "systemd/$unit" ] || printf '%s\n' "$unit"
 done
 exit $status

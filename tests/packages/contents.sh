@@ -16,7 +16,7 @@ compare() {
     fi
 }
 
-for name in tranche tranche-nvidia-compat; do
+for name in tranche tranche-nvidia-compat tranche-kubelet; do
     deb=$(ls "$packages/${name}_"*.deb)
     # Mode, owner, path; links with their target. The pages of single commands are many, and follow from the command line.
     dpkg-deb -c "$deb" | awk '{ $3 = $4 = $5 = ""; print }' | tr -s ' ' | sed 's| \./| /|' |
@@ -26,12 +26,14 @@ done
 
 mkdir "$work/root"
 dpkg-deb -x "$(ls "$packages"/tranche_*.deb)" "$work/root"
+dpkg-deb -x "$(ls "$packages"/tranche-kubelet_*.deb)" "$work/root"
 bin=$work/root/usr/bin
-for program in tranche tranche-oci tranche-runtime; do
+programs='tranche tranche-oci tranche-runtime tranche-kubelet'
+for program in $programs; do
     readelf -ldW "$bin/$program" > "$work/$program.elf" 2>&1 || fail "$program: $(cat "$work/$program.elf")"
     grep -q LOAD "$work/$program.elf" || fail "$program: is not a program"
 done
-for program in tranche-oci tranche-runtime; do
+for program in tranche-oci tranche-runtime tranche-kubelet; do
     ! grep -q INTERP "$work/$program.elf" || fail "$program: has an interpreter, so it is not static"
     ! grep -q NEEDED "$work/$program.elf" || fail "$program: needs a library, so it is not static"
 done
@@ -39,13 +41,14 @@ done
 grep NEEDED "$work/tranche.elf" | grep -v -E 'libc\.so|libm\.so|libgcc_s\.so|ld-linux|libdl\.so|libpthread\.so' &&
     fail "tranche: needs a library that not every machine has"
 [ "$(stat -c %s "$bin/tranche-oci")" -lt 2097152 ] || fail "tranche-oci: not below 2 MiB"
-for program in tranche tranche-oci tranche-runtime; do
+[ "$(stat -c %s "$bin/tranche-kubelet")" -lt 6000000 ] || fail "tranche-kubelet: not below 6 MB"
+for program in $programs; do
     ! grep -a -q -F -e "$HOME/" -e "$(cd "$here/../.." && pwd)/" "$bin/$program" || fail "$program: has paths of this machine"
 done
 [ -e "$work/root/usr/share/man/man1/tranche-cdi-generate.1.gz" ] || fail "the page of tranche cdi generate is missing"
 
 # The same files in rpm: without Debian's own documents, and with directories that belong to the package alone.
-for name in tranche tranche-nvidia-compat; do
+for name in tranche tranche-nvidia-compat tranche-kubelet; do
     rpm=$(ls "$packages/$name"-[0-9]*.rpm 2> /dev/null) || { echo "rpm of $name: was not made" >> "$not_run"; continue; }
     command -v rpm > /dev/null || { echo "rpm of $name: no rpm" >> "$not_run"; continue; }
     rpm -qpl "$rpm" 2> /dev/null | while read -r path; do

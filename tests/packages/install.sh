@@ -7,4 +7,6 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap > /dev/null; then
     exit 0
 fi
 "$here/clean-root.sh" "$roots"
-exec unshare -m --propagation private "$here/root.sh" "$roots" "$packages" "$here/in-root/deb.sh"
+for test in deb kubelet-deb; do
+    unshare -m --propagation private "$here/root.sh" "$roots" "$packages" "$here/in-root/$test.sh"
+done

@@ -7,9 +7,10 @@ cd "$top"
 status=0
 
 if command -v shellcheck > /dev/null; then
-    shellcheck -x -P tests/packages/in-root packaging/*.sh packaging/deb/p[or]* tests/packages/*.sh tests/packages/in-root/*.sh ||
+    shellcheck -x -P tests/packages/in-root packaging/*.sh packaging/image/*.sh packaging/deb/p[or]* packaging/kubelet/deb/p[or]* \
+        tests/chart/*.sh tests/packages/*.sh tests/packages/in-root/*.sh ||
         status=1
-    shellcheck -s sh packaging/rpm/*.sh || status=1
+    shellcheck -s sh packaging/rpm/*.sh packaging/kubelet/rpm/*.sh || status=1
     shellcheck packaging/arch/* packaging/alpine/* || status=1
 else
     echo "shellcheck: not installed" >> "$not_run"
@@ -37,7 +38,7 @@ else
     echo "rpmlint: not installed" >> "$not_run"
 fi
 
-for page in packaging/man/*; do
+for page in packaging/man/* packaging/kubelet/man/*; do
     if command -v groff > /dev/null; then
         groff -man -Tutf8 -ww -z "$page" 2>&1 | grep . && status=1
     fi

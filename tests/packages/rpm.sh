@@ -7,4 +7,6 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap > /dev/null || ! command -v r
     exit 0
 fi
 "$here/clean-root.sh" "$roots"
-exec unshare -m --propagation private "$here/root.sh" "$roots" "$packages" "$here/in-root/rpm.sh"
+for test in rpm kubelet-rpm; do
+    unshare -m --propagation private "$here/root.sh" "$roots" "$packages" "$here/in-root/$test.sh"
+done

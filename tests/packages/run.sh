@@ -4,7 +4,7 @@
 #
 #   tests/packages/run.sh PACKAGES ROOTS
 #
-# PACKAGES is the directory that `make package` fills. ROOTS keeps the clean roots between runs. What a missing program
+# PACKAGES has the packages; in that of tranche-kubelet, another static program may be in its place. ROOTS keeps the clean roots between runs. What a missing program
 # prevents is listed at the end; with TRANCHE_TEST_STRICT=1 that is a failure.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -56,6 +56,11 @@ for path in /run /var/run; do
         fail "no file context below $path"
 done
 
+# A unit whose program has this type runs in the domain of services that have no policy.
+for program in tranche tranche-kubelet; do
+    [ "$(context "/usr/bin/$program")" = system_u:object_r:bin_t:s0 ] || fail "$program: its context is $(context "/usr/bin/$program")"
+done
+
 modules -r tranche
 [ "$(context /run/tranche/mps/0)" != "$module_context" ] || fail "the file contexts are left after a removal"
 echo "selinux: the module is compiled by semodule, has the rules and file contexts that it should have, and can be removed"
