@@ -82,7 +82,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests test-kubelet test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -133,6 +133,9 @@ test: rust packages
 # A cold build does without the crates of tranche-kubelet.
 tests:
 	$(CARGO) test --workspace --exclude tranche-kubelet --all-features --no-run
+
+kubelet-tests:
+	$(CARGO) test -p tranche-kubelet --no-run
 
 test-kubelet: rust
 	$(CARGO) test -p tranche-kubelet
