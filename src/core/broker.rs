@@ -8,15 +8,19 @@
 //! `{"version":1,"ok":{…}}` or `{"version":1,"error":{"kind","object","what","hint"}}`.
 
 mod client;
+mod dra;
 mod offer;
 mod request;
 
 pub use client::{BrokerError, ask, send, tell};
+pub use dra::{
+    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare, PreparedClaim,
+};
 pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{
-    ClaimRequest, Command, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest, ListRequest,
-    MpsRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest,
-    StatusRequest,
+    ClaimRequest, Command, DraDevicesRequest, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest,
+    ListRequest, MpsRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, PrepareRequest,
+    ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
 
 /// The broker's socket in the state directory.

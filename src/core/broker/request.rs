@@ -11,7 +11,10 @@ mod kubernetes;
 
 pub use claim::ClaimRequest;
 pub use enter::{EnterRequest, EnterSubject};
-pub use kubernetes::{GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, ReserveRequest};
+pub use kubernetes::{
+    DraDevicesRequest, GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, ReserveRequest,
+    UnprepareClaimRequest,
+};
 
 use super::VERSION;
 use crate::error::{Error, Kind, Result};
@@ -85,6 +88,12 @@ commands! {
     "give-up" = GiveUp(GiveUpRequest),
     /// Take the policy of the cluster for this node.
     "policy" = Policy(PolicyRequest),
+    /// What the driver for dynamic resource allocation may publish.
+    "dra-devices" = DraDevices(DraDevicesRequest),
+    /// Make the devices of a resource claim ready.
+    "prepare-claim" = PrepareClaim(PrepareClaimRequest),
+    /// Give up the devices of a resource claim.
+    "unprepare-claim" = UnprepareClaim(UnprepareClaimRequest),
 }
 
 /// The device that is made ready.

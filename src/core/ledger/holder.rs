@@ -2,7 +2,7 @@
 
 use super::pod::PodName;
 use crate::error::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub enum Holder {
 }
 
 /// An object of a Kubernetes cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KubernetesObject {
     /// Its namespace.
     pub namespace: String,

@@ -1,6 +1,7 @@
 //! What Kubernetes asks for: which devices its kubelet may allocate, and which it has allocated to a pod.
 
-use crate::ledger::PodName;
+use crate::broker::AllocatedDevice;
+use crate::ledger::{KubernetesObject, PodName};
 use serde::{Deserialize, Serialize};
 
 /// A command without fields.
@@ -40,4 +41,28 @@ pub struct GiveUpRequest {
     pub pod: PodName,
     /// Their ids.
     pub devices: Vec<String>,
+}
+
+/// A command without fields.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct DraDevicesRequest {}
+
+/// A resource claim whose devices are made ready for containers: all of them are reserved for the claim, or nothing. What
+/// the claim has already is made ready again.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrepareClaimRequest {
+    /// The claim.
+    pub claim: KubernetesObject,
+    /// Its devices, as the scheduler allocated them.
+    pub devices: Vec<AllocatedDevice>,
+    /// When the kubelet asked for it, in milliseconds since boot: a call that is late does nothing for a claim that
+    /// was given up meanwhile.
+    pub asked_at: u64,
+}
+
+/// A resource claim that no pod of this node uses any more. An unknown one is no error.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnprepareClaimRequest {
+    /// Its UID.
+    pub uid: String,
 }

@@ -1,0 +1,188 @@
+//! What the driver for dynamic resource allocation (DRA) of Kubernetes offers and prepares, as the broker answers it.
+//!
+//! Each device has one name on the node, a DNS label, which the driver publishes and the scheduler's allocation repeats.
+
+use crate::ledger::KubernetesObject;
+use crate::types::Strategy;
+use serde::{Deserialize, Serialize};
+
+/// The answer to [`super::DraDevicesRequest`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraDevices {
+    /// All devices that the policy gives to the driver, in the order in which they are to be filled.
+    pub devices: Vec<DraDevice>,
+    /// The version of NVIDIA's driver: `570.124.06`.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The newest version of CUDA that it supports: `12.8`.
+    #[serde(default)]
+    pub cuda: Option<String>,
+    /// The resource claims for which something is reserved on this node.
+    #[serde(default)]
+    pub claims: Vec<KubernetesObject>,
+}
+
+/// A GPU, or a MIG device on one, that is offered as a whole or in parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraDevice {
+    /// Its name: `gpu-0` (by its minor number), `gpu-0-mig-1g-10gb-7-0` (profile, GPU instance, compute instance).
+    pub name: String,
+    /// The GPU that it is, or is on.
+    pub gpu: DraGpu,
+    /// What it is if it is a MIG device; `None` for a GPU.
+    #[serde(default)]
+    pub mig: Option<DraMig>,
+    /// Its memory, in MiB; `None` if the driver does not say it.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Its streaming multiprocessors, if they are known.
+    #[serde(default)]
+    pub multiprocessors: Option<u32>,
+    /// How it is shared.
+    pub strategy: Strategy,
+    /// How well a limit of memory holds between those who share it: `hard`, `soft`, `advisory`, `none`.
+    pub memory_guarantee: String,
+    /// The same for compute.
+    pub compute_guarantee: String,
+    /// Its parts; `None` if it is given as a whole, to one claim at a time.
+    #[serde(default)]
+    pub parts: Option<DraParts>,
+    /// Why no container can use it now; `None` if it works.
+    #[serde(default)]
+    pub unhealthy: Option<String>,
+    /// What is held of it by holders other than the resource claims of this cluster.
+    #[serde(default)]
+    pub held: Vec<DraHeld>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraGpu {
+    /// The name of the GPU: `gpu-0`. Devices with the same one are on one GPU.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// NVML's index, where it is known.
+    #[serde(default)]
+    pub index: Option<u32>,
+    /// The N of `/dev/nvidiaN`.
+    pub minor: u32,
+    /// Its product: `NVIDIA H200`.
+    pub product: String,
+    /// Its architecture as NVIDIA's driver for DRA writes it: `Hopper`.
+    #[serde(default)]
+    pub architecture: Option<String>,
+    /// Its compute capability: `9.0`.
+    #[serde(default)]
+    pub compute_capability: Option<String>,
+    /// Its PCI address: `0000:41:00.0`.
+    pub pci: String,
+    /// The NUMA node that it is next to.
+    #[serde(default)]
+    pub numa: Option<u32>,
+    /// How it shares addresses with the processor: `None`, `HMM`, `ATS`.
+    #[serde(default)]
+    pub addressing: Option<String>,
+}
+
+/// A MIG device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraMig {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its profile, if it is known: `1g.10gb`.
+    #[serde(default)]
+    pub profile: Option<String>,
+}
+
+/// The parts of a device that is shared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraParts {
+    /// Whether all are equal: then a claim may also ask for an amount.
+    pub equal: bool,
+    /// The shares of the policy.
+    pub shares: Vec<DraShare>,
+    /// The most memory that may be promised to all together, in MiB; `None` where shares have no limit of memory.
+    #[serde(default)]
+    pub most_memory_mib: Option<u64>,
+    /// The most compute, in percent of the device; `None` where shares have no limit of it.
+    #[serde(default)]
+    pub most_compute: Option<u32>,
+    /// The most claims at one time.
+    pub most_claims: u32,
+}
+
+/// A share of the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraShare {
+    /// The name of the device that it is when it is published alone: `gpu-0-share-big`.
+    pub device: String,
+    /// Its name in the policy: `big`, or a number.
+    pub name: String,
+    /// Its memory, in MiB; `None` without a limit.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// Its compute, in percent of the device; `None` without a limit.
+    #[serde(default)]
+    pub compute: Option<u32>,
+}
+
+/// A part of a device that somebody else holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraHeld {
+    /// The name of the share in the policy; `None` for all of the device.
+    #[serde(default)]
+    pub share: Option<String>,
+    /// The memory that was promised, in MiB; `None` without a limit.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// The compute that was promised, in percent of the device; `None` without a limit.
+    #[serde(default)]
+    pub compute: Option<u32>,
+    /// Who holds it, for people: `container 262bf9f7e5a8`.
+    pub by: String,
+}
+
+/// One device of a resource claim's allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedDevice {
+    /// The name of the device: of [`DraDevice`] or [`DraShare`].
+    pub device: String,
+    /// The scheduler's id of the share of a device that several claims may have.
+    #[serde(default)]
+    pub share_id: Option<String>,
+    /// The memory that the scheduler has counted for it, in bytes.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// The compute that the scheduler has counted for it, in percent of the device.
+    #[serde(default)]
+    pub compute: Option<u32>,
+    /// What the claim's configuration says about sharing; `None` if it says nothing.
+    #[serde(default)]
+    pub sharing: Option<ClaimSharing>,
+}
+
+/// How the containers of one claim share its device: NVIDIA's GpuConfig and MigDeviceConfig.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimSharing {
+    /// They run in turn.
+    TimeSlicing {
+        /// The length of a turn: `Default`, `Short`, `Medium`, `Long`.
+        interval: Option<String>,
+    },
+    /// They run at the same time, under an MPS daemon.
+    Mps {
+        /// The ceiling of each client, in percent of the device.
+        active_thread_percentage: Option<u32>,
+        /// The limit of pinned device memory of each client, in MiB.
+        pinned_memory_mib: Option<u64>,
+    },
+}
+
+/// The answer to [`super::PrepareClaimRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreparedClaim {
+    /// The CDI name of each device, in the order of the request.
+    pub cdi: Vec<String>,
+}
