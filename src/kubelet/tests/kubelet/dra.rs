@@ -1,0 +1,4 @@
+//! The driver for dynamic resource allocation.
+
+mod fixtures;
+mod publishing;
