@@ -1,4 +1,9 @@
 //! The driver for dynamic resource allocation.
 
+mod allocating;
+mod allocator;
+mod checker;
 mod fixtures;
+mod limits;
 mod publishing;
+mod table;

@@ -1,8 +1,10 @@
 //! What a broker answers about the devices of a node.
 
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use tranche_core::broker::{DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare};
 use tranche_core::types::Strategy;
-use tranche_kubelet::dra::slices::NodeRef;
+use tranche_kubelet::dra::difference;
+use tranche_kubelet::dra::slices::{DesiredPool, Form, NodeRef, slices};
 
 /// The name of the driver.
 pub(crate) const DRIVER: &str = "gpu.tranche.dev";
@@ -139,4 +141,16 @@ pub(crate) fn held(share: Option<&str>, memory_mib: Option<u64>, compute: Option
         compute,
         by: "container 262bf9f7e5a8".into(),
     }
+}
+
+/// The objects of a pool at its first generation.
+pub(crate) fn objects(pool: &DesiredPool, driver: &str, node: &NodeRef) -> Vec<ResourceSlice> {
+    let all = pool.slices.iter();
+    all.map(|slice| slice.object(driver, node, difference::pool(node, 1, &pool.slices)))
+        .collect()
+}
+
+/// What the devices are published as.
+pub(crate) fn published(devices: &DraDevices, form: Form) -> Vec<ResourceSlice> {
+    objects(&slices(devices, DRIVER, &node(), form), DRIVER, &node())
 }
