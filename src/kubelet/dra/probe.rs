@@ -2,8 +2,8 @@
 //!
 //! A field whose feature gate is off is dropped without an error (`dropDisabledFields` of
 //! `pkg/registry/resource/resourceslice`): a device for many claims would then be one for a single claim, and a device
-//! that is held would be free. So the server is asked by a dry run before such a slice is published, and what comes back
-//! from each publication is compared too.
+//! that is held would be free. So the server is asked by a dry run before such a slice is published, and what comes
+//! back from each publication is compared too.
 
 use super::attributes::TRANCHE;
 use super::quantity::number;

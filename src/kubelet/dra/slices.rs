@@ -2,8 +2,8 @@
 //!
 //! A node has one pool, with the devices of each GPU in a slice of their own: a change of one GPU sends that slice's
 //! devices again, and the other slices differ in their generation alone. The allocator takes the first device that
-//! fits, in the order of the names of the slices and then of the devices, so the order is the order in which devices are
-//! to be filled.
+//! fits, in the order of the names of the slices and then of the devices: that is the order in which devices are to be
+//! filled.
 
 use super::attributes::shortened;
 use super::devices::Devices;

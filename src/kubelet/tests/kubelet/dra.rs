@@ -5,5 +5,6 @@ mod allocator;
 mod checker;
 mod fixtures;
 mod limits;
+mod mutants;
 mod publishing;
 mod table;

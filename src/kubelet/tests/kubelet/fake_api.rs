@@ -1,14 +1,17 @@
 //! An API server with one node, with events, ResourceSlices and ResourceClaims, which records the calls that it gets.
 
 mod slices;
+mod wire;
 
 pub(crate) use slices::Slices;
+
+use wire::{begin_chunks, end_chunks, request, send, send_chunk};
 
 use crate::bed::until;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -257,49 +260,4 @@ impl Cluster {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
             "metadata": {"name": NODE, "uid": "1", "resourceVersion": self.version.to_string(), "labels": labels}})
     }
-}
-
-fn begin_chunks(mut stream: &TcpStream) -> Option<()> {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-    stream.write_all(head.as_bytes()).ok()
-}
-
-fn send_chunk(mut stream: &TcpStream, value: &Value) -> Option<()> {
-    let line = value.to_string() + "\n";
-    write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()
-}
-
-fn end_chunks(mut stream: &TcpStream) -> Option<()> {
-    stream.write_all(b"0\r\n\r\n").ok()
-}
-
-fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Vec<u8>)> {
-    let mut first = String::new();
-    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
-    let mut words = first.split_whitespace().map(str::to_owned);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let line = line.trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((words.next()?, words.next()?, body))
-}
-
-fn send(mut stream: &TcpStream, status: &str, value: &Value) -> Option<()> {
-    let body = value.to_string();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()
 }

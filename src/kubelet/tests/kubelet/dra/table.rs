@@ -10,7 +10,7 @@ const GPUS: u32 = 8;
 /// The nodes of a large cluster.
 const NODES: usize = 1000;
 
-/// How often an hour a GPU of a node is held by a container outside Kubernetes, or released.
+/// How often an hour something changes on a node: a container outside Kubernetes takes a GPU, or releases it.
 const CHANGES: usize = 2;
 
 /// The numbers of one kind of node.
@@ -51,7 +51,7 @@ fn the_table_of_slices() {
             let row = row(all.clone(), form);
             // A change of one GPU is a new generation of the pool, which each slice has.
             let updates = CHANGES * row.slices * NODES;
-            let (kib, mib) = (row.bytes.div_ceil(1024), row.bytes * NODES >> 20);
+            let (kib, mib) = (row.bytes.div_ceil(1024), (row.bytes * NODES) >> 20);
             let total = row.slices * NODES;
             eprintln!(
                 "| {name} | {form:?} | {} | {kib} | {total} | {mib} | {updates} |",
