@@ -14,6 +14,7 @@ use std::fs;
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -54,8 +55,14 @@ fn failure(code: u16, reason: &str) -> Reply {
         422 => "422 Unprocessable Entity",
         _ => "500 Internal Server Error",
     };
+    // The messages of a real server have versions and addresses, and differ each time.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let message = format!(
+        "refusal {} of the test: {reason}",
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-        "message": format!("refused by the test: {reason}")});
+        "message": message});
     (line, status)
 }
 
