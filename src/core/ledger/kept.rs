@@ -130,7 +130,8 @@ impl Ledger {
 /// What is reserved for pods and resource claims in `book`, as if no container used it: none does after a reboot.
 fn reservations(book: &Book) -> Book {
     let mut kept = Book::new(book.gpu.clone());
-    let is_kept = |claim: &&Claim| !claim.once && !claim.joined && (claim.pod().is_some() || claim.resource_claim().is_some());
+    let is_kept =
+        |claim: &&Claim| !claim.once && !claim.joined && (claim.pod().is_some() || claim.resource_claim().is_some());
     kept.claims.extend(book.claims.iter().filter(is_kept).cloned());
     for claim in &mut kept.claims {
         let holder = claim.resource_claim().map_or(Holder::Person, Holder::ResourceClaim);

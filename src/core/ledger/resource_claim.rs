@@ -75,7 +75,13 @@ mod tests {
         let train = claim("lab", "train", "8a1c2d3e-0000-4000-8000-000000000001");
         let name = train.claim_on("gpu-0");
         assert_eq!(KubernetesObject::of_claim(&name), Some((train.clone(), "gpu-0")));
-        for other in ["train", "pod/a/b/c", "resource-claim/a/b", "resource-claim/a/b/c", "resource-claims/a/b/c/d"] {
+        for other in [
+            "train",
+            "pod/a/b/c",
+            "resource-claim/a/b",
+            "resource-claim/a/b/c",
+            "resource-claims/a/b/c/d",
+        ] {
             assert_eq!(KubernetesObject::of_claim(other), None, "{other}");
         }
         assert_eq!(train.to_string(), "resource claim lab/train");

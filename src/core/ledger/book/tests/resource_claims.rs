@@ -82,12 +82,14 @@ fn to_prepare_and_to_join_twice_changes_nothing() {
     let mut book = shared(&HeldPart::Whole, &world);
     let before = book.clone();
     book.take(&reserved(HeldPart::Whole, "gpu-0"), &world).unwrap();
-    book.enter(&train().claim_on("gpu-0"), &guest("two", 11), None, &world).unwrap();
+    book.enter(&train().claim_on("gpu-0"), &guest("two", 11), None, &world)
+        .unwrap();
     assert_eq!(book, before);
     let impostor = book.enter(&train().claim_on("gpu-0"), &guest("two", 99), None, &world);
     assert!(matches!(impostor, Err(Refused::Taken { .. })), "the first one lives");
     world.kill(11);
-    book.enter(&train().claim_on("gpu-0"), &guest("two", 99), None, &world).unwrap();
+    book.enter(&train().claim_on("gpu-0"), &guest("two", 99), None, &world)
+        .unwrap();
     assert_eq!(book.claims.len(), 3);
 }
 
@@ -113,7 +115,10 @@ fn a_claim_that_is_given_up_under_a_running_container_ends_with_it() {
         assert_eq!((book.claims.len(), book.is_sound()), (3, true));
         let late = book.enter(&train().claim_on("gpu-0"), &guest("late", 12), None, &world);
         assert!(matches!(late, Err(Refused::NoSuchClaim(_))), "{late:?}");
-        assert!(matches!(book.take(&guest("podman", 20), &world), Err(Refused::Taken { .. })));
+        assert!(matches!(
+            book.take(&guest("podman", 20), &world),
+            Err(Refused::Taken { .. })
+        ));
         world.kill(10);
         match by_release {
             true => drop(book.release(&guest("one", 10).holder, 0, &world)),
@@ -132,7 +137,8 @@ fn a_claim_that_was_given_up_and_is_prepared_again_stays() {
     let mut book = shared(&HeldPart::Whole, &world);
     book.give_up(&[train().claim_on("gpu-0")], &world);
     book.take(&reserved(HeldPart::Whole, "gpu-0"), &world).unwrap();
-    book.enter(&train().claim_on("gpu-0"), &guest("three", 12), None, &world).unwrap();
+    book.enter(&train().claim_on("gpu-0"), &guest("three", 12), None, &world)
+        .unwrap();
     [10, 11, 12].into_iter().for_each(|pid| world.kill(pid));
     book.collect(&world);
     assert_eq!(book.claims.len(), 1);
@@ -146,7 +152,10 @@ fn what_others_have_joined_stays_where_only_starts_are_looked_at() {
     let mut book = record::scan(record::encode(&whole)).unwrap();
     book.collect_failed_starts(&world);
     assert_eq!(book.held().count(), 1);
-    assert!(matches!(book.take(&guest("podman", 20), &world), Err(Refused::Taken { .. })));
+    assert!(matches!(
+        book.take(&guest("podman", 20), &world),
+        Err(Refused::Taken { .. })
+    ));
     [10, 11].into_iter().for_each(|pid| world.kill(pid));
     let mut book = record::scan(record::encode(&whole)).unwrap();
     book.take(&guest("podman", 20), &world).unwrap();
