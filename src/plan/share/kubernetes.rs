@@ -96,7 +96,9 @@ impl KubernetesPlan {
     pub(super) fn claimed<'a>(&self, inventory: &'a Inventory) -> Vec<HostDevice<'a>> {
         let catalogue = inventory.catalogue();
         let usable = catalogue.usable();
-        usable.filter(|device| self.door(device.device()) == Door::Dra).collect()
+        usable
+            .filter(|device| self.door(device.device()) == Door::Dra)
+            .collect()
     }
 
     fn door(&self, device: Device) -> Door {
