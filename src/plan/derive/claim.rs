@@ -7,7 +7,7 @@ use crate::inventory::Inventory;
 use crate::share::{DraPart, Fit};
 use tranche_core::call::ReleaseCall;
 use tranche_core::error::{Error, Result};
-use tranche_core::types::{CdiKind, HostPath, Subject};
+use tranche_core::types::{CdiKind, HostPath, Promise, Subject};
 
 /// The specification of a claim that was made beforehand: `nvidia.com/claim=NAME`, with the limits of its shares in
 /// sum. `spec_file` is where it will be, so that it can be removed together with the claim.
@@ -49,6 +49,8 @@ pub struct PreparedPart<'a> {
     pub asked_as: String,
     /// What is reserved.
     pub part: DraPart<'a>,
+    /// The limits of each process, at most those of the part.
+    pub limits: Promise,
 }
 
 /// The specification of a resource claim of Kubernetes: `nvidia.com/claim=NAME` for each of `parts`.
@@ -64,6 +66,7 @@ pub fn resource_claim(inventory: &Inventory, options: &Options, parts: &[Prepare
         claim,
         asked_as,
         part,
+        limits,
     } in parts
     {
         let split = part.split;
@@ -73,7 +76,7 @@ pub fn resource_claim(inventory: &Inventory, options: &Options, parts: &[Prepare
         }
         let mut call = claimer.call(split, Subject::Claim(claim.clone(), Some(part.promise)));
         call.asked_as = Some(asked_as.clone());
-        claimer.limit(&mut edits, call, split, part.promise, part.priority)?;
+        claimer.limit(&mut edits, call, split, *limits, part.priority)?;
         edits.hooks.push(claimer.release(ReleaseCall {
             device: Some(split.key.clone()),
             ..ReleaseCall::default()

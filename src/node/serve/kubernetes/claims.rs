@@ -5,16 +5,17 @@
 
 use super::Commands;
 use super::given_up::GivenUp;
+use super::sharing::limits;
 use crate::facts::Facts;
 use crate::replace;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use tranche_core::broker::{AllocatedDevice, ClaimSharing, PrepareClaimRequest, PreparedClaim};
+use tranche_core::broker::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result, line};
 use tranche_core::ledger::KubernetesObject;
-use tranche_core::types::{CdiKind, DeviceKey, HostPath, Strategy};
+use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
@@ -100,6 +101,8 @@ struct ClaimDevice<'a> {
     name: String,
     claim: String,
     part: DraPart<'a>,
+    /// The limits of each process.
+    limits: Promise,
 }
 
 impl ClaimDevice<'_> {
@@ -113,7 +116,7 @@ fn parts<'a>(facts: &'a Facts, claim: &KubernetesObject, devices: &[AllocatedDev
     let mut parts = Vec::with_capacity(devices.len());
     for device in devices {
         let part = dra_part(&facts.inventory, &facts.plan, device)?;
-        refuse_sharing(device, &part)?;
+        let limits = limits(device, &part)?;
         let own = match &device.share_id {
             Some(share) => format!("{}-{share}", device.device),
             None => device.device.clone(),
@@ -125,27 +128,10 @@ fn parts<'a>(facts: &'a Facts, claim: &KubernetesObject, devices: &[AllocatedDev
             name: format!("{}-{own}", claim.uid),
             claim: claim.claim_on(&own),
             part,
+            limits,
         });
     }
     Ok(parts)
-}
-
-/// Refuses a way of sharing that the device does not have.
-fn refuse_sharing(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<()> {
-    let strategy = part.split.method.strategy();
-    let (asked, wanted) = match &device.sharing {
-        None => return Ok(()),
-        Some(ClaimSharing::TimeSlicing { .. }) => ("TimeSlicing", Strategy::TimeSlicing),
-        Some(ClaimSharing::Mps { .. }) => ("MPS", Strategy::Mps),
-    };
-    // The containers of one claim run in turn on a device that nobody else has.
-    if strategy == wanted || (strategy, wanted) == (Strategy::Dedicated, Strategy::TimeSlicing) {
-        return Ok(());
-    }
-    let what =
-        format!("is not shared by {wanted} under the policy of this node, and the claim's configuration says {asked}");
-    Err(Error::failed(format!("device {}", device.device), what)
-        .hint("share the device so in the policy of the node, or leave the configuration out"))
 }
 
 fn reservation(one: &ClaimDevice<'_>) -> ClaimPart {
@@ -174,6 +160,7 @@ fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts
         claim: one.claim.clone(),
         asked_as: claim.to_string(),
         part: one.part.clone(),
+        limits: one.limits,
     });
     let prepared: Vec<PreparedPart<'_>> = prepared.collect();
     let derived = derive::resource_claim(&facts.inventory, &options, &prepared)?;
