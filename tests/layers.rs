@@ -119,6 +119,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("kubelet", "pods proto"),
             ("broker", ""),
             ("cluster", "api broker configurations said settings"),
+            ("dra", "api said"),
             ("socket", ""),
             ("watch", "kubelet"),
             ("command", ""),

@@ -88,7 +88,7 @@ pub async fn write_events(client: Client, name: String, mut notices: mpsc::Recei
 }
 
 /// An error with its causes. The errors of kube name the first one at most: `client error (Connect)`.
-fn why(error: &dyn Error) -> String {
+pub(crate) fn why(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(e) = cause {

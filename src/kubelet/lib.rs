@@ -24,6 +24,7 @@
 //! | [`broker`] | calls to the broker |
 //! | [`api`] | calls to the API server: the label of the node, events |
 //! | [`cluster`] | passes the policy of the cluster to the broker |
+//! | [`dra`] | the driver for dynamic resource allocation: its ResourceSlices |
 //! | [`socket`] | the socket of a resource |
 //! | [`watch`] | changes of directories |
 //! | [`command`] | what the plugin of a resource reports to the node |
@@ -39,6 +40,7 @@ pub mod catalog;
 pub mod cluster;
 pub mod command;
 pub mod configurations;
+pub mod dra;
 pub mod kubelet;
 pub mod log;
 pub mod node;

@@ -26,6 +26,12 @@ pub enum Topic {
     Policy,
     /// The label of the node is not known.
     Label,
+    /// The slices of the driver for DRA are not published.
+    Slices,
+    /// The API server drops fields of the slices.
+    Gates,
+    /// Something of a slice is left out.
+    Layout,
 }
 
 impl Topic {
@@ -41,6 +47,9 @@ impl Topic {
             Self::Resource(_) => "ResourceForgotten",
             Self::Policy => "PolicyRefused",
             Self::Label => return None,
+            Self::Slices => "SlicesNotPublished",
+            Self::Gates => "FieldsDropped",
+            Self::Layout => "DevicesLeftOut",
         })
     }
 }

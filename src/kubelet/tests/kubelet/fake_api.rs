@@ -1,10 +1,17 @@
-//! An API server with one node and with events, which records the calls that it gets.
+//! An API server with one node, with events, ResourceSlices and ResourceClaims, which records the calls that it gets.
+
+mod slices;
+mod wire;
+
+pub(crate) use slices::Slices;
+
+use wire::{begin_chunks, end_chunks, request, send, send_chunk};
 
 use crate::bed::until;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -26,8 +33,30 @@ pub(crate) struct Cluster {
     pub(crate) events: Vec<Value>,
     /// Whether every call is refused.
     pub(crate) is_forbidden: bool,
+    /// The ResourceSlices.
+    pub(crate) slices: Slices,
+    /// The ResourceClaims by their namespaces and names, as a test sets them.
+    pub(crate) claims: BTreeMap<(String, String), Value>,
     /// Watches that began before this one end.
     cut: u64,
+}
+
+/// The status line and the body of an answer.
+type Reply = (&'static str, Value);
+
+/// A refusal.
+fn failure(code: u16, reason: &str) -> Reply {
+    let line = match code {
+        403 => "403 Forbidden",
+        404 => "404 Not Found",
+        409 => "409 Conflict",
+        410 => "410 Gone",
+        422 => "422 Unprocessable Entity",
+        _ => "500 Internal Server Error",
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": format!("refused by the test: {reason}")});
+    (line, status)
 }
 
 #[derive(Clone)]
@@ -38,7 +67,11 @@ pub(crate) struct FakeApi {
 
 impl FakeApi {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// One that serves on this port.
+    pub(crate) fn listen(listener: TcpListener) -> Self {
         let api = Self {
             cluster: Arc::default(),
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -75,6 +108,15 @@ impl FakeApi {
         cluster.label = value.map(str::to_owned);
         cluster.version += 1;
         self.cluster.1.notify_all();
+    }
+
+    /// Somebody has changed something: watches look at it.
+    pub(crate) fn changed(&self) {
+        self.cluster.1.notify_all();
+    }
+
+    fn wait<'a>(&self, cluster: MutexGuard<'a, Cluster>, most: Duration) -> MutexGuard<'a, Cluster> {
+        self.cluster.1.wait_timeout(cluster, most).unwrap().0
     }
 
     /// Ends each watch, as a server does after some minutes.
@@ -115,7 +157,10 @@ impl FakeApi {
             _ => "other",
         };
         let resource = match path.split('/').collect::<Vec<_>>()[..] {
-            ["", "api", "v1", "nodes"] => "nodes".to_owned(),
+            ["", "api", "v1", "nodes"] | ["", "api", "v1", "nodes", _] => "nodes".to_owned(),
+            ["", "apis", "resource.k8s.io", "v1", "resourceslices", ref name @ ..] => {
+                return self.slices_call(stream, method, name.first().copied(), query, body);
+            }
             ["", "apis", group, "v1", "namespaces", namespace, resource] => format!("{resource}.{group} {namespace}"),
             ["", "apis", group, "v1", "namespaces", namespace, resource, _] => {
                 format!("{resource}.{group} {namespace}")
@@ -123,12 +168,18 @@ impl FakeApi {
             _ => path.to_owned(),
         };
         let mut cluster = self.cluster();
+        let one = cluster.one(method, path);
+        let verb = if one.is_some() { "get" } else { verb };
         cluster.calls.insert(format!("{verb} {resource}"));
         if cluster.is_forbidden {
             drop(cluster);
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
                 "message": "nodes is forbidden"});
             return send(stream, "403 Forbidden", &status);
+        }
+        if let Some((status, value)) = one {
+            drop(cluster);
+            return send(stream, status, &value);
         }
         match verb {
             "list" => {
@@ -153,30 +204,54 @@ impl FakeApi {
     }
 
     /// Sends the node whenever it changes, and once if it has changed since this version.
-    fn watch(&self, mut stream: &TcpStream, mut sent: u64) -> Option<()> {
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-        stream.write_all(head.as_bytes()).ok()?;
+    fn watch(&self, stream: &TcpStream, mut sent: u64) -> Option<()> {
+        begin_chunks(stream)?;
         let mut cluster = self.cluster();
         let began = cluster.cut;
         while cluster.cut == began {
             if cluster.version != sent {
                 sent = cluster.version;
-                let line = json!({"type": "MODIFIED", "object": cluster.node()}).to_string() + "\n";
-                write!(stream, "{:x}\r\n{line}\r\n", line.len()).ok()?;
+                send_chunk(stream, &json!({"type": "MODIFIED", "object": cluster.node()}))?;
             }
-            cluster = self
-                .cluster
-                .1
-                .wait_timeout(cluster, Duration::from_millis(100))
-                .unwrap()
-                .0;
+            cluster = self.wait(cluster, Duration::from_millis(100));
         }
         drop(cluster);
-        stream.write_all(b"0\r\n\r\n").ok()
+        end_chunks(stream)
     }
 }
 
 impl Cluster {
+    /// The answer to a call for one object.
+    fn one(&self, method: &str, path: &str) -> Option<Reply> {
+        let parts: Vec<&str> = path.split('/').collect();
+        match (method, &parts[..]) {
+            ("GET", ["", "api", "v1", "nodes", NODE]) => {
+                let metadata = json!({"name": NODE, "uid": "1", "resourceVersion": self.version.to_string()});
+                Some((
+                    "200 OK",
+                    json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata}),
+                ))
+            }
+            (
+                "GET",
+                [
+                    "",
+                    "apis",
+                    "resource.k8s.io",
+                    "v1",
+                    "namespaces",
+                    namespace,
+                    "resourceclaims",
+                    name,
+                ],
+            ) => {
+                let claim = self.claims.get(&((*namespace).to_owned(), (*name).to_owned()));
+                Some(claim.map_or_else(|| failure(404, "NotFound"), |claim| ("200 OK", claim.clone())))
+            }
+            _ => None,
+        }
+    }
+
     fn node(&self) -> Value {
         let labels = match &self.label {
             Some(label) => json!({"nvidia.com/device-plugin.config": label}),
@@ -185,35 +260,4 @@ impl Cluster {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
             "metadata": {"name": NODE, "uid": "1", "resourceVersion": self.version.to_string(), "labels": labels}})
     }
-}
-
-fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Vec<u8>)> {
-    let mut first = String::new();
-    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
-    let mut words = first.split_whitespace().map(str::to_owned);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let line = line.trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((words.next()?, words.next()?, body))
-}
-
-fn send(mut stream: &TcpStream, status: &str, value: &Value) -> Option<()> {
-    let body = value.to_string();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()
 }

@@ -1,0 +1,267 @@
+//! The devices of a ResourceSlice that one device of the node becomes.
+
+use super::attributes::{TRANCHE, attributes};
+use super::quantity::{MOST_MIB, mebibytes, number};
+use super::slices::Form;
+use k8s_openapi::api::resource::v1::{
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceCapacity, DeviceTaint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::{BTreeMap, BTreeSet};
+use tranche_core::broker::{DraDevice, DraDevices, DraHeld, DraParts, DraShare};
+use tranche_core::text::shown;
+
+/// The longest name of a device, in bytes: it is a DNS label (RFC 1123).
+const MOST_LABEL: usize = 63;
+
+/// All of a device, in percent.
+const WHOLE: u64 = 100;
+
+/// Makes the devices of the slices of one pool.
+pub(super) struct Devices<'a> {
+    node: &'a DraDevices,
+    form: Form,
+    names: BTreeSet<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> Devices<'a> {
+    pub(super) fn new(node: &'a DraDevices, form: Form) -> Self {
+        Self {
+            node,
+            form,
+            names: BTreeSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What `device` is published as: itself, or its shares.
+    pub(super) fn of(&mut self, device: &DraDevice) -> Vec<Device> {
+        match &device.parts {
+            None => {
+                let capacity = [
+                    ("memory", device.memory_mib.map(|mib| self.memory(device, mib))),
+                    (
+                        "multiprocessors",
+                        device.multiprocessors.map(|count| number(count.into())),
+                    ),
+                ];
+                let is_held = !device.held.is_empty();
+                let plain = self.plain(&device.name, device, None, capacity, is_held);
+                plain.into_iter().collect()
+            }
+            Some(parts) if parts.equal && self.form == Form::Full => self.shared(device, parts).into_iter().collect(),
+            Some(parts) => {
+                let shares = parts.shares.iter();
+                shares.filter_map(|share| self.share(device, share)).collect()
+            }
+        }
+    }
+
+    /// A share that is published alone.
+    fn share(&mut self, device: &DraDevice, share: &DraShare) -> Option<Device> {
+        let capacity = [
+            ("memory", share.memory_mib.map(|mib| self.memory(device, mib))),
+            ("compute", share.compute.map(|percent| number(percent.into()))),
+        ];
+        let is_held = |held: &DraHeld| held.share.as_ref().is_none_or(|name| *name == share.name);
+        let is_held = device.held.iter().any(is_held);
+        self.plain(&share.device, device, Some(share), capacity, is_held)
+    }
+
+    fn plain<const N: usize>(
+        &mut self,
+        name: &str,
+        device: &DraDevice,
+        share: Option<&DraShare>,
+        capacity: [(&str, Option<Quantity>); N],
+        is_held: bool,
+    ) -> Option<Device> {
+        let capacity = capacity.into_iter().filter_map(|(name, value)| {
+            let value = DeviceCapacity {
+                value: value?,
+                request_policy: None,
+            };
+            Some((name.to_owned(), value))
+        });
+        let capacity = capacity.collect();
+        self.device(name, device, share, capacity, is_held)
+    }
+
+    /// One device that several claims have a part of. The scheduler charges every capacity of it to every claim, and
+    /// one without a default as a whole (`fillEmptyRequest` of the allocator): each has a default, and what nobody
+    /// shares, such as multiprocessors, is left out.
+    fn shared(&mut self, device: &DraDevice, parts: &DraParts) -> Option<Device> {
+        let first = parts.shares.first();
+        let mut capacity = BTreeMap::new();
+        let mut is_held = device.held.iter().any(|held| held.share.is_none());
+        let mut publish = |name: &str, part: Divided, unit: fn(u64) -> Quantity| {
+            is_held |= part.left == 0;
+            capacity.insert(name.to_owned(), part.capacity(unit));
+        };
+        if let Some(most) = parts.most_memory_mib {
+            let held = held(device, parts, |held| held.memory_mib, |share| share.memory_mib);
+            let left = self.bounded(device, most).saturating_sub(held);
+            let part = Divided {
+                left,
+                default: first.and_then(|share| share.memory_mib).unwrap_or(most).min(MOST_MIB),
+                most: device.memory_mib.unwrap_or(left),
+            };
+            publish("memory", part, mebibytes);
+        }
+        if let Some(most) = parts.most_compute {
+            let compute = |percent: Option<u32>| percent.map(u64::from);
+            let held = held(
+                device,
+                parts,
+                |held| compute(held.compute),
+                |share| compute(share.compute),
+            );
+            let part = Divided {
+                left: u64::from(most).saturating_sub(held),
+                default: compute(first.and_then(|share| share.compute)).unwrap_or(WHOLE),
+                most: WHOLE,
+            };
+            publish("compute", part, number);
+        }
+        let left = u64::from(parts.most_claims).saturating_sub(device.held.len() as u64);
+        let claims = Divided {
+            left,
+            default: 1,
+            most: left,
+        };
+        publish("shares", claims, number);
+        let mut shared = self.device(&device.name, device, None, capacity, is_held)?;
+        shared.allow_multiple_allocations = Some(true);
+        Some(shared)
+    }
+
+    fn device(
+        &mut self,
+        name: &str,
+        device: &DraDevice,
+        share: Option<&DraShare>,
+        capacity: BTreeMap<String, DeviceCapacity>,
+        is_held: bool,
+    ) -> Option<Device> {
+        let taints: Vec<DeviceTaint> = [(is_held, "held"), (device.unhealthy.is_some(), "unhealthy")]
+            .into_iter()
+            .filter(|(counts, _)| *counts)
+            .map(|(_, key)| taint(key))
+            .collect();
+        if self.form == Form::Plain && !taints.is_empty() {
+            return None;
+        }
+        if !self.is_new_name(name) {
+            return None;
+        }
+        Some(Device {
+            name: name.to_owned(),
+            attributes: Some(attributes(self.node, device, share, &mut self.warnings)),
+            capacity: Some(capacity).filter(|capacity| !capacity.is_empty()),
+            taints: Some(taints).filter(|taints| !taints.is_empty()),
+            ..Device::default()
+        })
+    }
+
+    /// Whether a device can have this name. The driver gets the name back from the scheduler, so another one is no
+    /// help.
+    fn is_new_name(&mut self, name: &str) -> bool {
+        let why = if !is_label(name) {
+            "its name is not a DNS label"
+        } else if !self.names.insert(name.to_owned()) {
+            "another device has the same name"
+        } else {
+            return true;
+        };
+        let name: String = name.chars().take(MOST_LABEL).collect();
+        self.warnings
+            .push(format!("the device \"{}\" is not published: {why}", shown(&name)));
+        false
+    }
+
+    fn memory(&mut self, device: &DraDevice, mib: u64) -> Quantity {
+        mebibytes(self.bounded(device, mib))
+    }
+
+    fn bounded(&mut self, device: &DraDevice, mib: u64) -> u64 {
+        if mib > MOST_MIB {
+            let name = shown(&device.name);
+            self.warnings.push(format!(
+                "{name}: its memory of {mib} MiB is published as {MOST_MIB} MiB, the most that is valid"
+            ));
+        }
+        mib.min(MOST_MIB)
+    }
+}
+
+/// How much of something others hold, by what was promised to them or by what their share has.
+fn held(
+    device: &DraDevice,
+    parts: &DraParts,
+    promised: impl Fn(&DraHeld) -> Option<u64>,
+    of_share: impl Fn(&DraShare) -> Option<u64>,
+) -> u64 {
+    let amounts = device.held.iter().map(|held| {
+        let share = || {
+            parts
+                .shares
+                .iter()
+                .find(|share| held.share.as_ref() == Some(&share.name))
+        };
+        promised(held).or_else(|| share().and_then(&of_share)).unwrap_or(0)
+    });
+    amounts.fold(0, u64::saturating_add)
+}
+
+/// An amount that claims have parts of, in whole units.
+struct Divided {
+    /// What all claims together may have.
+    left: u64,
+    /// What a claim has that does not name an amount.
+    default: u64,
+    /// The most that one claim may have.
+    most: u64,
+}
+
+impl Divided {
+    /// The rules are those of `validateRequestPolicyRange` (`pkg/apis/resource/validation`): `min`, `min` + `step` and
+    /// `max` may not be above the value, and the default not above `max`. Where less is left than the default, `max` is
+    /// left out: the value alone refuses a claim then, and a claim that names a smaller amount still fits.
+    fn capacity(self, unit: fn(u64) -> Quantity) -> DeviceCapacity {
+        let default = self.default.max(1);
+        let max = self.left.min(self.most);
+        let range = CapacityRequestPolicyRange {
+            min: unit(1),
+            max: (default <= max).then(|| unit(max)),
+            step: (self.left > 1).then(|| unit(1)),
+        };
+        DeviceCapacity {
+            value: unit(self.left),
+            request_policy: Some(CapacityRequestPolicy {
+                default: Some(unit(default)),
+                valid_range: (self.left > 0).then_some(range),
+                valid_values: None,
+            }),
+        }
+    }
+}
+
+fn taint(key: &str) -> DeviceTaint {
+    DeviceTaint {
+        effect: "NoSchedule".to_owned(),
+        key: format!("{TRANCHE}/{key}"),
+        ..DeviceTaint::default()
+    }
+}
+
+/// Whether `name` is a DNS label: small letters, digits and hyphens, the latter not at an end (RFC 1123).
+fn is_label(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_outer = |at: Option<&u8>| at.is_some_and(|byte| *byte != b'-');
+    let bytes = name.as_bytes();
+    bytes.len() <= MOST_LABEL
+        && is_outer(bytes.first())
+        && is_outer(bytes.last())
+        && bytes.iter().all(|byte| is_inner(*byte))
+}

@@ -1,0 +1,149 @@
+//! A small reference of the scheduler's allocator (`dynamic-resource-allocation/structured/internal/incubating`): first
+//! fit in the order of the slices' names, without its search for another choice.
+
+use super::checker::whole;
+use k8s_openapi::api::resource::v1::{Device, DeviceCapacity, ResourceSlice};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one claim asks for.
+pub(crate) struct Request {
+    pub(crate) count: usize,
+    pub(crate) capacity: Vec<(&'static str, &'static str)>,
+    pub(crate) selector: fn(&Device) -> bool,
+}
+
+impl Request {
+    /// One device of any kind, with these amounts.
+    pub(crate) fn amounts(capacity: &[(&'static str, &'static str)]) -> Self {
+        Self {
+            count: 1,
+            capacity: capacity.to_vec(),
+            selector: |_| true,
+        }
+    }
+}
+
+/// Amounts by the names of their capacities.
+type Amounts = BTreeMap<String, i64>;
+
+/// The scheduler's view of the pool.
+pub(crate) struct Allocator {
+    slices: Vec<ResourceSlice>,
+    taken: BTreeSet<String>,
+    consumed: BTreeMap<String, Amounts>,
+}
+
+impl Allocator {
+    pub(crate) fn new(mut slices: Vec<ResourceSlice>) -> Self {
+        slices.sort_by(|a, b| a.metadata.generate_name.cmp(&b.metadata.generate_name));
+        Self {
+            slices,
+            taken: BTreeSet::new(),
+            consumed: BTreeMap::new(),
+        }
+    }
+
+    /// The slices are published anew; what is allocated stays.
+    pub(crate) fn publish(&mut self, slices: Vec<ResourceSlice>) {
+        self.slices = Self::new(slices).slices;
+    }
+
+    /// The names of the devices that a claim gets; `None` if it has to wait.
+    pub(crate) fn allocate(&mut self, request: &Request) -> Option<Vec<String>> {
+        let before = (self.taken.clone(), self.consumed.clone());
+        let names: Vec<String> = (0..request.count).map_while(|_| self.one(request)).collect();
+        if names.len() < request.count {
+            (self.taken, self.consumed) = before;
+            return None;
+        }
+        Some(names)
+    }
+
+    fn one(&mut self, request: &Request) -> Option<String> {
+        let devices = self.slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+        let fitting = devices.filter(|device| (request.selector)(device));
+        let (device, amounts) = fitting
+            .filter_map(|device| Some((device, self.fits(device, request)?)))
+            .next()?;
+        let name = device.name.clone();
+        if device.allow_multiple_allocations == Some(true) {
+            let consumed = self.consumed.entry(name.clone()).or_default();
+            for (key, amount) in amounts {
+                *consumed.entry(key).or_default() += amount;
+            }
+        } else {
+            self.taken.insert(name.clone());
+        }
+        Some(name)
+    }
+
+    /// What a claim would consume of a device; `None` if it cannot have it.
+    fn fits(&self, device: &Device, request: &Request) -> Option<Amounts> {
+        let keeps_away = |effect: &str| matches!(effect, "NoSchedule" | "NoExecute");
+        if device.taints.iter().flatten().any(|taint| keeps_away(&taint.effect)) || self.taken.contains(&device.name) {
+            return None;
+        }
+        let capacities = device.capacity.clone().unwrap_or_default();
+        if !request.capacity.iter().all(|(key, _)| capacities.contains_key(*key)) {
+            return None;
+        }
+        let mut amounts = Amounts::new();
+        for (key, capacity) in &capacities {
+            let wanted = request.capacity.iter().find(|(name, _)| name == key);
+            let amount = consumes(capacity, wanted.map(|(_, text)| Quantity((*text).into())))?;
+            let before = self.consumed.get(&device.name).and_then(|consumed| consumed.get(key));
+            if before.copied().unwrap_or(0) + amount > whole(&capacity.value)? {
+                return None;
+            }
+            amounts.insert(key.clone(), amount);
+        }
+        (self.consumed.contains_key(&device.name) || self.has_counters(device)).then_some(amounts)
+    }
+
+    /// Whether the counters are left that a device needs. They are charged with its first share.
+    fn has_counters(&self, device: &Device) -> bool {
+        let all = || self.slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+        let used = all().filter(|one| self.taken.contains(&one.name) || self.consumed.contains_key(&one.name));
+        let charged: Vec<&Device> = used.chain([device]).collect();
+        let sets = self
+            .slices
+            .iter()
+            .flat_map(|slice| slice.spec.shared_counters.iter().flatten());
+        sets.into_iter().all(|set| {
+            set.counters.iter().all(|(name, counter)| {
+                let consumed = charged
+                    .iter()
+                    .flat_map(|device| device.consumes_counters.iter().flatten());
+                let consumed = consumed.filter(|consumed| consumed.counter_set == set.name);
+                let sum: i64 = consumed
+                    .filter_map(|consumed| whole(&consumed.counters.get(name)?.value))
+                    .sum();
+                whole(&counter.value).is_some_and(|value| sum <= value)
+            })
+        })
+    }
+}
+
+/// `calculateConsumedCapacity` and `violatesPolicy`: an amount that is missing is the default or else all, and one that
+/// is named is rounded up; `None` if the policy refuses it.
+fn consumes(capacity: &DeviceCapacity, wanted: Option<Quantity>) -> Option<i64> {
+    let policy = capacity.request_policy.as_ref();
+    let default = policy.and_then(|policy| policy.default.as_ref());
+    let Some(wanted) = wanted else {
+        return whole(default.unwrap_or(&capacity.value));
+    };
+    let wanted = whole(&wanted)?;
+    let Some(range) = policy.and_then(|policy| policy.valid_range.as_ref()) else {
+        return Some(wanted);
+    };
+    let min = whole(&range.min)?;
+    let step = range.step.as_ref().and_then(whole);
+    let amount = match step {
+        _ if wanted < min => min,
+        None => wanted,
+        Some(step) => min + (wanted - min + step - 1) / step * step,
+    };
+    let max = range.max.as_ref().and_then(whole);
+    max.is_none_or(|max| amount <= max).then_some(amount)
+}
