@@ -121,6 +121,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("cluster", "api broker configurations said settings"),
             ("socket", ""),
             ("watch", "kubelet"),
+            ("dra", "proto said socket watch"),
             ("command", ""),
             ("service", "allocate catalog command kubelet prefer proto"),
             (

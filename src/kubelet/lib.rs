@@ -29,6 +29,7 @@
 //! | [`command`] | what the plugin of a resource reports to the node |
 //! | [`service`] | what the kubelet asks the plugin of a resource |
 //! | [`plugin`] | the plugin of a resource: its server, and its registration |
+//! | [`dra`] | what the kubelet asks a driver for dynamic resource allocation |
 //! | [`node`] | what all plugins share: offers, pods, reservations |
 
 pub mod allocate;
@@ -39,6 +40,7 @@ pub mod catalog;
 pub mod cluster;
 pub mod command;
 pub mod configurations;
+pub mod dra;
 pub mod kubelet;
 pub mod log;
 pub mod node;

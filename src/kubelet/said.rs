@@ -26,6 +26,10 @@ pub enum Topic {
     Policy,
     /// The label of the node is not known.
     Label,
+    /// The kubelet does not take a driver for dynamic resource allocation.
+    Driver(String),
+    /// Such a driver cannot listen.
+    DriverSocket(String),
 }
 
 impl Topic {
@@ -41,6 +45,8 @@ impl Topic {
             Self::Resource(_) => "ResourceForgotten",
             Self::Policy => "PolicyRefused",
             Self::Label => return None,
+            Self::Driver(_) => "RegistrationRefused",
+            Self::DriverSocket(_) => "DriverUnavailable",
         })
     }
 }
