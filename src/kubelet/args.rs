@@ -57,7 +57,6 @@ pub enum Asked {
 /// # Errors
 /// Returns an error of kind [`tranche_core::error::Kind::Usage`].
 pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> Result<Asked> {
-    let wrong = |e: lexopt::Error| Error::usage("arguments", e).hint("tranche-kubelet --help lists them");
     let mut parser = lexopt::Parser::from_args(args);
     let mut settings = Settings {
         kubelet_dir: PathBuf::from("/var/lib/kubelet"),
@@ -71,18 +70,17 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
     let mut is_driver = false;
     let mut driver = DriverOptions::default();
     while let Some(arg) = parser.next().map_err(wrong)? {
-        let mut text = || parser.value().and_then(ValueExt::string).map_err(wrong);
         match arg {
             Long("help") | Short('h') => return Ok(Asked::Help),
             Long("version") | Short('V') => return Ok(Asked::Version),
             Long("kubelet-dir") => settings.kubelet_dir = parser.value().map_err(wrong)?.into(),
             Long("state-dir") => settings.state_dir = parser.value().map_err(wrong)?.into(),
-            Long("node") => settings.cluster.node = Some(text()?),
+            Long("node") => settings.cluster.node = Some(text(&mut parser)?),
             Long("config-dir") => settings.cluster.config_dir = Some(parser.value().map_err(wrong)?.into()),
-            Long("config-default") => settings.cluster.config_default = Some(text()?),
-            Long("driver-name") => driver.name = driver_name(text()?)?,
-            Long("pod-uid") => driver.pod_uid = Some(pod_uid(text()?)?),
-            Long("placement") => settings.placement = placement(&text()?)?,
+            Long("config-default") => settings.cluster.config_default = Some(text(&mut parser)?),
+            Long("driver-name") => driver.name = driver_name(text(&mut parser)?)?,
+            Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
+            Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
             Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
             Value(command) if command == "dra" && !is_driver => is_driver = true,
             other => return Err(wrong(other.unexpected())),
@@ -100,6 +98,14 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
     Ok(Asked::Serve(settings))
 }
 
+fn text(parser: &mut lexopt::Parser) -> Result<String> {
+    parser.value().and_then(ValueExt::string).map_err(wrong)
+}
+
+fn wrong(error: lexopt::Error) -> Error {
+    Error::usage("arguments", error).hint("tranche-kubelet --help lists them")
+}
+
 fn placement(text: &str) -> Result<Placement> {
     match text {
         "packed" => Ok(Placement::Packed),
@@ -114,7 +120,9 @@ fn driver_name(name: String) -> Result<String> {
     let is_label = |label: &str| {
         let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let is_valid = |byte: u8| is_end(&byte) || byte == b'-';
-        label.bytes().all(is_valid) && label.as_bytes().first().is_some_and(is_end) && label.as_bytes().last().is_some_and(is_end)
+        label.bytes().all(is_valid)
+            && label.as_bytes().first().is_some_and(is_end)
+            && label.as_bytes().last().is_some_and(is_end)
     };
     match name.len() <= 63 && name.split('.').all(is_label) {
         true => Ok(name),
@@ -193,7 +201,10 @@ mod tests {
         };
         assert_eq!(settings.dra, Some(driver));
         let alone = serve(&["dra", "--node=gpu1"]);
-        assert_eq!((alone.device_plugin, alone.dra), (false, Some(DriverOptions::default())));
+        assert_eq!(
+            (alone.device_plugin, alone.dra),
+            (false, Some(DriverOptions::default()))
+        );
         assert_eq!(parse(["--help", "x"]).unwrap(), Asked::Help);
         assert_eq!(parse(["-V"]).unwrap(), Asked::Version);
     }

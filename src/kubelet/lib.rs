@@ -24,12 +24,12 @@
 //! | [`broker`] | calls to the broker |
 //! | [`api`] | calls to the API server: the label of the node, events |
 //! | [`cluster`] | passes the policy of the cluster to the broker |
-//! | [`dra`] | the driver for dynamic resource allocation: its ResourceSlices |
 //! | [`socket`] | the socket of a resource |
 //! | [`watch`] | changes of directories |
 //! | [`command`] | what the plugin of a resource reports to the node |
 //! | [`service`] | what the kubelet asks the plugin of a resource |
 //! | [`plugin`] | the plugin of a resource: its server, and its registration |
+//! | [`dra`] | the driver for dynamic resource allocation |
 //! | [`node`] | what all plugins share: offers, pods, reservations |
 
 pub mod allocate;
@@ -81,9 +81,14 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     ));
     let (client, events) = start_cluster(&settings).await?;
     let driver = match (client, &settings.cluster.node, &settings.dra) {
-        (Some(client), Some(node), Some(options)) => {
-            Some(dra::start(&settings, options, client, node, state.clone(), events.clone()))
-        }
+        (Some(client), Some(node), Some(options)) => Some(dra::start(
+            &settings,
+            options,
+            client,
+            node,
+            state.clone(),
+            events.clone(),
+        )),
         _ => None,
     };
     match settings.device_plugin {

@@ -29,7 +29,10 @@ pub fn allocated(claim: &ResourceClaim, driver: &str, pool: &str) -> Result<Vec<
     let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
     let devices = devices.ok_or("it is not allocated")?;
     let results = devices.results.as_deref().unwrap_or_default();
-    let own: Vec<_> = results.iter().filter(|one| one.driver == driver && one.pool == pool).collect();
+    let own: Vec<_> = results
+        .iter()
+        .filter(|one| one.driver == driver && one.pool == pool)
+        .collect();
     if own.is_empty() {
         return Err(format!("it has no device of {driver} in the pool {pool}"));
     }
@@ -45,7 +48,11 @@ fn configs<'a>(all: &'a [DeviceAllocationConfiguration], driver: &str) -> Result
     let mut found = Vec::new();
     for source in ["FromClass", "FromClaim"] {
         for config in all.iter().filter(|config| config.source == source) {
-            let Some(opaque) = config.opaque.as_ref().filter(|one| one.driver == driver || one.driver == NVIDIA) else {
+            let Some(opaque) = config
+                .opaque
+                .as_ref()
+                .filter(|one| one.driver == driver || one.driver == NVIDIA)
+            else {
                 continue;
             };
             let decoded = decode(&opaque.parameters.0).map_err(|e| format!("its configuration is wrong: {e}"))?;
@@ -57,7 +64,11 @@ fn configs<'a>(all: &'a [DeviceAllocationConfiguration], driver: &str) -> Result
 
 fn device(result: &DeviceRequestAllocationResult, configs: &[Config<'_>]) -> Result<Allocated, String> {
     let consumed = |name: &str| -> Result<Option<u64>, String> {
-        let Some(quantity) = result.consumed_capacity.as_ref().and_then(|all: &BTreeMap<_, _>| all.get(name)) else {
+        let Some(quantity) = result
+            .consumed_capacity
+            .as_ref()
+            .and_then(|all: &BTreeMap<_, _>| all.get(name))
+        else {
             return Ok(None);
         };
         let number = thousandths(quantity).and_then(|thousandths| u64::try_from(thousandths / 1000).ok());
@@ -181,7 +192,11 @@ mod tests {
         other["driver"] = json!("nic.example.com");
         let mut elsewhere = result("far", "gpu-0");
         elsewhere["pool"] = json!("node2");
-        let all = of(json!([other.clone(), result("gpu", "gpu-0"), elsewhere.clone()]), json!([])).unwrap();
+        let all = of(
+            json!([other.clone(), result("gpu", "gpu-0"), elsewhere.clone()]),
+            json!([]),
+        )
+        .unwrap();
         assert_eq!(all.len(), 1);
         let none = of(json!([other, elsewhere]), json!([])).unwrap_err();
         assert_eq!(none, "it has no device of gpu.tranche.dev in the pool node1");
@@ -193,9 +208,15 @@ mod tests {
     fn the_last_configuration_counts_and_those_of_the_class_come_first() {
         let gpus = || json!([result("a", "gpu-0"), result("b/x", "gpu-1")]);
         let all = |source: &str, percent| config(source, json!([]), NVIDIA, "GpuConfig", percent);
-        assert_eq!(percents(gpus(), json!([all("FromClaim", 20), all("FromClass", 10)])), [Some(20), Some(20)]);
+        assert_eq!(
+            percents(gpus(), json!([all("FromClaim", 20), all("FromClass", 10)])),
+            [Some(20), Some(20)]
+        );
         let of_b = config("FromClaim", json!(["b"]), "gpu.tranche.dev", "GpuConfig", 30);
-        assert_eq!(percents(gpus(), json!([all("FromClass", 10), of_b])), [Some(10), Some(30)]);
+        assert_eq!(
+            percents(gpus(), json!([all("FromClass", 10), of_b])),
+            [Some(10), Some(30)]
+        );
         let of_x = config("FromClaim", json!(["b/x"]), NVIDIA, "GpuConfig", 40);
         assert_eq!(percents(gpus(), json!([of_x])), [None, Some(40)]);
         let of_other = config("FromClaim", json!([]), "nic.example.com", "Anything", 50);
@@ -211,6 +232,10 @@ mod tests {
         let wrong = of(both(), json!([wrong])).unwrap_err();
         assert_eq!(wrong, "its configuration for the request a is not a GpuConfig");
         let broken = config("FromClaim", json!(["c"]), NVIDIA, "VfioDeviceConfig", 10);
-        assert!(of(both(), json!([broken])).unwrap_err().starts_with("its configuration is wrong: kind"));
+        assert!(
+            of(both(), json!([broken]))
+                .unwrap_err()
+                .starts_with("its configuration is wrong: kind")
+        );
     }
 }

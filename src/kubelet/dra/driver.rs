@@ -63,7 +63,9 @@ impl Driver {
             let allocation = found.status.and_then(|status| status.allocation);
             let devices = allocation.and_then(|allocation| allocation.devices);
             let results = devices.and_then(|devices| devices.results).unwrap_or_default();
-            !results.iter().any(|one| one.driver == self.name && one.pool == self.pool)
+            !results
+                .iter()
+                .any(|one| one.driver == self.name && one.pool == self.pool)
         }))
     }
 

@@ -76,19 +76,31 @@ struct Mps {
 pub fn decode(parameters: &Value) -> Result<Opaque, String> {
     let document: Document = serde_json::from_value(parameters.clone()).map_err(|e| e.to_string())?;
     if document.api_version != VERSION {
-        return Err(format!("apiVersion {:?} is unknown; expected {VERSION}", document.api_version));
+        return Err(format!(
+            "apiVersion {:?} is unknown; expected {VERSION}",
+            document.api_version
+        ));
     }
     let kind = match document.kind.as_str() {
         "GpuConfig" => ConfigKind::Gpu,
         "MigDeviceConfig" => ConfigKind::Mig,
-        other => return Err(format!("kind {other:?} is unknown; expected GpuConfig or MigDeviceConfig")),
+        other => {
+            return Err(format!(
+                "kind {other:?} is unknown; expected GpuConfig or MigDeviceConfig"
+            ));
+        }
     };
     let sharing = document.sharing.map(|sharing| sharing_of(kind, sharing)).transpose()?;
     Ok(Opaque { kind, sharing })
 }
 
 fn sharing_of(kind: ConfigKind, sharing: Sharing) -> Result<ClaimSharing, String> {
-    let both = |other: &str| format!("sharing: the strategy is {}, and there is a {other} too", sharing.strategy);
+    let both = |other: &str| {
+        format!(
+            "sharing: the strategy is {}, and there is a {other} too",
+            sharing.strategy
+        )
+    };
     match sharing.strategy.as_str() {
         "TimeSlicing" if sharing.mps_config.is_some() => Err(both("mpsConfig")),
         "MPS" if sharing.time_slicing_config.is_some() => Err(both("timeSlicingConfig")),
@@ -100,7 +112,9 @@ fn sharing_of(kind: ConfigKind, sharing: Sharing) -> Result<ClaimSharing, String
             interval: interval(sharing.time_slicing_config)?,
         }),
         "MPS" => mps(sharing.mps_config.unwrap_or_default()),
-        other => Err(format!("sharing: strategy {other:?} is unknown; expected TimeSlicing or MPS")),
+        other => Err(format!(
+            "sharing: strategy {other:?} is unknown; expected TimeSlicing or MPS"
+        )),
     }
 }
 
@@ -144,13 +158,16 @@ fn mebibytes(limit: &Value) -> Result<u64, String> {
     let text = match limit {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
-        other => return Err(format!("sharing: defaultPinnedDeviceMemoryLimit {other} is not a quantity")),
+        other => {
+            return Err(format!(
+                "sharing: defaultPinnedDeviceMemoryLimit {other} is not a quantity"
+            ));
+        }
     };
     let bytes = thousandths(&Quantity(text.clone())).map(|thousandths| thousandths / 1000);
     let mib = bytes.and_then(|bytes| u64::try_from(bytes >> 20).ok());
-    mib.filter(|mib| *mib > 0).ok_or_else(|| {
-        format!("sharing: defaultPinnedDeviceMemoryLimit {text:?} is not a quantity of at least 1Mi")
-    })
+    mib.filter(|mib| *mib > 0)
+        .ok_or_else(|| format!("sharing: defaultPinnedDeviceMemoryLimit {text:?} is not a quantity of at least 1Mi"))
 }
 
 #[cfg(test)]
@@ -192,9 +209,18 @@ mod tests {
     fn what_would_have_no_effect_is_an_error() {
         for (document, why) in [
             (json!({"kind": "GpuConfig"}), "missing field `apiVersion`"),
-            (json!({"apiVersion": "resource.nvidia.com/v2", "kind": "GpuConfig"}), "is unknown; expected"),
-            (json!({"apiVersion": VERSION, "kind": "VfioDeviceConfig"}), "kind \"VfioDeviceConfig\" is unknown"),
-            (json!({"apiVersion": VERSION, "kind": "GpuConfig", "sharng": {}}), "unknown field `sharng`"),
+            (
+                json!({"apiVersion": "resource.nvidia.com/v2", "kind": "GpuConfig"}),
+                "is unknown; expected",
+            ),
+            (
+                json!({"apiVersion": VERSION, "kind": "VfioDeviceConfig"}),
+                "kind \"VfioDeviceConfig\" is unknown",
+            ),
+            (
+                json!({"apiVersion": VERSION, "kind": "GpuConfig", "sharng": {}}),
+                "unknown field `sharng`",
+            ),
             (json!("GpuConfig"), "invalid type"),
         ] {
             let wrong = decode(&document).unwrap_err();
@@ -202,26 +228,62 @@ mod tests {
         }
         for (sharing, why) in [
             (json!({"strategy": "MIG"}), "strategy \"MIG\" is unknown"),
-            (json!({"strategy": "MPS", "timeSlicingConfig": {}}), "there is a timeSlicingConfig too"),
-            (json!({"strategy": "TimeSlicing", "mpsConfig": {}}), "there is a mpsConfig too"),
-            (json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "1ms"}}), "interval \"1ms\""),
-            (json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 0}}), "between 1 and 100"),
-            (json!({"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "1k"}}), "at least 1Mi"),
-            (json!({"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "lots"}}), "at least 1Mi"),
-            (json!({"strategy": "MPS", "mpsConfig": {"defaultPerDevicePinnedMemoryLimit": {"0": "1Gi"}}}), "one device"),
-            (json!({"strategy": "MPS", "mpsConfig": {"multiUser": false}}), "multiUser"),
-            (json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreads": 1}}), "unknown field"),
+            (
+                json!({"strategy": "MPS", "timeSlicingConfig": {}}),
+                "there is a timeSlicingConfig too",
+            ),
+            (
+                json!({"strategy": "TimeSlicing", "mpsConfig": {}}),
+                "there is a mpsConfig too",
+            ),
+            (
+                json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "1ms"}}),
+                "interval \"1ms\"",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 0}}),
+                "between 1 and 100",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "1k"}}),
+                "at least 1Mi",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "lots"}}),
+                "at least 1Mi",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"defaultPerDevicePinnedMemoryLimit": {"0": "1Gi"}}}),
+                "one device",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"multiUser": false}}),
+                "multiUser",
+            ),
+            (
+                json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreads": 1}}),
+                "unknown field",
+            ),
         ] {
             let wrong = of("GpuConfig", sharing).unwrap_err();
             assert!(wrong.contains(why) && !wrong.contains('\n'), "{wrong}");
         }
         let turns = json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}});
-        assert!(of("MigDeviceConfig", turns).unwrap_err().contains("has no timeSlicingConfig"));
+        assert!(
+            of("MigDeviceConfig", turns)
+                .unwrap_err()
+                .contains("has no timeSlicingConfig")
+        );
     }
 
     #[test]
     fn a_limit_is_never_rounded_up() {
-        for (text, mib) in [(json!("10Gi"), 10 << 10), (json!("1500k"), 1), (json!(1_u64 << 20), 1), (json!("1.5Mi"), 1)] {
+        for (text, mib) in [
+            (json!("10Gi"), 10 << 10),
+            (json!("1500k"), 1),
+            (json!(1_u64 << 20), 1),
+            (json!("1.5Mi"), 1),
+        ] {
             assert_eq!(mebibytes(&text), Ok(mib), "{text}");
         }
     }

@@ -101,5 +101,7 @@ async fn publish(
     };
     said.is_well(&Topic::Slices);
     let node = NodeRef { name, uid };
-    Publisher::new(client, &driver, node, said, Pacing::default()).work(devices).await;
+    Publisher::new(client, &driver, node, said, Pacing::default())
+        .work(devices)
+        .await;
 }

@@ -199,7 +199,9 @@ impl Held {
     pub fn holder(&self) -> String {
         let pod = self.pod.as_ref().map(PodName::to_string);
         let claim = self.resource_claim.as_ref().map(KubernetesObject::to_string);
-        let container = pod.or(claim).or_else(|| self.container.as_ref().map(HeldContainer::shown));
+        let container = pod
+            .or(claim)
+            .or_else(|| self.container.as_ref().map(HeldContainer::shown));
         or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
     }
 
