@@ -122,6 +122,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("dra", "api said"),
             ("socket", ""),
             ("watch", "kubelet"),
+            ("dra", "proto said socket watch"),
             ("command", ""),
             ("service", "allocate catalog command kubelet prefer proto"),
             (

@@ -16,9 +16,11 @@
 
 mod enter;
 mod explain;
+mod resource_claim;
 mod turn;
 
 pub use explain::{explain, kind_of};
+pub use resource_claim::ClaimPart;
 pub use turn::Attempt;
 
 use crate::bounded;

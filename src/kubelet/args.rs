@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::prefer::Placement;
-use crate::settings::ClusterSettings;
+use crate::settings::{ClusterSettings, DriverOptions, Settings, Times};
 use lexopt::prelude::*;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
@@ -10,10 +10,15 @@ use tranche_core::error::{Error, Result};
 pub const HELP: &str = "\
 Offer the GPUs of this node, or shares of them, to the kubelet of Kubernetes
 
-Usage: tranche-kubelet device-plugin [OPTIONS]
+Usage: tranche-kubelet device-plugin|dra... [OPTIONS]
 
 tranche-kubelet asks the broker of this node (package tranche) what the policy
-gives to Kubernetes, and serves the kubelet as a device plugin.
+gives to Kubernetes, and serves the kubelet.
+
+Commands, one of them or both:
+  device-plugin   Serve as a device plugin: the devices are extended resources
+  dra             Serve as a driver for dynamic resource allocation: pods ask
+                  for devices by resource claims, for an amount of one too
 
 Options:
       --kubelet-dir DIR   The directory of the kubelet [/var/lib/kubelet]
@@ -22,12 +27,16 @@ Options:
                           Fill a GPU that is in use first, or take the one with
                           the most free devices [packed]
       --node NAME         The name of this node at the API server: with it,
-                          faults are events about the node
+                          faults are events about the node; dra needs it
       --config-dir DIR    Where the ConfigMap with the configurations of nodes
                           is mounted; the label nvidia.com/device-plugin.config
                           of this node names one of them
       --config-default KEY
                           The configuration of a node without that label
+      --driver-name NAME  The name of the driver for dra [gpu.tranche.dev];
+                          gpu.nvidia.com takes the place of NVIDIA's driver
+      --pod-uid UID       The UID of this pod: the sockets of dra have names of
+                          their own, beside those of an instance that ends
       --version           Print the version
       --help              Print this help
 ";
@@ -35,17 +44,8 @@ Options:
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// To serve the kubelet.
-    DevicePlugin {
-        /// The directory of the kubelet.
-        kubelet_dir: PathBuf,
-        /// The directory of the broker's socket.
-        state_dir: PathBuf,
-        /// Which GPU is filled first.
-        placement: Placement,
-        /// What the cluster says about the node.
-        cluster: ClusterSettings,
-    },
+    /// To serve the kubelet, with the times of a real node.
+    Serve(Settings),
     /// The help.
     Help,
     /// The version.
@@ -57,78 +57,125 @@ pub enum Asked {
 /// # Errors
 /// Returns an error of kind [`tranche_core::error::Kind::Usage`].
 pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> Result<Asked> {
-    let wrong = |e: lexopt::Error| Error::usage("arguments", e).hint("tranche-kubelet --help lists them");
     let mut parser = lexopt::Parser::from_args(args);
-    let mut kubelet_dir = PathBuf::from("/var/lib/kubelet");
-    let mut state_dir = PathBuf::from(tranche_core::ledger::STATE_DIR);
-    let mut placement = Placement::Packed;
-    let mut cluster = ClusterSettings::default();
-    let mut is_plugin = false;
+    let mut settings = Settings {
+        kubelet_dir: PathBuf::from("/var/lib/kubelet"),
+        state_dir: PathBuf::from(tranche_core::ledger::STATE_DIR),
+        placement: Placement::Packed,
+        device_plugin: false,
+        dra: None,
+        cluster: ClusterSettings::default(),
+        times: Times::default(),
+    };
+    let mut is_driver = false;
+    let mut driver = DriverOptions::default();
     while let Some(arg) = parser.next().map_err(wrong)? {
         match arg {
             Long("help") | Short('h') => return Ok(Asked::Help),
             Long("version") | Short('V') => return Ok(Asked::Version),
-            Long("kubelet-dir") => kubelet_dir = parser.value().map_err(wrong)?.into(),
-            Long("state-dir") => state_dir = parser.value().map_err(wrong)?.into(),
-            Long("node") => cluster.node = Some(parser.value().map_err(wrong)?.string().map_err(wrong)?),
-            Long("config-dir") => cluster.config_dir = Some(parser.value().map_err(wrong)?.into()),
-            Long("config-default") => {
-                cluster.config_default = Some(parser.value().map_err(wrong)?.string().map_err(wrong)?);
-            }
-            Long("placement") => {
-                let value = parser.value().map_err(wrong)?;
-                placement = match value.to_str() {
-                    Some("packed") => Placement::Packed,
-                    Some("spread") => Placement::Spread,
-                    _ => {
-                        let object = format!("--placement {}", value.to_string_lossy());
-                        return Err(Error::unknown(object, &["packed", "spread"]));
-                    }
-                };
-            }
-            Value(command) if command == "device-plugin" && !is_plugin => is_plugin = true,
+            Long("kubelet-dir") => settings.kubelet_dir = parser.value().map_err(wrong)?.into(),
+            Long("state-dir") => settings.state_dir = parser.value().map_err(wrong)?.into(),
+            Long("node") => settings.cluster.node = Some(text(&mut parser)?),
+            Long("config-dir") => settings.cluster.config_dir = Some(parser.value().map_err(wrong)?.into()),
+            Long("config-default") => settings.cluster.config_default = Some(text(&mut parser)?),
+            Long("driver-name") => driver.name = driver_name(text(&mut parser)?)?,
+            Long("pod-uid") => driver.pod_uid = Some(pod_uid(text(&mut parser)?)?),
+            Long("placement") => settings.placement = placement(&text(&mut parser)?)?,
+            Value(command) if command == "device-plugin" && !settings.device_plugin => settings.device_plugin = true,
+            Value(command) if command == "dra" && !is_driver => is_driver = true,
             other => return Err(wrong(other.unexpected())),
         }
     }
-    if !is_plugin {
+    if !settings.device_plugin && !is_driver {
         let error = Error::usage("arguments", "a command is missing");
-        return Err(error.hint("type: tranche-kubelet device-plugin"));
+        return Err(error.hint("type: tranche-kubelet device-plugin, or tranche-kubelet dra --node NAME"));
     }
-    Ok(Asked::DevicePlugin {
-        kubelet_dir,
-        state_dir,
-        placement,
-        cluster,
-    })
+    if is_driver && settings.cluster.node.is_none() {
+        let error = Error::usage("dra", "needs the name of this node at the API server");
+        return Err(error.hint("give it with --node"));
+    }
+    settings.dra = is_driver.then_some(driver);
+    Ok(Asked::Serve(settings))
+}
+
+fn text(parser: &mut lexopt::Parser) -> Result<String> {
+    parser.value().and_then(ValueExt::string).map_err(wrong)
+}
+
+fn wrong(error: lexopt::Error) -> Error {
+    Error::usage("arguments", error).hint("tranche-kubelet --help lists them")
+}
+
+fn placement(text: &str) -> Result<Placement> {
+    match text {
+        "packed" => Ok(Placement::Packed),
+        "spread" => Ok(Placement::Spread),
+        _ => Err(Error::unknown(format!("--placement {text}"), &["packed", "spread"])),
+    }
+}
+
+/// The name of a driver is a DNS subdomain (`resource.k8s.io/v1`, ResourceSliceSpec.driver), and becomes part of the
+/// names of files.
+fn driver_name(name: String) -> Result<String> {
+    let is_label = |label: &str| {
+        let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_valid = |byte: u8| is_end(&byte) || byte == b'-';
+        label.bytes().all(is_valid)
+            && label.as_bytes().first().is_some_and(is_end)
+            && label.as_bytes().last().is_some_and(is_end)
+    };
+    match name.len() <= 63 && name.split('.').all(is_label) {
+        true => Ok(name),
+        false => Err(Error::usage(
+            format!("--driver-name {name}"),
+            "is not a DNS subdomain of at most 63 characters",
+        )),
+    }
+}
+
+/// The UID becomes part of the names of files.
+fn pod_uid(uid: String) -> Result<String> {
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match !uid.is_empty() && uid.len() <= 36 && uid.bytes().all(is_valid) {
+        true => Ok(uid),
+        false => Err(Error::usage(format!("--pod-uid {uid}"), "is not the UID of a pod")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn serve(args: &[&str]) -> Settings {
+        match parse(args).unwrap() {
+            Asked::Serve(settings) => settings,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn the_defaults_are_those_of_the_help() {
-        let Asked::DevicePlugin {
-            kubelet_dir,
-            state_dir,
-            placement,
-            cluster,
-        } = parse(["device-plugin"]).unwrap()
-        else {
-            panic!("it is no device plugin");
-        };
-        for shown in [kubelet_dir.to_str().unwrap(), state_dir.to_str().unwrap(), "packed"] {
+        let settings = serve(&["device-plugin"]);
+        let driver = DriverOptions::default();
+        for shown in [
+            settings.kubelet_dir.to_str().unwrap(),
+            settings.state_dir.to_str().unwrap(),
+            "packed",
+            &driver.name,
+        ] {
             assert!(HELP.contains(&format!("[{shown}]")), "{shown}");
         }
-        assert_eq!(placement, Placement::Packed);
-        assert_eq!(cluster, ClusterSettings::default());
+        assert_eq!(settings.placement, Placement::Packed);
+        assert_eq!(settings.cluster, ClusterSettings::default());
+        assert_eq!((settings.device_plugin, settings.dra), (true, None));
         assert!(HELP.lines().all(|line| line.len() <= 80));
     }
 
     #[test]
     fn each_option_has_its_value() {
-        let args = [
+        let settings = serve(&[
             "device-plugin",
+            "dra",
             "--kubelet-dir=/k",
             "--state-dir",
             "/s",
@@ -137,18 +184,27 @@ mod tests {
             "--node=gpu1",
             "--config-dir=/c",
             "--config-default=a",
-        ];
-        let wanted = Asked::DevicePlugin {
-            kubelet_dir: "/k".into(),
-            state_dir: "/s".into(),
-            placement: Placement::Spread,
-            cluster: ClusterSettings {
-                node: Some("gpu1".into()),
-                config_dir: Some("/c".into()),
-                config_default: Some("a".into()),
-            },
+            "--driver-name=gpu.nvidia.com",
+            "--pod-uid=8a1c-2d3e",
+        ]);
+        assert_eq!((settings.kubelet_dir, settings.state_dir), ("/k".into(), "/s".into()));
+        assert_eq!((settings.placement, settings.device_plugin), (Placement::Spread, true));
+        let cluster = ClusterSettings {
+            node: Some("gpu1".into()),
+            config_dir: Some("/c".into()),
+            config_default: Some("a".into()),
         };
-        assert_eq!(parse(args).unwrap(), wanted);
+        assert_eq!(settings.cluster, cluster);
+        let driver = DriverOptions {
+            name: "gpu.nvidia.com".into(),
+            pod_uid: Some("8a1c-2d3e".into()),
+        };
+        assert_eq!(settings.dra, Some(driver));
+        let alone = serve(&["dra", "--node=gpu1"]);
+        assert_eq!(
+            (alone.device_plugin, alone.dra),
+            (false, Some(DriverOptions::default()))
+        );
         assert_eq!(parse(["--help", "x"]).unwrap(), Asked::Help);
         assert_eq!(parse(["-V"]).unwrap(), Asked::Version);
     }
@@ -159,10 +215,15 @@ mod tests {
             (&[][..], "a command is missing"),
             (&["device"], "device"),
             (&["device-plugin", "device-plugin"], "device-plugin"),
+            (&["dra", "dra"], "dra"),
+            (&["dra"], "needs the name of this node"),
             (
                 &["device-plugin", "--placement", "best"],
                 "expected one of packed, spread",
             ),
+            (&["dra", "--node=a", "--driver-name=../x"], "is not a DNS subdomain"),
+            (&["dra", "--node=a", "--driver-name=a..b"], "is not a DNS subdomain"),
+            (&["dra", "--node=a", "--pod-uid=../x"], "is not the UID of a pod"),
             (&["device-plugin", "--state-dir"], "state-dir"),
             (&["--x"], "--x"),
         ] {

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranche_core::broker::{
-    self, BrokerError, Command, GiveUpRequest, MOST_BYTES, Offers, OffersRequest, PolicyAnswer, PolicyRequest,
-    ReserveRequest,
+    self, BrokerError, Command, DraDevices, DraDevicesRequest, GiveUpRequest, MOST_BYTES, Offers, OffersRequest,
+    PolicyAnswer, PolicyRequest, PrepareClaimRequest, PreparedClaim, ReserveRequest, UnprepareClaimRequest,
 };
 use tranche_core::error::line;
 use tranche_core::ledger::PodName;
@@ -13,6 +13,10 @@ use tranche_core::ledger::PodName;
 /// How long one answer may take: the kubelet waits for 30 s in all before it fails the start of a container
 /// (`KubeletPluginPreStartContainerRPCTimeoutInSecs` in `pkg/kubelet/cm/devicemanager/endpoint.go`).
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the preparation of a claim may take: an MPS daemon is started for it. The kubelet waits for 45 s
+/// (`pkg/kubelet/cm/dra/plugin/dra_plugin.go`).
+const PREPARING: Duration = Duration::from_secs(30);
 
 /// What a request has in addition to its ids and the name of the pod.
 const FRAME: usize = 1 << 10;
@@ -47,6 +51,32 @@ impl Broker {
     pub async fn policy(&self, text: Option<String>) -> Result<PolicyAnswer, BrokerError> {
         let request = PolicyRequest { text };
         self.wait(move |socket| broker::ask(socket, &request, PATIENCE)).await
+    }
+
+    /// What the driver for dynamic resource allocation may publish.
+    ///
+    /// # Errors
+    /// Returns [`BrokerError`].
+    pub async fn dra_devices(&self) -> Result<DraDevices, BrokerError> {
+        self.wait(|socket| broker::ask(socket, &DraDevicesRequest {}, PATIENCE))
+            .await
+    }
+
+    /// Makes the devices of a resource claim ready.
+    ///
+    /// # Errors
+    /// Returns [`BrokerError`]. Nothing is reserved then but what was before.
+    pub async fn prepare_claim(&self, request: PrepareClaimRequest) -> Result<PreparedClaim, BrokerError> {
+        self.wait(move |socket| broker::ask(socket, &request, PREPARING)).await
+    }
+
+    /// Gives up the devices of a resource claim, by its UID.
+    ///
+    /// # Errors
+    /// Returns [`BrokerError`].
+    pub async fn unprepare_claim(&self, uid: String) -> Result<(), BrokerError> {
+        let request = UnprepareClaimRequest { uid };
+        self.wait(move |socket| broker::tell(socket, &request, PATIENCE)).await
     }
 
     /// Reserves devices for a pod.

@@ -6,7 +6,14 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     // Each interface has a directory of its own: names of packages (`v1`, `v1beta1`) are not unique in Kubernetes.
-    for name in ["deviceplugin", "podresources"] {
+    for name in [
+        "deviceplugin",
+        "podresources",
+        "dra",
+        "drabeta1",
+        "drahealth",
+        "pluginregistration",
+    ] {
         let file = format!("proto/{name}.proto");
         println!("cargo::rerun-if-changed={file}");
         let descriptors = protox::compile([&file], ["proto"])?;

@@ -1,4 +1,4 @@
-//! The device plugin of tranche for Kubernetes.
+//! What tranche is for Kubernetes: a device plugin, and a driver for dynamic resource allocation (DRA).
 //!
 //! A kubelet asks device plugins which devices there are, and what a container needs for those that it chose. This one
 //! is a client of the host's broker and has no privileges of its own: it shows the kubelet what the policy offers,
@@ -24,12 +24,12 @@
 //! | [`broker`] | calls to the broker |
 //! | [`api`] | calls to the API server: the label of the node, events |
 //! | [`cluster`] | passes the policy of the cluster to the broker |
-//! | [`dra`] | the driver for dynamic resource allocation: its ResourceSlices |
 //! | [`socket`] | the socket of a resource |
 //! | [`watch`] | changes of directories |
 //! | [`command`] | what the plugin of a resource reports to the node |
 //! | [`service`] | what the kubelet asks the plugin of a resource |
 //! | [`plugin`] | the plugin of a resource: its server, and its registration |
+//! | [`dra`] | the driver for dynamic resource allocation |
 //! | [`node`] | what all plugins share: offers, pods, reservations |
 
 pub mod allocate;
@@ -61,24 +61,56 @@ pub mod watch;
 #[path = "tests/support/offers.rs"]
 mod fixtures;
 
-pub use settings::{ClusterSettings, Settings, Times};
+pub use settings::{ClusterSettings, DriverOptions, Settings, Times};
 
+use kube::Client;
 use said::{Notice, Said};
 use tokio::sync::mpsc;
+use tranche_core::error::{Error, Result};
 
 /// Serves the kubelet until `stop` is ready, and then removes its sockets.
-pub async fn run(settings: Settings, stop: impl Future<Output = ()>) {
-    let plugins = kubelet::plugins_dir(&settings.kubelet_dir);
-    socket::remove_stale(&plugins);
-    let (kubelet_sender, kubelet) = tokio::sync::watch::channel(watch::Seen::default());
+///
+/// # Errors
+/// Returns an error if a driver for dynamic resource allocation has no access to the API server.
+pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<()> {
     let (state_sender, state) = tokio::sync::watch::channel(0);
-    tokio::spawn(watch::kubelet(plugins, settings.times.look, kubelet_sender));
     tokio::spawn(watch::state(
         settings.state_dir.clone(),
         settings.times.look,
         state_sender,
     ));
-    let events = start_cluster(&settings).await;
+    let (client, events) = start_cluster(&settings).await?;
+    let driver = match (client, &settings.cluster.node, &settings.dra) {
+        (Some(client), Some(node), Some(options)) => Some(dra::start(
+            &settings,
+            options,
+            client,
+            node,
+            state.clone(),
+            events.clone(),
+        )),
+        _ => None,
+    };
+    match settings.device_plugin {
+        true => serve_plugin(settings, state, events, stop).await,
+        false => stop.await,
+    }
+    if let Some(driver) = driver {
+        driver.end().await;
+    }
+    Ok(())
+}
+
+async fn serve_plugin(
+    settings: Settings,
+    state: tokio::sync::watch::Receiver<u64>,
+    events: Option<mpsc::Sender<Notice>>,
+    stop: impl Future<Output = ()>,
+) {
+    let plugins = kubelet::plugins_dir(&settings.kubelet_dir);
+    socket::remove_stale(&plugins);
+    let (kubelet_sender, kubelet) = tokio::sync::watch::channel(watch::Seen::default());
+    tokio::spawn(watch::kubelet(plugins, settings.times.look, kubelet_sender));
     let mut node = node::Node::new(settings, kubelet, state, Said::new(events));
     tokio::select! {
         () = stop => {}
@@ -90,23 +122,25 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) {
 /// How many events wait for the API server before the next ones are left to the log.
 const WAITING_EVENTS: usize = 64;
 
-/// Starts what needs the cluster. Returns where events go, if somebody writes them.
-async fn start_cluster(settings: &Settings) -> Option<mpsc::Sender<Notice>> {
+/// Starts what needs the cluster. Returns the client of the API server, and where events go, if somebody writes them.
+async fn start_cluster(settings: &Settings) -> Result<(Option<Client>, Option<mpsc::Sender<Notice>>)> {
     let cluster = &settings.cluster;
     let broker = broker::Broker::of(&settings.state_dir);
     // Without the name of the node, there is no label to wait for.
     let (label_sender, label) = tokio::sync::watch::channel(cluster.node.is_none().then_some(None));
-    let mut events = None;
+    let (mut used, mut events) = (None, None);
     if let Some(node) = &cluster.node {
         match api::client().await {
             Ok(client) => {
                 let (sender, receiver) = mpsc::channel(WAITING_EVENTS);
                 tokio::spawn(api::write_events(client.clone(), node.clone(), receiver));
                 if cluster.config_dir.is_some() {
-                    tokio::spawn(api::watch_label(client, node.clone(), label_sender, Said::default()));
+                    let said = Said::default();
+                    tokio::spawn(api::watch_label(client.clone(), node.clone(), label_sender, said));
                 }
-                events = Some(sender);
+                (used, events) = (Some(client), Some(sender));
             }
+            Err(why) if settings.dra.is_some() => return Err(Error::failed("dra", why)),
             Err(why) => tracing::warn!("{why}; the policy of this node stays as it is, and there are no events"),
         }
     }
@@ -117,5 +151,5 @@ async fn start_cluster(settings: &Settings) -> Option<mpsc::Sender<Notice>> {
         }
         None => drop(tokio::spawn(cluster::take_away(broker, settings.times.period))),
     }
-    events
+    Ok((used, events))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tranche_core::error::{Context, Result, line};
 use tranche_kubelet::args::{self, Asked};
-use tranche_kubelet::{Settings, Times, log, run};
+use tranche_kubelet::{Settings, log, run};
 
 /// The version that a build has set, or that of the package.
 const VERSION: &str = match option_env!("TRANCHE_VERSION") {
@@ -13,8 +13,8 @@ const VERSION: &str = match option_env!("TRANCHE_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// Calls to the broker at one time: the node makes one after the other.
-const BLOCKING_THREADS: usize = 2;
+/// Calls to the broker at one time: the plugin makes one after the other, and the driver prepares a claim meanwhile.
+const BLOCKING_THREADS: usize = 4;
 
 fn main() -> ExitCode {
     log::start();
@@ -31,18 +31,7 @@ fn start() -> Result<()> {
     let settings = match args::parse(std::env::args_os().skip(1))? {
         Asked::Help => return print(args::HELP),
         Asked::Version => return print(&format!("tranche-kubelet {VERSION}\n")),
-        Asked::DevicePlugin {
-            kubelet_dir,
-            state_dir,
-            placement,
-            cluster,
-        } => Settings {
-            kubelet_dir,
-            state_dir,
-            placement,
-            cluster,
-            times: Times::default(),
-        },
+        Asked::Serve(settings) => settings,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -65,8 +54,7 @@ async fn serve(settings: Settings) -> Result<()> {
             _ = interrupt.recv() => {}
         }
     })
-    .await;
-    Ok(())
+    .await
 }
 
 fn print(text: &str) -> Result<()> {

@@ -32,6 +32,10 @@ pub enum Topic {
     Gates,
     /// Something of a slice is left out.
     Layout,
+    /// The kubelet does not take a driver for dynamic resource allocation.
+    Driver(String),
+    /// Such a driver cannot listen.
+    DriverSocket(String),
 }
 
 impl Topic {
@@ -50,6 +54,8 @@ impl Topic {
             Self::Slices => "SlicesNotPublished",
             Self::Gates => "FieldsDropped",
             Self::Layout => "DevicesLeftOut",
+            Self::Driver(_) => "RegistrationRefused",
+            Self::DriverSocket(_) => "DriverUnavailable",
         })
     }
 }

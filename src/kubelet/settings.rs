@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where the kubelet and the broker are, and how they are served.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The directory of the kubelet: `/var/lib/kubelet`.
     pub kubelet_dir: PathBuf,
@@ -13,6 +13,10 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Which GPU is filled first.
     pub placement: Placement,
+    /// Whether it is a device plugin.
+    pub device_plugin: bool,
+    /// The driver for dynamic resource allocation; `None`: it is not one.
+    pub dra: Option<DriverOptions>,
     /// What the cluster says about the node.
     pub cluster: ClusterSettings,
     /// How long things take.
@@ -30,8 +34,26 @@ pub struct ClusterSettings {
     pub config_default: Option<String>,
 }
 
+/// A driver for dynamic resource allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverOptions {
+    /// Its name, a DNS subdomain.
+    pub name: String,
+    /// The UID of the driver's pod; `None`: there is one instance at a time.
+    pub pod_uid: Option<String>,
+}
+
+impl Default for DriverOptions {
+    fn default() -> Self {
+        Self {
+            name: "gpu.tranche.dev".to_owned(),
+            pod_uid: None,
+        }
+    }
+}
+
 /// How long things take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// How often the broker and the kubelet are asked, if nothing changes.
     pub period: Duration,
@@ -41,6 +63,8 @@ pub struct Times {
     pub check: Duration,
     /// How long a pod must be missing from the lists of the kubelet before its reservations are given up.
     pub absent: Duration,
+    /// How often the claims that are prepared are compared with those of the API server.
+    pub reconcile: Duration,
 }
 
 impl Default for Times {
@@ -50,6 +74,7 @@ impl Default for Times {
             look: Duration::from_secs(5),
             check: Duration::from_secs(10),
             absent: Duration::from_secs(60),
+            reconcile: Duration::from_secs(60),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -66,10 +66,25 @@ impl Socket {
     /// # Errors
     /// Returns an error if the directory cannot be written.
     pub fn replace(path: PathBuf) -> io::Result<(Self, UnixListener)> {
+        Self::put(path, None)
+    }
+
+    /// As [`Socket::replace`]; at no time can anybody but its owner connect to it.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be written.
+    pub fn replace_private(path: PathBuf) -> io::Result<(Self, UnixListener)> {
+        Self::put(path, Some(0o600))
+    }
+
+    fn put(path: PathBuf, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{}.{name}", std::process::id()));
         let _ = fs::remove_file(&temporary);
         let (mut socket, listener) = Self::bind(temporary)?;
+        if let Some(mode) = mode {
+            fs::set_permissions(&socket.path, fs::Permissions::from_mode(mode))?;
+        }
         fs::rename(&socket.path, &path)?;
         socket.path = path;
         Ok((socket, listener))

@@ -175,6 +175,22 @@ pub async fn state(dir: PathBuf, poll: Duration, seen: watch::Sender<u64>) {
     }
 }
 
+/// Watches directories for any change; if nothing is reported, `poll` counts as one. Runs until the receivers are gone.
+pub async fn directories(dirs: Vec<PathBuf>, poll: Duration, seen: watch::Sender<u64>) {
+    let changes = start();
+    loop {
+        if let Some(changes) = &changes {
+            dirs.iter().for_each(|dir| changes.watch(dir));
+        }
+        tokio::select! {
+            _ = next(changes.as_ref()) => {}
+            () = sleep(poll) => {}
+            () = seen.closed() => return,
+        }
+        seen.send_modify(|seen| *seen += 1);
+    }
+}
+
 /// Whether a name in the state directory or the ledger says something of the offers. Every command that looks at the
 /// ledger may make its lock, and files with other names are written before they are renamed.
 fn concerns_offers(name: &std::ffi::OsStr) -> bool {

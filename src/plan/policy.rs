@@ -81,6 +81,22 @@ pub struct Split {
     pub place: Place,
 }
 
+impl Split {
+    /// The entry for devices that stay whole without an entry of the policy, because each container that has one must
+    /// hold it in the ledger.
+    pub fn dedicated() -> Self {
+        Self {
+            strategy: Strategy::Dedicated,
+            resource: Resource::Every,
+            kind: CdiKind::nvidia_gpu(),
+            devices: DeviceSet::All,
+            parts: Parts::Whole,
+            fail_requests_greater_than_one: false,
+            place: Place::default(),
+        }
+    }
+}
+
 /// A value with its place in the file, so that every message can name it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Placed<T> {

@@ -17,7 +17,7 @@ mod strategy;
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
-pub use kubernetes::{KubernetesDevice, KubernetesPlan, offers};
+pub use kubernetes::{DraPart, KubernetesDevice, KubernetesPlan, dra_devices, dra_part, offers};
 pub use need::Need;
 pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
@@ -131,6 +131,20 @@ pub struct Share {
 pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     let mut resolved = resolve::targets(policy, inventory)?;
     let kubernetes = KubernetesPlan::of(policy, inventory, &mut resolved.absent, &mut resolved.warnings);
+    let dedicated = Split::dedicated();
+    for device in kubernetes.claimed(inventory) {
+        if resolved.targets.iter().any(|(target, _)| *target == device) {
+            continue;
+        }
+        match domain::neighbours(device).next() {
+            None => resolved.targets.push((device, &dedicated)),
+            Some(_) => resolved.warnings.push(format!(
+                "{}: {device} is not given to Kubernetes: it shares the memory of its GPU instance with other compute \
+                 instances, and the policy does not say how",
+                policy.file
+            )),
+        }
+    }
     let mut devices = Vec::with_capacity(resolved.targets.len());
     for (target, split) in &resolved.targets {
         devices.push(split_device(policy, inventory, *target, split)?);

@@ -18,6 +18,7 @@ mod killed;
 mod kubernetes;
 mod names;
 mod process;
+mod resource_claims;
 mod scene;
 mod subordinate;
 mod users;

@@ -157,6 +157,9 @@ pub struct AllocatedDevice {
     /// The compute that the scheduler has counted for it, in percent of the device.
     #[serde(default)]
     pub compute: Option<u32>,
+    /// The number of shares that the scheduler has counted for it.
+    #[serde(default)]
+    pub shares: Option<u32>,
     /// What the claim's configuration says about sharing; `None` if it says nothing.
     #[serde(default)]
     pub sharing: Option<ClaimSharing>,

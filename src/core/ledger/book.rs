@@ -1,15 +1,16 @@
 //! The claims on one GPU and its MIG devices, and the rules by which they change. The rules are
 //! pure: they learn about clocks and processes through [`World`].
 
+mod reserved;
+
 use super::claim::{self, Claim, ClaimState, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
-use super::pod::PodName;
 use super::raw::Unread;
 use super::record;
 use super::refused::Refused;
 use super::waiter::Waiter;
-use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart, HeldShare, Promise};
+use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart, HeldShare};
 use std::collections::HashSet;
 
 /// The claims on one GPU: on the whole of it, on its shares and on its MIG devices. They are in one book because they
@@ -99,10 +100,13 @@ impl Book {
         waiting.count()
     }
 
-    /// What is held, of which device: by all claims, whether or not they were read to the end.
+    /// What is held, of which device: by all claims, whether or not they were read to the end. What several containers
+    /// use together is held once.
     pub fn held(&self) -> impl Iterator<Item = (&DeviceKey, &HeldPart)> + Clone {
-        let read = self.claims.iter().map(|claim| (&claim.device, &claim.part));
-        read.chain(self.unread.parts())
+        let counted = self.claims.iter().filter(|claim| !claim.joined);
+        counted
+            .map(|claim| (&claim.device, &claim.part))
+            .chain(self.unread.parts())
     }
 
     /// Whether it has no claim.
@@ -180,6 +184,7 @@ impl Book {
             }
             outlives(claim, world)
         });
+        self.end_what_was_given_up();
     }
 
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
@@ -202,7 +207,7 @@ impl Book {
                 return Err(taken(same, &ask.device));
             }
             same.process.clone_from(&ask.process);
-            same.state = ask.state;
+            (same.state, same.once) = (ask.state, ask.once);
             same.until = None;
             return Ok(());
         }
@@ -239,6 +244,7 @@ impl Book {
             state: ask.state,
             holder: ask.holder.clone(),
             process: ask.process.clone(),
+            joined: false,
             once: ask.once,
             for_root: ask.for_root,
             uid: ask.uid,
@@ -362,109 +368,6 @@ impl Book {
         beside.any(|(other, part)| *part == HeldPart::Whole || other != device)
     }
 
-    /// The claim of that name.
-    pub fn named(&self, name: &str) -> Option<&Claim> {
-        self.claims.iter().find(|claim| claim.name.as_deref() == Some(name))
-    }
-
-    /// Lets `ask.holder` hold a claim that was made beforehand. The device, the part and its bounds are those of the
-    /// claim, whatever `ask` says of them.
-    ///
-    /// `promise` is what the specification that names the claim says it was promised; `None` if it does not say it. The
-    /// specification of an earlier claim of that name must not set the limits of this one.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such claim, if it belongs to another user, who has not allowed root to use it,
-    /// if another holder uses it, and if the holder may hold nothing else of the device and does.
-    pub fn enter(
-        &mut self,
-        name: &str,
-        ask: &Ask,
-        promise: Option<Promise>,
-        world: &impl World,
-    ) -> Result<(), Refused> {
-        let Ask { holder, process, .. } = ask;
-        let named = |claim: &Claim| claim.name.as_deref() == Some(name);
-        let own = |claim: &Claim| claim.holder.is_same_user(holder);
-        self.read_all();
-        self.collect_those(world, |claim| named(claim) || own(claim));
-        let claim = self.named(name).ok_or_else(|| Refused::NoSuchClaim(name.to_owned()))?;
-        let other = |c: &&Claim| !named(c) && own(c) && c.device == claim.device;
-        if let Some(other) = self.claims.iter().find(other).filter(|_| ask.alone) {
-            return Err(Refused::Another {
-                part: other.part.clone(),
-            });
-        }
-        if claim.uid != ask.uid {
-            let claim = Box::new(claim.clone());
-            match ask.uid {
-                0 if claim.for_root => {}
-                0 => return Err(Refused::NotForRoot(claim)),
-                _ => return Err(Refused::NotYours(claim)),
-            }
-        }
-        if promise.is_some() && claim.part.promise() != promise {
-            return Err(Refused::OtherPromise(name.to_owned()));
-        }
-        let is_anothers = claim.holder != Holder::Person && claim.holder != *holder;
-        let is_used_by_another = match (&claim.process, process) {
-            // Reserved for a container: the process in the claim created it, or asked an engine to create it.
-            _ if claim.state == ClaimState::Reserved => is_anothers,
-            (None, None) => is_anothers,
-            (there, comes) => there.is_some() && there != comes,
-        };
-        if is_used_by_another {
-            return Err(taken(claim, &claim.device));
-        }
-        if let Some(claim) = self.claims.iter_mut().find(|c| named(c)) {
-            (claim.holder, claim.process) = (holder.clone(), process.clone());
-            claim.state = ClaimState::Held;
-            claim.until = None;
-        }
-        Ok(())
-    }
-
-    /// The name of the claim on `device` that is reserved for `pod` and holds one of `parts`: preferably one that no
-    /// process uses.
-    pub fn reserved_for(
-        &mut self,
-        pod: &PodName,
-        device: &DeviceKey,
-        parts: impl Fn(&HeldPart) -> bool,
-        world: &impl World,
-    ) -> Option<String> {
-        // A damaged line still says what is held. Its claim cannot be entered.
-        let _: Result<(), Refused> = self.read(|of, part, _| of == device && parts(part));
-        let is_its = |claim: &Claim| claim.device == *device && parts(&claim.part) && claim.pod().as_ref() == Some(pod);
-        self.collect_those(world, is_its);
-        let its = self.claims.iter().filter(|claim| is_its(claim));
-        its.min_by_key(|claim| claim.process.is_some())?.name.clone()
-    }
-
-    /// Gives up the claims `names`, which were reserved for a pod that does not have them any more. One that a process
-    /// uses is released together with that process.
-    pub fn give_up(&mut self, names: &[String], world: &impl World) {
-        self.read_all();
-        self.claims.retain_mut(|claim| {
-            if !claim.name.as_ref().is_some_and(|name| names.contains(name)) {
-                return true;
-            }
-            claim.once = true;
-            claim.process.as_ref().is_some_and(|process| !world.is_gone(process))
-        });
-    }
-
-    /// Withdraws those of the claims `names` that no container has entered, because the start that they were made for
-    /// has failed. Returns how many.
-    pub fn withdraw(&mut self, names: &[&str], uid: u32) -> usize {
-        self.read_all();
-        let meant = |claim: &Claim| {
-            let is_named = claim.name.as_deref().is_some_and(|name| names.contains(&name));
-            is_named && claim.state == ClaimState::Reserved && (claim.uid == uid || uid == 0)
-        };
-        self.claims.extract_if(.., |claim| meant(claim)).count()
-    }
-
     /// Releases what a container, pod or resource claim holds: its own claims, and those made beforehand that end with
     /// it. Others wait for their next holder. Returns how many claims that concerned.
     ///
@@ -496,6 +399,7 @@ impl Book {
             count += 1;
             outlives(claim, world)
         });
+        self.end_what_was_given_up();
         count
     }
 
@@ -554,12 +458,17 @@ impl Book {
             }
         }
         let both = seen.iter().any(|(instance, _)| whole.contains(instance));
-        !(both || whole_gpu && instances)
+        let is_lost = |joined: &Claim| !self.claims.iter().any(|claim| joined.has_joined(claim));
+        let lost = self.claims.iter().any(|claim| claim.joined && is_lost(claim));
+        !(both || whole_gpu && instances || lost)
     }
 }
 
 /// Whether a claim stays when its container is gone. It then waits for its next one.
 fn outlives(claim: &mut Claim, world: &impl World) -> bool {
+    if claim.joined {
+        return false;
+    }
     claim.wait(world.uptime());
     claim.name.is_some() && !claim.once
 }

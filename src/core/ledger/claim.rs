@@ -3,6 +3,7 @@
 use super::holder::Holder;
 use super::is_start_name;
 use super::pod::PodName;
+use super::resource_claim::KubernetesObject;
 use crate::types::{DeviceKey, HeldPart};
 
 crate::types::words! {
@@ -47,8 +48,8 @@ pub struct Cgroup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The name by which a container enters it. A person gave it, or it was made for the start of one container
-    /// ([`super::is_start_name`]) or for a pod ([`PodName::claim_on`]). `None` for a claim that a container's hook
-    /// made without a name.
+    /// ([`super::is_start_name`]), for a pod ([`PodName::claim_on`]) or for a resource claim
+    /// ([`KubernetesObject::claim_on`]). `None` for a claim that a container's hook made without a name.
     pub name: Option<String>,
     /// The device.
     pub device: DeviceKey,
@@ -65,6 +66,9 @@ pub struct Claim {
     /// The init of the container that holds it, or the process that does. While it is reserved for a container's
     /// start: the process that creates the container. `None` for every other holder.
     pub process: Option<InitProcess>,
+    /// Whether it uses what the claim of the same name holds, together with the other containers of a resource claim of
+    /// Kubernetes. What it uses is counted once, for that claim, which lasts as long as it does.
+    pub joined: bool,
     /// Whether a claim that was made beforehand is released together with the container that used it.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
@@ -99,10 +103,25 @@ impl Claim {
         meet((&self.device, &self.part), (device, part))
     }
 
-    /// The name that a person gave it; `None` for one that a container's start made, or that is a pod's.
+    /// The name that a person gave it; `None` for one that a container's start made, or that is of Kubernetes.
     pub fn given_name(&self) -> Option<&str> {
-        let is_given = |name: &&str| !is_start_name(name) && PodName::of_claim(name).is_none();
+        let is_of_kubernetes =
+            |name: &str| PodName::of_claim(name).is_some() || KubernetesObject::of_claim(name).is_some();
+        let is_given = |name: &&str| !is_start_name(name) && !is_of_kubernetes(name);
         self.name.as_deref().filter(is_given)
+    }
+
+    /// The resource claim of Kubernetes that it is reserved for, or that its container uses; `None` for every other
+    /// claim.
+    pub fn resource_claim(&self) -> Option<KubernetesObject> {
+        KubernetesObject::of_claim(self.name.as_deref()?).map(|(claim, _)| claim)
+    }
+
+    /// Whether it has joined `other`.
+    pub(super) fn has_joined(&self, other: &Claim) -> bool {
+        self.joined
+            && !other.joined
+            && (&self.name, &self.device, &self.part) == (&other.name, &other.device, &other.part)
     }
 
     /// The pod that it is reserved for, whether or not a container of the pod uses it now; `None` for every other
@@ -115,6 +134,9 @@ impl Claim {
     pub fn who(&self) -> String {
         if let Some(pod) = self.pod() {
             return pod.to_string();
+        }
+        if let Some(claim) = self.resource_claim() {
+            return claim.to_string();
         }
         match (self.given_name(), &self.holder) {
             (Some(name), Holder::Person) => format!("claim {name}"),

@@ -1,8 +1,9 @@
 //! Who holds a claim.
 
 use super::pod::PodName;
+use super::resource_claim::KubernetesObject;
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -34,17 +35,6 @@ pub enum Holder {
     Pod(PodName),
     /// A resource claim of Kubernetes, which several pods may use.
     ResourceClaim(KubernetesObject),
-}
-
-/// An object of a Kubernetes cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct KubernetesObject {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its UID, which no later object of the same name has.
-    pub uid: String,
 }
 
 impl Holder {
@@ -136,7 +126,7 @@ impl fmt::Display for Holder {
             Holder::Rootless { user, name } => write!(f, "{name} of user {user}"),
             Holder::Process { program, .. } => write!(f, "program {program}"),
             Holder::Pod(pod) => write!(f, "{pod}"),
-            Holder::ResourceClaim(claim) => write!(f, "resource claim {}/{}", claim.namespace, claim.name),
+            Holder::ResourceClaim(claim) => write!(f, "{claim}"),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What survives a reboot: the reservations of pods. The kubelet gives a pod the same device again after a reboot and
+//! What survives a reboot: the reservations of pods and resource claims. The kubelet gives a pod the same device again after a reboot and
 //! asks nobody, so another holder must not get it meanwhile.
 //!
 //! The ledger itself ends with the machine, because processes do. Reservations are written a second time, in the form
 //! of books, into a directory that does not. The first program that locks the ledger after a boot reads them.
 
 use super::book::Book;
-use super::claim::ClaimState;
+use super::claim::{Claim, ClaimState};
 use super::directory::LedgerDirectory;
 use super::error::LedgerResult;
 use super::holder::Holder;
@@ -127,13 +127,15 @@ impl Ledger {
     }
 }
 
-/// What is reserved for pods in `book`, as if no container used it: none does after a reboot.
+/// What is reserved for pods and resource claims in `book`, as if no container used it: none does after a reboot.
 fn reservations(book: &Book) -> Book {
     let mut kept = Book::new(book.gpu.clone());
-    let of_pods = book.claims.iter().filter(|claim| !claim.once && claim.pod().is_some());
-    kept.claims.extend(of_pods.cloned());
+    let is_kept =
+        |claim: &&Claim| !claim.once && !claim.joined && (claim.pod().is_some() || claim.resource_claim().is_some());
+    kept.claims.extend(book.claims.iter().filter(is_kept).cloned());
     for claim in &mut kept.claims {
-        (claim.holder, claim.process, claim.state) = (Holder::Person, None, ClaimState::Reserved);
+        let holder = claim.resource_claim().map_or(Holder::Person, Holder::ResourceClaim);
+        (claim.holder, claim.process, claim.state) = (holder, None, ClaimState::Reserved);
     }
     kept
 }

@@ -12,6 +12,8 @@ pub(super) struct UnreadClaim {
     pub(super) device: Arc<DeviceKey>,
     /// What it holds of it.
     pub(super) part: HeldPart,
+    /// As [`super::Claim::joined`].
+    pub(super) joined: bool,
     /// Where its line is in the text, without the end of the line.
     pub(super) line: Range<usize>,
 }
@@ -24,9 +26,16 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// What each of them holds.
+    /// What each of them holds, without those that have joined another.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&DeviceKey, &HeldPart)> + Clone {
-        self.claims.iter().map(|raw| (&*raw.device, &raw.part))
+        let counted = self.claims.iter().filter(|raw| !raw.joined);
+        counted.map(|raw| (&*raw.device, &raw.part))
+    }
+
+    /// What those use that have joined another.
+    pub(super) fn joined(&self) -> impl Iterator<Item = (&DeviceKey, &HeldPart)> {
+        let joined = self.claims.iter().filter(|raw| raw.joined);
+        joined.map(|raw| (&*raw.device, &raw.part))
     }
 
     /// Their lines in their order, each with its end; lines that follow one another in the text are one piece.

@@ -52,6 +52,10 @@ pub(super) fn encode(book: &Book) -> String {
     text
 }
 
+/// What the part of a claim begins with that has joined another. It is beside the part, because who counts what is held
+/// must know both.
+const JOINED: char = '+';
+
 /// What the last line begins with.
 const END: &str = "end ";
 
@@ -122,6 +126,9 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
         let _ = write!(text, "{gpu_instance}/{compute_instance}");
     }
     text.push('\t');
+    if claim.joined {
+        text.push(JOINED);
+    }
     if claim.part == HeldPart::Whole {
         text.push_str("whole");
     }
@@ -226,9 +233,11 @@ pub(super) fn scan(text: String) -> Result<Book, Unreadable> {
                 device
             }
         };
+        let (joined, held) = joined(fields.word()?);
         Some(UnreadClaim {
             device,
-            part: part(fields.word()?, &mut promises)?,
+            part: part(held, &mut promises)?,
+            joined,
             line: at..at + line.len(),
         })
     })?;
@@ -316,7 +325,8 @@ fn is_boot(text: &str) -> bool {
 fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let mut fields = LineFields(Some(line));
     let device = device(gpu, fields.word()?)?;
-    let part = part(fields.word()?, promises)?;
+    let (joined, held) = joined(fields.word()?);
+    let part = part(held, promises)?;
     let state = fields.word()?;
     let state = *ClaimState::ALL.iter().find(|known| known.as_str() == state)?;
     let uid = u32::try_from(fields.number()??).ok()?;
@@ -373,6 +383,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         state,
         holder,
         process,
+        joined,
         once,
         for_root,
         uid,
@@ -392,6 +403,11 @@ fn device(gpu: &GpuUuid, instance: &str) -> Option<DeviceKey> {
         gpu_instance.parse().ok()?,
         compute_instance.parse().ok()?,
     ))
+}
+
+/// Whether a part is that of a claim that has joined another, and the rest of its text.
+fn joined(text: &str) -> (bool, &str) {
+    text.strip_prefix(JOINED).map_or((false, text), |held| (true, held))
 }
 
 fn part(text: &str, promises: &mut Promises) -> Option<HeldPart> {

@@ -3,7 +3,7 @@
 
 use super::{container_id, container_text, or_dash};
 use serde::{Deserialize, Serialize};
-use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, PodName, Strategy};
+use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder, KubernetesObject, PodName, Strategy};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, MemorySize, Percent};
 
@@ -35,6 +35,9 @@ pub struct Held {
     /// The pod of Kubernetes that it is reserved for; `null` for every other claim.
     #[serde(default)]
     pub pod: Option<PodName>,
+    /// The resource claim of Kubernetes that it is reserved for, or that its container uses; `null` for every other claim.
+    #[serde(default)]
+    pub resource_claim: Option<KubernetesObject>,
     /// The program that uses it without a container; `null` for any other holder.
     pub process: Option<HeldProcess>,
     /// The user who made it.
@@ -142,6 +145,7 @@ impl Held {
             state: claim.state,
             container,
             pod: claim.pod(),
+            resource_claim: claim.resource_claim(),
             process,
             uid: claim.uid,
             since: claim.since,
@@ -171,6 +175,9 @@ impl Held {
         if let Some(pod) = &self.pod {
             return pod.to_string();
         }
+        if let Some(claim) = &self.resource_claim {
+            return claim.to_string();
+        }
         match (&self.container, &self.process) {
             (Some(container), _) => format!("container {}", container.shown()),
             (None, Some(process)) => process.shown(),
@@ -191,7 +198,10 @@ impl Held {
     /// Who uses it, in a table.
     pub fn holder(&self) -> String {
         let pod = self.pod.as_ref().map(PodName::to_string);
-        let container = pod.or_else(|| self.container.as_ref().map(HeldContainer::shown));
+        let claim = self.resource_claim.as_ref().map(KubernetesObject::to_string);
+        let container = pod
+            .or(claim)
+            .or_else(|| self.container.as_ref().map(HeldContainer::shown));
         or_dash(container.or_else(|| self.process.as_ref().map(HeldProcess::shown)))
     }
 

@@ -43,6 +43,7 @@ fn claim(device: &str, id: &str, process: Option<InitProcess>) -> Claim {
             id: id.into(),
         }),
         process,
+        joined: false,
         once: true,
         for_root: false,
         uid: 0,

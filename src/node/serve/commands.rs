@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tranche_core::broker::{
-    DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MpsRequest, OffersRequest, PolicyRequest, PrepareRequest,
-    ReleaseRequest, Request, ReserveRequest, StatusRequest,
+    DraDevicesRequest, DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MpsRequest, OffersRequest,
+    PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
 };
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
@@ -94,6 +94,18 @@ impl<'a> Commands<'a> {
                 owner_alone(peer, "policy")?;
                 kubernetes::policy(self, text.as_deref())
             }
+            Request::DraDevices(DraDevicesRequest {}) => {
+                owner_alone(peer, "dra-devices")?;
+                kubernetes::dra_devices(self)
+            }
+            Request::PrepareClaim(request) => {
+                owner_alone(peer, "prepare-claim")?;
+                kubernetes::prepare_claim(self, &request)
+            }
+            Request::UnprepareClaim(UnprepareClaimRequest { uid }) => {
+                owner_alone(peer, "unprepare-claim")?;
+                kubernetes::unprepare_claim(self, &uid)
+            }
         }
     }
 
@@ -113,7 +125,7 @@ impl<'a> Commands<'a> {
 
     /// Lets the machine be compared with the ledger soon: from now on something of it may be changed, and has to be
     /// watched.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         // If the socket is full, the thread wakes anyway.
         let _ = (&mut &*self.wake).write(&[0]);
     }

@@ -1,12 +1,19 @@
-//! What the device plugin of Kubernetes asks for: what there is, and reservations for pods.
+//! What Kubernetes asks for. Here is what the device plugin does: what there is, and reservations for pods.
 
+mod claims;
+mod dra;
+mod given_up;
 mod health;
 mod policy;
+mod sharing;
 
+pub(super) use claims::{prepare_claim, unprepare_claim};
+pub(super) use dra::dra_devices;
 pub(super) use policy::policy;
 
 use super::commands::Commands;
 use crate::control::{ControlledDevice, DaemonState};
+use crate::facts::Facts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tranche_core::broker::{Offer, Offers, Taken};
@@ -25,22 +32,43 @@ pub(super) fn offers(commands: &Commands<'_>) -> Result<Value> {
     let facts = commands.facts()?;
     let books = Claims::open(commands.state_dir())?.books()?;
     let mut offers = offered(&facts.inventory, &facts.plan);
-    let changed = commands.control.devices();
-    // A GPU may have many devices and shares.
-    let lost = facts.inventory.gpus.iter().filter_map(|gpu| {
-        let why = health::why_lost(health::PCI_DEVICES.as_ref(), &gpu.pci)?;
-        Some((&gpu.uuid, why))
-    });
-    let lost: BTreeMap<&GpuUuid, String> = lost.collect();
+    let faults = Faults::now(commands, &facts, &books);
     for (key, offer) in &mut offers {
         offer.taken = taken(key, offer, &books);
-        let failing = changed.iter().find(|device| device.key == *key).and_then(why_refused);
-        offer.unhealthy = unreadable(key, &books)
-            .or_else(|| lost.get(key.gpu()).cloned())
-            .or(failing);
+        offer.unhealthy = faults.of(key);
     }
     let offers = offers.into_iter().map(|(_, offer)| offer).collect();
     serde_json::to_value(Offers { offers }).about("broker", "cannot write what it offers")
+}
+
+/// What does not work on this node.
+struct Faults<'a> {
+    changed: Vec<ControlledDevice>,
+    /// A GPU may have many devices and shares, and is looked at once.
+    lost: BTreeMap<GpuUuid, String>,
+    books: &'a Books,
+}
+
+impl<'a> Faults<'a> {
+    fn now(commands: &Commands<'_>, facts: &Facts, books: &'a Books) -> Self {
+        let lost = facts.inventory.gpus.iter().filter_map(|gpu| {
+            let why = health::why_lost(health::PCI_DEVICES.as_ref(), &gpu.pci)?;
+            Some((gpu.uuid.clone(), why))
+        });
+        Self {
+            changed: commands.control.devices(),
+            lost: lost.collect(),
+            books,
+        }
+    }
+
+    /// Why no container can use the device; `None` if it works.
+    fn of(&self, key: &DeviceKey) -> Option<String> {
+        let is_it = |device: &&ControlledDevice| device.key == *key;
+        unreadable(key, self.books)
+            .or_else(|| self.lost.get(key.gpu()).cloned())
+            .or_else(|| self.changed.iter().find(is_it).and_then(why_refused))
+    }
 }
 
 /// Why no container gets a share of a changed device: its daemon serves nobody. Its other problems are remarks, with

@@ -120,11 +120,11 @@ pub(super) fn claim_of(
 ) -> Result<bool> {
     let promise = split.part(&fit.shares).promise();
     let promise = promise.ok_or_else(|| Error::failed(fit.device, "has no such shares"))?;
+    let first = fit.shares.iter().find_map(|name| split.share(name));
+    let priority = first.map(|share| share.priority).unwrap_or_default();
     // With the promise, so that the limits are never those of another claim of this name.
     let mut call = claimer.call(split, Subject::Claim(claim.clone(), Some(promise)));
     call.asked_as.clone_from(asked_as);
-    let first = fit.shares.iter().find_map(|name| split.share(name));
-    let priority = first.map(|share| share.priority).unwrap_or_default();
     claimer.limit(edits, call, split, promise, priority)
 }
 

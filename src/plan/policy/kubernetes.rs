@@ -8,6 +8,8 @@ tranche_core::types::words! {
     pub enum Door: "door" {
         /// The device plugin of `tranche-kubelet`.
         DevicePlugin = "device-plugin",
+        /// The driver for dynamic resource allocation (DRA) of `tranche-kubelet`.
+        Dra = "dra",
         /// Kubernetes does not get it.
         None = "none",
     }

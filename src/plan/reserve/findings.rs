@@ -86,7 +86,12 @@ pub fn held_unsplit<'a>(
 }
 
 /// Whether a plan has each share of a claim in the size that was promised.
+///
+/// A resource claim of Kubernetes has parts of any size, which no policy names.
 fn is_known(split: &SplitDevice, claim: &Claim) -> bool {
+    if claim.resource_claim().is_some() && claim.part.strategy() == split.method.strategy() {
+        return true;
+    }
     claim.part.shares().iter().all(|held| {
         let share = split.share(&held.name);
         share.is_some_and(|share| split.promise(share) == held.promise)

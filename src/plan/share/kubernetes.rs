@@ -1,5 +1,9 @@
 //! What Kubernetes gets of a host, and under which names it is offered to the kubelet.
 
+mod dra;
+
+pub use dra::{DraPart, dra_devices, dra_part};
+
 use super::absent::AbsentDevice;
 use super::{Plan, SplitDevice};
 use crate::inventory::{HostDevice, Inventory};
@@ -85,6 +89,16 @@ impl KubernetesPlan {
 
     fn entry(&self, device: Device) -> Option<&KubernetesDevice> {
         self.devices.iter().find(|entry| entry.device == device)
+    }
+
+    /// The devices of which each container must hold what it has, because a scheduler that does not see the containers
+    /// gives them away.
+    pub(super) fn claimed<'a>(&self, inventory: &'a Inventory) -> Vec<HostDevice<'a>> {
+        let catalogue = inventory.catalogue();
+        let usable = catalogue.usable();
+        usable
+            .filter(|device| self.door(device.device()) == Door::Dra)
+            .collect()
     }
 
     fn door(&self, device: Device) -> Door {

@@ -3,10 +3,11 @@
 mod fitting;
 mod pods;
 mod reserved;
+mod resource_claims;
 mod scanned;
 
 use super::*;
-use crate::ledger::ContainerName;
+use crate::ledger::{ContainerName, PodName};
 use std::cell::Cell;
 
 struct Toy {

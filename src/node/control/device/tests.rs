@@ -57,6 +57,7 @@ fn claim(part: HeldPart, number: u32, inode: u64) -> Claim {
                 top: None,
             }),
         }),
+        joined: false,
         once: true,
         for_root: false,
         uid: 0,

@@ -2,9 +2,9 @@
 
 use super::entry::{Around, read_split};
 use super::sections::{DedicatedSection, Entry, SharingSection};
-use crate::policy::{MpsSettings, Parts, Placed, Policy, Resource, Split, Strategy};
+use crate::policy::{MpsSettings, Placed, Policy, Split, Strategy};
 use tranche_core::error::Result;
-use tranche_core::types::{CdiKind, Place};
+use tranche_core::types::Place;
 
 /// The policy of the section. With `mig_too`, `nvidia.com/gpu` means MIG devices as well.
 pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings: &mut Vec<String>) -> Result<Policy> {
@@ -62,13 +62,9 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
 /// Devices that one container has to itself: one entry for all of them.
 fn read_dedicated(around: Around<'_>, dedicated: Placed<DedicatedSection>) -> Result<Split> {
     Ok(Split {
-        strategy: Strategy::Dedicated,
-        resource: Resource::Every,
-        kind: CdiKind::nvidia_gpu(),
         devices: around.each_once(dedicated.value.devices)?,
-        parts: Parts::Whole,
-        fail_requests_greater_than_one: false,
         place: dedicated.place,
+        ..Split::dedicated()
     })
 }
 

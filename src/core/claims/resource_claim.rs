@@ -1,0 +1,109 @@
+//! What is reserved for a resource claim of Kubernetes.
+
+use super::LockedClaims;
+use crate::error::Error;
+use crate::ledger::{
+    Ask, Book, Books, Bounds, Claim, ClaimState, HeldPart, Holder, KubernetesObject, LedgerError, LedgerResult,
+};
+use crate::types::DeviceKey;
+
+/// A part of a device that a resource claim gets.
+#[derive(Debug, Clone)]
+pub struct ClaimPart {
+    /// The device.
+    pub device: DeviceKey,
+    /// What of it.
+    pub part: HeldPart,
+    /// The most that may be promised of the device to all holders together.
+    pub bounds: Bounds,
+    /// The name under which it is reserved: [`KubernetesObject::claim_on`].
+    pub name: String,
+    /// Its CDI name.
+    pub asked_as: String,
+}
+
+impl LockedClaims<'_> {
+    /// Reserves `parts` for `claim`: all of them, or none. What the claim has already stays as it is, and what it has
+    /// not any more is given up. Returns what [`LockedClaims::keep`] does.
+    ///
+    /// # Errors
+    /// Returns who holds one of them, what does not fit, or why the ledger cannot be read or written.
+    pub fn reserve_for(&self, claim: &KubernetesObject, parts: &[ClaimPart]) -> LedgerResult<Vec<Error>> {
+        let Books {
+            books: mut old,
+            damaged,
+        } = self.books_on_disk()?;
+        for part in parts {
+            let gpu = part.device.gpu();
+            if old.iter().all(|book| book.gpu != *gpu) {
+                old.push(Book::new(gpu.clone()));
+            }
+        }
+        let is_needed = |gpu: &_| parts.iter().any(|part| part.device.gpu() == gpu);
+        let mut damaged = damaged.into_iter();
+        if let Some(book) = damaged.find(|book| book.gpu.as_ref().is_none_or(is_needed)) {
+            return Err(LedgerError::Damaged(book));
+        }
+        let mut new = old.clone();
+        let machine = self.claims().machine();
+        let is_still_its = |had: &Claim| {
+            let is_it = |part: &ClaimPart| (&part.device, &part.part) == (&had.device, &had.part);
+            parts
+                .iter()
+                .any(|part| had.name.as_ref() == Some(&part.name) && is_it(part))
+        };
+        for book in &mut new {
+            let left = names(book, &claim.uid, |had| !is_still_its(had));
+            book.give_up(&left, machine);
+        }
+        for part in parts {
+            let ask = Ask {
+                device: part.device.clone(),
+                part: part.part.clone(),
+                bounds: part.bounds,
+                asked_as: Some(part.asked_as.clone()),
+                spec_file: None,
+                name: Some(part.name.clone()),
+                holder: Holder::ResourceClaim(claim.clone()),
+                process: None,
+                state: ClaimState::Reserved,
+                once: false,
+                for_root: false,
+                alone: false,
+                uid: self.claims().uid(),
+                ttl: None,
+            };
+            let mut books = new.iter_mut().filter(|book| book.gpu == *part.device.gpu());
+            if let Some(book) = books.next() {
+                book.take(&ask, machine)?;
+            }
+        }
+        self.ledger().replace(&old, &new)?;
+        self.keep()
+    }
+
+    /// Gives up what is reserved for the resource claim with this UID. What its containers still use ends with them.
+    /// Returns what [`LockedClaims::keep`] does.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read or written.
+    pub fn give_up_claim(&self, uid: &str) -> LedgerResult<Vec<Error>> {
+        let Books { books: old, .. } = self.books_on_disk()?;
+        let mut new = old.clone();
+        for book in &mut new {
+            let all = names(book, uid, |_| true);
+            book.give_up(&all, self.claims().machine());
+        }
+        self.ledger().replace(&old, &new)?;
+        self.keep()
+    }
+}
+
+/// The names of those reservations of the resource claim with this UID that `meant` is true of.
+fn names(book: &Book, uid: &str, meant: impl Fn(&Claim) -> bool) -> Vec<String> {
+    let its = book.claims.iter().filter(|claim| {
+        let is_its = claim.resource_claim().is_some_and(|claim| claim.uid == uid);
+        is_its && !claim.joined && meant(claim)
+    });
+    its.filter_map(|claim| claim.name.clone()).collect()
+}

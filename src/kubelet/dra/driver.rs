@@ -1,0 +1,112 @@
+//! What the driver does for a resource claim: it reads the allocation at the API server, and the broker does the rest. So
+//! an instance knows nothing that another one would not find out too.
+
+use super::allocation::{Allocated, allocated};
+use super::handler::{ClaimHandler, PreparedDevice};
+use crate::api::why;
+use crate::broker::Broker;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::time::timeout;
+use tranche_core::broker::PrepareClaimRequest;
+use tranche_core::ledger::KubernetesObject;
+
+/// How long the API server may take for a claim: the kubelet waits for 45 s, and tries again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The driver on one node.
+#[derive(Clone)]
+pub struct Driver {
+    client: Client,
+    broker: Broker,
+    name: String,
+    pool: String,
+}
+
+impl Driver {
+    /// The driver `name` for the devices of the pool `pool`, which has the name of the node.
+    pub fn new(client: Client, broker: Broker, name: &str, pool: &str) -> Self {
+        Self {
+            client,
+            broker,
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+        }
+    }
+
+    /// The claim, if it is still the one with this UID.
+    ///
+    /// # Errors
+    /// Returns why the API server does not say it.
+    async fn find(&self, claim: &KubernetesObject) -> Result<Option<ResourceClaim>, String> {
+        let api = Api::<ResourceClaim>::namespaced(self.client.clone(), &claim.namespace);
+        let found = timeout(PATIENCE, api.get_opt(&claim.name)).await;
+        let found = found.map_err(|_| format!("the API server did not answer within {} s", PATIENCE.as_secs()))?;
+        let found = found.map_err(|e| why(&e))?;
+        Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&claim.uid)))
+    }
+
+    async fn allocation(&self, claim: &KubernetesObject) -> Result<Vec<Allocated>, String> {
+        let found = self.find(claim).await?;
+        let found = found.ok_or("it does not exist any more")?;
+        allocated(&found, &self.name, &self.pool)
+    }
+
+    /// Whether no pod of this node can have the claim any more: it is deleted, or has no device of this node.
+    ///
+    /// # Errors
+    /// Returns why the API server does not say it.
+    pub(crate) async fn is_over(&self, claim: &KubernetesObject) -> Result<bool, String> {
+        let found = self.find(claim).await?;
+        Ok(found.is_none_or(|found| {
+            let allocation = found.status.and_then(|status| status.allocation);
+            let devices = allocation.and_then(|allocation| allocation.devices);
+            let results = devices.and_then(|devices| devices.results).unwrap_or_default();
+            !results
+                .iter()
+                .any(|one| one.driver == self.name && one.pool == self.pool)
+        }))
+    }
+
+    /// Gives up what is reserved for a claim.
+    ///
+    /// # Errors
+    /// Returns why the broker does not.
+    pub(crate) async fn give_up(&self, uid: &str) -> Result<(), String> {
+        let given = self.broker.unprepare_claim(uid.to_owned()).await;
+        given.map_err(|e| self.broker.explain(&e))
+    }
+}
+
+impl ClaimHandler for Driver {
+    async fn prepare(&self, claim: KubernetesObject, asked_at: u64) -> Result<Vec<PreparedDevice>, String> {
+        let about = |why: String| {
+            tracing::warn!("{claim} is not prepared: {why}");
+            format!("{claim}: {why}")
+        };
+        let devices = self.allocation(&claim).await.map_err(about)?;
+        let request = PrepareClaimRequest {
+            claim: claim.clone(),
+            devices: devices.iter().map(|one| one.asked.clone()).collect(),
+            asked_at,
+        };
+        let prepared = self.broker.prepare_claim(request).await;
+        let prepared = prepared.map_err(|e| about(self.broker.explain(&e)))?;
+        if prepared.cdi.len() != devices.len() {
+            return Err(about("the broker has answered for other devices".to_owned()));
+        }
+        let answers = devices.into_iter().zip(prepared.cdi).map(|(one, cdi)| PreparedDevice {
+            cdi: vec![cdi],
+            ..one.answer
+        });
+        Ok(answers.collect())
+    }
+
+    async fn unprepare(&self, claim: KubernetesObject) -> Result<(), String> {
+        self.give_up(&claim.uid).await.map_err(|why| {
+            tracing::warn!("{claim} is not given up: {why}");
+            why
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What the broker offers to the driver, as it changes: for the slices, for the health of the devices, and for claims that
+//! were deleted while nobody listened.
+
+use super::driver::Driver;
+use super::health::{DeviceHealth, Health};
+use crate::broker::Broker;
+use crate::said::{Said, Topic};
+use crate::schedule::{Pace, Schedule};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tranche_core::broker::{DraDevice, DraDevices};
+
+/// Asks the broker, and passes on what it answers.
+pub(crate) struct DraNode {
+    pub(crate) broker: Broker,
+    pub(crate) driver: Driver,
+    pub(crate) pool: String,
+    /// How often the broker is asked, if nothing changes.
+    pub(crate) period: Duration,
+    /// How often the claims are compared with the API server.
+    pub(crate) reconcile: Duration,
+    /// Counts the changes of the directory of the ledger.
+    pub(crate) state: watch::Receiver<u64>,
+    pub(crate) devices: watch::Sender<Option<DraDevices>>,
+    pub(crate) health: watch::Sender<Vec<DeviceHealth>>,
+    pub(crate) said: Said,
+}
+
+impl DraNode {
+    /// Works until it is dropped.
+    pub(crate) async fn work(mut self) {
+        let now = Instant::now();
+        let mut asks = Schedule::new(now, self.period);
+        let mut checks = Schedule::new(now + self.reconcile, self.reconcile);
+        let mut pace = Pace::new();
+        // The claims that were over at the last look.
+        let mut over = BTreeSet::new();
+        loop {
+            tokio::select! {
+                Ok(()) = self.state.changed() => {
+                    asks.at(pace.changed(Instant::now()));
+                    continue;
+                }
+                () = tokio::time::sleep_until(asks.due().min(checks.due()).into()) => {}
+            }
+            let now = Instant::now();
+            if asks.due() <= now {
+                let is_new = self.ask().await;
+                let now = Instant::now();
+                asks.done(now);
+                pace.answered(now, is_new);
+            }
+            if checks.due() <= now {
+                over = self.reconcile(over).await;
+                checks.done(Instant::now());
+            }
+        }
+    }
+
+    /// Returns whether the answer differs from the last one.
+    async fn ask(&mut self) -> bool {
+        match self.broker.dra_devices().await {
+            Ok(devices) => {
+                self.said.is_well(&Topic::Broker);
+                for device in &devices.devices {
+                    let topic = Topic::Device(device.name.clone());
+                    match &device.unhealthy {
+                        Some(why) => self.said.warn(topic, format!("{}: {why}", device.name)),
+                        None => self.said.is_well(&topic),
+                    }
+                }
+                self.health.send_replace(health(&devices, &self.pool));
+                self.devices.send_if_modified(|known| {
+                    let is_new = known.as_ref() != Some(&devices);
+                    *known = Some(devices);
+                    is_new
+                })
+            }
+            Err(e) => {
+                self.said.warn(Topic::Broker, self.broker.explain(&e));
+                // The slices stay: what is allocated meanwhile is prepared later.
+                self.health.send_modify(|all| {
+                    for one in all {
+                        one.health = Health::Unknown;
+                        "the broker of the node does not answer".clone_into(&mut one.message);
+                    }
+                });
+                false
+            }
+        }
+    }
+
+    /// Gives up the claims that are over now and were over at the last look. A kubelet that was away when its pod was
+    /// deleted asks nobody to do it (kubernetes-sigs/dra-driver-nvidia-gpu#1278).
+    async fn reconcile(&mut self, before: BTreeSet<String>) -> BTreeSet<String> {
+        let claims = self.devices.borrow().as_ref().map(|devices| devices.claims.clone());
+        let mut over = BTreeSet::new();
+        for claim in claims.unwrap_or_default() {
+            match self.driver.is_over(&claim).await {
+                Ok(false) => {}
+                Ok(true) if before.contains(&claim.uid) => match self.driver.give_up(&claim.uid).await {
+                    Ok(()) => tracing::info!("{claim} does not exist any more: what was reserved for it is given up"),
+                    Err(why) => tracing::warn!("{claim} is not given up: {why}"),
+                },
+                Ok(true) => drop(over.insert(claim.uid)),
+                // The API server is away, and says nothing about the others either.
+                Err(_) => return BTreeSet::new(),
+            }
+        }
+        over
+    }
+}
+
+/// The health of all devices, and of those that are shares.
+fn health(devices: &DraDevices, pool: &str) -> Vec<DeviceHealth> {
+    let names = |device: &DraDevice| -> Vec<String> {
+        let shares = device.parts.iter().flat_map(|parts| &parts.shares);
+        let shares = shares.map(|share| share.device.clone());
+        std::iter::once(device.name.clone()).chain(shares).collect()
+    };
+    let of_device = |device: &DraDevice| -> Vec<DeviceHealth> {
+        let health = match &device.unhealthy {
+            Some(_) => Health::Unhealthy,
+            None => Health::Healthy,
+        };
+        let one = |name: String| DeviceHealth {
+            pool: pool.to_owned(),
+            device: name,
+            health,
+            message: device.unhealthy.clone().unwrap_or_default(),
+        };
+        names(device).into_iter().map(one).collect()
+    };
+    devices.devices.iter().flat_map(of_device).collect()
+}

@@ -1,0 +1,107 @@
+//! The driver, from its start to its end.
+
+use super::driver::Driver;
+use super::node::DraNode;
+use super::pace::Pacing;
+use super::publish::Publisher;
+use super::server::{DraSettings, DraTimes, serve};
+use super::slices::NodeRef;
+use crate::api::why;
+use crate::broker::Broker;
+use crate::said::{Notice, Said, Topic};
+use crate::settings::{DriverOptions, Settings};
+use k8s_openapi::api::core::v1::Node;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tranche_core::broker::DraDevices;
+
+/// The driver while it runs.
+pub(crate) struct Running {
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+/// Starts the driver of `options` on the node `node`.
+pub(crate) fn start(
+    settings: &Settings,
+    options: &DriverOptions,
+    client: Client,
+    node: &str,
+    state: watch::Receiver<u64>,
+    events: Option<mpsc::Sender<Notice>>,
+) -> Running {
+    let broker = Broker::of(&settings.state_dir);
+    let driver = Driver::new(client.clone(), broker.clone(), &options.name, node);
+    let (devices_sender, devices) = watch::channel(None);
+    let (health_sender, health) = watch::channel(Vec::new());
+    let work = DraNode {
+        broker,
+        driver: driver.clone(),
+        pool: node.to_owned(),
+        period: settings.times.period,
+        reconcile: settings.times.reconcile,
+        state,
+        devices: devices_sender,
+        health: health_sender,
+        said: Said::new(events.clone()),
+    };
+    tokio::spawn(work.work());
+    let said = Said::new(events.clone());
+    tokio::spawn(publish(client, options.name.clone(), node.to_owned(), said, devices));
+    let server = DraSettings {
+        kubelet_dir: settings.kubelet_dir.clone(),
+        driver: options.name.clone(),
+        pod_uid: options.pod_uid.clone(),
+        times: DraTimes::default(),
+    };
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async move { drop(stopped.await) };
+    Running {
+        stop,
+        server: tokio::spawn(serve(server, driver, health, Said::new(events), stopped)),
+    }
+}
+
+impl Running {
+    /// Ends the server. The slices stay: the kubelet removes them after 30 s, and a driver that is back before finds them.
+    pub(crate) async fn end(self) {
+        // A server that has ended waits for nothing.
+        let _ = self.stop.send(());
+        if let Err(e) = self.server.await {
+            tracing::warn!("the driver did not end: {e}");
+        }
+    }
+}
+
+/// How long to wait until the API server is asked for the node again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+async fn publish(
+    client: Client,
+    driver: String,
+    name: String,
+    mut said: Said,
+    devices: watch::Receiver<Option<DraDevices>>,
+) {
+    // The slices are removed with the node, by its UID.
+    let uid = loop {
+        let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
+        let what = match nodes.get_metadata(&name).await {
+            Ok(node) => match node.metadata.uid {
+                Some(uid) => break uid,
+                None => format!("the node {name} has no UID"),
+            },
+            Err(e) => format!("the node {name} is not known: {}", why(&e)),
+        };
+        said.warn(Topic::Slices, format!("the devices are not published: {what}"));
+        tokio::time::sleep(AGAIN).await;
+    };
+    said.is_well(&Topic::Slices);
+    let node = NodeRef { name, uid };
+    Publisher::new(client, &driver, node, said, Pacing::default())
+        .work(devices)
+        .await;
+}

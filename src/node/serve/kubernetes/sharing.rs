@@ -1,0 +1,162 @@
+//! What the configuration of a resource claim says about sharing its device.
+
+use tranche_core::broker::{AllocatedDevice, ClaimSharing};
+use tranche_core::error::{Error, Result};
+use tranche_core::types::{HostPath, MemorySize, Percent, Promise, Strategy};
+use tranche_plan::policy::Interval;
+use tranche_plan::share::{DraPart, Need, SplitDevice};
+
+/// The limits of each process of the claim: those of its part, or lower ones that its configuration sets.
+///
+/// # Errors
+/// Returns an error if the configuration asks for what the policy of this node does not give.
+pub(super) fn limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promise> {
+    let strategy = part.split.method.strategy();
+    match &device.sharing {
+        None => Ok(part.promise),
+        Some(ClaimSharing::TimeSlicing { interval }) => {
+            // The containers of one claim run in turn on a device that nobody else has.
+            if strategy == Strategy::Mps {
+                return Err(refused(device, strategy, "TimeSlicing"));
+            }
+            check_interval(device, part.split, interval.as_deref())?;
+            Ok(part.promise)
+        }
+        Some(ClaimSharing::Mps {
+            active_thread_percentage,
+            pinned_memory_mib,
+        }) => match part.promise {
+            Promise::Mps { memory, compute } => {
+                let percent = active_thread_percentage.map(Percent::try_from).transpose()?;
+                Ok(Promise::Mps {
+                    memory: lower(memory, pinned_memory_mib.map(MemorySize::from_mib)),
+                    compute: lower(compute, percent),
+                })
+            }
+            Promise::Whole | Promise::Turns { .. } => Err(refused(device, strategy, "MPS")),
+        },
+    }
+}
+
+/// The lower one of two limits; a limit that is not set is the higher one.
+fn lower<T: Ord>(own: Option<T>, asked: Option<T>) -> Option<T> {
+    match (own, asked) {
+        (Some(own), Some(asked)) => Some(own.min(asked)),
+        (own, asked) => own.or(asked),
+    }
+}
+
+/// Refuses a length of turns that is not that of the policy: it is the same for all who use the device.
+fn check_interval(device: &AllocatedDevice, split: &SplitDevice, asked: Option<&str>) -> Result<()> {
+    let Some(asked) = asked.filter(|asked| *asked != "Default") else {
+        return Ok(());
+    };
+    // The directory is that of MPS daemons, of which there is none here.
+    let needs = split.needs(&HostPath::root());
+    let own = needs.iter().find_map(|need| match need {
+        Need::TimeSlice { interval, .. } => Some(*interval),
+        _ => None,
+    });
+    let own = match own.unwrap_or_default() {
+        Interval::Default => "Default",
+        Interval::Short => "Short",
+        Interval::Medium => "Medium",
+        Interval::Long => "Long",
+    };
+    if own == asked {
+        return Ok(());
+    }
+    let what = format!("has turns of the length {own} under the policy of this node, and the claim asks for {asked}");
+    Err(Error::failed(format!("device {}", device.device), what)
+        .hint("set sharing.timeSlicing.interval in the policy of the node, or leave the interval out"))
+}
+
+fn refused(device: &AllocatedDevice, strategy: Strategy, asked: &str) -> Error {
+    let how = match strategy {
+        Strategy::Dedicated => "is not shared",
+        Strategy::TimeSlicing => "is shared by time-slicing",
+        Strategy::Mps => "is shared by MPS",
+    };
+    let what = format!("{how} under the policy of this node, and the claim's configuration says {asked}");
+    Error::failed(format!("device {}", device.device), what)
+        .hint("share the device so in the policy of the node, or leave the configuration out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranche_plan::inventory::Inventory;
+    use tranche_plan::policy::read;
+    use tranche_plan::share::{Plan, dra_part, plan};
+    use tranche_plan::sim;
+
+    fn planned(sharing: &str) -> (Inventory, Plan) {
+        let inventory = sim::open("t4x2").unwrap();
+        let text = format!("version: v1\nkubernetes: {{door: dra}}\n{sharing}");
+        let policy = read::parse("c.yaml", &text).unwrap().policy;
+        let plan = plan(&policy, &inventory).unwrap();
+        (inventory, plan)
+    }
+
+    fn of(sharing: &str, asked: ClaimSharing) -> Result<String, String> {
+        let (inventory, plan) = planned(sharing);
+        let device = AllocatedDevice {
+            device: "gpu-0".into(),
+            share_id: (!sharing.is_empty()).then(|| "s".to_owned()),
+            memory: Some(4 << 30),
+            compute: Some(40),
+            sharing: Some(asked),
+            ..AllocatedDevice::default()
+        };
+        let part = dra_part(&inventory, &plan, &device).unwrap();
+        limits(&device, &part)
+            .map(|limits| limits.to_string())
+            .map_err(|e| e.to_string())
+    }
+
+    fn mps(percent: Option<u32>, mib: Option<u64>) -> ClaimSharing {
+        ClaimSharing::Mps {
+            active_thread_percentage: percent,
+            pinned_memory_mib: mib,
+        }
+    }
+
+    fn turns(interval: Option<&str>) -> ClaimSharing {
+        ClaimSharing::TimeSlicing {
+            interval: interval.map(str::to_owned),
+        }
+    }
+
+    const MPS: &str = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n";
+    const LONG: &str = "sharing: {timeSlicing: {interval: long, resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n";
+
+    #[test]
+    fn limits_of_a_configuration_only_lower_those_of_the_share() {
+        for (asked, limits) in [
+            (mps(None, None), "mps:4096:40"),
+            (mps(Some(20), Some(1024)), "mps:1024:20"),
+            (mps(Some(90), Some(1 << 20)), "mps:4096:40"),
+        ] {
+            assert_eq!(of(MPS, asked), Ok(limits.to_owned()));
+        }
+        assert_eq!(lower(None::<u32>, None), None);
+        assert_eq!(lower(None, Some(3)), Some(3));
+    }
+
+    #[test]
+    fn what_the_policy_does_not_give_is_refused() {
+        for (sharing, asked, why) in [
+            ("", mps(None, None), "is not shared under the policy"),
+            (LONG, mps(None, None), "is shared by time-slicing"),
+            (MPS, turns(None), "is shared by MPS"),
+            ("", turns(Some("Long")), "turns of the length Default"),
+            (LONG, turns(Some("Short")), "turns of the length Long"),
+        ] {
+            let refused = of(sharing, asked).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
+        for (sharing, interval) in [("", None), ("", Some("Default")), (LONG, Some("Long")), (LONG, None)] {
+            assert!(of(sharing, turns(interval)).is_ok(), "{sharing} {interval:?}");
+        }
+    }
+}
