@@ -81,20 +81,16 @@ impl Driver {
 
 impl ClaimHandler for Driver {
     async fn prepare(&self, claim: KubernetesObject, asked_at: u64) -> Result<Vec<PreparedDevice>, String> {
-        let about = |why: String| {
-            tracing::warn!("{claim} is not prepared: {why}");
-            format!("{claim}: {why}")
-        };
-        let devices = self.allocation(&claim).await.map_err(about)?;
+        let devices = self.allocation(&claim).await?;
         let request = PrepareClaimRequest {
-            claim: claim.clone(),
+            claim,
             devices: devices.iter().map(|one| one.asked.clone()).collect(),
             asked_at,
         };
         let prepared = self.broker.prepare_claim(request).await;
-        let prepared = prepared.map_err(|e| about(self.broker.explain(&e)))?;
+        let prepared = prepared.map_err(|e| self.broker.explain(&e))?;
         if prepared.cdi.len() != devices.len() {
-            return Err(about("the broker has answered for other devices".to_owned()));
+            return Err("the broker has answered for other devices".to_owned());
         }
         let answers = devices.into_iter().zip(prepared.cdi).map(|(one, cdi)| PreparedDevice {
             cdi: vec![cdi],
@@ -104,9 +100,6 @@ impl ClaimHandler for Driver {
     }
 
     async fn unprepare(&self, claim: KubernetesObject) -> Result<(), String> {
-        self.give_up(&claim.uid).await.map_err(|why| {
-            tracing::warn!("{claim} is not given up: {why}");
-            why
-        })
+        self.give_up(&claim.uid).await
     }
 }
