@@ -64,6 +64,8 @@ impl Bed {
             kubelet_dir: self.top.path().join("kubelet"),
             state_dir: self.top.path().join("run"),
             placement: Placement::Packed,
+            device_plugin: true,
+            dra: None,
             cluster: ClusterSettings::default(),
             times: Times {
                 period: Duration::from_millis(50),
@@ -71,6 +73,7 @@ impl Bed {
                 // On a slow machine, two checks may come before the kubelet has read the list.
                 check: Duration::from_secs(3600),
                 absent: Duration::from_millis(300),
+                reconcile: Duration::from_millis(200),
             },
         }
     }
@@ -129,7 +132,7 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 pub(crate) struct Plugin {
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
-    task: Option<JoinHandle<()>>,
+    task: Option<JoinHandle<tranche_core::error::Result<()>>>,
 }
 
 impl Plugin {
@@ -154,7 +157,7 @@ impl Plugin {
     pub(crate) fn stop(mut self) {
         drop(self.stop.take());
         let (runtime, task) = (self.runtime.take().unwrap(), self.task.take().unwrap());
-        runtime.block_on(task).unwrap();
+        runtime.block_on(task).unwrap().unwrap();
         runtime.shutdown_background();
     }
 }
