@@ -12,6 +12,7 @@
 mod allocation;
 mod bed;
 mod cluster;
+mod dra;
 mod fake_api;
 mod fake_broker;
 mod fake_kubelet;
