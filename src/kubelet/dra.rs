@@ -48,4 +48,4 @@ mod start;
 pub use handler::{ClaimHandler, PreparedDevice};
 pub use health::{DeviceHealth, Health};
 pub use server::{DraSettings, DraTimes, serve};
-pub(crate) use start::start;
+pub use start::{Running, start};

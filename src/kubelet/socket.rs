@@ -66,20 +66,23 @@ impl Socket {
     /// # Errors
     /// Returns an error if the directory cannot be written.
     pub fn replace(path: PathBuf) -> io::Result<(Self, UnixListener)> {
-        Self::put(path, None)
-    }
-
-    /// As [`Socket::replace`]; at no time can anybody but its owner connect to it.
-    ///
-    /// # Errors
-    /// Returns an error if the directory cannot be written.
-    pub fn replace_private(path: PathBuf) -> io::Result<(Self, UnixListener)> {
-        Self::put(path, Some(0o600))
-    }
-
-    fn put(path: PathBuf, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{}.{name}", std::process::id()));
+        Self::put(path, temporary, None)
+    }
+
+    /// As [`Socket::replace`]; at no time can anybody but its owner connect to it. Until it is in its place, its name
+    /// begins with a dot, which is all that it has in addition: names with the UID of a pod are long.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be written, or if the path has more than 106 bytes.
+    pub fn replace_private(path: PathBuf) -> io::Result<(Self, UnixListener)> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}"));
+        Self::put(path, temporary, Some(0o600))
+    }
+
+    fn put(path: PathBuf, temporary: PathBuf, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let _ = fs::remove_file(&temporary);
         let (mut socket, listener) = Self::bind(temporary)?;
         if let Some(mode) = mode {

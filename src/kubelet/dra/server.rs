@@ -90,13 +90,9 @@ impl DraSettings {
     }
 }
 
-/// The name of a socket that was not renamed yet: `.PID.NAME`.
+/// The name of a socket that was perhaps not renamed yet: [`crate::socket::Socket::replace_private`].
 fn unhidden(name: &str) -> &str {
-    let after_pid = name.strip_prefix('.').and_then(|rest| rest.split_once('.'));
-    match after_pid {
-        Some((pid, rest)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => rest,
-        _ => name,
-    }
+    name.strip_prefix('.').unwrap_or(name)
 }
 
 /// Whether `name` is `start` and `end`, perhaps with the UID of a pod between them. The name of another driver may begin
@@ -227,7 +223,7 @@ mod tests {
             ("gpu.tranche.dev-reg.sock", true),
             ("gpu.tranche.dev-0b5ee5c8-0a34-4e8a-9d0a-0d5f4e7a8f11-reg.sock", true),
             ("gpu.tranche.dev-0b5ee5c80a344e8a9d0a0d5f4e7a8f11-reg.sock", true),
-            (".4711.gpu.tranche.dev-reg.sock", true),
+            (".gpu.tranche.dev-reg.sock", true),
             ("gpu.tranche.dev-mig-reg.sock", false),
             ("gpu.tranche.dev.example-reg.sock", false),
             ("other-reg.sock", false),

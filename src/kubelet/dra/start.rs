@@ -19,13 +19,13 @@ use tokio::task::JoinHandle;
 use tranche_core::broker::DraDevices;
 
 /// The driver while it runs.
-pub(crate) struct Running {
+pub struct Running {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
 }
 
 /// Starts the driver of `options` on the node `node`.
-pub(crate) fn start(
+pub fn start(
     settings: &Settings,
     options: &DriverOptions,
     client: Client,
@@ -67,7 +67,7 @@ pub(crate) fn start(
 
 impl Running {
     /// Ends the server. The slices stay: the kubelet removes them after 30 s, and a driver that is back before finds them.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         // A server that has ended waits for nothing.
         let _ = self.stop.send(());
         if let Err(e) = self.server.await {

@@ -1,9 +1,9 @@
-//! The driver for dynamic resource allocation.
+//! The ResourceSlices of the driver for dynamic resource allocation.
 
 mod allocating;
 mod allocator;
 mod checker;
-mod fixtures;
+pub(crate) mod fixtures;
 mod limits;
 mod mutants;
 mod publishing;

@@ -8,7 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use tranche_core::broker::{MOST_BYTES, Offer, Offers, PolicyAnswer, Request, SOCKET, Taken};
+use tranche_core::broker::{
+    DraDevices, MOST_BYTES, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request, SOCKET, Taken,
+};
 use tranche_core::ledger::PodName;
 
 /// What the broker knows.
@@ -21,6 +23,10 @@ pub(crate) struct Node {
     pub(crate) longest: usize,
     /// The policy of the cluster.
     pub(crate) policy: Option<String>,
+    /// What is offered to a driver for dynamic resource allocation.
+    pub(crate) dra: DraDevices,
+    /// Why no claim is prepared.
+    pub(crate) refusal: Option<String>,
     /// Whether every request is refused.
     pub(crate) is_broken: bool,
     /// Whether no request is answered.
@@ -130,6 +136,13 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
             Ok(json!({}))
         }
         Ok(Request::Policy(request)) => node.policy(request.text),
+        Ok(Request::DraDevices(_)) => Ok(json!(node.dra)),
+        Ok(Request::PrepareClaim(request)) => node.prepare(request),
+        Ok(Request::UnprepareClaim(request)) => {
+            node.asked.push(format!("unprepare {}", request.uid));
+            node.dra.claims.retain(|claim| claim.uid != request.uid);
+            Ok(json!({}))
+        }
         other => Err(("request", format!("{other:?}"))),
     };
     let answer = match answer {
@@ -148,6 +161,22 @@ impl Node {
         let share = id.strip_prefix(offer.device.as_str())?.strip_prefix('.');
         let share = share.map(str::to_owned);
         Some((offer, share))
+    }
+
+    fn prepare(&mut self, request: PrepareClaimRequest) -> Result<Value, (&'static str, String)> {
+        let PrepareClaimRequest { claim, devices, .. } = request;
+        self.asked.push(format!("prepare {} {}", claim.uid, json!(devices)));
+        if let Some(why) = &self.refusal {
+            return Err(("resource claim", why.clone()));
+        }
+        let cdi = devices
+            .iter()
+            .map(|device| format!("nvidia.com/claim={}-{}", claim.uid, device.device))
+            .collect();
+        if !self.dra.claims.contains(&claim) {
+            self.dra.claims.push(claim);
+        }
+        Ok(json!(PreparedClaim { cdi }))
     }
 
     /// One that says `wrong` is refused.

@@ -1,6 +1,7 @@
 //! A kubelet as far as a device plugin sees it: the manager of devices and PodResources of Kubernetes 1.36, in their
 //! order of events. The names in comments are those of `pkg/kubelet/cm/devicemanager`.
 
+pub(crate) mod dra;
 mod services;
 
 use std::collections::{BTreeMap, BTreeSet};

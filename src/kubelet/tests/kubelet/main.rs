@@ -1,4 +1,4 @@
-//! The device plugin before a kubelet and a broker that are made by the tests.
+//! The device plugin and the driver before a kubelet, a broker and an API server that are made by the tests.
 //!
 //! A test changes one of them, and waits until the other sides show what must follow.
 #![allow(
@@ -11,8 +11,10 @@
 
 mod allocation;
 mod bed;
+mod claims;
 mod cluster;
 mod dra;
+mod driver;
 mod fake_api;
 mod fake_broker;
 mod fake_kubelet;
