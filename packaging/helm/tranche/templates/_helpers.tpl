@@ -12,7 +12,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tranche.labels" -}}
 {{ include "tranche.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: device-plugin
+app.kubernetes.io/component: {{ ternary "device-plugin" "dra-driver" .Values.devicePlugin }}
 app.kubernetes.io/part-of: tranche
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
@@ -27,6 +27,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ include "tranche.name" . }}-config
 {{- else -}}
 {{ .Values.config.name }}
+{{- end -}}
+{{- end }}
+
+{{/* Whether the program has a reason to ask the API server: "true", or empty. */}}
+{{- define "tranche.api" -}}
+{{- if or .Values.events .Values.dra.enabled (include "tranche.config" .) -}}
+true
 {{- end -}}
 {{- end }}
 
