@@ -45,7 +45,7 @@ Options:
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// To serve the kubelet, with the times of a real node.
-    Serve(Settings),
+    Serve(Box<Settings>),
     /// The help.
     Help,
     /// The version.
@@ -95,7 +95,7 @@ pub fn parse(args: impl IntoIterator<Item = impl Into<std::ffi::OsString>>) -> R
         return Err(error.hint("give it with --node"));
     }
     settings.dra = is_driver.then_some(driver);
-    Ok(Asked::Serve(settings))
+    Ok(Asked::Serve(Box::new(settings)))
 }
 
 fn text(parser: &mut lexopt::Parser) -> Result<String> {
@@ -148,7 +148,7 @@ mod tests {
 
     fn serve(args: &[&str]) -> Settings {
         match parse(args).unwrap() {
-            Asked::Serve(settings) => settings,
+            Asked::Serve(settings) => *settings,
             other => panic!("{other:?}"),
         }
     }

@@ -31,7 +31,7 @@ fn start() -> Result<()> {
     let settings = match args::parse(std::env::args_os().skip(1))? {
         Asked::Help => return print(args::HELP),
         Asked::Version => return print(&format!("tranche-kubelet {VERSION}\n")),
-        Asked::Serve(settings) => settings,
+        Asked::Serve(settings) => *settings,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -299,7 +299,7 @@ GPU, MIG, SHARE, MIG_SHARE = ("gpu", "dedicated"), ("mig", "dedicated"), ("gpu",
 # What each class has of the driver's devices: type and strategy.
 CLASSES = {
     "gpu.tranche.dev": {GPU},
-    "mig.gpu.tranche.dev": {MIG, MIG_SHARE},
+    "mig.gpu.tranche.dev": {MIG},
     "share.gpu.tranche.dev": {SHARE, MIG_SHARE},
     "gpu.nvidia.com": {GPU, SHARE},
     "mig.nvidia.com": {MIG, MIG_SHARE},

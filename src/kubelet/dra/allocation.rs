@@ -126,7 +126,7 @@ fn sharing(
 
 /// What a device with this name is: `gpu-0-mig-1g-10gb-7-0` is a MIG device, and `gpu-0-share-big` is not.
 fn kind_of(device: &str) -> ConfigKind {
-    match device.splitn(4, '-').nth(2) {
+    match device.split('-').nth(2) {
         Some("mig") => ConfigKind::Mig,
         _ => ConfigKind::Gpu,
     }

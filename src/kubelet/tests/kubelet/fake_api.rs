@@ -169,9 +169,8 @@ impl FakeApi {
                 return self.slices_call(stream, method, name.first().copied(), query, body);
             }
             ["", "apis", group, "v1", "namespaces", namespace, resource] => format!("{resource}.{group} {namespace}"),
-            ["", "apis", group, "v1", "namespaces", namespace, resource, _] => {
-                format!("{resource}.{group} {namespace}")
-            }
+            // A claim may be in any namespace.
+            ["", "apis", group, "v1", "namespaces", _, resource, _] => format!("{resource}.{group}"),
             _ => path.to_owned(),
         };
         let mut cluster = self.cluster();
