@@ -119,10 +119,8 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("kubelet", "pods proto"),
             ("broker", ""),
             ("cluster", "api broker configurations said settings"),
-            ("dra", "api said"),
             ("socket", ""),
             ("watch", "kubelet"),
-            ("dra", "proto said socket watch"),
             ("command", ""),
             ("service", "allocate catalog command kubelet prefer proto"),
             (
@@ -133,6 +131,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "node",
                 "broker catalog command kubelet plugin pods reconcile said schedule settings watch",
             ),
+            ("dra", "api broker proto said schedule settings socket watch"),
         ],
     ),
 ];

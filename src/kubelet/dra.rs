@@ -1,7 +1,7 @@
 //! A driver for dynamic resource allocation (DRA) of Kubernetes (`resource.k8s.io/v1`).
 //!
-//! The devices of the broker become ResourceSlices, from which the scheduler allocates devices to claims. The kubelet asks
-//! for each claim of a pod, and the broker reserves what was allocated and makes it ready.
+//! The devices of the broker become ResourceSlices, from which the scheduler allocates devices to claims. The kubelet
+//! asks for each claim of a pod, and the broker reserves what was allocated and makes it ready.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What the driver for dynamic resource allocation of Kubernetes asks, and containers that use what was prepared: they run
-//! the hooks of the specification that the broker has written.
+//! What the driver for dynamic resource allocation of Kubernetes asks, and containers that use what was prepared: they
+//! run the hooks of the specification that the broker has written.
 
 use crate::scene::{ANN, GPU_0, GPU_1, Scene, Sleeper};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! What the driver for dynamic resource allocation (DRA) of Kubernetes offers and prepares, as the broker answers it.
 //!
-//! Each device has one name on the node, a DNS label, which the driver publishes and the scheduler's allocation repeats.
+//! Each device has one name on the node, a DNS label, which the driver publishes and the scheduler's allocation
+//! repeats.
 
 use crate::ledger::KubernetesObject;
 use crate::types::Strategy;
@@ -127,7 +128,7 @@ pub struct DraShare {
     pub compute: Option<u32>,
 }
 
-/// A part of a device that somebody else holds.
+/// A part of a device that another holder has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DraHeld {
     /// The name of the share in the policy; `None` for all of the device.

@@ -66,8 +66,8 @@ pub struct Claim {
     /// The init of the container that holds it, or the process that does. While it is reserved for a container's
     /// start: the process that creates the container. `None` for every other holder.
     pub process: Option<InitProcess>,
-    /// Whether it uses what the claim of the same name holds, together with the other containers of a resource claim of
-    /// Kubernetes. What it uses is counted once, for that claim, which lasts as long as it does.
+    /// Whether it uses what the claim of the same name holds, together with the other containers of a resource claim
+    /// of Kubernetes. What it uses is counted once, for that claim, which lasts as long as it does.
     pub joined: bool,
     /// Whether a claim that was made beforehand is released together with the container that used it.
     pub once: bool,

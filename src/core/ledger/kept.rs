@@ -1,5 +1,5 @@
-//! What survives a reboot: the reservations of pods and resource claims. The kubelet gives a pod the same device again after a reboot and
-//! asks nobody, so another holder must not get it meanwhile.
+//! What survives a reboot: the reservations of pods and resource claims. The kubelet gives a pod the same device again
+//! after a reboot and asks nobody, so another holder must not get it meanwhile.
 //!
 //! The ledger itself ends with the machine, because processes do. Reservations are written a second time, in the form
 //! of books, into a directory that does not. The first program that locks the ledger after a boot reads them.

@@ -1,7 +1,7 @@
 //! Resource claims of Kubernetes, and the names of what is reserved for them.
 //!
-//! A resource claim may be used by several containers, of one pod or of several. So what is reserved for it stays reserved
-//! until it is given up, and each container joins it.
+//! A resource claim may be used by several containers, of one pod or of several. So what is reserved for it stays
+//! reserved until it is given up, and each container joins it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! What the driver does for a resource claim: it reads the allocation at the API server, and the broker does the rest. So
-//! an instance knows nothing that another one would not find out too.
+//! What the driver does for a resource claim: it reads the allocation at the API server, and the broker does the rest.
+//! So an instance knows nothing that another one would not find out too.
 
 use super::allocation::{Allocated, allocated};
 use super::handler::{ClaimHandler, PreparedDevice};

@@ -1,5 +1,5 @@
-//! What the broker offers to the driver, as it changes: for the slices, for the health of the devices, and for claims that
-//! were deleted while nobody listened.
+//! What the broker offers to the driver, as it changes: for the slices, for the health of the devices, and for claims
+//! that were deleted while nobody listened.
 
 use super::driver::Driver;
 use super::health::{DeviceHealth, Health};

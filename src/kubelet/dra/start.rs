@@ -66,7 +66,8 @@ pub fn start(
 }
 
 impl Running {
-    /// Ends the server. The slices stay: the kubelet removes them after 30 s, and a driver that is back before finds them.
+    /// Ends the server. The slices stay: the kubelet removes them after 30 s, and a driver that is back before finds
+    /// them.
     pub async fn end(self) {
         // A server that has ended waits for nothing.
         let _ = self.stop.send(());

@@ -35,7 +35,8 @@ pub struct Held {
     /// The pod of Kubernetes that it is reserved for; `null` for every other claim.
     #[serde(default)]
     pub pod: Option<PodName>,
-    /// The resource claim of Kubernetes that it is reserved for, or that its container uses; `null` for every other claim.
+    /// The resource claim of Kubernetes that it is reserved for, or that its container uses; `null` for every other
+    /// claim.
     #[serde(default)]
     pub resource_claim: Option<KubernetesObject>,
     /// The program that uses it without a container; `null` for any other holder.

@@ -47,8 +47,8 @@ pub struct GiveUpRequest {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct DraDevicesRequest {}
 
-/// A resource claim whose devices are made ready for containers: all of them are reserved for the claim, or nothing. What
-/// the claim has already is made ready again.
+/// A resource claim whose devices are made ready for containers: all of them are reserved for the claim, or nothing.
+/// What the claim has already is made ready again.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareClaimRequest {
     /// The claim.

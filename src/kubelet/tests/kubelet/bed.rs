@@ -26,8 +26,8 @@ pub(crate) fn program() -> Command {
     Command::new(packaged.unwrap_or_else(|| env!("CARGO_BIN_EXE_tranche-kubelet").into()))
 }
 
-/// How long a test waits for anything before it fails. It bounds a failure, and says nothing about what is quick: beside
-/// other work, a test may get a tenth of a processor.
+/// How long a test waits for anything before it fails. It bounds a failure, and says nothing about what is quick:
+/// beside other work, a test may get a tenth of a processor.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) struct Bed {

@@ -1,5 +1,5 @@
-//! Resource claims of Kubernetes: their devices are reserved in the ledger and made ready, and a specification gives them
-//! names for the engine.
+//! Resource claims of Kubernetes: their devices are reserved in the ledger and made ready, and a specification gives
+//! them names for the engine.
 //!
 //! All of it may be done again at any time: after a reboot the specification is gone, and the kubelet asks again.
 
@@ -30,8 +30,8 @@ const MOST_DEVICES: usize = 32;
 /// Makes the devices of a claim ready for its containers, and returns their CDI names.
 ///
 /// # Errors
-/// Returns who holds one of them, what is not on this node, or what does not work. Nothing is reserved then but what was
-/// before.
+/// Returns who holds one of them, what is not on this node, or what does not work. Nothing is reserved then but what
+/// was before.
 pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &PrepareClaimRequest) -> Result<Value> {
     let PrepareClaimRequest {
         claim,
@@ -61,7 +61,7 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
-        // What is in use by its containers already stays theirs.
+        // What its containers use already stays reserved.
         if !had {
             give_up(commands, &claims.lock()?, &claim.uid)?;
         }
@@ -71,8 +71,8 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
     serde_json::to_value(PreparedClaim { cdi }).about("broker", "cannot write its answer")
 }
 
-/// Gives up what is reserved for a claim. It needs neither the driver nor the policy, and a claim that is unknown is given
-/// up already.
+/// Gives up what is reserved for a claim. It needs neither the driver nor the policy, and a claim that is unknown is
+/// given up already.
 ///
 /// # Errors
 /// Returns an error if the ledger or a file cannot be changed.
@@ -170,8 +170,8 @@ fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts
     replace::write(&file(commands, &claim.uid), &text)
 }
 
-/// Changes the machine for the shares of the claim: an MPS daemon takes seconds to start, and the kubelet says so at the
-/// pod while it waits.
+/// Changes the machine for the shares of the claim: an MPS daemon takes seconds to start, and the kubelet says so at
+/// the pod while it waits.
 fn make_ready(commands: &Commands<'_>, parts: &[ClaimDevice<'_>]) -> Result<()> {
     let keys: BTreeSet<&DeviceKey> = parts.iter().map(|one| &one.part.split.key).collect();
     for key in keys {

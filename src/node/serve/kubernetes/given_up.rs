@@ -1,8 +1,8 @@
 //! The resource claims that were given up lately, with the time.
 //!
 //! A kubelet that has waited too long for a call gives the claim up, while the first call may still be on its way here.
-//! That call must not reserve anything: nobody would ever give it up. The same claim may be prepared again later, so what
-//! counts is when the kubelet asked (kubernetes-sigs/dra-driver-nvidia-gpu#1162).
+//! That call must not reserve anything: nobody would ever give it up. The same claim may be prepared again later, so
+//! what counts is when the kubelet asked (kubernetes-sigs/dra-driver-nvidia-gpu#1162).
 
 use crate::replace;
 use nix::time::{ClockId, clock_gettime};

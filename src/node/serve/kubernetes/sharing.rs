@@ -51,7 +51,7 @@ fn check_interval(device: &AllocatedDevice, split: &SplitDevice, asked: Option<&
     let Some(asked) = asked.filter(|asked| *asked != "Default") else {
         return Ok(());
     };
-    // The directory is that of MPS daemons, of which there is none here.
+    // The directory is that of MPS daemons, which are not needed here.
     let needs = split.needs(&HostPath::root());
     let own = needs.iter().find_map(|need| match need {
         Need::TimeSlice { interval, .. } => Some(*interval),

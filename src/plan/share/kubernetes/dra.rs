@@ -1,7 +1,7 @@
 //! What the driver for dynamic resource allocation of Kubernetes gets of a host.
 //!
-//! A device has one name on the node, and each share of the policy has another. They are made of numbers that the driver
-//! of the GPU keeps while the machine runs, and not of indices.
+//! A device has one name on the node, and each share of the policy has another. They are made of numbers that the
+//! driver of the GPU keeps while the machine runs, and not of indices.
 
 use super::{Plan, SplitDevice};
 use crate::inventory::{AddressingMode, Architecture, HostDevice, Inventory};

@@ -126,7 +126,7 @@ fn an_amount_of_a_device_with_equal_shares_is_what_was_allocated() {
     };
     let why = dra_part(&inventory, &plan, &whole).unwrap_err().to_string();
     assert!(why.contains("gpu-0: was allocated as a whole"), "{why}");
-    // Where the API server knows no amounts, each replica is a device.
+    // Where the API server drops amounts, each replica is a device.
     let replica = dra_part(&inventory, &plan, &allocated("gpu-0-share-3")).unwrap();
     assert_eq!((replica.promise, replica.part.shares()[0].name.as_str()), (tenth, "3"));
 }

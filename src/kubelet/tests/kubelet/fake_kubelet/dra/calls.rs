@@ -95,7 +95,8 @@ impl FakeDra {
         })
     }
 
-    /// A new sandbox of a pod: the claims that this process has not prepared are prepared. Returns the CDI names of all.
+    /// A new sandbox of a pod: the claims that this process has not prepared are prepared. Returns the CDI names of
+    /// all.
     pub(crate) fn sandbox(&self, driver: &str, claims: &[KubernetesObject]) -> Result<Vec<String>, String> {
         let missing = claims
             .iter()
