@@ -95,8 +95,8 @@ fn unhidden(name: &str) -> &str {
     name.strip_prefix('.').unwrap_or(name)
 }
 
-/// Whether `name` is `start` and `end`, perhaps with the UID of a pod between them. The name of another driver may begin
-/// with that of this one.
+/// Whether `name` is `start` and `end`, perhaps with the UID of a pod between them. The name of another driver may
+/// begin with that of this one.
 fn is_of_instance(name: &str, start: &str, end: &str) -> bool {
     let between = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
     between.is_some_and(|between| {

@@ -1,5 +1,5 @@
-//! A kubelet as far as a driver for dynamic resource allocation sees it: the plugin watcher and the manager of claims of
-//! Kubernetes 1.36. The names in comments are those of `pkg/kubelet`.
+//! A kubelet as far as a driver for dynamic resource allocation sees it: the plugin watcher and the manager of claims
+//! of Kubernetes 1.36. The names in comments are those of `pkg/kubelet`.
 
 mod calls;
 pub(crate) mod wire;
