@@ -41,9 +41,8 @@ impl From<Malformed> for io::Error {
 
 /// A connection whose requests all have the authority `localhost`. What is written to it is not changed.
 ///
-/// It is for a server that announces no SETTINGS_HEADER_TABLE_SIZE, as tonic's does not: the table of the client is
-/// then at most 4096 bytes (RFC 9113, 6.5.2). What the client announces is about the headers of the answers, and
-/// passes.
+/// It is for a server that announces no SETTINGS_HEADER_TABLE_SIZE, as tonic's does not: the table of the client then
+/// has at most 4096 bytes (RFC 9113, 6.5.2). What the client announces is about the headers of the answers, and passes.
 #[derive(Debug)]
 pub struct AuthorityFilter<IO> {
     io: IO,

@@ -111,6 +111,27 @@ fn huffman_codes_and_changes_of_the_table_are_read() {
 }
 
 #[test]
+fn the_requests_of_a_real_kubelet_keep_their_headers() {
+    let lines = include_str!("../../tests/data/calls.txt").lines();
+    let digits: String = lines.map(|line| line.split('#').next().unwrap().trim()).collect();
+    let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+    let sent: Vec<u8> = (0..digits.len()).step_by(2).map(digit).collect();
+    let blocks = |bytes: &[u8]| {
+        let of_headers = frames(bytes).into_iter().filter(|(kind, ..)| *kind == 1);
+        of_headers.map(|(.., block)| block).collect::<Vec<_>>()
+    };
+    // Each block of the kubelet refers to those before, with Huffman codes.
+    let mut table = Decoder::new();
+    let before: Vec<_> = blocks(&sent).iter().map(|block| table.decode(block).unwrap()).collect();
+    assert_eq!(before.len(), 8);
+    let after: Vec<_> = blocks(&rewrite(&sent).unwrap())
+        .iter()
+        .map(|block| decoded(block))
+        .collect();
+    assert_eq!(after, before, "it sends localhost to device plugins");
+}
+
+#[test]
 fn padding_is_dropped_and_a_priority_stays() {
     let block = Encoder::new().encode(headers());
     let priority = [0x80, 0, 0, 0, 15];

@@ -121,7 +121,7 @@ fn a_kubelet_that_supports_no_version_is_an_event() {
     node.kubelet.state().supported = vec!["v2.DRAPlugin"];
     node.kubelet.start();
     let mut driver = node.driver();
-    let event = driver.events.blocking_recv().unwrap();
+    let event = driver.event();
     assert_eq!((event.is_fault, event.reason), (true, "RegistrationRefused"));
     assert!(event.text.contains("is supported"), "{}", event.text);
     // It tries again and again, which is one event.

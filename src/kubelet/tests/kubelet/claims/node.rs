@@ -191,6 +191,16 @@ impl Instance {
         runtime.shutdown_background();
     }
 
+    /// Its next event.
+    pub(super) fn event(&mut self) -> Notice {
+        let mut event = None;
+        until("there is an event", || {
+            event = self.events.try_recv().ok();
+            event.is_some()
+        });
+        event.unwrap()
+    }
+
     pub(super) fn socket_files(&self) -> [PathBuf; 2] {
         [self.settings.socket(), self.settings.registration_socket()]
     }

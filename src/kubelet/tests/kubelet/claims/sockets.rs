@@ -203,7 +203,7 @@ fn a_file_at_the_place_of_a_socket_stays_and_is_reported() {
     fs::create_dir_all(at.parent().unwrap()).unwrap();
     fs::write(&at, "not a socket").unwrap();
     let mut driver = node.driver();
-    let event = driver.events.blocking_recv().unwrap();
+    let event = driver.event();
     assert_eq!(event.reason, "DriverUnavailable");
     assert!(
         event.text.contains("dra.sock") && event.text.contains("it is not a socket"),
@@ -227,8 +227,10 @@ fn sockets_and_directories_that_vanish_are_made_anew() {
         until("it is back", || gone.exists());
     }
     for gone in [&socket, &registration] {
-        fs::remove_dir_all(gone.parent().unwrap()).unwrap();
+        // At once: the driver would make a new socket while the old ones are removed.
+        fs::rename(gone.parent().unwrap(), node.dir().join("gone")).unwrap();
         until("it is back", || gone.exists());
+        fs::remove_dir_all(node.dir().join("gone")).unwrap();
     }
     // The kubelet dials the new socket.
     until("the driver answers", || {

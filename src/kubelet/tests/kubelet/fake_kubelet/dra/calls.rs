@@ -95,8 +95,7 @@ impl FakeDra {
         })
     }
 
-    /// A new sandbox of a pod: the claims that this process has not prepared are prepared. Returns the CDI names of
-    /// all.
+    /// A new sandbox of a pod: the claims that this process has not prepared are prepared. Returns all CDI names.
     pub(crate) fn sandbox(&self, driver: &str, claims: &[KubernetesObject]) -> Result<Vec<String>, String> {
         let missing = claims
             .iter()
