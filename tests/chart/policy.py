@@ -1,0 +1,92 @@
+"""The admission policy, as the API server evaluates it."""
+
+import itertools
+
+from evaluator import CEL
+from objects import of_kind, pod_of
+
+NODE_KEY = "authentication.kubernetes.io/node-name"
+
+
+def account_of(objects):
+    """The name of the account of the pods, as the API server has it."""
+    (daemonset,) = of_kind(objects, "DaemonSet")
+    return f"system:serviceaccount:{daemonset['metadata']['namespace']}:{pod_of(objects)['serviceAccountName']}"
+
+
+def slice_of(node):
+    """A ResourceSlice of a node, or of all nodes."""
+    return {"spec": {"driver": "a"} | ({"nodeName": node} if node else {"allNodes": True})}
+
+
+def applies(policy, account):
+    request = {"userInfo": {"username": account}}
+    return all(CEL.evaluate(one["expression"], {"request": request}) for one in policy["matchConditions"])
+
+
+def admits(policy, operation, user, old, new):
+    """Whether a user with this `extra` may make `new` of `old`."""
+    request = {"operation": operation, "userInfo": {"username": "a", **user}}
+    known = {"request": request, "object": new, "oldObject": old, "variables": {}}
+    for variable in policy["variables"]:
+        known["variables"][variable["name"]] = CEL.evaluate(variable["expression"], known)
+    return all(CEL.evaluate(one["expression"], known) for one in policy["validations"])
+
+
+def policy_of(objects):
+    """The specification of the admission policy, in force; None if there is no policy."""
+    policies = of_kind(objects, "ValidatingAdmissionPolicy")
+    if not policies:
+        return None
+    (policy,), (binding,) = policies, of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    return policy["spec"]
+
+
+def is_policy_of_account(objects):
+    """NVIDIA's policy names an account that no pod has, and so is never in force."""
+    policy = policy_of(objects)
+    account = account_of(objects)
+    others = [account + "-a", account[:-1], "system:node:gpu1", "system:serviceaccount:a:" + account.split(":")[-1]]
+    return policy is None or applies(policy, account) and not any(applies(policy, one) for one in others)
+
+
+def is_policy_complete(objects):
+    """Each request of a driver that changes slices is judged, and refused if that fails."""
+    policy = policy_of(objects)
+    if policy is None:
+        return True
+    (rule,) = policy["matchConstraints"].pop("resourceRules")
+    return (
+        policy["failurePolicy"] == "Fail"
+        and policy["matchConstraints"] == {"matchPolicy": "Equivalent"}
+        and rule.keys() == {"apiGroups", "apiVersions", "operations", "resources"}
+        and rule["apiGroups"] == ["resource.k8s.io"]
+        and rule["apiVersions"] == ["v1"]
+        and rule["resources"] == ["resourceslices"]
+        and sorted(rule["operations"]) == ["CREATE", "DELETE", "UPDATE"]
+        and all(one["message"] for one in policy["validations"])
+    )
+
+
+def is_policy_of_node(objects):
+    policy = policy_of(objects)
+    if policy is None:
+        return True
+    users = [
+        ({"extra": {NODE_KEY: ["gpu1"]}}, "gpu1"),
+        # Tokens that do not name a node.
+        ({"extra": {NODE_KEY: [""]}}, None),
+        ({"extra": {"a": ["gpu1"]}}, None),
+        ({}, None),
+    ]
+    states = [None, slice_of("gpu1"), slice_of("gpu2"), slice_of(None)]
+    for (user, node), (old, new) in itertools.product(users, itertools.product(states, states)):
+        if old is None and new is None:
+            continue
+        operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
+        touched = [one["spec"].get("nodeName") for one in (old, new) if one is not None]
+        wanted = node is not None and all(one == node for one in touched)
+        if admits(policy, operation, user, old, new) != wanted:
+            return False
+    return True
