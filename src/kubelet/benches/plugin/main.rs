@@ -11,14 +11,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod driver;
 mod empty;
 #[path = "../../tests/kubelet"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod fakes {
     pub(crate) mod bed;
+    pub(crate) mod fake_api;
     pub(crate) mod fake_broker;
     pub(crate) mod fake_kubelet;
 }
+#[path = "../../tests/kubelet/dra/fixtures.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod fixtures;
 #[path = "../../tests/support/offers.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod offers;
@@ -67,6 +72,7 @@ fn main() {
     usual(rounds);
     start(eight_gpus(), rounds);
     start(many(), rounds.div_ceil(3));
+    driver::costs(rounds);
 }
 
 fn eight_gpus() -> Vec<Offer> {
