@@ -1,5 +1,5 @@
-//! What the driver for dynamic resource allocation costs: how long a kubelet waits for a claim, and how long a node takes
-//! to be published.
+//! What the driver for dynamic resource allocation costs: how long a kubelet waits for a claim, and how long a node
+//! takes to be published.
 
 use crate::fakes::bed::Bed;
 use crate::fakes::fake_api::{FakeApi, NODE};
