@@ -63,7 +63,8 @@ pub struct Times {
     pub check: Duration,
     /// How long a pod must be missing from the lists of the kubelet before its reservations are given up.
     pub absent: Duration,
-    /// How often the claims that are prepared are compared with those of the API server.
+    /// How long after the start of the driver the claims that are prepared are compared with those of the API server.
+    /// That is done twice, and then every thirty times as long.
     pub reconcile: Duration,
 }
 

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tranche_core::broker::{DraDevice, DraDevices};
 
+/// After two looks at the API server, claims are compared with it so many times less often: each is a request.
+const SELDOM: u32 = 30;
+
 /// Asks the broker, and passes on what it answers.
 pub(crate) struct DraNode {
     pub(crate) broker: Broker,
@@ -18,7 +21,7 @@ pub(crate) struct DraNode {
     pub(crate) pool: String,
     /// How often the broker is asked, if nothing changes.
     pub(crate) period: Duration,
-    /// How often the claims are compared with the API server.
+    /// How long after the start the claims are compared with the API server, and then again.
     pub(crate) reconcile: Duration,
     /// Counts the changes of the directory of the ledger.
     pub(crate) state: watch::Receiver<u64>,
@@ -32,8 +35,9 @@ impl DraNode {
     pub(crate) async fn work(mut self) {
         let now = Instant::now();
         let mut asks = Schedule::new(now, self.period);
-        let mut checks = Schedule::new(now + self.reconcile, self.reconcile);
         let mut pace = Pace::new();
+        let mut check = now + self.reconcile;
+        let mut looks = 0;
         // The claims that were over at the last look.
         let mut over = BTreeSet::new();
         loop {
@@ -42,7 +46,7 @@ impl DraNode {
                     asks.at(pace.changed(Instant::now()));
                     continue;
                 }
-                () = tokio::time::sleep_until(asks.due().min(checks.due()).into()) => {}
+                () = tokio::time::sleep_until(asks.due().min(check).into()) => {}
             }
             let now = Instant::now();
             if asks.due() <= now {
@@ -51,9 +55,13 @@ impl DraNode {
                 asks.done(now);
                 pace.answered(now, is_new);
             }
-            if checks.due() <= now {
-                over = self.reconcile(over).await;
-                checks.done(Instant::now());
+            if check <= now {
+                let found = self.reconcile(over).await;
+                looks += u32::from(found.is_some());
+                over = found.unwrap_or_default();
+                // While the driver runs, the kubelet gives up what is over.
+                let is_done = looks >= 2 && over.is_empty();
+                check = Instant::now() + self.reconcile * if is_done { SELDOM } else { 1 };
             }
         }
     }
@@ -92,8 +100,9 @@ impl DraNode {
     }
 
     /// Gives up the claims that are over now and were over at the last look. A kubelet that was away when its pod was
-    /// deleted asks nobody to do it (kubernetes-sigs/dra-driver-nvidia-gpu#1278).
-    async fn reconcile(&mut self, before: BTreeSet<String>) -> BTreeSet<String> {
+    /// deleted asks nobody to do it (kubernetes-sigs/dra-driver-nvidia-gpu#1278). Returns those that are over now; `None`
+    /// if the API server does not answer.
+    async fn reconcile(&mut self, before: BTreeSet<String>) -> Option<BTreeSet<String>> {
         let claims = self.devices.borrow().as_ref().map(|devices| devices.claims.clone());
         let mut over = BTreeSet::new();
         for claim in claims.unwrap_or_default() {
@@ -105,10 +114,10 @@ impl DraNode {
                 },
                 Ok(true) => drop(over.insert(claim.uid)),
                 // The API server is away, and says nothing about the others either.
-                Err(_) => return BTreeSet::new(),
+                Err(_) => return None,
             }
         }
-        over
+        Some(over)
     }
 }
 
