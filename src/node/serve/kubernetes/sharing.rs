@@ -79,7 +79,10 @@ fn refused(device: &AllocatedDevice, strategy: Strategy, asked: &str) -> Error {
     };
     let what = format!("{how} under the policy of this node, and the claim's configuration says {asked}");
     Error::failed(format!("device {}", device.device), what)
-        .hint("share the device so in the policy of the node, or leave the configuration out")
+        .hint(
+            "select devices by the attribute gpu.tranche.dev/strategy, share this one so in the policy of the node, or leave \
+             the configuration out",
+        )
 }
 
 #[cfg(test)]
