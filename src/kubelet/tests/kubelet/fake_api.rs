@@ -87,8 +87,11 @@ impl FakeApi {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let server = server.clone();
+                let stream = stream.unwrap();
+                // An answer is written in pieces: the second one does not wait until the first is acknowledged.
+                stream.set_nodelay(true).unwrap();
                 // A client that ends cuts its connection.
-                thread::spawn(move || server.serve(&stream.unwrap()));
+                thread::spawn(move || server.serve(&stream));
             }
         });
         api
