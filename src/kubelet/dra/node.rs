@@ -100,8 +100,8 @@ impl DraNode {
     }
 
     /// Gives up the claims that are over now and were over at the last look. A kubelet that was away when its pod was
-    /// deleted asks nobody to do it (kubernetes-sigs/dra-driver-nvidia-gpu#1278). Returns those that are over now; `None`
-    /// if the API server does not answer.
+    /// deleted asks nobody to do it (kubernetes-sigs/dra-driver-nvidia-gpu#1278). Returns those that are over now;
+    /// `None` if the API server does not answer.
     async fn reconcile(&mut self, before: BTreeSet<String>) -> Option<BTreeSet<String>> {
         let claims = self.devices.borrow().as_ref().map(|devices| devices.claims.clone());
         let mut over = BTreeSet::new();
