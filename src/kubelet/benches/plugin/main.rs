@@ -9,7 +9,7 @@
 //! make bench ROUNDS=100         # more rounds
 //! ```
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
 mod driver;
 mod empty;

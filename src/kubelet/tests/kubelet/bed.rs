@@ -28,7 +28,13 @@ pub(crate) fn program() -> Command {
 
 /// How long a test waits for anything before it fails. It bounds a failure, and says nothing about what is quick:
 /// beside other work, a test may get a tenth of a processor.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A directory whose path is short wherever the checkout is, because that of a socket has at most 107 bytes. It is on a
+/// disk: file systems in memory never give a number of an inode twice.
+pub(crate) fn directory() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
 
 pub(crate) struct Bed {
     pub(crate) kubelet: FakeKubelet,
@@ -39,8 +45,7 @@ pub(crate) struct Bed {
 impl Bed {
     /// A node whose kubelet and broker do not run yet.
     pub(crate) fn asleep(offers: Vec<Offer>) -> Self {
-        // In the build directory, which is on a disk: file systems in memory never give a number of an inode twice.
-        let top = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let top = directory();
         let state_dir = top.path().join("run");
         fs::create_dir(&state_dir).unwrap();
         Self {
@@ -237,7 +242,11 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// Kills it. Where a test fails, what it said is the best hint.
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the log of tranche-kubelet: {:#?}", self.log());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

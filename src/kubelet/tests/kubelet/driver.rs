@@ -1,6 +1,6 @@
 //! The driver for dynamic resource allocation as a whole: between a kubelet, a broker and an API server.
 
-use crate::bed::until;
+use crate::bed::{directory, until};
 use crate::dra::fixtures::{DRIVER, devices, equal, whole};
 use crate::fake_api::{FakeApi, NODE};
 use crate::fake_broker::FakeBroker;
@@ -39,7 +39,7 @@ struct Instance {
 impl Scene {
     /// A node with a GPU in ten shares and two whole ones.
     fn new() -> Self {
-        let top = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let top = directory();
         fs::create_dir(top.path().join("run")).unwrap();
         let mut scene = Self {
             kubelet: FakeDra::new(&top.path().join("kubelet")),
