@@ -393,10 +393,17 @@ impl LockedClaims<'_> {
     /// Returns an error if the ledger cannot be read or written.
     pub fn give_up(&self, pod: &PodName, ids: &[String]) -> LedgerResult<Vec<Error>> {
         let names: Vec<String> = ids.iter().map(|id| pod.claim_on(id)).collect();
+        self.give_up_those(|_| names.clone())
+    }
+
+    /// Gives up the claims of each book that `names` returns.
+    fn give_up_those(&self, names: impl Fn(&Book) -> Vec<String>) -> LedgerResult<Vec<Error>> {
         let Books { books: old, .. } = self.books_on_disk()?;
         let mut new = old.clone();
-        new.iter_mut()
-            .for_each(|book| book.give_up(&names, &self.claims.machine));
+        for book in &mut new {
+            let names = names(book);
+            book.give_up(&names, &self.claims.machine);
+        }
         self.locked.replace(&old, &new)?;
         self.keep()
     }

@@ -88,14 +88,7 @@ impl LockedClaims<'_> {
     /// # Errors
     /// Returns an error if the ledger cannot be read or written.
     pub fn give_up_claim(&self, uid: &str) -> LedgerResult<Vec<Error>> {
-        let Books { books: old, .. } = self.books_on_disk()?;
-        let mut new = old.clone();
-        for book in &mut new {
-            let all = names(book, uid, |_| true);
-            book.give_up(&all, self.claims().machine());
-        }
-        self.ledger().replace(&old, &new)?;
-        self.keep()
+        self.give_up_those(|book| names(book, uid, |_| true))
     }
 }
 

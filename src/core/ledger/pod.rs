@@ -27,10 +27,6 @@ impl PodName {
 
     /// Whether it can be the name of a pod: both parts are lower-case letters, digits, `-` and, in the name, `.`.
     pub fn is_valid(&self) -> bool {
-        let is_of = |text: &str, longest: usize, more: &[u8]| {
-            let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || more.contains(&byte);
-            (1..=longest).contains(&text.len()) && text.bytes().all(is_valid)
-        };
         is_of(&self.namespace, Self::LONGEST.0, b"-") && is_of(&self.name, Self::LONGEST.1, b"-.")
     }
 
@@ -49,6 +45,12 @@ impl PodName {
         };
         Some((pod, id))
     }
+}
+
+/// Whether `text` has lower-case letters, digits and the bytes of `more`: one at least, and `longest` at most.
+pub(super) fn is_of(text: &str, longest: usize, more: &[u8]) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || more.contains(&byte);
+    (1..=longest).contains(&text.len()) && text.bytes().all(is_valid)
 }
 
 impl fmt::Display for PodName {

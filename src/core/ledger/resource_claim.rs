@@ -3,6 +3,7 @@
 //! A resource claim may be used by several containers, of one pod or of several. So what is reserved for it stays
 //! reserved until it is given up, and each container joins it.
 
+use super::pod::is_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,10 +27,6 @@ impl KubernetesObject {
 
     /// Whether it can be an object of a cluster: its parts are lower-case letters, digits, `-` and, in the name, `.`.
     pub fn is_valid(&self) -> bool {
-        let is_of = |text: &str, longest: usize, more: &[u8]| {
-            let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || more.contains(&byte);
-            (1..=longest).contains(&text.len()) && text.bytes().all(is_valid)
-        };
         let [namespace, name, uid] = Self::LONGEST;
         is_of(&self.namespace, namespace, b"-") && is_of(&self.name, name, b"-.") && is_of(&self.uid, uid, b"-")
     }
