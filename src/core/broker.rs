@@ -15,6 +15,7 @@ mod request;
 pub use client::{BrokerError, ask, send, tell};
 pub use dra::{
     AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare, PreparedClaim,
+    since_boot,
 };
 pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{

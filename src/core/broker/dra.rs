@@ -5,6 +5,7 @@
 
 use crate::ledger::KubernetesObject;
 use crate::types::Strategy;
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// The answer to [`super::DraDevicesRequest`].
@@ -182,6 +183,18 @@ pub enum ClaimSharing {
         /// The limit of pinned device memory of each client, in MiB.
         pinned_memory_mib: Option<u64>,
     },
+}
+
+/// Milliseconds since boot: the clock of [`super::PrepareClaimRequest::asked_at`]. It continues while the machine
+/// sleeps, and cannot be set.
+pub fn since_boot() -> u64 {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| {
+        let millis = time
+            .tv_sec()
+            .saturating_mul(1000)
+            .saturating_add(time.tv_nsec() / 1_000_000);
+        u64::try_from(millis).unwrap_or(0)
+    })
 }
 
 /// The answer to [`super::PrepareClaimRequest`].

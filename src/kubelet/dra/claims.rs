@@ -2,11 +2,11 @@
 
 use crate::dra::{ClaimHandler, PreparedDevice};
 use crate::proto::{dra as v1, drabeta1 as v1beta1};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use tracing::warn;
+use tranche_core::broker::since_boot;
 use tranche_core::ledger::KubernetesObject;
 
 /// An entry without an error would be a success, and it would have no devices.
@@ -64,13 +64,6 @@ fn failed(why: String, what: &str, claim: &str) -> String {
     let why = if why.is_empty() { NO_REASON.to_owned() } else { why };
     warn!("resource claim {claim} is not {what}: {why}");
     why
-}
-
-/// The time since boot, in milliseconds. It goes on while the machine sleeps.
-fn since_boot() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
 /// Serves [`Claims`] by the messages of one version.

@@ -5,10 +5,10 @@
 //! what counts is when the kubelet asked (kubernetes-sigs/dra-driver-nvidia-gpu#1162).
 
 use crate::replace;
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use tranche_core::broker::since_boot;
 use tranche_core::error::{Context, Result};
 
 /// The file, in the state directory. Times are milliseconds since boot, so it must not outlive the boot.
@@ -49,24 +49,12 @@ impl GivenUp {
     /// # Errors
     /// Returns an error if the file cannot be written.
     pub(super) fn add(&mut self, uid: &str) -> Result<()> {
-        let now = now();
+        let now = since_boot();
         self.times.retain(|_, at| now.saturating_sub(*at) < REMEMBERED);
         self.times.insert(uid.to_owned(), now);
         let text = serde_json::to_string(&self.times).about(self.path.display(), "cannot be written")?;
         replace::write(&self.path, &text)
     }
-}
-
-/// Milliseconds since boot.
-pub(super) fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME);
-    time.map_or(0, |time| {
-        let millis = time
-            .tv_sec()
-            .saturating_mul(1000)
-            .saturating_add(time.tv_nsec() / 1_000_000);
-        u64::try_from(millis).unwrap_or(0)
-    })
 }
 
 #[cfg(test)]
@@ -76,11 +64,11 @@ mod tests {
     #[test]
     fn a_call_from_before_is_known_and_one_from_after_is_not() {
         let top = tempfile::tempdir().unwrap();
-        let before = now();
+        let before = since_boot();
         GivenUp::read(top.path()).unwrap().add("a").unwrap();
         let given_up = GivenUp::read(top.path()).unwrap();
         assert!(given_up.is_since("a", before));
-        assert!(!given_up.is_since("a", now() + 1));
+        assert!(!given_up.is_since("a", since_boot() + 1));
         assert!(!given_up.is_since("b", before));
         std::fs::write(top.path().join(FILE), "{").unwrap();
         assert!(!GivenUp::read(top.path()).unwrap().is_since("a", before));
@@ -91,7 +79,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let mut given_up = GivenUp::read(top.path()).unwrap();
         given_up.times.insert("old".into(), 0);
-        if now() > REMEMBERED {
+        if since_boot() > REMEMBERED {
             given_up.add("new").unwrap();
             assert!(!given_up.is_since("old", 0));
         }
