@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("digest", ""),
             ("inventory", ""),
             ("edits", "inventory"),
+            ("mig", "inventory"),
             ("sim", "inventory"),
             ("sources", "inventory sim"),
             ("engines", ""),

@@ -1,0 +1,15 @@
+//! The division of a GPU by MIG: what its driver offers, what exists, what somebody wants, and the steps from one to
+//! the other. Nothing here asks or changes a GPU.
+//!
+//! A *profile* is a size of GPU instance that the driver offers. A *placement* says where an instance lies: which of
+//! the GPU's memory units it has. A *layout* is what somebody wants: profiles of GPU instances, and of compute
+//! instances in them, for each GPU. The profiles and placements come from the driver each time, because they differ
+//! between products and between versions of the driver.
+
+mod gpu;
+mod profile;
+
+pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
+pub use profile::{
+    ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
+};
