@@ -5,6 +5,7 @@ use crate::settings::{ClusterSettings, DriverOptions, Settings, Times};
 use lexopt::prelude::*;
 use std::path::PathBuf;
 use tranche_core::error::{Error, Result};
+use tranche_core::ledger::KubernetesObject;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -135,8 +136,7 @@ fn driver_name(name: String) -> Result<String> {
 
 /// The UID becomes part of the names of files.
 fn pod_uid(uid: String) -> Result<String> {
-    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    match !uid.is_empty() && uid.len() <= 36 && uid.bytes().all(is_valid) {
+    match KubernetesObject::is_uid(&uid) {
         true => Ok(uid),
         false => Err(Error::usage(format!("--pod-uid {uid}"), "is not the UID of a pod")),
     }

@@ -27,8 +27,14 @@ impl KubernetesObject {
 
     /// Whether it can be an object of a cluster: its parts are lower-case letters, digits, `-` and, in the name, `.`.
     pub fn is_valid(&self) -> bool {
-        let [namespace, name, uid] = Self::LONGEST;
-        is_of(&self.namespace, namespace, b"-") && is_of(&self.name, name, b"-.") && is_of(&self.uid, uid, b"-")
+        let [namespace, name, _] = Self::LONGEST;
+        is_of(&self.namespace, namespace, b"-") && is_of(&self.name, name, b"-.") && Self::is_uid(&self.uid)
+    }
+
+    /// Whether `uid` can be the UID of an object, and so a part of the name of a file.
+    pub fn is_uid(uid: &str) -> bool {
+        let [.., longest] = Self::LONGEST;
+        is_of(uid, longest, b"-")
     }
 
     /// The name of what is reserved for this resource claim on `part`, the name of a device or of a part of one.

@@ -77,8 +77,7 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
 /// # Errors
 /// Returns an error if the ledger or a file cannot be changed.
 pub(in crate::serve) fn unprepare_claim(commands: &Commands<'_>, uid: &str) -> Result<Value> {
-    let is_uid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if uid.is_empty() || uid.len() > 36 || !uid.bytes().all(is_uid) {
+    if !KubernetesObject::is_uid(uid) {
         return Err(Error::usage(format!("claim {uid:?}"), "is not the UID of an object"));
     }
     let claims = Claims::open(commands.state_dir())?;
