@@ -6,9 +6,11 @@
 //! instances in them, for each GPU. The profiles and placements come from the driver each time, because they differ
 //! between products and between versions of the driver.
 
+mod exact;
 mod gpu;
 mod profile;
 
+pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,

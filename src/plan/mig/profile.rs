@@ -70,7 +70,12 @@ impl InstanceProfile {
     /// profiles of that size, the first in NVML's order is the usual one, and the other one is a variant for special
     /// products (`1_SLICE_REV1`, `7_SLICE_NVL`).
     pub fn whole_compute(&self) -> Option<&ComputeProfile> {
-        self.compute.iter().find(|compute| compute.slices == self.slices)
+        self.compute_of(self.slices)
+    }
+
+    /// The profile of a compute instance with this number of slices.
+    pub fn compute_of(&self, slices: u32) -> Option<&ComputeProfile> {
+        self.compute.iter().find(|compute| compute.slices == slices)
     }
 }
 
