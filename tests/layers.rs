@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("export", ""),
             ("replace", ""),
             ("device_files", "replace"),
+            ("mig", "replace"),
             ("nvidia_config", ""),
             ("claim_spec", "replace"),
             ("installed", ""),

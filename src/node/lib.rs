@@ -19,6 +19,7 @@
 //! | [`engine_config`] | the configuration files of docker, containerd, CRI-O and podman |
 //! | [`peer`] | who is at the other end of a local socket |
 //! | [`control`] | what changes a GPU or an MPS daemon, so that the machine agrees with the ledger |
+//! | [`mig`] | layouts of MIG: what there is, changes, and what a killed process left |
 //! | [`observe`] | which claim each process on a GPU belongs to |
 //! | [`observed`] | the state of the shares at one moment: what is held and free, who waits, what the GPUs do |
 //! | [`serve`] | the broker: answers requests of hooks and users |
@@ -40,6 +41,7 @@ pub mod facts;
 pub mod generate;
 pub mod held;
 pub mod installed;
+pub mod mig;
 pub mod mutex;
 pub mod nvidia_config;
 pub mod observe;

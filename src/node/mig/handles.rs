@@ -43,7 +43,9 @@ impl NodeUser {
 /// Returns an error if `proc` cannot be listed.
 pub fn users_of(proc: &Path, nodes: &BTreeSet<(u64, u64)>) -> Result<Vec<NodeUser>> {
     let entries = fs::read_dir(proc).about(proc.display(), "cannot be listed")?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut users: Vec<NodeUser> = pids.filter_map(|pid| user(proc, pid, nodes)).collect();
     users.sort();
     Ok(users)
@@ -84,7 +86,10 @@ fn device(fd: &Path) -> Option<(u64, u64)> {
 /// The unit in `/proc/PID/cgroup`: the last part of the path of systemd's hierarchy that is the name of a unit.
 fn unit(cgroup: &str) -> Option<String> {
     let of_systemd = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
-    let path = cgroup.lines().filter(of_systemd).find_map(|line| line.splitn(3, ':').nth(2))?;
+    let path = cgroup
+        .lines()
+        .filter(of_systemd)
+        .find_map(|line| line.splitn(3, ':').nth(2))?;
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     path.rsplit('/').find(is_unit).map(|unit| shown(unit).to_string())
 }
@@ -112,10 +117,19 @@ mod tests {
     #[test]
     fn the_unit_is_the_last_one_in_the_path() {
         for (cgroup, expected) in [
-            ("0::/system.slice/nvidia-persistenced.service\n", Some("nvidia-persistenced.service")),
-            ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope\n", Some("run-r1.scope")),
+            (
+                "0::/system.slice/nvidia-persistenced.service\n",
+                Some("nvidia-persistenced.service"),
+            ),
+            (
+                "0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope\n",
+                Some("run-r1.scope"),
+            ),
             ("0::/system.slice/docker.service/payload\n", Some("docker.service")),
-            ("4:memory:/a.service\n1:name=systemd:/system.slice/gdm.service\n", Some("gdm.service")),
+            (
+                "4:memory:/a.service\n1:name=systemd:/system.slice/gdm.service\n",
+                Some("gdm.service"),
+            ),
             ("0::/\n", None),
             ("", None),
         ] {

@@ -122,8 +122,8 @@ impl ExactGpu {
         }
     }
 
-    /// The change that comes next if the GPU is as `now`; `None` if it has what it is to have. All that is not wanted is
-    /// destroyed before anything is created, because its place may be needed.
+    /// The change that comes next if the GPU is as `now`; `None` if it has what it is to have. All that is not wanted
+    /// is destroyed before anything is created, because its place may be needed.
     ///
     /// # Errors
     /// Returns why no change leads on.
@@ -131,7 +131,9 @@ impl ExactGpu {
         if now.mode.current != self.mode {
             return match now.mode.pending == self.mode {
                 true => Err(NoWay::PendingReset),
-                false => Ok(Some(self.without_instances(now).unwrap_or(MigChange::SetMode(self.mode)))),
+                false => Ok(Some(
+                    self.without_instances(now).unwrap_or(MigChange::SetMode(self.mode)),
+                )),
             };
         }
         // A change of the mode that nobody waits for is taken back.
@@ -204,14 +206,24 @@ fn exact(gpu: &MigGpu, one: &GpuInstance) -> Option<ExactInstance> {
 
 /// The compute instances that exist, with their sizes, in order.
 fn sizes(one: &GpuInstance, profile: Option<&InstanceProfile>) -> Vec<(ComputeInstanceId, ExactCompute)> {
-    let slices = |id| profile?.compute.iter().find(|compute| compute.id == id).map(|compute| compute.slices);
+    let slices = |id| {
+        profile?
+            .compute
+            .iter()
+            .find(|compute| compute.id == id)
+            .map(|compute| compute.slices)
+    };
     let mut sizes: Vec<(ComputeInstanceId, ExactCompute)> = one
         .compute
         .iter()
         .map(|compute| {
             let size = ExactCompute {
                 start: compute.placement.map(|placement| placement.start),
-                slices: compute.placement.map(|p| p.size).or(slices(compute.profile)).unwrap_or(0),
+                slices: compute
+                    .placement
+                    .map(|p| p.size)
+                    .or(slices(compute.profile))
+                    .unwrap_or(0),
             };
             (compute.id, size)
         })
