@@ -39,7 +39,7 @@ fn profile(id: u32, name: &str, slices: u32, size: u32, starts: &[u32]) -> Insta
     }
 }
 
-fn empty() -> MigGpu {
+pub(super) fn empty() -> MigGpu {
     MigGpu {
         uuid: GPU.parse().unwrap(),
         index: "0".parse().unwrap(),

@@ -1,0 +1,88 @@
+//! Keeps containers off devices that are about to be destroyed.
+//!
+//! The change holds them in the ledger as a program holds a share: a start that asks for one of them waits or is
+//! refused, with the name of this program, and a process that is killed holds nothing any more.
+
+use tranche_core::claims::{ClaimEntry, Claims, explain};
+use tranche_core::error::Result;
+use tranche_core::ledger::{Bounds, Holder, start_name};
+use tranche_core::types::{DeviceKey, Subject};
+
+/// The name of the program in `tranche status` and in refusals.
+const PROGRAM: &str = "tranche mig";
+
+/// Devices that are held until it is dropped.
+#[derive(Debug)]
+pub struct DevicesHeld<'a> {
+    claims: &'a Claims,
+    holder: Holder,
+    devices: Vec<DeviceKey>,
+}
+
+impl<'a> DevicesHeld<'a> {
+    /// Holds `devices`, each as a whole.
+    ///
+    /// # Errors
+    /// Returns who holds one of them. None is held then.
+    pub fn take(claims: &'a Claims, devices: impl IntoIterator<Item = DeviceKey>) -> Result<Self> {
+        let mut held = Self {
+            claims,
+            holder: Holder::Process {
+                program: PROGRAM.to_owned(),
+                id: start_name()?,
+            },
+            devices: Vec::new(),
+        };
+        for device in devices {
+            let entry = ClaimEntry {
+                device: device.clone(),
+                subject: Subject::WHOLE,
+                replicas: 0,
+                bounds: Bounds::default(),
+                asked_as: None,
+                alone: true,
+            };
+            let entered = claims.enter(&entry, held.holder.clone(), Some(std::process::id()));
+            entered.map_err(|refused| explain(&device, refused.error))?;
+            held.devices.push(device);
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for DevicesHeld<'_> {
+    fn drop(&mut self) {
+        for device in &self.devices {
+            if let Err(error) = self.claims.release_failed_start(&self.holder, device) {
+                // It ends with this process at the latest.
+                tracing::warn!("{device} stays held by {PROGRAM}: {error}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_held_for_one_at_a_time_and_all_or_none() {
+        let top = tempfile::tempdir().unwrap();
+        let claims = Claims::open(top.path()).unwrap();
+        let key = |text: &str| text.parse::<DeviceKey>().unwrap();
+        let gpu = "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da";
+        let [a, b, whole] = [format!("{gpu}/7/0"), format!("{gpu}/8/0"), gpu.to_owned()].map(|text| key(&text));
+        let first = DevicesHeld::take(&claims, [a.clone()]).unwrap();
+        let refused = DevicesHeld::take(&claims, [b.clone(), a.clone()])
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("tranche mig"), "{refused}");
+        let refused = DevicesHeld::take(&claims, [whole.clone()]).unwrap_err().to_string();
+        assert!(refused.contains("tranche mig"), "{refused}");
+        // What the refused one had entered is free.
+        let second = DevicesHeld::take(&claims, [b]).unwrap();
+        drop((first, second));
+        drop(DevicesHeld::take(&claims, [whole]).unwrap());
+        assert_eq!(claims.books().unwrap().claims().count(), 0);
+    }
+}
