@@ -16,6 +16,7 @@
 
 mod enter;
 mod explain;
+mod renumber;
 mod resource_claim;
 mod turn;
 
