@@ -71,7 +71,6 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("export", ""),
             ("replace", ""),
             ("device_files", "replace"),
-            ("mig", "replace"),
             ("nvidia_config", ""),
             ("claim_spec", "replace"),
             ("installed", ""),
@@ -84,6 +83,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("facts", "generate mutex planning"),
             ("observe", ""),
             ("control", "facts mutex peer planning"),
+            ("mig", "control replace"),
             (
                 "serve",
                 "accounts claim_spec control facts held mutex peer planning replace sys",

@@ -1,18 +1,24 @@
 //! Layouts of MIG on this machine.
 
+mod apply;
 mod change;
 mod handles;
 mod hold;
+mod in_the_way;
 mod journal;
 mod machine;
 mod saved;
+mod services;
 
+pub use apply::{MigOrder, MigTools};
 pub use change::{Progress, change, finish};
 pub use handles::{NodeUser, users_of};
 pub use hold::DevicesHeld;
+pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::MigJournal;
 pub use machine::{ChangeError, MigMachine};
 pub use saved::{SavedGpu, SavedLayouts};
+pub use services::KNOWN_SERVICES;
 
 #[cfg(test)]
 mod tests;

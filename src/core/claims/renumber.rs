@@ -54,12 +54,19 @@ mod tests {
             };
             locked.reserve_for(&object(name), &[part]).unwrap();
         }
-        locked.renumber(&[(key("7/0"), key("9/0")), (key("9/0"), key("7/0"))]).unwrap();
+        locked
+            .renumber(&[(key("7/0"), key("9/0")), (key("9/0"), key("7/0"))])
+            .unwrap();
         let books = locked.books().unwrap();
         let device = |name: &str| {
-            let mut found = books.claims().filter(|claim| claim.resource_claim() == Some(object(name)));
+            let mut found = books
+                .claims()
+                .filter(|claim| claim.resource_claim() == Some(object(name)));
             found.next().unwrap().device.clone()
         };
-        assert_eq!([device("a"), device("bb"), device("ccc")], [key("9/0"), key("7/0"), key("11/0")]);
+        assert_eq!(
+            [device("a"), device("bb"), device("ccc")],
+            [key("9/0"), key("7/0"), key("11/0")]
+        );
     }
 }

@@ -176,7 +176,7 @@ mod tests {
         let old = saved(GPU, vec![instance(7, 0, &[(0, 0), (1, 1)]), instance(9, 4, &[(0, 0)])]);
         let now = MigGpu {
             instances: vec![instance(9, 0, &[(1, 0), (0, 1)]), instance(7, 4, &[(0, 0)])],
-            ..crate::mig::tests::empty()
+            ..crate::mig::tests::model::empty()
         };
         let found: Vec<String> = old
             .renumbered(&now)
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(found, ["G/7/0 G/9/1", "G/7/1 G/9/0", "G/9/0 G/7/0"]);
         let same = MigGpu {
             instances: old.instances.clone(),
-            ..crate::mig::tests::empty()
+            ..crate::mig::tests::model::empty()
         };
         assert_eq!(old.renumbered(&same), []);
     }

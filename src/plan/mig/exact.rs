@@ -169,6 +169,25 @@ impl ExactGpu {
         Ok(None)
     }
 
+    /// What is destroyed on the way if the GPU is as `now`: compute instances, each with its GPU instance, and GPU
+    /// instances that have none (`None`).
+    pub fn destroyed(&self, now: &MigGpu) -> Vec<(GpuInstanceId, Option<ComputeInstanceId>)> {
+        let all_go = now.mode.current != self.mode;
+        let mut destroyed = Vec::new();
+        for one in &now.instances {
+            let compute: Vec<ComputeInstanceId> = match self.wanted(one).filter(|_| !all_go) {
+                Some(wanted) => compare(one, wanted, now.profile(one.profile)).0,
+                None if one.compute.is_empty() => {
+                    destroyed.push((one.id, None));
+                    continue;
+                }
+                None => one.compute.iter().map(|compute| compute.id).collect(),
+            };
+            destroyed.extend(compute.into_iter().map(|compute| (one.id, Some(compute))));
+        }
+        destroyed
+    }
+
     fn wanted(&self, one: &GpuInstance) -> Option<&ExactInstance> {
         self.instances.iter().find(|wanted| wanted.is(one))
     }
