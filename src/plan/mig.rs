@@ -8,10 +8,20 @@
 
 mod exact;
 mod gpu;
+mod layout;
+mod place;
+mod plan;
 mod profile;
+mod rules;
 
 pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
+pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};
+pub use place::{CapacityLeft, Kept, PlacementCost, WantedInstance, place};
+pub use plan::{InstanceHolder, plan};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tranche_core::types::{MemorySize, MigProfile};
+use tranche_core::types::{MemorySize, MigProfile, in_mib};
 
 /// A number of NVML that must not be taken for another one.
 macro_rules! number {
@@ -51,7 +51,8 @@ pub struct InstanceProfile {
     pub name: MigProfile,
     /// Compute slices: the `3` of `3g.20gb`.
     pub slices: u32,
-    /// Memory, as the driver reports it.
+    /// Memory, as the driver reports it, in whole MiB.
+    #[serde(rename = "memory_mib", with = "in_mib")]
     pub memory: MemorySize,
     /// Streaming multiprocessors.
     pub sms: u32,

@@ -1,0 +1,82 @@
+//! Which instances a GPU can have at the same time.
+//!
+//! Three rules, from NVIDIA's MIG user guide ("Supported MIG profiles", "Partitioning"): places do not overlap; a
+//! profile has a limit of its own; and together the instances have no more engines than the GPU, which are those of its
+//! largest profile. The driver may have further ones, which it says when an instance is created.
+
+use super::place::CapacityLeft;
+use super::{Engines, InstanceProfile, MigGpu, Placement, ProfileId};
+
+/// The rules of one GPU.
+pub(super) struct Rules<'a> {
+    gpu: &'a MigGpu,
+    /// The profiles, from the largest to the smallest.
+    by_size: Vec<&'a InstanceProfile>,
+    engines: Engines,
+}
+
+impl<'a> Rules<'a> {
+    pub(super) fn of(gpu: &'a MigGpu) -> Self {
+        let mut by_size: Vec<&InstanceProfile> = gpu.profiles.iter().collect();
+        by_size.sort_by_key(|profile| (std::cmp::Reverse((profile.slices, profile.memory)), profile.id));
+        // The largest profile of some products lacks engines that a smaller one has (`-me`), so each is looked at.
+        let most = |count: fn(&Engines) -> u32| gpu.profiles.iter().map(|p| count(&p.engines)).max().unwrap_or(0);
+        Self {
+            engines: Engines {
+                copy: most(|engines| engines.copy),
+                decoders: most(|engines| engines.decoders),
+                encoders: most(|engines| engines.encoders),
+                jpeg: most(|engines| engines.jpeg),
+                ofa: most(|engines| engines.ofa),
+            },
+            gpu,
+            by_size,
+        }
+    }
+
+    /// Whether `profile` can be at `placement` beside the `chosen` instances.
+    pub(super) fn allow(
+        &self,
+        chosen: &[(ProfileId, Placement)],
+        profile: &InstanceProfile,
+        placement: &Placement,
+    ) -> bool {
+        let is_free = chosen.iter().all(|(_, other)| !other.overlaps(placement));
+        is_free && self.allow_one_more(chosen, profile)
+    }
+
+    /// Whether the limits of the profile and of the engines allow one more.
+    fn allow_one_more(&self, chosen: &[(ProfileId, Placement)], profile: &InstanceProfile) -> bool {
+        let same = chosen.iter().filter(|(id, _)| *id == profile.id).count();
+        let all = chosen.iter().filter_map(|(id, _)| self.gpu.profile(*id));
+        let within = |count: fn(&Engines) -> u32| {
+            let used: u32 = all.clone().map(|profile| count(&profile.engines)).sum();
+            used + count(&profile.engines) <= count(&self.engines)
+        };
+        same < profile.most as usize
+            // Copy engines are shared where there are more instances than engines.
+            && within(|engines| engines.decoders)
+            && within(|engines| engines.encoders)
+            && within(|engines| engines.jpeg)
+            && within(|engines| engines.ofa)
+    }
+
+    /// What fits beside the `chosen` instances.
+    pub(super) fn left(&self, chosen: &[(ProfileId, Placement)]) -> CapacityLeft {
+        let places = self
+            .by_size
+            .iter()
+            .map(|profile| match self.allow_one_more(chosen, profile) {
+                true => {
+                    let is_free = |place: &&Placement| chosen.iter().all(|(_, other)| !other.overlaps(place));
+                    profile.placements.iter().filter(is_free).count()
+                }
+                false => 0,
+            });
+        let places: Vec<usize> = places.collect();
+        CapacityLeft {
+            fits: places.iter().map(|places| *places > 0).collect(),
+            places: places.iter().sum(),
+        }
+    }
+}
