@@ -21,7 +21,7 @@ mod waiting;
 
 pub(crate) use answer::{GpuFacts, MigFacts};
 pub use child::run_if_asked;
-pub use convert::{compute_mode, meaning};
+pub use convert::{compute_mode, meaning, mig_state, virtualization};
 pub(crate) use parent::{NvmlChild, start};
 pub use pipe::Pipe;
 pub use process::NvmlProcess;

@@ -2,3 +2,4 @@
 
 pub mod nursery;
 pub mod nvml;
+pub mod nvml_mig;

@@ -94,7 +94,8 @@ pub(super) fn architecture(value: DeviceArchitecture) -> Option<Architecture> {
     })
 }
 
-pub(super) fn mig_state(mode: structs::MigMode) -> Option<MigState> {
+/// MIG mode as the inventory has it; `None` for one that this version does not know.
+pub fn mig_state(mode: structs::MigMode) -> Option<MigState> {
     let mode_of = |code| match code {
         ffi::NVML_DEVICE_MIG_DISABLE => Some(MigMode::Disabled),
         ffi::NVML_DEVICE_MIG_ENABLE => Some(MigMode::Enabled),
@@ -125,7 +126,8 @@ pub(super) fn addressing(code: u32) -> Option<AddressingMode> {
     })
 }
 
-pub(super) fn virtualization(mode: wrapper::GpuVirtualizationMode) -> Option<VirtualizationMode> {
+/// The virtualization mode as the inventory has it; `None` for one that this version does not know.
+pub fn virtualization(mode: wrapper::GpuVirtualizationMode) -> Option<VirtualizationMode> {
     Some(match mode {
         wrapper::GpuVirtualizationMode::Bare => VirtualizationMode::None,
         wrapper::GpuVirtualizationMode::PassThrough => VirtualizationMode::Passthrough,

@@ -4,6 +4,7 @@
 //! gets the question as an argument and writes its answer as one line of JSON.
 
 mod child;
+mod mig;
 
 pub use child::run_if_asked;
 
@@ -16,12 +17,16 @@ use tranche_core::bounded;
 use tranche_core::types::GpuUuid;
 use tranche_host::nvml::NvmlProcess;
 use tranche_plan::inventory::ComputeMode;
+use tranche_plan::mig::{MigChange, MigGpu};
 
 /// The first argument of the child. No person would type it.
 const CHILD_ARGUMENT: &str = "--nvml-ask";
 
 /// The longest answer: the processes of a GPU are fewer than its clients can be.
 const MOST_BYTES: usize = 64 << 10;
+
+/// The same for the state of MIG: 16 GPUs with 20 profiles and 16,000 processes each have less.
+const MOST_BYTES_OF_MIG: usize = 4 << 20;
 
 /// What is asked, or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +40,12 @@ enum Question {
     FreeCgroup(GpuUuid, String),
     /// The processes that compute on a GPU.
     Processes(GpuUuid),
+    /// All GPUs that have MIG.
+    MigGpus,
+    /// One of them.
+    MigGpu(GpuUuid),
+    /// Change its instances or its MIG mode.
+    ChangeMig(GpuUuid, MigChange),
 }
 
 /// The child's answer.
@@ -45,6 +56,7 @@ enum NvmlAnswer {
     Processes(Vec<u32>),
     /// The limit of a cgroup as NVML reports it, in bytes; `None`: no limit.
     CgroupLimit(Option<u64>),
+    MigGpus(Vec<MigGpu>),
     Done,
     Failed(NvmlFailure),
 }
@@ -59,6 +71,9 @@ pub enum NvmlFailure {
     /// The library lacks the function.
     #[error("the driver's library lacks the function")]
     Missing,
+    /// A process uses what is to be changed.
+    #[error("it is in use")]
+    InUse,
     /// The driver does not know the GPU any more, or has lost it.
     #[error("the GPU is gone")]
     Gone,
@@ -136,9 +151,49 @@ impl Nvml {
         }
     }
 
+    /// The GPUs that have MIG, by index, with what each offers and has.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it.
+    pub fn mig_gpus(&self) -> Result<Vec<MigGpu>, NvmlFailure> {
+        match self.ask(&Question::MigGpus)? {
+            NvmlAnswer::MigGpus(gpus) => Ok(gpus),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it; [`NvmlFailure::Unsupported`] for a GPU without MIG.
+    pub fn mig_gpu(&self, gpu: &GpuUuid) -> Result<MigGpu, NvmlFailure> {
+        match self.ask(&Question::MigGpu(gpu.clone()))? {
+            NvmlAnswer::MigGpus(gpus) => gpus.into_iter().next().ok_or(NvmlFailure::Unsupported),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Changes the instances or the MIG mode of a GPU. It needs root.
+    ///
+    /// # Errors
+    /// Returns why NVML did not do it. A change of the mode may be pending then.
+    pub fn change_mig(&self, gpu: &GpuUuid, change: &MigChange) -> Result<(), NvmlFailure> {
+        match self.ask(&Question::ChangeMig(gpu.clone(), change.clone()))? {
+            NvmlAnswer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     fn ask(&self, question: &Question) -> Result<NvmlAnswer, NvmlFailure> {
         let other = |why: String| NvmlFailure::Other(why);
-        let sees_processes = matches!(question, Question::Processes(_));
+        let sees_processes = matches!(
+            question,
+            Question::Processes(_) | Question::MigGpus | Question::MigGpu(_)
+        );
+        let most_bytes = match question {
+            Question::MigGpus | Question::MigGpu(_) => MOST_BYTES_OF_MIG,
+            _ => MOST_BYTES,
+        };
         let question = serde_json::to_string(question).map_err(|e| other(e.to_string()))?;
         let arguments = [
             OsStr::new(CHILD_ARGUMENT),
@@ -147,7 +202,7 @@ impl Nvml {
         ];
         let started = NvmlProcess::start(&self.program, &arguments, sees_processes);
         let (mut process, pipe) = started.map_err(|e| other(format!("NVML's process cannot be started: {e}")))?;
-        let line = bounded::line(pipe, MOST_BYTES, Instant::now() + self.patience);
+        let line = bounded::line(pipe, most_bytes, Instant::now() + self.patience);
         let ended = process.end(Duration::ZERO);
         let answer = match line {
             Ok(line) => serde_json::from_slice(&line).ok(),

@@ -47,7 +47,8 @@ pub struct ExactCompute {
 }
 
 /// One change of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MigChange {
     /// Turn MIG mode on or off.
     SetMode(MigMode),

@@ -1,6 +1,6 @@
 //! The process that asks.
 
-use super::{CHILD_ARGUMENT, NvmlAnswer, NvmlFailure, Question};
+use super::{CHILD_ARGUMENT, NvmlAnswer, NvmlFailure, Question, mig};
 use nvml_wrapper::enum_wrappers::device as wrapper;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -47,6 +47,12 @@ fn answer(library: &OsStr, question: &Question) -> Result<NvmlAnswer, NvmlError>
             Ok(NvmlAnswer::Processes(
                 processes.iter().map(|process| process.pid).collect(),
             ))
+        }
+        Question::MigGpus => mig::gpus(&nvml).map(NvmlAnswer::MigGpus),
+        Question::MigGpu(gpu) => mig::gpu(&device(&nvml, gpu)?).map(|gpu| NvmlAnswer::MigGpus(vec![gpu])),
+        Question::ChangeMig(gpu, change) => {
+            mig::change(&device(&nvml, gpu)?, change)?;
+            Ok(NvmlAnswer::Done)
         }
         Question::LimitCgroup(gpu, cgroup, bytes) => {
             let device = device(&nvml, gpu)?;
@@ -100,6 +106,7 @@ fn failure(error: &NvmlError) -> NvmlFailure {
     match error {
         NvmlError::NotSupported => NvmlFailure::Unsupported,
         NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => NvmlFailure::Missing,
+        NvmlError::InUse => NvmlFailure::InUse,
         NvmlError::NotFound | NvmlError::GpuLost => NvmlFailure::Gone,
         NvmlError::LibloadingError(e) => NvmlFailure::Other(format!("NVML cannot be loaded: {e}")),
         NvmlError::NoPermission => NvmlFailure::Other("NVML refuses it to a user who is not root".to_owned()),
