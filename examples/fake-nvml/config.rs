@@ -13,7 +13,7 @@
 //! lacks the feature.
 
 use crate::config_file;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -168,7 +168,7 @@ pub(crate) enum ProcessKind {
     Mps,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Mig {
     pub(crate) current: bool,
@@ -178,9 +178,15 @@ pub(crate) struct Mig {
     pub(crate) max: u32,
     #[serde(default)]
     pub(crate) instances: Vec<GpuInstance>,
+    /// The table of profiles and places in `src/plan/sim/mig`. Without one, instances cannot be changed.
+    #[serde(default)]
+    pub(crate) product: Option<String>,
+    /// How many compute instances were made; each gets a UUID of its own.
+    #[serde(default)]
+    pub(crate) made: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GpuInstance {
     pub(crate) id: u32,
@@ -201,13 +207,16 @@ pub(crate) struct GpuInstance {
     pub(crate) compute: Vec<ComputeInstance>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ComputeInstance {
     pub(crate) id: u32,
     pub(crate) uuid: String,
     /// Compute slices: the `1c` of `1c.3g.20gb`. The default is all slices of the GPU instance.
     pub(crate) slices: Option<u32>,
+    /// Its first slice. The default is its number.
+    #[serde(default)]
+    pub(crate) start: Option<u32>,
     /// Index of the MIG device in its GPU.
     pub(crate) index: u32,
 }
@@ -232,5 +241,7 @@ pub(crate) fn cgroup_limits() -> Option<PathBuf> {
 pub(crate) fn read() -> Result<Config, String> {
     let path = find().ok_or("no TRANCHE_FAKE_NVML, no nvml.json beside the library, no fake-nvml.json above it")?;
     let text = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))
+    let mut config = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    crate::mig::overlay(&mut config);
+    Ok(config)
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::{fixed, nvml, put, version};
 use crate::config::{ComputeInstance, GpuInstance};
+use crate::mig;
 use crate::state::{Answer, Call, Handle, INVALID, NOT_FOUND, UNSUPPORTED, decode, encode};
 use nvml_wrapper_sys::bindings::*;
 use std::ffi::c_uint;
@@ -105,7 +106,7 @@ fn compute_info(call: Call, handle: nvmlComputeInstance_t, info: *mut nvmlComput
             id: compute.id,
             profileId: compute_profile(size),
             placement: nvmlComputeInstancePlacement_t {
-                start: compute.id,
+                start: compute.start.unwrap_or(compute.id),
                 size,
             },
         },
@@ -168,11 +169,14 @@ nvml! {
     }
     fn nvmlGpuInstanceGetInfo(handle: nvmlGpuInstance_t, to: *mut nvmlGpuInstanceInfo_t) |call| {
         let (gpu, _, found) = instance(call, handle as usize)?;
+        let (profileId, placement) = mig::placed(call, gpu, found).unwrap_or_else(|| {
+            (profile_id(found), nvmlGpuInstancePlacement_t { start: found.start, size: slices(found) })
+        });
         put(to, nvmlGpuInstanceInfo_t {
             device: encode(gpu, None, None) as nvmlDevice_t,
             id: found.id,
-            profileId: profile_id(found),
-            placement: nvmlGpuInstancePlacement_t { start: found.start, size: slices(found) },
+            profileId,
+            placement,
         })
     }
     fn nvmlGpuInstanceGetComputeInstanceById(
@@ -191,6 +195,9 @@ nvml! {
     fn nvmlDeviceGetGpuInstanceProfileInfo(
         device: nvmlDevice_t, index: c_uint, to: *mut nvmlGpuInstanceProfileInfo_t
     ) |call| {
+        if mig::has_product(call, device) {
+            return mig::put_profile(call, device, index, to);
+        }
         let (found, count) = of_profile(call, device, index)?;
         put(to, nvmlGpuInstanceProfileInfo_t {
             id: profile_id(found),
@@ -209,6 +216,9 @@ nvml! {
     fn nvmlDeviceGetGpuInstanceProfileInfoV(
         device: nvmlDevice_t, index: c_uint, to: *mut nvmlGpuInstanceProfileInfo_v2_t
     ) |call| {
+        if mig::has_product(call, device) {
+            return mig::put_named_profile(call, device, index, to);
+        }
         // SAFETY: NVML's contract: the caller has set the version of the structure.
         unsafe { version(to, 2)? };
         let (found, count) = of_profile(call, device, index)?;
@@ -231,7 +241,10 @@ nvml! {
     fn nvmlGpuInstanceGetComputeInstanceProfileInfo(
         handle: nvmlGpuInstance_t, index: c_uint, engine: c_uint, to: *mut nvmlComputeInstanceProfileInfo_t
     ) |call| {
-        let (_, _, found) = instance(call, handle as usize)?;
+        let (gpu, _, found) = instance(call, handle as usize)?;
+        if mig::placed(call, gpu, found).is_some() {
+            return mig::put_compute_profile(call, handle, index, to);
+        }
         let all = slices(found);
         let own = found.compute.iter().map(|c| compute_slices(found, c)).find(|s| compute_profile(*s) == index);
         let (Some(own), NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED) = (own, engine) else { return Err(UNSUPPORTED) };

@@ -20,6 +20,7 @@ mod config;
 mod config_file;
 mod device;
 mod instance;
+mod mig;
 mod mode;
 mod state;
 mod system;

@@ -33,7 +33,7 @@ fn visible(call: Call, device: nvmlDevice_t) -> Answer<Vec<&'static Process>> {
 ///
 /// # Safety
 /// NVML's contract: `to` has room for `*count` values, unless it is null.
-unsafe fn put_list<T>(count: *mut c_uint, to: *mut T, values: &[T]) -> Answer {
+pub(crate) unsafe fn put_list<T>(count: *mut c_uint, to: *mut T, values: &[T]) -> Answer {
     let room = if to.is_null() {
         0
     } else {

@@ -7,6 +7,7 @@ mod hold;
 mod in_the_way;
 mod journal;
 mod machine;
+mod real;
 mod saved;
 mod services;
 
@@ -17,6 +18,7 @@ pub use hold::DevicesHeld;
 pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::MigJournal;
 pub use machine::{ChangeError, MigMachine};
+pub use real::NvmlMachine;
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;
 

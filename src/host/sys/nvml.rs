@@ -209,7 +209,10 @@ impl CgroupLimits {
 
 /// The list that `call` writes to a place with room for a number of values. It sets that number to how many it wrote,
 /// or, if the room is too small, to how many there are.
-pub(super) fn list<T: Copy>(empty: T, mut call: impl FnMut(*mut u32, *mut T) -> nvmlReturn_t) -> Result<Vec<T>, NvmlError> {
+pub(super) fn list<T: Copy>(
+    empty: T,
+    mut call: impl FnMut(*mut u32, *mut T) -> nvmlReturn_t,
+) -> Result<Vec<T>, NvmlError> {
     /// More processes than a GPU has contexts for. A library that reports more is not believed.
     const MOST: u32 = 16 << 10;
     let mut room = 128;

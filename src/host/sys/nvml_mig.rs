@@ -4,13 +4,13 @@
 #![allow(unsafe_code)]
 
 use super::nvml::list;
-use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::Device;
+use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper_sys::bindings::{
     NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED as SHARED, NvmlLib, nvmlComputeInstance_t, nvmlComputeInstanceInfo_t,
-    nvmlComputeInstancePlacement_t, nvmlComputeInstanceProfileInfo_t, nvmlFieldValue_t,
-    nvmlGpuInstance_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
-    nvmlGpuInstanceProfileInfo_v2_t, nvmlReturn_t, nvmlValue_t,
+    nvmlComputeInstancePlacement_t, nvmlComputeInstanceProfileInfo_t, nvmlFieldValue_t, nvmlGpuInstance_t,
+    nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t, nvmlGpuInstanceProfileInfo_v2_t,
+    nvmlReturn_t, nvmlValue_t,
 };
 use std::ffi::c_uint;
 use std::ptr::null_mut;
@@ -103,7 +103,10 @@ pub fn gpu_instances<'n>(device: &'n Device<'n>, id: u32) -> Result<Vec<GpuInsta
     // writes as many handles as the profile has instances: at most 12 units of the largest GPU, and the list has room
     // for more than a hundred.
     let handles = list(null_mut(), |count, to| unsafe { call(device.handle(), id, to, count) })?;
-    Ok(handles.into_iter().map(|handle| GpuInstanceHandle { lib, handle }).collect())
+    Ok(handles
+        .into_iter()
+        .map(|handle| GpuInstanceHandle { lib, handle })
+        .collect())
 }
 
 /// The GPU instance with the number `id`.

@@ -38,6 +38,8 @@ pub struct MigOrder {
     pub target: Vec<ExactGpu>,
     /// Whether the MIG mode of a GPU may change.
     pub may_change_mode: bool,
+    /// Whether a GPU may be reset for it that cannot change its mode otherwise.
+    pub may_reset: bool,
     /// Services that may be stopped for it, and are started again.
     pub services: Vec<String>,
 }
@@ -64,7 +66,7 @@ impl MigTools<'_> {
             let now = self.gpu(&target.gpu)?;
             let is_there = matches!(target.next(&now), Ok(None));
             if !is_there {
-                check(&now, target, order.may_change_mode)?;
+                check(&now, target, order)?;
                 wanted.push((now, target.clone()));
             }
         }
@@ -177,7 +179,7 @@ fn report(gpu: &GpuUuid, change: &MigChange) {
 }
 
 /// Refuses what is not possible on such a GPU, and a change of its mode that nobody has asked for.
-fn check(now: &MigGpu, target: &ExactGpu, may_change_mode: bool) -> Result<()> {
+fn check(now: &MigGpu, target: &ExactGpu, order: &MigOrder) -> Result<()> {
     let changes_mode = now.mode.current != target.mode;
     let why = match now.virtualization {
         Some(VirtualizationMode::Vgpu) => "is a vGPU: the hypervisor decides how it is divided",
@@ -185,13 +187,15 @@ fn check(now: &MigGpu, target: &ExactGpu, may_change_mode: bool) -> Result<()> {
         Some(VirtualizationMode::Passthrough) if changes_mode => {
             "was passed to this virtual machine, where its MIG mode would wait for a reset for ever"
         }
-        _ if !changes_mode || may_change_mode => return Ok(()),
-        _ => "has another MIG mode than the layout",
+        _ if !changes_mode => return Ok(()),
+        _ if !order.may_change_mode => "has another MIG mode than the layout",
+        _ if now.resetless != Some(true) && !order.may_reset => "changes its MIG mode with a reset only",
+        _ => return Ok(()),
     };
     let error = Error::failed(format!("gpu {}", now.index), why);
     Err(match (now.virtualization, now.resetless) {
         (Some(mode), _) if mode != VirtualizationMode::None => error,
         (_, Some(true)) => error.hint("give --mode to change it; no process may use the GPU meanwhile"),
-        _ => error.hint("give --mode to change it: the GPU is reset, and no process may use it meanwhile"),
+        _ => error.hint("give --mode --reset to change it: the GPU is reset, and no process may use it meanwhile"),
     })
 }

@@ -3,11 +3,13 @@
 //! The next change follows from what the GPU has and what it is to have, and from nothing else. So a process that
 //! continues after another one was killed needs no list of what was done.
 
+use super::layout::{GpuSelector, GpuWish, Layout, WishedInstance};
 use super::{ComputeProfile, GpuInstance, InstanceProfile, MigGpu, Placement, ProfileId};
 use crate::inventory::MigMode;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
-use tranche_core::types::{ComputeInstanceId, GpuInstanceId, GpuUuid, MigProfile};
+use tranche_core::types::{ComputeInstanceId, DeviceSelector, GpuInstanceId, GpuUuid, MigProfile};
 
 /// What a GPU has, or is to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,9 +108,6 @@ pub enum NoWay {
         /// The slices.
         slices: u32,
     },
-    /// The change of the mode waits for a reset of the GPU.
-    #[error("its MIG mode changes with the next reset of the GPU")]
-    PendingReset,
 }
 
 impl ExactGpu {
@@ -123,6 +122,36 @@ impl ExactGpu {
         }
     }
 
+    /// The layout that a person would write for it, with the place of each GPU instance.
+    pub fn layout(&self) -> Layout {
+        let wished = |one: &ExactInstance, slices: Option<u32>| WishedInstance {
+            profile: MigProfile {
+                // More slices than any GPU has are no profile.
+                compute_slices: slices.map(|slices| u8::try_from(slices).unwrap_or(u8::MAX)),
+                ..one.name.clone()
+            },
+            start: Some(one.placement.start),
+        };
+        let mut instances = BTreeMap::new();
+        for one in &self.instances {
+            let slices: Vec<Option<u32>> = match one.compute.as_slice() {
+                [] => vec![Some(0)],
+                [whole] if whole.slices == u32::from(one.name.gpu_slices) => vec![None],
+                parts => parts.iter().map(|part| Some(part.slices)).collect(),
+            };
+            for slices in slices {
+                *instances.entry(wished(one, slices)).or_insert(0) += 1;
+            }
+        }
+        Layout {
+            gpus: GpuSelector::One(DeviceSelector::GpuUuid(self.gpu.clone())),
+            wish: match self.mode {
+                MigMode::Disabled => GpuWish::Off,
+                MigMode::Enabled => GpuWish::Instances(instances),
+            },
+        }
+    }
+
     /// The change that comes next if the GPU is as `now`; `None` if it has what it is to have. All that is not wanted
     /// is destroyed before anything is created, because its place may be needed.
     ///
@@ -130,14 +159,10 @@ impl ExactGpu {
     /// Returns why no change leads on.
     pub fn next(&self, now: &MigGpu) -> Result<Option<MigChange>, NoWay> {
         if now.mode.current != self.mode {
-            return match now.mode.pending == self.mode {
-                true => Err(NoWay::PendingReset),
-                false => Ok(Some(
-                    self.without_instances(now).unwrap_or(MigChange::SetMode(self.mode)),
-                )),
-            };
+            let first = now.instances.first().map(destroy);
+            return Ok(Some(first.unwrap_or(MigChange::SetMode(self.mode))));
         }
-        // A change of the mode that nobody waits for is taken back.
+        // A change of the mode that waits for a reset is taken back.
         if now.mode.pending != self.mode {
             return Ok(Some(MigChange::SetMode(self.mode)));
         }
@@ -191,11 +216,6 @@ impl ExactGpu {
 
     fn wanted(&self, one: &GpuInstance) -> Option<&ExactInstance> {
         self.instances.iter().find(|wanted| wanted.is(one))
-    }
-
-    /// What must be destroyed before the mode of the GPU can change.
-    fn without_instances(&self, now: &MigGpu) -> Option<MigChange> {
-        now.instances.first().map(destroy)
     }
 }
 

@@ -72,7 +72,8 @@ impl GpuWish {
 impl FromStr for Layout {
     type Err = Error;
 
-    /// `0:3g.20gb,2g.10gb,1g.5gb`, `all:7x1g.5gb`, `GPU-…:3g.20gb@4`, `0:empty` (MIG mode without instances), `0:off`.
+    /// `0:3g.20gb,2g.10gb,1g.5gb`, `all:7x1g.5gb`, `GPU-…:3g.20gb@4`, `0:2x1c.3g.20gb` (two compute instances in a GPU
+    /// instance), `0:0c.3g.20gb` (a GPU instance without one), `0:empty` (MIG mode without instances), `0:off`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let invalid = |why: String| {
             Error::usage(format!("layout {text}"), why)
@@ -115,10 +116,11 @@ fn instances(list: &str) -> Result<BTreeMap<WishedInstance, u32>, String> {
             }
             None => (rest, None),
         };
-        if start.is_some() && count > 1 {
+        let profile: MigProfile = profile.parse().map_err(|error: Error| error.to_string())?;
+        // Compute instances of one GPU instance have its place.
+        if start.is_some() && count > 1 && profile.compute_slices.is_none_or(|slices| slices == 0) {
             return Err(format!("has {count} instances at one place in {text}"));
         }
-        let profile: MigProfile = profile.parse().map_err(|error: Error| error.to_string())?;
         *wished.entry(WishedInstance { profile, start }).or_insert(0) += count;
     }
     Ok(wished)
@@ -186,6 +188,7 @@ mod tests {
             "0000:41:00.0:empty",
             "GPU-bb5d1807-35ed-1a19-3c32-147f9952a2da:3g.20gb@4",
             "1:2x1c.3g.20gb",
+            "1:0c.2g.10gb@0,1c.3g.20gb@4,2c.3g.20gb@4",
             "0:1g.10gb+me,1g.12gb+me.all",
             "0:2x2g.12gb+gfx,4g.24gb+gfx",
         ] {

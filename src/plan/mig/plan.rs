@@ -179,6 +179,11 @@ fn wanted(gpu: &MigGpu, name: &str, wish: &BTreeMap<WishedInstance, u32>) -> Res
                 );
                 return Err(Error::usage(name, what));
             }
+            Some(0) => wanted.extend((0..*count).map(|_| WantedInstance {
+                profile: profile.id,
+                start: one.start,
+                compute: Vec::new(),
+            })),
             Some(slices) if slices < profile.slices => {
                 let sizes = parts.entry((profile.id.0, one.start)).or_default();
                 sizes.extend((0..*count).map(|_| slices));

@@ -4,7 +4,7 @@ use super::model::{Fault, GPU, Killed, Model, empty, wanted};
 use crate::mig::{MigJournal, change, finish};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use tranche_plan::inventory::{MigMode, MigState};
+use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::ExactGpu;
 
 const OLD: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[1, 2]), ("2g.10gb", 4, &[2]), ("1g.5gb", 6, &[1])];
@@ -127,18 +127,4 @@ fn the_mode_changes_without_instances_only() {
     assert_eq!(model.has(), off);
     change(&model, top.path(), &[off], &[wanted(NEW)], &mut |_, _| {}).unwrap();
     assert_eq!(model.has(), wanted(NEW));
-}
-
-#[test]
-fn a_mode_that_waits_for_a_reset_is_an_error() {
-    let top = tempfile::tempdir().unwrap();
-    let mut gpu = empty();
-    gpu.mode = MigState {
-        current: MigMode::Disabled,
-        pending: MigMode::Enabled,
-    };
-    let model = Model::new(gpu, None);
-    let before = model.has();
-    let error = change(&model, top.path(), &[before], &[wanted(NEW)], &mut |_, _| {}).unwrap_err();
-    assert!(error.to_string().contains("with the next reset"), "{error}");
 }

@@ -104,6 +104,10 @@ proptest! {
         // What is there already needs no change.
         let again = plan(&read(&first), std::slice::from_ref(&gpu), &[]).unwrap();
         prop_assert_eq!(again[0].next(&gpu), Ok(None));
+        // What is there, written as a layout and read again, is what is there.
+        let written = ExactGpu::of(&gpu).layout().to_string();
+        let same = plan(&read(&written), std::slice::from_ref(&gpu), &[]).unwrap();
+        prop_assert_eq!(same[0].next(&gpu), Ok(None), "{}", written);
         let holders: Vec<InstanceHolder> = gpu.instances.iter().zip(used).filter(|(_, used)| *used).map(|(one, _)| {
             InstanceHolder { gpu: gpu.uuid.clone(), instance: Some((one.id, None)), who: format!("holder {}", one.id) }
         }).collect();
