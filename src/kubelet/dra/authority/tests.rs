@@ -110,9 +110,12 @@ fn huffman_codes_and_changes_of_the_table_are_read() {
     assert_eq!(decoded(&frames(&out)[0].2), [(b"oooooooo".to_vec(), b"x".to_vec())]);
 }
 
+/// Names and values.
+type Headers = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The headers of each request of a recording, before the filter and after it. Each block of the
 /// kubelet refers to those before, with Huffman codes.
-fn recorded(recording: &str) -> [Vec<Vec<(Vec<u8>, Vec<u8>)>>; 2] {
+fn recorded(recording: &str) -> [Vec<Headers>; 2] {
     let lines = recording.lines();
     let digits: String = lines.map(|line| line.split('#').next().unwrap().trim()).collect();
     let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
