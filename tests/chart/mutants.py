@@ -93,6 +93,7 @@ MUTANTS = [
     (DAEMONSET, r"- --driver-name=.*\n", "- --x\n", "the host's directories"),
     (DAEMONSET, r"maxSurge: 1", "maxSurge: 0", "an update", ALONE),
     (DAEMONSET, r"maxUnavailable: 0", "maxUnavailable: 1", "an update", ALONE),
+    (DAEMONSET, r"minReadySeconds: 5", "minReadySeconds: 0", "an update", ALONE),
     (DAEMONSET, r"- --pod-uid=.*", "", "an update", ALONE),
     (DAEMONSET, r"not .Values.devicePlugin \}\}\n        #", "true }}\n        #", "an update"),
     (DAEMONSET, r"fieldPath: metadata.uid", "fieldPath: metadata.name", "the environment has", ALONE),

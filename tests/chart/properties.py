@@ -86,17 +86,22 @@ PROPERTIES = {
         * is_driver(objects),
         ("/run/tranche", True),
     ],
-    # A driver alone may run twice, if the names of its sockets differ.
+    # A driver alone may run twice, if the names of its sockets differ. The kubelet takes a second to find the new one.
     "an update stops a device plugin first, node by node": lambda objects: [
-        one["spec"]["updateStrategy"] for one in objects if one["kind"] == "DaemonSet"
+        (one["spec"]["updateStrategy"], one["spec"].get("minReadySeconds", 0))
+        for one in objects
+        if one["kind"] == "DaemonSet"
     ]
     == [
-        {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}
-            if is_plugin(objects)
-            else {"maxSurge": 1, "maxUnavailable": 0},
-        }
+        (
+            {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}
+                if is_plugin(objects)
+                else {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            0 if is_plugin(objects) else 5,
+        )
     ]
     and argument(objects, "pod-uid") == (None if is_plugin(objects) else "$(POD_UID)"),
     "the policy is for the account of the pods, and no other": is_policy_of_account,

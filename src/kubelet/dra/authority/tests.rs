@@ -110,9 +110,13 @@ fn huffman_codes_and_changes_of_the_table_are_read() {
     assert_eq!(decoded(&frames(&out)[0].2), [(b"oooooooo".to_vec(), b"x".to_vec())]);
 }
 
-#[test]
-fn the_requests_of_a_real_kubelet_keep_their_headers() {
-    let lines = include_str!("../../tests/data/calls.txt").lines();
+/// Names and values.
+type Headers = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The headers of each request of a recording, before the filter and after it. Each block of the
+/// kubelet refers to those before, with Huffman codes.
+fn recorded(recording: &str) -> [Vec<Headers>; 2] {
+    let lines = recording.lines();
     let digits: String = lines.map(|line| line.split('#').next().unwrap().trim()).collect();
     let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
     let sent: Vec<u8> = (0..digits.len()).step_by(2).map(digit).collect();
@@ -120,15 +124,33 @@ fn the_requests_of_a_real_kubelet_keep_their_headers() {
         let of_headers = frames(bytes).into_iter().filter(|(kind, ..)| *kind == 1);
         of_headers.map(|(.., block)| block).collect::<Vec<_>>()
     };
-    // Each block of the kubelet refers to those before, with Huffman codes.
     let mut table = Decoder::new();
-    let before: Vec<_> = blocks(&sent).iter().map(|block| table.decode(block).unwrap()).collect();
+    let before = blocks(&sent).iter().map(|block| table.decode(block).unwrap()).collect();
+    let rewritten = rewrite(&sent).unwrap();
+    let after = blocks(&rewritten).iter().map(|block| decoded(block)).collect();
+    [before, after]
+}
+
+#[test]
+fn the_requests_of_a_real_kubelet_keep_their_headers() {
+    let [before, after] = recorded(include_str!("../../tests/data/calls.txt"));
     assert_eq!(before.len(), 8);
-    let after: Vec<_> = blocks(&rewrite(&sent).unwrap())
-        .iter()
-        .map(|block| decoded(block))
-        .collect();
     assert_eq!(after, before, "it sends localhost to device plugins");
+}
+
+#[test]
+fn the_registration_by_a_real_kubelet_gets_another_authority() {
+    let [mut before, after] = recorded(include_str!("../../tests/data/registration.txt"));
+    let path = |name: &str| format!("/pluginregistration.Registration/{name}").into_bytes();
+    let wanted = [path("GetInfo"), path("NotifyRegistrationStatus")];
+    assert_eq!(before.len(), wanted.len());
+    for (request, path) in before.iter_mut().zip(wanted) {
+        assert!(request.contains(&(b":path".to_vec(), path)));
+        let authority = request.iter_mut().find(|(name, _)| name == b":authority");
+        let value = &mut authority.unwrap().1;
+        assert_eq!(std::mem::replace(value, b"localhost".to_vec()), PERCENT);
+    }
+    assert_eq!(after, before);
 }
 
 #[test]

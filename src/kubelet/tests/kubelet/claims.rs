@@ -1,5 +1,6 @@
 //! What a driver for dynamic resource allocation does for claims and the health of its devices.
 
+mod authority;
 mod node;
 mod sockets;
 

@@ -1,7 +1,7 @@
 //! What a real kubelet sent and answered, byte by byte, and what the plugin makes of it. `tests/data/README.md` says
 //! how it was recorded.
 
-mod frames;
+pub(crate) mod frames;
 mod kubelet;
 
 use crate::bed::{Bed, GPU};

@@ -2,20 +2,12 @@
 
 use super::node::{DRIVER, Node, claim};
 use crate::bed::until;
-use crate::fake_kubelet::dra::wire::{GoClient, authority};
+use crate::fake_kubelet::dra::wire::GoClient;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::Server;
-use tonic::{Request, Response, Status};
-use tranche_kubelet::dra::authority::AuthorityFilter;
 use tranche_kubelet::proto::pluginregistration as api;
-use tranche_kubelet::proto::pluginregistration::registration_server::{Registration, RegistrationServer};
 
 const OLD: &str = "0b5ee5c8-0a34-4e8a-9d0a-0d5f4e7a8f11";
 const NEW: &str = "5f0c7c9e-43f2-4f0e-8f52-3f2c1a7d9b22";
@@ -47,65 +39,6 @@ fn the_kubelet_finds_the_driver_and_both_of_its_versions() {
     node.wait_registered(0);
     let refused = node.kubelet.prepare(DRIVER, &[claim("a")]).unwrap_err();
     assert!(refused.message().contains("is not registered"));
-}
-
-struct Answers;
-
-#[tonic::async_trait]
-impl Registration for Answers {
-    async fn get_info(&self, request: Request<api::InfoRequest>) -> Result<Response<api::PluginInfo>, Status> {
-        let name = format!("{:?}", request.metadata().get("user-agent"));
-        Ok(Response::new(api::PluginInfo {
-            name,
-            ..Default::default()
-        }))
-    }
-
-    async fn notify_registration_status(
-        &self,
-        _: Request<api::RegistrationStatus>,
-    ) -> Result<Response<api::RegistrationStatusResponse>, Status> {
-        Ok(Response::new(api::RegistrationStatusResponse {}))
-    }
-}
-
-/// Asks a server of tonic twice, with the bytes of grpc-go. Returns the answers.
-fn ask_as_go(socket: &Path, is_filtered: bool) -> [Result<String, String>; 2] {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let listener = {
-        let _enter = runtime.enter();
-        UnixListenerStream::new(tokio::net::UnixListener::bind(socket).unwrap())
-    };
-    let server = RegistrationServer::new(Answers);
-    if is_filtered {
-        let filtered = |stream: std::io::Result<UnixStream>| stream.map(AuthorityFilter::new);
-        runtime.spawn(Server::builder().serve_with_incoming(server, listener.map(filtered)));
-    } else {
-        runtime.spawn(Server::builder().serve_with_incoming(server, listener));
-    }
-    let mut client = GoClient::dial(socket).unwrap();
-    let mut ask = || {
-        let path = "/pluginregistration.Registration/GetInfo";
-        let answer = client.call::<api::PluginInfo>(path, Duration::from_secs(60), &api::InfoRequest {});
-        answer.map(|info| info.name)
-    };
-    [ask(), ask()]
-}
-
-#[test]
-fn the_authority_of_go_is_refused_by_tonic_and_passes_the_filter() {
-    let top = tempfile::tempdir().unwrap();
-    assert!(authority(Path::new("/var/lib/x-reg.sock")) == "%2Fvar%2Flib%2Fx-reg.sock");
-    let agent = || Ok("Some(\"grpc-go/1.79.3\")".to_owned());
-    // The second request refers to the headers of the first one.
-    assert_eq!(ask_as_go(&top.path().join("filtered.sock"), true), [agent(), agent()]);
-    // PROTOCOL_ERROR.
-    let refused = || Err("reset with error 1".to_owned());
-    assert_eq!(ask_as_go(&top.path().join("plain.sock"), false), [refused(), refused()]);
 }
 
 #[test]
