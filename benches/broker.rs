@@ -34,7 +34,7 @@ use support::init::Init;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::ContainerName;
 use tranche_core::types::DeviceKey;
-use tranche_node::control::{ControlledDevice, MachineControl};
+use tranche_node::control::{ControlledDevice, DriverAccess, MachineControl};
 use tranche_node::facts::{Facts, HostFacts};
 use tranche_node::planning::PolicyOptions;
 use tranche_node::serve::{ServeOptions, Socket, serve};
@@ -65,6 +65,10 @@ impl MachineControl for Ready {
 
     fn restart(&self, _: &DeviceKey) -> Result<()> {
         Ok(())
+    }
+
+    fn driver(&self) -> Result<DriverAccess> {
+        Err(Error::failed("NVML", "is not there"))
     }
 
     fn unreadable(&self) -> Vec<String> {

@@ -83,10 +83,10 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("facts", "generate mutex planning"),
             ("observe", ""),
             ("control", "facts mutex peer planning"),
-            ("mig", "control replace"),
+            ("mig", "control facts held planning replace"),
             (
                 "serve",
-                "accounts claim_spec control facts held mutex peer planning replace sys",
+                "accounts claim_spec control facts held mig mutex peer planning replace sys",
             ),
             ("observed", "control held observe"),
             (

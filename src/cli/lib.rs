@@ -11,6 +11,7 @@ mod list;
 pub mod log;
 pub mod look;
 mod metrics;
+mod mig;
 mod mps;
 mod nvidia;
 pub mod out;
@@ -78,6 +79,9 @@ enum Verb {
     /// Start, stop and show the MPS daemons that tranche manages
     #[command(subcommand)]
     Mps(mps::Verb),
+    /// Show and change how GPUs are divided by MIG
+    #[command(subcommand)]
+    Mig(mig::Verb),
     Metrics(metrics::Args),
     Export(Box<export::Args>),
     /// Add tranche's runtime to the configuration of an engine (docker, containerd, CRI-O, podman), and remove it
@@ -187,6 +191,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Top(args) => top::run(&args),
         Verb::Broker(args) => broker::run(&args),
         Verb::Mps(verb) => mps::run(&verb),
+        Verb::Mig(verb) => mig::run(&verb),
         Verb::Metrics(args) => metrics::run(&args),
         Verb::Export(args) => export::run(&args),
         Verb::Runtime(verb) => runtime::run(&verb),

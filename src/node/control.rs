@@ -9,6 +9,7 @@ mod changes;
 mod daemon;
 mod device;
 mod devices;
+mod driver_access;
 mod goal;
 mod journal;
 pub mod nvml;
@@ -22,6 +23,7 @@ mod this_machine;
 mod time_slice;
 
 pub use devices::{Control, ControlOptions};
+pub use driver_access::DriverAccess;
 pub use public_status::{PublicClaim, PublicDaemon, PublicDevice, PublicStatus, STATUS_FILE, STATUS_VERSION};
 pub use run::run_daemon;
 pub use state::{CgroupMemory, ControlledDevice, DaemonState, DaemonStatus, LostClients};
@@ -75,6 +77,12 @@ pub trait MachineControl: Send + Sync {
 
     /// The devices that are changed now, in the order of their names.
     fn devices(&self) -> Vec<ControlledDevice>;
+
+    /// How the driver is asked and its GPUs are changed.
+    ///
+    /// # Errors
+    /// Returns an error if the host cannot be examined, or has no driver.
+    fn driver(&self) -> Result<DriverAccess>;
 
     /// A line for each record of a changed device that cannot be read. What was changed of such a device is unknown,
     /// and the device is not in [`MachineControl::devices`].

@@ -14,6 +14,7 @@ mod connection;
 mod entry;
 mod kubernetes;
 mod limits;
+mod mig;
 mod nested;
 mod own;
 mod peer;
@@ -96,6 +97,7 @@ pub fn serve(
     socket.ready();
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
+        threads.spawn(|| mig::recover(&commands));
         let ended = door.open(&|stream, connection| {
             let (commands, last) = (&commands, &door.last);
             let answer = move || match connection {

@@ -6,6 +6,7 @@
 //! instances in them, for each GPU. The profiles and placements come from the driver each time, because they differ
 //! between products and between versions of the driver.
 
+mod difference;
 mod exact;
 mod gpu;
 mod layout;
@@ -22,6 +23,7 @@ pub use plan::{InstanceHolder, plan};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };
+pub use rules::free_places;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use crate::state::World;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 /// The state of each GPU that was changed, by UUID.
@@ -45,6 +46,12 @@ pub(super) fn change(
     let mut all = read();
     let before = all.get(&gpu.uuid).or(gpu.mig.as_ref()).ok_or(Refusal::Invalid)?.clone();
     let mut after = before.clone();
+    // The UUIDs of two GPUs' instances begin at different numbers.
+    if after.made == 0 {
+        let mut hasher = DefaultHasher::new();
+        gpu.uuid.hash(&mut hasher);
+        after.made = hasher.finish() >> 32;
+    }
     change(&mut after)?;
     files::follow(gpu.minor, &before, &after);
     let names = |mig: &Mig| {

@@ -55,7 +55,9 @@ pub(super) fn picture(gpu: &MigGpu) -> Option<String> {
 fn units(gpu: &MigGpu) -> Option<u32> {
     let offered = gpu.profiles.iter().flat_map(|profile| &profile.placements);
     let taken = gpu.instances.iter().map(|one| &one.placement);
-    let ends = offered.chain(taken).map(|placement| placement.start.saturating_add(placement.size));
+    let ends = offered
+        .chain(taken)
+        .map(|placement| placement.start.saturating_add(placement.size));
     // More than any GPU has: a library that reports more must not fill the screen.
     const MOST: u32 = 64;
     ends.max().filter(|units| (1..=MOST).contains(units))

@@ -8,6 +8,7 @@ mod claim;
 mod container;
 mod enter;
 mod kubernetes;
+mod mig;
 
 pub use claim::ClaimRequest;
 pub use enter::{EnterRequest, EnterSubject};
@@ -15,6 +16,7 @@ pub use kubernetes::{
     DraDevicesRequest, GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, ReserveRequest,
     UnprepareClaimRequest,
 };
+pub use mig::{MigAnswer, MigRequest};
 
 use super::VERSION;
 use crate::error::{Error, Kind, Result};
@@ -94,6 +96,8 @@ commands! {
     "prepare-claim" = PrepareClaim(PrepareClaimRequest),
     /// Give up the devices of a resource claim.
     "unprepare-claim" = UnprepareClaim(UnprepareClaimRequest),
+    /// Apply layouts of MIG.
+    "mig" = Mig(MigRequest),
 }
 
 /// The device that is made ready.

@@ -1,6 +1,5 @@
 //! All devices of the machine that are changed for shares.
 
-use super::MachineControl;
 use super::changes::DeviceChanges;
 use super::daemon::{Daemon, Processes, Starter};
 use super::device::settle;
@@ -10,6 +9,7 @@ use super::real::{RealDevice, Tools, now};
 use super::shown::Shown;
 use super::state::ControlledDevice;
 use super::target::ControlTarget;
+use super::{DriverAccess, MachineControl};
 use crate::facts::HostFacts;
 use crate::mutex::lock;
 use std::collections::BTreeMap;
@@ -420,6 +420,10 @@ impl MachineControl for Control {
 
     fn devices(&self) -> Vec<ControlledDevice> {
         self.shown.devices()
+    }
+
+    fn driver(&self) -> Result<DriverAccess> {
+        DriverAccess::find(&*self.facts.now()?, &self.options)
     }
 
     fn unreadable(&self) -> Vec<String> {

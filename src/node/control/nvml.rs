@@ -56,7 +56,8 @@ enum NvmlAnswer {
     Processes(Vec<u32>),
     /// The limit of a cgroup as NVML reports it, in bytes; `None`: no limit.
     CgroupLimit(Option<u64>),
-    MigGpus(Vec<MigGpu>),
+    /// GPUs, and a line for each that does not say what it has.
+    MigGpus(Vec<MigGpu>, Vec<String>),
     Done,
     Failed(NvmlFailure),
 }
@@ -151,13 +152,13 @@ impl Nvml {
         }
     }
 
-    /// The GPUs that have MIG, by index, with what each offers and has.
+    /// The GPUs that have MIG, by index, with what each offers and has; and a line for each that does not say it.
     ///
     /// # Errors
     /// Returns why NVML did not say it.
-    pub fn mig_gpus(&self) -> Result<Vec<MigGpu>, NvmlFailure> {
+    pub fn mig_gpus(&self) -> Result<(Vec<MigGpu>, Vec<String>), NvmlFailure> {
         match self.ask(&Question::MigGpus)? {
-            NvmlAnswer::MigGpus(gpus) => Ok(gpus),
+            NvmlAnswer::MigGpus(gpus, problems) => Ok((gpus, problems)),
             other => Err(unexpected(&other)),
         }
     }
@@ -168,7 +169,7 @@ impl Nvml {
     /// Returns why NVML did not say it; [`NvmlFailure::Unsupported`] for a GPU without MIG.
     pub fn mig_gpu(&self, gpu: &GpuUuid) -> Result<MigGpu, NvmlFailure> {
         match self.ask(&Question::MigGpu(gpu.clone()))? {
-            NvmlAnswer::MigGpus(gpus) => gpus.into_iter().next().ok_or(NvmlFailure::Unsupported),
+            NvmlAnswer::MigGpus(gpus, _) => gpus.into_iter().next().ok_or(NvmlFailure::Unsupported),
             other => Err(unexpected(&other)),
         }
     }

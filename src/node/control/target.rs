@@ -92,16 +92,10 @@ impl ControlTarget {
 
     /// Finds the programs of the driver that the host has now. What is not found stays: it may exist all the same.
     pub(super) fn find_programs(&mut self, driver: Option<&Driver>, root: &Path) {
-        let path = |file: &HostPath| root.join(file.as_str().trim_start_matches('/'));
-        let program = |name: &str| {
-            let mut files = driver.into_iter().flat_map(|driver| &driver.files);
-            let found = files.find(|file| file.kind == FileKind::Binary && file.container.file_name() == name);
-            found.map(|file| path(&file.host))
-        };
         let replace = |old: &mut Option<PathBuf>, new: Option<PathBuf>| *old = new.or_else(|| old.take());
-        replace(&mut self.control, program("nvidia-cuda-mps-control"));
-        replace(&mut self.smi, program("nvidia-smi"));
-        replace(&mut self.nvml, driver.and_then(nvml).map(path));
+        replace(&mut self.control, program(driver, root, "nvidia-cuda-mps-control"));
+        replace(&mut self.smi, program(driver, root, "nvidia-smi"));
+        replace(&mut self.nvml, library(driver, root));
     }
 
     /// The name of its journal, its daemon's unit and its pipe directory: `0`, `0-1`.
@@ -112,6 +106,23 @@ impl ControlTarget {
 
 fn instance(device: Device) -> String {
     device.cdi_name().replace(':', "-")
+}
+
+/// A file of the driver in `root`, the directory that has the host's files.
+fn in_root(root: &Path, file: &HostPath) -> PathBuf {
+    root.join(file.as_str().trim_start_matches('/'))
+}
+
+/// A program of the driver, in `root`, by its name.
+pub(super) fn program(driver: Option<&Driver>, root: &Path, name: &str) -> Option<PathBuf> {
+    let mut files = driver.into_iter().flat_map(|driver| &driver.files);
+    let found = files.find(|file| file.kind == FileKind::Binary && file.container.file_name() == name);
+    found.map(|file| in_root(root, &file.host))
+}
+
+/// The library of NVML, in `root`.
+pub(super) fn library(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
+    driver.and_then(nvml).map(|file| in_root(root, file))
 }
 
 /// The library of NVML that the driver has for this word size.

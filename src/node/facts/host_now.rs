@@ -12,7 +12,8 @@ use tranche_host::examine;
 use tranche_plan::derive::HookOptions;
 use tranche_plan::host_file::{self, HostFile, HostSource, SourceKind};
 
-/// For how long a failure is repeated: users must not make the broker examine the host again and again.
+/// For how long a failure, or an incomplete result, is repeated: users must not make the broker examine the host again
+/// and again.
 const FAILURE_LASTS: Duration = Duration::from_secs(5);
 
 /// The host of a broker.
@@ -29,8 +30,8 @@ enum Known {
         at: Instant,
         error: String,
     },
-    /// The facts, and the files that they were made from.
-    Facts(Arc<Facts>, Vec<HostSource>),
+    /// The facts, the files that they were made from, and when.
+    Facts(Arc<Facts>, Vec<HostSource>, Instant),
 }
 
 impl HostNow {
@@ -83,7 +84,9 @@ impl HostFacts for HostNow {
     fn now(&self) -> Result<Arc<Facts>> {
         let mut known = lock(&self.known);
         match &*known {
-            Known::Facts(facts, sources) if sources.iter().all(HostSource::is_unchanged) => {
+            // What is missing, because the driver was being replaced for example, may come without a sign.
+            Known::Facts(facts, _, at) if !facts.inventory.degraded.is_empty() && at.elapsed() >= FAILURE_LASTS => {}
+            Known::Facts(facts, sources, _) if sources.iter().all(HostSource::is_unchanged) => {
                 return Ok(Arc::clone(facts));
             }
             Known::Failed { at, error } if at.elapsed() < FAILURE_LASTS => return Err(Error::failed("host", error)),
@@ -92,7 +95,7 @@ impl HostFacts for HostNow {
         match self.examine() {
             Ok((facts, sources)) => {
                 let facts = Arc::new(facts);
-                *known = Known::Facts(Arc::clone(&facts), sources);
+                *known = Known::Facts(Arc::clone(&facts), sources, Instant::now());
                 Ok(facts)
             }
             Err(error) => {

@@ -1,7 +1,7 @@
 //! What the broker does for each request.
 
 use super::peer::BrokerClient;
-use super::{ServeOptions, entry, kubernetes, own};
+use super::{ServeOptions, entry, kubernetes, mig, own};
 use crate::accounts::Accounts;
 use crate::control::{MachineControl, PublicStatus};
 use crate::facts::{Facts, HostFacts};
@@ -28,6 +28,8 @@ pub(super) struct Commands<'a> {
     wake: &'a UnixStream,
     /// What status.json has.
     pub(super) shown: Mutex<Option<PublicStatus>>,
+    /// One layout is applied at a time.
+    pub(super) mig: Mutex<()>,
 }
 
 impl<'a> Commands<'a> {
@@ -45,6 +47,7 @@ impl<'a> Commands<'a> {
             accounts,
             wake,
             shown: Mutex::new(None),
+            mig: Mutex::new(()),
         }
     }
 
@@ -105,6 +108,10 @@ impl<'a> Commands<'a> {
             Request::UnprepareClaim(UnprepareClaimRequest { uid }) => {
                 owner_alone(peer, "unprepare-claim")?;
                 kubernetes::unprepare_claim(self, &uid)
+            }
+            Request::Mig(request) => {
+                owner_alone(peer, "mig")?;
+                mig::apply(self, &request)
             }
         }
     }

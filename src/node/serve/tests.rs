@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::accounts::AccountSources;
-use crate::control::{ControlledDevice, PublicStatus, STATUS_FILE};
+use crate::control::{ControlledDevice, DriverAccess, PublicStatus, STATUS_FILE};
 use crate::facts::Facts;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -84,6 +84,10 @@ impl MachineControl for Recorded {
 
     fn devices(&self) -> Vec<ControlledDevice> {
         Vec::new()
+    }
+
+    fn driver(&self) -> Result<DriverAccess> {
+        Err(Error::failed("NVML", "is not there"))
     }
 
     fn unreadable(&self) -> Vec<String> {

@@ -15,6 +15,22 @@ pub(super) struct Rules<'a> {
     engines: Engines,
 }
 
+/// The profiles of which an instance can be created on `gpu` beside those that exist, from the largest to the smallest,
+/// each with the first units of its free places.
+pub fn free_places(gpu: &MigGpu) -> Vec<(&InstanceProfile, Vec<u32>)> {
+    let rules = Rules::of(gpu);
+    let chosen: Vec<(ProfileId, Placement)> = gpu.instances.iter().map(|one| (one.profile, one.placement)).collect();
+    let free = |profile: &&InstanceProfile| {
+        let places = profile
+            .placements
+            .iter()
+            .filter(|place| rules.allow(&chosen, profile, place));
+        places.map(|place| place.start).collect::<Vec<u32>>()
+    };
+    let all = rules.by_size.iter().map(|profile| (*profile, free(profile)));
+    all.filter(|(_, starts)| !starts.is_empty()).collect()
+}
+
 impl<'a> Rules<'a> {
     pub(super) fn of(gpu: &'a MigGpu) -> Self {
         let mut by_size: Vec<&InstanceProfile> = gpu.profiles.iter().collect();

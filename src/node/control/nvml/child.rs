@@ -48,8 +48,8 @@ fn answer(library: &OsStr, question: &Question) -> Result<NvmlAnswer, NvmlError>
                 processes.iter().map(|process| process.pid).collect(),
             ))
         }
-        Question::MigGpus => mig::gpus(&nvml).map(NvmlAnswer::MigGpus),
-        Question::MigGpu(gpu) => mig::gpu(&device(&nvml, gpu)?).map(|gpu| NvmlAnswer::MigGpus(vec![gpu])),
+        Question::MigGpus => mig::gpus(&nvml).map(|(gpus, problems)| NvmlAnswer::MigGpus(gpus, problems)),
+        Question::MigGpu(gpu) => mig::gpu(&device(&nvml, gpu)?).map(|gpu| NvmlAnswer::MigGpus(vec![gpu], Vec::new())),
         Question::ChangeMig(gpu, change) => {
             mig::change(&device(&nvml, gpu)?, change)?;
             Ok(NvmlAnswer::Done)

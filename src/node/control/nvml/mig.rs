@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlComputeInstancePlacement_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
 };
 use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId, MemorySize, MigProfile};
-use tranche_host::nvml::{mig_state, virtualization};
+use tranche_host::nvml::{meaning, mig_state, virtualization};
 use tranche_host::sys::nvml::{ProcessList, compute_instance, gpu_instance, processes};
 use tranche_host::sys::nvml_mig::{
     GpuInstanceHandle, RawProfile, create_gpu_instance, gpu_instance_by_id, gpu_instances, is_resetless, placements,
@@ -24,23 +24,22 @@ const MOST_PROFILES: u32 = 64;
 /// What NVML reports as the instance of a process that uses none.
 const NO_INSTANCE: u32 = u32::MAX;
 
-/// All GPUs that have MIG. One that does not answer is left out: it cannot be divided.
-pub(super) fn gpus(nvml: &Nvml) -> Result<Vec<MigGpu>, NvmlError> {
-    let mut gpus = Vec::new();
+/// All GPUs that have MIG, and a line for each that does not say what it has.
+pub(super) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError> {
+    let (mut gpus, mut problems) = (Vec::new(), Vec::new());
     for index in 0..nvml.device_count()? {
-        let device = match nvml.device_by_index(index) {
-            Ok(device) => device,
-            Err(NvmlError::GpuLost | NvmlError::NoPermission) => continue,
-            Err(error) => return Err(error),
-        };
-        match gpu(&device) {
-            Ok(found) => gpus.push(found),
-            // It has no MIG.
-            Err(NvmlError::NotSupported | NvmlError::GpuLost | NvmlError::FailedToLoadSymbol(_)) => {}
-            Err(error) => return Err(error),
+        let device = nvml.device_by_index(index);
+        let has_mig = device.as_ref().map_err(|_| ()).map(|device| match device.mig_mode() {
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => false,
+            Ok(_) | Err(_) => true,
+        });
+        match (has_mig, device.and_then(|device| gpu(&device))) {
+            (Ok(false), _) => {}
+            (_, Ok(found)) => gpus.push(found),
+            (_, Err(error)) => problems.push(format!("gpu {index}: NVML says: {}", meaning(&error))),
         }
     }
-    Ok(gpus)
+    Ok((gpus, problems))
 }
 
 /// What `device` has.

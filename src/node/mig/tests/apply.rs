@@ -1,14 +1,14 @@
 //! Orders, with holders in the way.
 
 use super::model::{GPU, Model, empty, wanted};
-use crate::control::{ControlledDevice, MachineControl};
+use crate::control::{ControlledDevice, DriverAccess, MachineControl};
 use crate::mig::{DevicesHeld, MigOrder, MigTools, NodeUser, SavedLayouts};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 use tranche_core::claims::Claims;
-use tranche_core::error::Result;
+use tranche_core::error::{Error, Result};
 use tranche_core::ledger::ContainerName;
 use tranche_core::types::{DeviceKey, GpuInstanceId};
 use tranche_plan::inventory::{MigMode, VirtualizationMode};
@@ -57,6 +57,9 @@ impl MachineControl for Daemons {
             problems: Vec::new(),
         };
         self.on.iter().map(daemon).collect()
+    }
+    fn driver(&self) -> Result<DriverAccess> {
+        Err(Error::failed("NVML", "is not there"))
     }
     fn unreadable(&self) -> Vec<String> {
         Vec::new()

@@ -1,0 +1,64 @@
+//! `tranche mig`: how GPUs are divided by MIG.
+
+mod apply;
+mod picture;
+mod profiles;
+mod status;
+mod wanted;
+
+use super::out;
+use super::sharing::SharingArgs;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tranche_node::mig::MigView;
+use tranche_node::refresh::OUTPUT_DIR;
+
+/// The verbs of `tranche mig`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    Status(status::Args),
+    Profiles(profiles::Args),
+    Plan(Box<apply::PlanArgs>),
+    Apply(Box<apply::Args>),
+    Undo(Box<apply::UndoArgs>),
+    Restore(Box<apply::RestoreArgs>),
+    Export(status::ExportArgs),
+}
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+struct ViewArgs {
+    /// Print JSON; docs/mig.md describes the fields
+    #[arg(long)]
+    json: bool,
+    /// The directory of the specifications, which are brought up to date after a change
+    #[arg(long, value_name = "DIR", env = "TRANCHE_OUTPUT_DIR", default_value = OUTPUT_DIR, hide = true)]
+    output_dir: PathBuf,
+    #[command(flatten)]
+    at: SharingArgs,
+}
+
+impl ViewArgs {
+    fn look(&self) -> Result<MigView> {
+        let view = MigView::look(&self.at.options())?;
+        view.problems.iter().for_each(out::note);
+        Ok(view)
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Returns the error of the verb.
+pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Status(args) => status::run(args),
+        Verb::Profiles(args) => profiles::run(args),
+        Verb::Plan(args) => apply::plan(args),
+        Verb::Apply(args) => apply::run(args),
+        Verb::Undo(args) => apply::undo(args),
+        Verb::Restore(args) => apply::restore(args),
+        Verb::Export(args) => status::export(args),
+    }
+}

@@ -1,0 +1,42 @@
+//! The options that say which layout is meant.
+
+use anyhow::Result;
+use tranche_core::error::Error;
+use tranche_node::mig::MigView;
+use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
+
+/// Which layout.
+#[derive(Debug, clap::Args)]
+pub(super) struct WantedArgs {
+    /// What a GPU is to have: 0:3g.20gb,2x1g.5gb, or all:7x1g.5gb; GPU:empty for MIG mode without instances, GPU:off
+    /// for no MIG mode. May be repeated. A GPU that is not named is not touched
+    #[arg(long = "layout", value_name = "GPU:PROFILES", required = true)]
+    layouts: Vec<Layout>,
+}
+
+/// A GPU that is to change, as it is now.
+pub(super) struct Change<'v> {
+    pub(super) now: &'v MigGpu,
+    pub(super) target: ExactGpu,
+}
+
+impl WantedArgs {
+    /// The changes that the layout needs: none for a GPU that has what it is to have.
+    pub(super) fn changes<'v>(&self, view: &'v MigView) -> Result<Vec<Change<'v>>> {
+        let target = plan(&self.layouts, &view.gpus, &view.holders)?;
+        changes(target, view)
+    }
+}
+
+/// The GPUs that are to become `target` and are not.
+pub(super) fn changes(target: Vec<ExactGpu>, view: &MigView) -> Result<Vec<Change<'_>>> {
+    let mut changes = Vec::new();
+    for target in target {
+        let now = view.gpus.iter().find(|gpu| gpu.uuid == target.gpu);
+        let now = now.ok_or_else(|| Error::failed(&target.gpu, "is not on this machine any more"))?;
+        if !matches!(target.next(now), Ok(None)) {
+            changes.push(Change { now, target });
+        }
+    }
+    Ok(changes)
+}

@@ -1,0 +1,30 @@
+//! What is asked of the broker for layouts of MIG.
+
+use serde::{Deserialize, Serialize};
+
+/// Layouts that are applied to GPUs.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MigRequest {
+    /// The layouts, as `--layout` has them: `GPU-…:3g.20gb@0,1g.5gb@4`.
+    pub layouts: Vec<String>,
+    /// What the GPUs had when the plan was shown, in the same form. The request is refused if they have something else
+    /// by now. Empty: whatever they have.
+    #[serde(default)]
+    pub seen: Vec<String>,
+    /// Whether the MIG mode of a GPU may change.
+    #[serde(default)]
+    pub may_change_mode: bool,
+    /// Whether a GPU may be reset for that.
+    #[serde(default)]
+    pub may_reset: bool,
+    /// Services that may be stopped meanwhile.
+    #[serde(default)]
+    pub services: Vec<String>,
+}
+
+/// The answer to [`MigRequest`].
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigAnswer {
+    /// The UUIDs of the GPUs that were changed.
+    pub changed: Vec<String>,
+}

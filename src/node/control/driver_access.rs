@@ -1,0 +1,40 @@
+//! How the driver of this machine is asked, and how its GPUs are changed.
+
+use super::devices::ControlOptions;
+use super::nvml::Nvml;
+use super::target::{library, program};
+use crate::facts::Facts;
+use std::path::PathBuf;
+use tranche_core::error::{Error, Result};
+
+/// How the driver is asked, and how its GPUs are changed.
+#[derive(Debug, Clone)]
+pub struct DriverAccess {
+    /// The driver's library.
+    pub nvml: Nvml,
+    /// The driver's program that resets a GPU, if it was found.
+    pub nvidia_smi: Option<PathBuf>,
+    /// systemd's program, where systemd runs.
+    pub systemctl: Option<PathBuf>,
+}
+
+impl DriverAccess {
+    /// The driver of this host.
+    ///
+    /// # Errors
+    /// Returns an error if its library was not found.
+    pub fn find(facts: &Facts, options: &ControlOptions) -> Result<Self> {
+        let driver = facts.inventory.driver.as_ref();
+        let library = library(driver, &options.root)
+            .ok_or_else(|| Error::failed("NVML", "libnvidia-ml.so.1, the driver's library, was not found"))?;
+        Ok(Self {
+            nvml: Nvml {
+                program: options.program.clone(),
+                library,
+                patience: options.nvml_patience,
+            },
+            nvidia_smi: program(driver, &options.root, "nvidia-smi"),
+            systemctl: options.systemctl.clone(),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! A machine with GPUs that have MIG, and a broker that changes them.
+
+use crate::support::fake_host::{self, Host};
+use crate::support::until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+pub(crate) struct Bed {
+    top: tempfile::TempDir,
+    pub(crate) host: Host,
+    broker: Option<Child>,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Bed {
+    /// A host of `tests/hosts` with a broker that runs.
+    pub(crate) fn new(host: &str) -> Self {
+        let mut bed = Self::without_broker(host);
+        bed.start();
+        bed
+    }
+
+    pub(crate) fn without_broker(host: &str) -> Self {
+        // Short, because the path of the broker's socket has a limit.
+        let top = tempfile::Builder::new().prefix("mig").tempdir_in("/var/tmp").unwrap();
+        let host = fake_host::build(host, &top.path().join("host")).unwrap();
+        let bed = Self {
+            top,
+            host,
+            broker: None,
+        };
+        bed.policy("version: v1\n");
+        bed
+    }
+
+    pub(crate) fn policy(&self, text: &str) {
+        fs::write(self.at("policy.yaml"), text).unwrap();
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.top.path().join(name)
+    }
+
+    /// `tranche` on this machine.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
+        command.args(arguments).env_clear().stdin(Stdio::null());
+        for (variable, path) in [
+            ("TRANCHE_DRIVER_ROOT", "host"),
+            ("TRANCHE_DEV_ROOT", "host"),
+            ("TRANCHE_PROC_ROOT", "host/proc"),
+            ("TRANCHE_SYS_ROOT", "host/sys"),
+            ("TRANCHE_STATE_DIR", "state"),
+            ("TRANCHE_CONFIG", "policy.yaml"),
+            ("TRANCHE_OUTPUT_DIR", "cdi"),
+            ("TRANCHE_SPEC_DIR", "cdi"),
+        ] {
+            command.env(variable, self.at(path));
+        }
+        command
+    }
+
+    pub(crate) fn tranche(&self, arguments: &[&str]) -> Said {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// Starts a broker and waits until it answers.
+    pub(crate) fn start(&mut self) {
+        let log = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.at("broker.log"))
+            .unwrap();
+        let mut command = self.command(&["broker"]);
+        self.broker = Some(command.stderr(log).spawn().unwrap());
+        let socket = self.at("state/broker.sock");
+        until("the broker answers", || UnixStream::connect(&socket).is_ok());
+    }
+
+    /// Ends the broker by a signal.
+    pub(crate) fn end(&mut self, signal: Signal) {
+        let Some(mut broker) = self.broker.take() else { return };
+        kill(Pid::from_raw(broker.id() as i32), signal).unwrap();
+        broker.wait().unwrap();
+    }
+
+    /// The layout of each GPU as `tranche mig export` prints it, without its UUID, by index.
+    pub(crate) fn layouts(&self) -> Vec<String> {
+        let status: Value = serde_json::from_str(&self.tranche(&["mig", "status", "--json"]).out).unwrap();
+        let gpus = status.as_array().unwrap();
+        gpus.iter()
+            .map(|gpu| format!("{}:{}", gpu["gpu"], gpu["layout"].as_str().unwrap()))
+            .collect()
+    }
+
+    /// The layout of GPU `index`.
+    pub(crate) fn layout(&self, index: u32) -> String {
+        let start = format!("{index}:");
+        let layouts = self.layouts();
+        let found = layouts.iter().find_map(|layout| layout.strip_prefix(&start));
+        found.unwrap_or_else(|| panic!("{layouts:?}")).to_owned()
+    }
+
+    /// Applies a layout that has to be applied.
+    pub(crate) fn apply(&self, layout: &str) {
+        let said = self.tranche(&["mig", "apply", "--yes", "--layout", layout]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.at("broker.log")).unwrap_or_default());
+        }
+        if let Some(mut broker) = self.broker.take() {
+            let _ = broker.kill();
+            let _ = broker.wait();
+        }
+    }
+}

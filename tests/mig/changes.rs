@@ -1,0 +1,137 @@
+//! Layouts that are applied, undone and made again.
+
+use crate::bed::Bed;
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn a_layout_is_planned_applied_and_undone() {
+    let bed = Bed::new("dgx-a100-mig");
+    let layout = ["--layout", "0:3g.20gb,1g.5gb", "--layout", "3:2x1c.3g.20gb,2g.10gb"];
+    let before = bed.layouts();
+    let plan = bed.tranche(&[&["mig", "plan"][..], &layout].concat());
+    assert_eq!(plan.code, Some(4), "{plan:?}");
+    let lines: Vec<&str> = plan.out.lines().collect();
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.starts_with("gpu 0: destroy 1g.5gb at "))
+            .count(),
+        6
+    );
+    assert_eq!(
+        lines[6..],
+        [
+            "gpu 0: create 3g.20gb at 4",
+            "gpu 3: create 2g.10gb at 0",
+            "gpu 3: create 3g.20gb at 4 with compute instances of 1 + 1 slices",
+        ]
+    );
+    assert_eq!(bed.layouts(), before);
+    let applied = bed.tranche(&[&["mig", "apply", "--yes"][..], &layout].concat());
+    assert_eq!((applied.code, &applied.out), (Some(0), &plan.out), "{applied:?}");
+    assert_eq!(bed.layout(0), "1g.5gb@0,3g.20gb@4");
+    assert_eq!(bed.layout(3), "2g.10gb@0,2x1c.3g.20gb@4");
+    // Other GPUs are as they were.
+    assert_eq!(bed.layouts()[1..3], before[1..3]);
+    let again = bed.tranche(&[&["mig", "plan"][..], &layout].concat());
+    assert_eq!((again.code, again.out.as_str()), (Some(0), "nothing to do\n"));
+    // The specifications describe it already, with the nodes of the new instances.
+    let specification = fs::read_to_string(bed.at("cdi/tranche.yaml")).unwrap();
+    assert!(
+        specification.contains("name: \"0:1\"") || specification.contains("name: 0:1"),
+        "{specification}"
+    );
+    let host: Value = serde_json::from_slice(&fs::read(bed.at("state/host.json")).unwrap()).unwrap();
+    let gpus = host["inventory"]["gpus"].as_array().unwrap();
+    assert_eq!(gpus[0]["mig_devices"].as_array().unwrap().len(), 2);
+    let undone = bed.tranche(&["mig", "undo", "--yes"]);
+    assert_eq!(undone.code, Some(0), "{undone:?}");
+    assert_eq!(bed.layouts(), before);
+    assert!(
+        undone.err.contains("nvidia.com/gpu=3:0 is no device any more"),
+        "{undone:?}"
+    );
+    assert!(
+        undone.err.contains("nvidia.com/gpu=0:1 is another device now"),
+        "{undone:?}"
+    );
+    // Undone twice is done again.
+    assert_eq!(bed.tranche(&["mig", "undo", "--yes"]).code, Some(0));
+    assert_eq!(bed.layout(0), "1g.5gb@0,3g.20gb@4");
+}
+
+#[test]
+fn what_is_not_in_the_layout_is_not_touched() {
+    let bed = Bed::new("dgx-a100-mig");
+    let uuid = |bed: &Bed| {
+        let status: Value = serde_json::from_str(&bed.tranche(&["mig", "status", "--json"]).out).unwrap();
+        let devices = status[0]["instances"].as_array().unwrap().iter();
+        devices
+            .map(|one| one["devices"][0]["uuid"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let before = uuid(&bed);
+    bed.apply("0:1g.5gb@2,1g.5gb@3");
+    assert_eq!(uuid(&bed), before[2..4]);
+}
+
+#[test]
+fn layouts_are_made_again_after_a_boot() {
+    let mut bed = Bed::new("dgx-a100-mig");
+    bed.apply("0:3g.20gb,1g.5gb");
+    let made = bed.layout(0);
+    bed.end(nix::sys::signal::Signal::SIGTERM);
+    // A boot leaves no instance, and nothing of the state directory but what is kept.
+    let kept = fs::read(bed.at("state/kept/mig-layout.json")).unwrap();
+    fs::remove_dir_all(bed.at("state")).unwrap();
+    fs::create_dir_all(bed.at("state/kept")).unwrap();
+    fs::write(bed.at("state/kept/mig-layout.json"), kept).unwrap();
+    let file = bed.at("host/fake-nvml.mig.json");
+    let mut state: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    for gpu in state.as_object_mut().unwrap().values_mut() {
+        gpu["instances"] = serde_json::json!([]);
+    }
+    fs::write(&file, state.to_string()).unwrap();
+    assert_eq!(bed.layout(0), "empty");
+    bed.start();
+    let restored = bed.tranche(&["mig", "restore"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert_eq!(bed.layout(0), made);
+    // At the next boot there is nothing to do.
+    assert_eq!(bed.tranche(&["mig", "restore"]).code, Some(0));
+    assert_eq!(bed.layout(0), made);
+}
+
+#[test]
+fn a_machine_without_saved_layouts_has_nothing_to_make_again() {
+    let bed = Bed::without_broker("dgx-a100-mig");
+    let before = bed.layouts();
+    // Neither the broker nor the driver is asked.
+    let said = bed.tranche(&["mig", "restore"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    assert_eq!(bed.layouts(), before);
+    let undo = bed.tranche(&["mig", "undo", "--yes"]);
+    assert_eq!(
+        (undo.code, undo.err.contains("has changed no layout")),
+        (Some(3), true),
+        "{undo:?}"
+    );
+}
+
+#[test]
+fn shares_of_the_policy_exist_on_new_instances() {
+    let bed = Bed::new("dgx-a100-mig");
+    bed.policy(
+        "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/mig-3g.20gb, replicas: 4}\n",
+    );
+    bed.apply("3:3g.20gb,2g.10gb");
+    let text = fs::read_to_string(bed.at("cdi/tranche.yaml")).unwrap();
+    for share in ["3:1.0", "3:1.3"] {
+        assert!(
+            text.contains(&format!("{share}\"")) || text.contains(&format!("name: {share}\n")),
+            "{share}"
+        );
+    }
+    assert!(!text.contains("3:0.0"), "{text}");
+}

@@ -1,0 +1,54 @@
+//! A broker that is killed while it changes a layout.
+
+use crate::bed::Bed;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+/// How often the broker is killed.
+const KILLS: u32 = 40;
+
+#[test]
+fn a_killed_broker_leaves_what_there_was_or_what_is_wanted() {
+    let mut bed = Bed::new("dgx-a100-mig");
+    bed.apply("0:3g.20gb,2g.10gb,1g.5gb");
+    let old = bed.layout(0);
+    let mut unfinished = 0;
+    for kill in 0..KILLS {
+        let mut applying = bed
+            .command(&["mig", "apply", "--yes", "--layout", "0:4x1g.5gb,1g.5gb@6,2g.10gb@4"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The change takes some hundred milliseconds after the plan.
+        thread::sleep(Duration::from_millis(u64::from(kill) * 25 % 900));
+        bed.end(Signal::SIGKILL);
+        applying.wait().unwrap();
+        let journal = bed.at("state/mig-change.json").exists();
+        unfinished += u32::from(journal);
+        bed.start();
+        crate::support::until("the next broker has put it back", || {
+            !bed.at("state/mig-change.json").exists()
+        });
+        let now = bed.layout(0);
+        let new = ["4x1g.5gb", "1g.5gb@0,1g.5gb@1,1g.5gb@2,1g.5gb@3,1g.5gb@6,2g.10gb@4"];
+        assert!(
+            now == old || new.contains(&now.as_str()),
+            "kill {kill}: {now}, and there was {old}"
+        );
+        if now != old {
+            let back = bed.tranche(&["mig", "apply", "--yes", "--layout", "0:3g.20gb@0,2g.10gb@4,1g.5gb@6"]);
+            assert_eq!(back.code, Some(0), "{back:?}");
+            assert_eq!(bed.layout(0), "1g.5gb@6,2g.10gb@4,3g.20gb@0");
+        }
+    }
+    println!("{unfinished} of {KILLS} were killed on the way");
+    assert!(unfinished > 0, "no kill came on the way");
+    // What was saved is one of the two, whole.
+    let saved: Value = serde_json::from_slice(&fs::read(bed.at("state/kept/mig-layout.json")).unwrap()).unwrap();
+    assert_eq!(saved["gpus"].as_array().unwrap().len(), 1);
+}

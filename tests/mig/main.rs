@@ -1,0 +1,19 @@
+//! Layouts of MIG with a fake library of the driver that follows the tables of real products.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic, and prints what it does"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bed;
+mod changes;
+mod killed;
+mod modes;
+mod products;
+mod refused;
