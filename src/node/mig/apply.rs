@@ -88,7 +88,10 @@ impl MigTools<'_> {
     }
 
     fn apply_to(&self, wanted: &[(MigGpu, ExactGpu)]) -> Result<()> {
-        let devices: Vec<DeviceKey> = wanted.iter().flat_map(|(now, to)| destroyed_devices(now, to)).collect();
+        let mut devices = Vec::new();
+        for (now, to) in wanted {
+            devices.extend(destroyed_devices(now, to, &self.claims.book(&now.uuid)?));
+        }
         self.stop_daemons(&devices)?;
         let _held = DevicesHeld::take(self.claims, devices)?;
         // From here on no container gets one of them. Who has one already is seen now.
@@ -105,9 +108,17 @@ impl MigTools<'_> {
         let target: Vec<ExactGpu> = wanted.iter().map(|(_, target)| target.clone()).collect();
         change(self.machine, self.state_dir, &before, &target, &mut report)?;
         let mut saved = SavedLayouts::read(self.state_dir)?;
-        let mut gpus = Vec::new();
-        for (now, _) in wanted {
-            gpus.push(SavedGpu::of(&self.gpu(&now.uuid)?));
+        let (mut gpus, mut renumbered) = (Vec::new(), Vec::new());
+        for (had, _) in wanted {
+            let now = self.gpu(&had.uuid)?;
+            renumbered.extend(made_again(had, saved.of(&had.uuid), &now));
+            gpus.push(SavedGpu::of(&now));
+        }
+        // First what is reserved: a process that is killed here leaves the saved numbers, by which it is found again.
+        if !renumbered.is_empty() {
+            for problem in self.claims.lock()?.renumber(&renumbered)? {
+                tracing::warn!("{}", line(&problem));
+            }
         }
         saved.record(before, gpus);
         saved.write(self.state_dir)
@@ -172,6 +183,17 @@ impl MigTools<'_> {
         }
         Ok(units)
     }
+}
+
+/// The devices of `saved` that a boot had ended and that were made again with other numbers: old and new. What is
+/// reserved for them outlives a boot.
+fn made_again(had: &MigGpu, saved: Option<&SavedGpu>, now: &MigGpu) -> Vec<(DeviceKey, DeviceKey)> {
+    let existed = |key: &DeviceKey| {
+        let instance = key.instance().map(|(instance, _)| instance);
+        had.instances.iter().any(|one| Some(one.id) == instance)
+    };
+    let pairs = saved.map(|saved| saved.renumbered(now)).unwrap_or_default();
+    pairs.into_iter().filter(|(old, _)| !existed(old)).collect()
 }
 
 fn report(gpu: &GpuUuid, change: &MigChange) {

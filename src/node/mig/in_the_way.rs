@@ -3,7 +3,7 @@
 use super::handles::NodeUser;
 use std::collections::BTreeSet;
 use tranche_core::error::Error;
-use tranche_core::ledger::Claim;
+use tranche_core::ledger::{Book, Claim};
 use tranche_core::text::some;
 use tranche_core::types::{ComputeInstanceId, DeviceKey, GpuInstanceId};
 use tranche_plan::mig::{ExactGpu, MigClient, MigGpu};
@@ -71,10 +71,19 @@ pub fn refusal(now: &MigGpu, holders: &BTreeSet<String>, users: &[NodeUser]) -> 
     }
 }
 
-/// The devices that a change destroys, as the ledger knows them. Nobody may take one of them meanwhile.
-pub fn destroyed_devices(now: &MigGpu, target: &ExactGpu) -> Vec<DeviceKey> {
+/// The devices that a change destroys, as the ledger knows them. Nobody may take one of them meanwhile. `book` is that
+/// of the GPU.
+pub fn destroyed_devices(now: &MigGpu, target: &ExactGpu, book: &Book) -> Vec<DeviceKey> {
     if now.mode.current != target.mode {
-        return vec![DeviceKey::whole(now.uuid.clone())];
+        // What is reserved on instances that a boot has ended keeps the whole GPU from others as well.
+        let is_gone = |claim: &Claim| {
+            let instance = claim.device.instance().map(|(instance, _)| instance);
+            instance.is_some() && now.instances.iter().all(|one| Some(one.id) != instance)
+        };
+        return match book.claims.iter().any(is_gone) {
+            true => Vec::new(),
+            false => vec![DeviceKey::whole(now.uuid.clone())],
+        };
     }
     let destroyed = target.destroyed(now).into_iter();
     destroyed

@@ -86,7 +86,16 @@ fn is_selected_by_mig_parted(selector: &MigPartedSelector, gpu: &MigGpu) -> bool
 
 fn plan_one(gpu: &MigGpu, wish: &GpuWish, holders: &[InstanceHolder]) -> Result<ExactGpu> {
     let name = format!("gpu {}", gpu.index);
-    let own: Vec<&InstanceHolder> = holders.iter().filter(|holder| holder.gpu == gpu.uuid).collect();
+    // What is reserved on an instance that a boot has ended is in nobody's way: the instance is made again for it.
+    let exists = |holder: &&InstanceHolder| match holder.instance {
+        Some((instance, _)) => gpu.instances.iter().any(|one| one.id == instance),
+        None => true,
+    };
+    let own: Vec<&InstanceHolder> = holders
+        .iter()
+        .filter(|holder| holder.gpu == gpu.uuid)
+        .filter(exists)
+        .collect();
     let GpuWish::Instances(instances) = wish else {
         return match own.as_slice() {
             [] => Ok(ExactGpu {

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
-use tranche_core::claims::Claims;
+use tranche_core::claims::{ClaimPart, Claims};
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::ContainerName;
+use tranche_core::ledger::{Bounds, ContainerName, HeldPart, KubernetesObject};
 use tranche_core::types::{DeviceKey, GpuInstanceId};
 use tranche_plan::inventory::{MigMode, VirtualizationMode};
 use tranche_plan::mig::{ExactGpu, MigClient};
@@ -255,4 +255,49 @@ fn a_layout_that_cannot_be_finished_is_put_back_by_the_next_order() {
     let applied = apply(&model, &Daemons::default(), &[], top.path(), &order(wanted(OLD)));
     assert_eq!(applied, Ok(0));
     assert_eq!(model.has(), wanted(OLD));
+}
+
+/// A boot turns MIG mode off on Hopper and ends every instance; the driver numbers the new ones differently.
+#[test]
+fn what_is_reserved_follows_to_the_instance_that_is_made_again() {
+    let top = tempfile::tempdir().unwrap();
+    let model = Model::with(&wanted(OLD), None);
+    assert_eq!(
+        apply(&model, &Daemons::default(), &[], top.path(), &order(wanted(NEW))),
+        Ok(1)
+    );
+    let claims = Claims::open(top.path()).unwrap();
+    let reserve = |device: &DeviceKey| {
+        let claim = KubernetesObject {
+            namespace: "lab".into(),
+            name: "train".into(),
+            uid: "8a1c2d3e-0000-4000-8000-000000000001".into(),
+        };
+        let part = ClaimPart {
+            device: device.clone(),
+            part: HeldPart::Whole,
+            bounds: Bounds::default(),
+            name: claim.claim_on("gpu-0"),
+            asked_as: "nvidia.com/claim=x".into(),
+        };
+        claims.lock().unwrap().reserve_for(&claim, &[part]).unwrap();
+    };
+    let old = key(&model, 4);
+    reserve(&old);
+    {
+        let mut gpu = model.gpu.borrow_mut();
+        gpu.instances.clear();
+        gpu.mode.current = MigMode::Disabled;
+        gpu.mode.pending = MigMode::Disabled;
+    }
+    let restore = MigOrder {
+        may_change_mode: true,
+        ..order(wanted(NEW))
+    };
+    assert_eq!(apply(&model, &Daemons::default(), &[], top.path(), &restore), Ok(1));
+    let new = key(&model, 4);
+    assert_ne!(old, new);
+    let books = claims.books().unwrap();
+    let reserved: Vec<&DeviceKey> = books.claims().map(|claim| &claim.device).collect();
+    assert_eq!(reserved, [&new]);
 }
