@@ -17,7 +17,7 @@ mod strategy;
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
-pub use kubernetes::{DraPart, KubernetesDevice, KubernetesPlan, dra_devices, dra_part, offers};
+pub use kubernetes::{DraPart, KubernetesDevice, KubernetesPlan, dra_devices, dra_limits, dra_part, offers};
 pub use need::Need;
 pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,

@@ -15,13 +15,17 @@ from classes import extended_resources
 from document import check_document
 from helm import ALONE, CHART, DRA, HELMS, KUBERNETES, LEAST, VERSION, rendered, run, validate, version
 from mutants import check_mutants
-from objects import pod_of
+from objects import of_kind, pod_of
 from policy import account_of, is_policy_of_account
 from properties import broken
 from refused import check_refused
 from report import expect, expect_success, finish
 from rights import calls_of, rights
 from sets import check_sets
+
+
+# The classes of the chart, in a file of the tests of tranche-kubelet.
+CLASSES = Path(__file__).parents[2] / "src/kubelet/tests/kubelet/manifests/classes.yaml"
 
 
 def check_versions():
@@ -58,6 +62,11 @@ def check_classes():
     found = extended_resources(rendered(HELMS[-1], CHART, *LEAST, *DRA, *options))
     wanted = {"gpu.tranche.dev": "nvidia.com/gpu", "mig.gpu.tranche.dev": "example.com/mig"}
     expect(found == wanted, "without NVIDIA's classes, tranche's have the names of extended resources", found)
+    # The tests of manifests allocate with these (src/kubelet/tests/kubelet/manifests).
+    options = ["--set", "dra.deviceClasses.nvidia=true,dra.extendedResources.gpu=nvidia.com/gpu"]
+    found = {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered(HELMS[-1], CHART, *LEAST, *DRA, *options), "DeviceClass")}
+    wanted = {one["metadata"]["name"]: one["spec"] for one in yaml.safe_load_all(CLASSES.read_text())}
+    expect(found == wanted, "the classes are those with which manifests are tried", found)
     done = run(HELMS[-1], "template", "b", CHART, "--namespace", "kube-system", *VERSION, *LEAST, *DRA)
     objects = [one for one in yaml.safe_load_all(done.stdout) if one]
     holds = account_of(objects) == "system:serviceaccount:kube-system:b-kubelet" and is_policy_of_account(objects)

@@ -5,7 +5,6 @@ mod dra;
 mod given_up;
 mod health;
 mod policy;
-mod sharing;
 
 pub(super) use claims::{prepare_claim, unprepare_claim};
 pub(super) use dra::dra_devices;

@@ -1,8 +1,10 @@
 //! What Kubernetes gets of a host, and under which names it is offered to the kubelet.
 
 mod dra;
+mod sharing;
 
 pub use dra::{DraPart, dra_devices, dra_part};
+pub use sharing::dra_limits;
 
 use super::absent::AbsentDevice;
 use super::{Plan, SplitDevice};

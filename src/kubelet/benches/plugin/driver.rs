@@ -1,9 +1,8 @@
 //! What the driver for dynamic resource allocation costs: how long a kubelet waits for a claim, and how long a node
 //! takes to be published.
 
-use crate::fakes::bed::Bed;
-use crate::fakes::fake_api::{FakeApi, NODE};
-use crate::fakes::fake_kubelet::dra::FakeDra;
+use crate::fake_api::NODE;
+use crate::fakes::driver_node::DriverNode;
 use crate::fixtures::{DRIVER, devices, equal, mig, whole};
 use crate::{Pair, until};
 use serde_json::json;
@@ -30,41 +29,16 @@ impl ClaimHandler for Nothing {
     }
 }
 
-/// A node whose driver is the program that packages have.
-struct Node {
-    bed: Bed,
-    api: FakeApi,
-    kubelet: FakeDra,
+fn wait_published(node: &DriverNode, slices: usize) {
+    until(|| node.api.cluster().slices.specs().len() == slices);
 }
 
-impl Node {
-    fn new(devices: DraDevices) -> Self {
-        let bed = Bed::new(Vec::new());
-        let api = FakeApi::start();
-        api.write_config(&bed.at("kubeconfig"));
-        bed.broker.node().dra = devices;
-        let mut kubelet = FakeDra::new(&bed.at("kubelet"));
-        kubelet.start();
-        Self { bed, api, kubelet }
-    }
-
-    fn driver(&self) -> crate::bed::Process {
-        let node = format!("--node={NODE}");
-        let config = self.bed.at("kubeconfig");
-        self.bed.process_with(&["dra", &node], &[("KUBECONFIG", &config)])
-    }
-
-    fn wait_published(&self, slices: usize) {
-        until(|| self.api.cluster().slices.specs().len() == slices);
-    }
-
-    fn wait_registered(&self, driver: &str) {
-        until(|| self.kubelet.registered(driver).len() == 1);
-    }
+fn wait_registered(node: &DriverNode, driver: &str) {
+    until(|| node.kubelet.registered(driver).len() == 1);
 }
 
 /// A driver that answers every claim at once.
-fn empty(node: &Node) -> Runtime {
+fn empty(node: &DriverNode) -> Runtime {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -84,7 +58,7 @@ fn empty(node: &Node) -> Runtime {
         Said::default(),
         std::future::pending(),
     ));
-    node.wait_registered(EMPTY);
+    wait_registered(node, EMPTY);
     runtime
 }
 
@@ -110,10 +84,10 @@ pub(crate) fn costs(rounds: usize) {
     claims(rounds);
     for (what, devices) in [("8 GPUs", devices((0..8).map(whole))), ("64 GPUs", large())] {
         let slices = if what == "8 GPUs" { 8 } else { 64 };
-        let node = Node::new(devices);
+        let node = DriverNode::new(devices);
         let start = Instant::now();
-        let process = node.driver();
-        node.wait_published(slices);
+        let process = node.start(DRIVER);
+        wait_published(&node, slices);
         let published = start.elapsed().as_secs_f64() * 1e3;
         std::thread::sleep(Duration::from_secs(1));
         let memory = process.memory() as f64 * 1024.0 / 1e6;
@@ -122,19 +96,15 @@ pub(crate) fn costs(rounds: usize) {
 }
 
 fn claims(rounds: usize) {
-    let node = Node::new(devices((0..8).map(whole)));
-    let _process = node.driver();
-    node.wait_registered(DRIVER);
+    let node = DriverNode::new(devices((0..8).map(whole)));
+    let _process = node.start(DRIVER);
+    wait_registered(&node, DRIVER);
     let _empty = empty(&node);
     let mut prepared = Pair::default();
     for round in 0..rounds * 10 {
         let claim = claim(&format!("c{round}"));
         let results = json!([{"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-1"}]);
-        let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {},
-            "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
-            "status": {"allocation": {"devices": {"results": results}}}});
-        let key = (claim.namespace.clone(), claim.name.clone());
-        node.api.cluster().claims.insert(key, object);
+        node.api.allocate(&claim, json!({"results": results}));
         for (driver, times) in [(DRIVER, &mut prepared.plugin), (EMPTY, &mut prepared.empty)] {
             let start = Instant::now();
             let results = node.kubelet.prepare(driver, std::slice::from_ref(&claim)).unwrap();

@@ -17,6 +17,7 @@ mod empty;
 #[allow(dead_code, reason = "the tests use the rest")]
 mod fakes {
     pub(crate) mod bed;
+    pub(crate) mod driver_node;
     pub(crate) mod fake_api;
     pub(crate) mod fake_broker;
     pub(crate) mod fake_kubelet;
@@ -28,7 +29,7 @@ mod fixtures;
 #[allow(dead_code, reason = "the tests use the rest")]
 mod offers;
 // The names by which the fakes know each other.
-use fakes::{bed, fake_broker, fake_kubelet};
+use fakes::{bed, fake_api, fake_broker, fake_kubelet};
 
 use bed::{Bed, GPU};
 use empty::{EMPTY, Empty};

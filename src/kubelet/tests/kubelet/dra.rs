@@ -1,7 +1,7 @@
 //! The ResourceSlices of the driver for dynamic resource allocation.
 
 mod allocating;
-mod allocator;
+pub(crate) mod allocator;
 mod checker;
 pub(crate) mod fixtures;
 mod limits;

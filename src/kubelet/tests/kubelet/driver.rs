@@ -90,14 +90,7 @@ impl Scene {
 
     /// Makes a claim to which the scheduler has allocated `results`.
     fn allocate(&self, claim: &KubernetesObject, results: Value, config: Value) {
-        let object = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
-            "spec": {},
-            "status": {"allocation": {"devices": {"results": results, "config": config}}},
-        });
-        let key = (claim.namespace.clone(), claim.name.clone());
-        self.api.cluster().claims.insert(key, object);
+        self.api.allocate(claim, json!({"results": results, "config": config}));
     }
 
     fn delete(&self, claim: &KubernetesObject) {
@@ -164,7 +157,10 @@ fn what_the_scheduler_allocated_is_prepared_by_the_broker() {
     part["consumedCapacity"] = json!({"memory": "8Gi", "compute": "30", "shares": "1"});
     scene.allocate(&a, json!([part, result("gpu-1")]), json!([]));
     let names = scene.prepare(&a).unwrap();
-    assert_eq!(names, ["nvidia.com/claim=a-uid-gpu-0", "nvidia.com/claim=a-uid-gpu-1"]);
+    assert_eq!(
+        names,
+        ["nvidia.com/claim=a-uid-gpu-0-5f3c", "nvidia.com/claim=a-uid-gpu-1"]
+    );
     let asked = scene.asked();
     let devices: Value = serde_json::from_str(asked[0].strip_prefix("prepare a-uid ").unwrap()).unwrap();
     assert_eq!(

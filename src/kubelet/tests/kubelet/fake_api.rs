@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
+use tranche_core::ledger::KubernetesObject;
 
 /// The name of the node.
 pub(crate) const NODE: &str = "gpu1";
@@ -118,6 +119,18 @@ impl FakeApi {
         cluster.label = value.map(str::to_owned);
         cluster.version += 1;
         self.cluster.1.notify_all();
+    }
+
+    /// Sets a claim to which the scheduler has allocated `devices`: results and configurations.
+    pub(crate) fn allocate(&self, claim: &KubernetesObject, devices: Value) {
+        let object = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
+            "spec": {},
+            "status": {"allocation": {"devices": devices}},
+        });
+        let key = (claim.namespace.clone(), claim.name.clone());
+        self.cluster().claims.insert(key, object);
     }
 
     /// Somebody has changed something: watches look at it.

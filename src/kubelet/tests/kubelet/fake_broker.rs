@@ -2,16 +2,21 @@
 
 use crate::offers;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use tranche_core::broker::{
-    DraDevices, MOST_BYTES, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request, SOCKET, Taken,
+    AllocatedDevice, DraDevices, MOST_BYTES, Offer, Offers, PolicyAnswer, PrepareClaimRequest, PreparedClaim, Request,
+    SOCKET, Taken,
 };
+use tranche_core::error::{Error, Result, parts};
 use tranche_core::ledger::PodName;
+
+/// What a claim gets for a device, in words, or why it gets nothing.
+pub(crate) type Judge = Box<dyn Fn(&AllocatedDevice) -> Result<String> + Send>;
 
 /// What the broker knows.
 #[derive(Default)]
@@ -27,6 +32,10 @@ pub(crate) struct Node {
     pub(crate) dra: DraDevices,
     /// Why no claim is prepared.
     pub(crate) refusal: Option<String>,
+    /// Says what each device of a claim is given as; without it, all are given.
+    pub(crate) judge: Option<Judge>,
+    /// What the judge said, by the CDI names.
+    pub(crate) given: BTreeMap<String, String>,
     /// Whether every request is refused.
     pub(crate) is_broken: bool,
     /// Whether no request is answered.
@@ -119,8 +128,8 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
     }
     node.longest = node.longest.max(line.len());
     let answer = match Request::parse(line.trim_end().as_bytes()) {
-        _ if node.is_broken => Err(("plan", "cannot be read".to_owned())),
-        _ if line.len() > MOST_BYTES => Err(("request", "is too long".to_owned())),
+        _ if node.is_broken => Err(Error::failed("plan", "cannot be read")),
+        _ if line.len() > MOST_BYTES => Err(Error::failed("request", "is too long")),
         Ok(Request::Offers(_)) => Ok(json!(Offers {
             offers: node.offers.clone()
         })),
@@ -143,11 +152,14 @@ fn answer(stream: UnixStream, node: &Mutex<Node>) {
             node.dra.claims.retain(|claim| claim.uid != request.uid);
             Ok(json!({}))
         }
-        other => Err(("request", format!("{other:?}"))),
+        other => Err(Error::failed("request", format!("{other:?}"))),
     };
     let answer = match answer {
         Ok(ok) => json!({"version": 1, "ok": ok}),
-        Err((object, what)) => json!({"version": 1, "error": {"kind": "failed", "object": object, "what": what}}),
+        Err(error) => {
+            let (object, what, hint) = parts(&error);
+            json!({"version": 1, "error": {"kind": "failed", "object": object, "what": what, "hint": hint}})
+        }
     };
     // The client may have gone.
     let _ = writeln!(&stream, "{answer}");
@@ -163,16 +175,26 @@ impl Node {
         Some((offer, share))
     }
 
-    fn prepare(&mut self, request: PrepareClaimRequest) -> Result<Value, (&'static str, String)> {
+    fn prepare(&mut self, request: PrepareClaimRequest) -> Result<Value> {
         let PrepareClaimRequest { claim, devices, .. } = request;
         self.asked.push(format!("prepare {} {}", claim.uid, json!(devices)));
         if let Some(why) = &self.refusal {
-            return Err(("resource claim", why.clone()));
+            return Err(Error::failed("resource claim", why));
         }
-        let cdi = devices
-            .iter()
-            .map(|device| format!("nvidia.com/claim={}-{}", claim.uid, device.device))
-            .collect();
+        let mut cdi = Vec::new();
+        for device in &devices {
+            let share = device.share_id.iter().map(|share| format!("-{share}"));
+            let name = format!(
+                "nvidia.com/claim={}-{}{}",
+                claim.uid,
+                device.device,
+                share.collect::<String>()
+            );
+            if let Some(judge) = &self.judge {
+                self.given.insert(name.clone(), judge(device)?);
+            }
+            cdi.push(name);
+        }
         if !self.dra.claims.contains(&claim) {
             self.dra.claims.push(claim);
         }
@@ -180,9 +202,9 @@ impl Node {
     }
 
     /// One that says `wrong` is refused.
-    fn policy(&mut self, text: Option<String>) -> Result<Value, (&'static str, String)> {
+    fn policy(&mut self, text: Option<String>) -> Result<Value> {
         if text.as_ref().is_some_and(|text| text.contains("wrong")) {
-            return Err(("the cluster's policy", "line 1: wrong".into()));
+            return Err(Error::failed("the cluster's policy", "line 1: wrong"));
         }
         let changed = self.policy != text;
         self.policy = text;
@@ -193,13 +215,13 @@ impl Node {
     }
 
     /// All of them, or none.
-    fn reserve(&mut self, pod: &PodName, ids: &[String]) -> Result<Value, (&'static str, String)> {
+    fn reserve(&mut self, pod: &PodName, ids: &[String]) -> Result<Value> {
         for id in ids {
             let Some((offer, _)) = self.offer(id) else {
-                return Err(("device", format!("{id} is not offered")));
+                return Err(Error::failed("device", format!("{id} is not offered")));
             };
             if let Some(other) = offer.taken(id).filter(|taken| taken.pod.as_ref() != Some(pod)) {
-                return Err(("device", format!("{id} is held by {}", other.by)));
+                return Err(Error::failed("device", format!("{id} is held by {}", other.by)));
             }
         }
         for id in ids {

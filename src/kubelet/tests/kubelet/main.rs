@@ -15,10 +15,12 @@ mod claims;
 mod cluster;
 mod dra;
 mod driver;
+mod driver_node;
 mod fake_api;
 mod fake_broker;
 mod fake_kubelet;
 mod health;
+mod manifests;
 mod many;
 #[path = "../support/offers.rs"]
 mod offers;

@@ -5,7 +5,6 @@
 
 use super::Commands;
 use super::given_up::GivenUp;
-use super::sharing::limits;
 use crate::facts::Facts;
 use crate::replace;
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
-use tranche_plan::share::{DraPart, dra_part};
+use tranche_plan::share::{DraPart, dra_limits, dra_part};
 
 /// What the names of the files begin with.
 const PREFIX: &str = "nvidia.com-resource-claim_";
@@ -115,7 +114,7 @@ fn parts<'a>(facts: &'a Facts, claim: &KubernetesObject, devices: &[AllocatedDev
     let mut parts = Vec::with_capacity(devices.len());
     for device in devices {
         let part = dra_part(&facts.inventory, &facts.plan, device)?;
-        let limits = limits(device, &part)?;
+        let limits = dra_limits(device, &part)?;
         let own = match &device.share_id {
             Some(share) => format!("{}-{share}", device.device),
             None => device.device.clone(),

@@ -69,7 +69,7 @@ fn a_plain_share_never_goes_out_twice() {
     }
     let mut allocator = full([named(0)]);
     let big = Request {
-        selector: |device| text(device, "gpu.tranche.dev", "share") == Some("big"),
+        selector: &|device| text(device, "gpu.tranche.dev", "share") == Some("big"),
         ..Request::amounts(&[])
     };
     assert_eq!(allocator.allocate(&big), Some(vec!["gpu-0-share-big".to_owned()]));
@@ -164,12 +164,14 @@ fn partitions() -> Vec<ResourceSlice> {
 #[test]
 fn a_partition_and_the_shared_gpu_exclude_each_other() {
     assert_eq!(check(&partitions()), [""; 0]);
-    let of = |kind: fn(&Device) -> bool| Request {
-        selector: kind,
+    let gpu = Request {
+        selector: &|device| text(device, "gpu.nvidia.com", "type") == Some("gpu"),
         ..Request::amounts(&[])
     };
-    let gpu = of(|device| text(device, "gpu.nvidia.com", "type") == Some("gpu"));
-    let mig = of(|device| text(device, "gpu.nvidia.com", "type") == Some("mig"));
+    let mig = Request {
+        selector: &|device| text(device, "gpu.nvidia.com", "type") == Some("mig"),
+        ..Request::amounts(&[])
+    };
     let mut allocator = Allocator::new(partitions());
     // The counters are charged once for all shares.
     assert!(allocator.allocate(&gpu).is_some() && allocator.allocate(&gpu).is_some());
@@ -215,7 +217,7 @@ fn the_selectors_of_nvidias_manifests_are_satisfied() {
     ];
     for (place, selector) in selectors.iter().enumerate() {
         let request = Request {
-            selector: *selector,
+            selector,
             ..Request::amounts(&[])
         };
         assert!(

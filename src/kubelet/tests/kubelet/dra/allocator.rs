@@ -1,31 +1,42 @@
-//! A small reference of the scheduler's allocator (`dynamic-resource-allocation/structured/internal/incubating`): first
-//! fit in the order of the slices' names, without its search for another choice.
+//! A small reference of the scheduler's allocator (`dynamic-resource-allocation/structured/internal/incubating`): the
+//! first choice that fits, in the order of the slices' names.
 
 use super::checker::whole;
-use k8s_openapi::api::resource::v1::{Device, DeviceCapacity, ResourceSlice};
+use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, DeviceCapacity, ResourceSlice};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one claim asks for.
-pub(crate) struct Request {
+/// One request of a claim.
+pub(crate) struct Request<'a> {
     pub(crate) count: usize,
-    pub(crate) capacity: Vec<(&'static str, &'static str)>,
-    pub(crate) selector: fn(&Device) -> bool,
+    pub(crate) capacity: Vec<(&'a str, &'a str)>,
+    pub(crate) selector: &'a dyn Fn(&Device) -> bool,
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// One device of any kind, with these amounts.
-    pub(crate) fn amounts(capacity: &[(&'static str, &'static str)]) -> Self {
+    pub(crate) fn amounts(capacity: &[(&'a str, &'a str)]) -> Self {
         Self {
             count: 1,
             capacity: capacity.to_vec(),
-            selector: |_| true,
+            selector: &|_| true,
         }
     }
 }
 
 /// Amounts by the names of their capacities.
-type Amounts = BTreeMap<String, i64>;
+pub(crate) type Amounts = BTreeMap<String, i64>;
+
+/// A device that a claim gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    /// The place of its request in the claim.
+    pub(crate) request: usize,
+    /// Its name.
+    pub(crate) device: String,
+    /// What the claim consumes of a device that several claims may have.
+    pub(crate) consumed: Option<Amounts>,
+}
 
 /// The scheduler's view of the pool.
 pub(crate) struct Allocator {
@@ -49,37 +60,75 @@ impl Allocator {
         self.slices = Self::new(slices).slices;
     }
 
-    /// The names of the devices that a claim gets; `None` if it has to wait.
-    pub(crate) fn allocate(&mut self, request: &Request) -> Option<Vec<String>> {
-        let before = (self.taken.clone(), self.consumed.clone());
-        let names: Vec<String> = (0..request.count).map_while(|_| self.one(request)).collect();
-        if names.len() < request.count {
-            (self.taken, self.consumed) = before;
-            return None;
-        }
-        Some(names)
+    /// The names of the devices that a claim of one request gets; `None` if it has to wait.
+    pub(crate) fn allocate(&mut self, request: &Request<'_>) -> Option<Vec<String>> {
+        let got = self.allocate_all(std::slice::from_ref(request), None)?;
+        Some(got.into_iter().map(|got| got.device).collect())
     }
 
-    fn one(&mut self, request: &Request) -> Option<String> {
+    /// The devices that a claim gets, in the order of its requests; `None` if it has to wait. With `matching`, all of
+    /// them have the same value of this attribute.
+    pub(crate) fn allocate_all(&mut self, requests: &[Request<'_>], matching: Option<&str>) -> Option<Vec<Got>> {
+        let each = requests.iter().enumerate();
+        let wanted: Vec<_> = each
+            .flat_map(|(place, request)| vec![(place, request); request.count])
+            .collect();
+        let mut got = Vec::new();
+        self.search(&wanted, matching, None, &mut got).then_some(got)
+    }
+
+    /// Whether there are devices for `wanted`, which are charged and added to `got` then. `value` is what the attribute
+    /// `matching` of those before has.
+    fn search(
+        &mut self,
+        wanted: &[(usize, &Request<'_>)],
+        matching: Option<&str>,
+        value: Option<&DeviceAttribute>,
+        got: &mut Vec<Got>,
+    ) -> bool {
+        let Some(((place, request), rest)) = wanted.split_first() else {
+            return true;
+        };
         let devices = self.slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
         let fitting = devices.filter(|device| (request.selector)(device));
-        let (device, amounts) = fitting
-            .filter_map(|device| Some((device, self.fits(device, request)?)))
-            .next()?;
-        let name = device.name.clone();
-        if device.allow_multiple_allocations == Some(true) {
-            let consumed = self.consumed.entry(name.clone()).or_default();
-            for (key, amount) in amounts {
-                *consumed.entry(key).or_default() += amount;
+        let fitting = fitting.filter_map(|device| Some((device.clone(), self.fits(device, request)?)));
+        for (device, amounts) in fitting.collect::<Vec<_>>() {
+            let own = matching.map(|name| device.attributes.as_ref().and_then(|all| all.get(name)));
+            let own = match own {
+                Some(None) => continue,
+                Some(Some(own)) if value.is_some_and(|value| value != own) => continue,
+                own => own.flatten(),
+            };
+            let before = (self.taken.clone(), self.consumed.clone());
+            got.push(Got {
+                request: *place,
+                device: device.name.clone(),
+                consumed: self.charge(&device, amounts),
+            });
+            if self.search(rest, matching, own, got) {
+                return true;
             }
-        } else {
-            self.taken.insert(name.clone());
+            got.pop();
+            (self.taken, self.consumed) = before;
         }
-        Some(name)
+        false
+    }
+
+    /// Charges a device, and returns what is consumed of one that several claims may have.
+    fn charge(&mut self, device: &Device, amounts: Amounts) -> Option<Amounts> {
+        if device.allow_multiple_allocations != Some(true) {
+            self.taken.insert(device.name.clone());
+            return None;
+        }
+        let consumed = self.consumed.entry(device.name.clone()).or_default();
+        for (key, amount) in &amounts {
+            *consumed.entry(key.clone()).or_default() += amount;
+        }
+        Some(amounts)
     }
 
     /// What a claim would consume of a device; `None` if it cannot have it.
-    fn fits(&self, device: &Device, request: &Request) -> Option<Amounts> {
+    fn fits(&self, device: &Device, request: &Request<'_>) -> Option<Amounts> {
         let keeps_away = |effect: &str| matches!(effect, "NoSchedule" | "NoExecute");
         if device.taints.iter().flatten().any(|taint| keeps_away(&taint.effect)) || self.taken.contains(&device.name) {
             return None;

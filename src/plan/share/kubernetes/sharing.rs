@@ -1,16 +1,17 @@
 //! What the configuration of a resource claim says about sharing its device.
 
+use super::DraPart;
+use crate::policy::Interval;
+use crate::share::{Need, SplitDevice};
 use tranche_core::broker::{AllocatedDevice, ClaimSharing};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{HostPath, MemorySize, Percent, Promise, Strategy};
-use tranche_plan::policy::Interval;
-use tranche_plan::share::{DraPart, Need, SplitDevice};
 
 /// The limits of each process of the claim: those of its part, or lower ones that its configuration sets.
 ///
 /// # Errors
 /// Returns an error if the configuration asks for what the policy of this node does not give.
-pub(super) fn limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promise> {
+pub fn dra_limits(device: &AllocatedDevice, part: &DraPart<'_>) -> Result<Promise> {
     let strategy = part.split.method.strategy();
     match &device.sharing {
         None => Ok(part.promise),
@@ -88,10 +89,10 @@ fn refused(device: &AllocatedDevice, strategy: Strategy, asked: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranche_plan::inventory::Inventory;
-    use tranche_plan::policy::read;
-    use tranche_plan::share::{Plan, dra_part, plan};
-    use tranche_plan::sim;
+    use crate::inventory::Inventory;
+    use crate::policy::read;
+    use crate::share::{Plan, dra_part, plan};
+    use crate::sim;
 
     fn planned(sharing: &str) -> (Inventory, Plan) {
         let inventory = sim::open("t4x2").unwrap();
@@ -112,7 +113,7 @@ mod tests {
             ..AllocatedDevice::default()
         };
         let part = dra_part(&inventory, &plan, &device).unwrap();
-        limits(&device, &part)
+        dra_limits(&device, &part)
             .map(|limits| limits.to_string())
             .map_err(|e| e.to_string())
     }

@@ -1,0 +1,44 @@
+//! The table of the documentation.
+
+use super::rows::{Expected, ROWS, Row};
+use std::fs;
+use std::path::Path;
+
+const HEAD: &str =
+    "| example of NVIDIA's driver (`demo/specs`) | on a node with | what becomes of it |\n|---|---|---|\n";
+
+/// The directories of the examples, as the names of the files here have them.
+const DIRECTORIES: [&str; 2] = ["consumable-shares", "extended-resources"];
+
+#[test]
+fn the_documentation_has_the_same_table() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dra.md")).unwrap();
+    let wanted: String = ROWS.iter().map(line).collect();
+    let (_, after) = page.split_once(HEAD).expect("the page has the table");
+    let table = after.split("\n\n").next().unwrap();
+    assert_eq!(format!("{table}\n"), wanted);
+}
+
+fn line(row: &Row) -> String {
+    let result = match row.expected {
+        Expected::Works(_) => "works".to_owned(),
+        Expected::Refused(why) => format!("refused: `{why}`"),
+        Expected::Pending { why, .. } => format!("pending: {why}"),
+    };
+    format!("| {} | {} | {result} |\n", example(row.file), row.machine.words)
+}
+
+fn example(file: &str) -> String {
+    if let Some(changed) = file.strip_suffix("-selected") {
+        return format!("`{changed}` with a selector by `strategy` for each request");
+    }
+    let inside = |dir: &&str| {
+        file.strip_prefix(*dir)?
+            .strip_prefix('-')
+            .map(|name| format!("`{dir}/{name}`"))
+    };
+    DIRECTORIES
+        .iter()
+        .find_map(inside)
+        .unwrap_or_else(|| format!("`{file}`"))
+}
