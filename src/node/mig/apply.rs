@@ -143,10 +143,10 @@ impl MigTools<'_> {
     /// Stops the MPS daemons of devices that are destroyed; one that containers use is not stopped.
     fn stop_daemons(&self, devices: &[DeviceKey]) -> Result<()> {
         let running = self.control.devices();
-        let theirs = running
+        let on_them = running
             .iter()
             .filter(|one| devices.iter().any(|device| device.overlaps(&one.key)));
-        for one in theirs {
+        for one in on_them {
             match self.control.stop(&one.key, false) {
                 Err(error) if error.kind() != Kind::Nothing => return Err(error),
                 _ => {}

@@ -18,7 +18,7 @@ const TRIES: u32 = 10;
 /// and the mode changes.
 const MOST_CHANGES: usize = 256;
 
-/// Who is told of each change before it is made.
+/// Hears of each change before it is made.
 pub type Progress<'a> = &'a mut dyn FnMut(&GpuUuid, &MigChange);
 
 /// Changes the GPUs of `target`, which have `before`, until they have what they are to have. If that fails, they get

@@ -43,17 +43,13 @@ pub fn plan(layouts: &[Layout], gpus: &[MigGpu], holders: &[InstanceHolder]) -> 
 
 /// The positions of the GPUs that a layout names.
 fn selected(layout: &Layout, gpus: &[MigGpu]) -> Result<Vec<usize>> {
-    let is_meant: Box<dyn Fn(usize, &MigGpu) -> bool> = match &layout.gpus {
-        GpuSelector::All => Box::new(|_, _| true),
-        GpuSelector::One(selector) => Box::new(move |_, gpu| is_selected(selector, gpu)),
-        GpuSelector::MigParted(selector) => Box::new(move |_, gpu| is_selected_by_mig_parted(selector, gpu)),
+    let is_meant = |gpu: &&(usize, &MigGpu)| match &layout.gpus {
+        GpuSelector::All => true,
+        GpuSelector::One(selector) => is_selected(selector, gpu.1),
+        GpuSelector::MigParted(selector) => is_selected_by_mig_parted(selector, gpu.1),
     };
-    let found: Vec<usize> = gpus
-        .iter()
-        .enumerate()
-        .filter(|(number, gpu)| is_meant(*number, gpu))
-        .map(|(number, _)| number)
-        .collect();
+    let numbered: Vec<(usize, &MigGpu)> = gpus.iter().enumerate().collect();
+    let found: Vec<usize> = numbered.iter().filter(is_meant).map(|(number, _)| *number).collect();
     // mig-parted's files name GPUs of other machines as well.
     if found.is_empty() && !matches!(layout.gpus, GpuSelector::MigParted(_)) {
         let there: Vec<String> = gpus.iter().map(|gpu| gpu.index.to_string()).collect();

@@ -138,7 +138,7 @@ fn compare(name: &str, every: usize) -> usize {
     let mut compared = 0;
     for (number, from) in states.iter().enumerate() {
         for (other, wish) in wishes.iter().enumerate() {
-            // A sample that meets each state and each wish, with different ones each time.
+            // A sample that has each state and each wish, with different ones each time.
             if !(number * 31 + other * 17).is_multiple_of(every) {
                 continue;
             }

@@ -159,6 +159,6 @@ fn mig_mode_is_turned_off_only_where_nobody_uses_the_gpu() {
         (exact[0].mode, exact[0].instances.len()),
         (crate::inventory::MigMode::Disabled, 0)
     );
-    let error = planned(&["0:off"], &[gpu.clone()], &[holder(&gpu, 1, "anna")]).unwrap_err();
+    let error = planned(&["0:off"], std::slice::from_ref(&gpu), &[holder(&gpu, 1, "anna")]).unwrap_err();
     assert!(error.contains("gpu 0: anna stands in the way of the layout"), "{error}");
 }
