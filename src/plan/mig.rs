@@ -10,6 +10,7 @@ mod difference;
 mod exact;
 mod gpu;
 mod layout;
+pub mod mig_parted;
 mod place;
 mod plan;
 mod profile;

@@ -135,3 +135,33 @@ fn shares_of_the_policy_exist_on_new_instances() {
     }
     assert!(!text.contains("3:0.0"), "{text}");
 }
+
+#[test]
+fn a_file_of_mig_parted_is_applied() {
+    let bed = Bed::new("dgx-a100-mig");
+    let text = "version: v1\nmig-configs:\n  small:\n  - {devices: [3, 4], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n  \
+                large:\n  - {devices: [4], mig-enabled: true, mig-devices: {7g.40gb: 1}}\n";
+    let file = bed.at("config.yaml");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let several = bed.tranche(&["mig", "plan", "-f", file]);
+    assert_eq!(several.code, Some(2));
+    assert!(
+        several
+            .err
+            .contains("has several configurations; select one of large, small"),
+        "{several:?}"
+    );
+    assert_eq!(bed.tranche(&["mig", "plan", "-f", file, "-c", "large"]).code, Some(0));
+    let applied = bed.tranche(&["mig", "apply", "--yes", "-f", file, "-c", "small"]);
+    assert_eq!(applied.code, Some(0), "{applied:?}");
+    for gpu in [3, 4] {
+        assert_eq!(bed.layout(gpu).matches("1g.5gb@").count(), 7);
+    }
+    let missing = bed.tranche(&["mig", "plan", "-f", "/nonexistent"]);
+    assert_eq!(
+        (missing.code, missing.err.contains("/nonexistent: cannot be read")),
+        (Some(2), true),
+        "{missing:?}"
+    );
+}

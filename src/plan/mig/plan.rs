@@ -223,8 +223,8 @@ fn wanted(gpu: &MigGpu, name: &str, wish: &BTreeMap<WishedInstance, u32>) -> Res
 }
 
 /// The GPU's profile of this name. The driver computes the gigabytes of a name from the memory that it reports, so the
-/// same profile has another name with another driver: where one profile alone has these slices and attributes and about
-/// this memory, it is meant.
+/// same profile has another name with another driver: where one profile alone has these slices and attributes and
+/// this memory within a twentieth, it is meant: 1g.23gb for 1g.24gb, and not 1g.18gb for 1g.20gb.
 fn offered<'g>(gpu: &'g MigGpu, name: &str, wished: &MigProfile) -> Result<&'g InstanceProfile> {
     let is_same = |profile: &&InstanceProfile| {
         let has = &profile.name;
@@ -238,7 +238,7 @@ fn offered<'g>(gpu: &'g MigGpu, name: &str, wished: &MigProfile) -> Result<&'g I
     let near = || {
         let is_near = |profile: &&InstanceProfile| {
             let (has, wants) = (profile.name.memory_gb, wished.memory_gb);
-            has.abs_diff(wants) * 10 <= has.max(wants)
+            has.abs_diff(wants) * 20 <= has.max(wants)
         };
         let mut near = gpu.profiles.iter().filter(is_same).filter(is_near);
         near.next().filter(|_| near.next().is_none())

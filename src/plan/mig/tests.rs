@@ -2,5 +2,6 @@
 
 mod brute_force;
 mod layouts;
+mod mig_parted;
 mod products;
 mod properties;

@@ -112,6 +112,9 @@ fn profiles_are_matched_by_what_they_are() {
         error.contains("has no profile 1g.5gb; NVIDIA B200 has 1g.23gb, 2g.45gb"),
         "{error}"
     );
+    // On another product that name is another profile.
+    let error = planned(&["0:1g.20gb"], &[product("h200")], &[]).unwrap_err();
+    assert!(error.contains("has no profile 1g.20gb"), "{error}");
     gpu.profiles.clear();
     let error = planned(&["0:1g.5gb"], &[gpu], &[]).unwrap_err();
     assert!(error.contains("only while MIG mode is on"), "{error}");
