@@ -185,7 +185,9 @@ test-vm: deb
 
 bench: oci
 	$(STATIC) $(CARGO) bench
-	TRANCHE_KUBELET="$(abspath $(KUBELET_PROGRAM))" $(CARGO) bench -p tranche-kubelet --bench plugin
+	$(CARGO) build --release --bin tranche --example fake-host --example fake-nvml --example fake-mps
+	TRANCHE_HOST_PROGRAMS="$(CURDIR)/target/release" TRANCHE_KUBELET="$(abspath $(KUBELET_PROGRAM))" \
+	    $(CARGO) bench -p tranche-kubelet --bench plugin
 
 SECONDS ?= 60
 FUZZ := $(sort $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))))

@@ -41,6 +41,9 @@ pub mod cluster;
 pub mod command;
 pub mod configurations;
 pub mod dra;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod kubelet;
 pub mod log;
 pub mod node;

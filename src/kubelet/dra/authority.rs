@@ -7,6 +7,8 @@
 
 mod block;
 mod frames;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,13 @@
 //! What the driver for dynamic resource allocation costs: how long a kubelet waits for a claim, and how long a node
 //! takes to be published.
 
+mod host_broker;
+
 use crate::fake_api::NODE;
 use crate::fakes::driver_node::DriverNode;
 use crate::fixtures::{DRIVER, devices, equal, mig, whole};
 use crate::{Pair, until};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -82,6 +84,7 @@ fn large() -> DraDevices {
 
 pub(crate) fn costs(rounds: usize) {
     claims(rounds);
+    host_broker::costs(rounds);
     for (what, devices) in [("8 GPUs", devices((0..8).map(whole))), ("64 GPUs", large())] {
         let slices = if what == "8 GPUs" { 8 } else { 64 };
         let node = DriverNode::new(devices);
@@ -95,6 +98,16 @@ pub(crate) fn costs(rounds: usize) {
     }
 }
 
+/// How long a kubelet waits for a claim to which this was allocated.
+fn prepare(node: &DriverNode, driver: &str, claim: &KubernetesObject, result: &Value) -> Duration {
+    node.api.allocate(claim, json!({"results": [result]}));
+    let start = Instant::now();
+    let results = node.kubelet.prepare(driver, std::slice::from_ref(claim)).unwrap();
+    let time = start.elapsed();
+    assert!(results.values().all(Result::is_ok), "{results:?}");
+    time
+}
+
 fn claims(rounds: usize) {
     let node = DriverNode::new(devices((0..8).map(whole)));
     let _process = node.start(DRIVER);
@@ -103,13 +116,9 @@ fn claims(rounds: usize) {
     let mut prepared = Pair::default();
     for round in 0..rounds * 10 {
         let claim = claim(&format!("c{round}"));
-        let results = json!([{"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-1"}]);
-        node.api.allocate(&claim, json!({"results": results}));
+        let result = json!({"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-1"});
         for (driver, times) in [(DRIVER, &mut prepared.plugin), (EMPTY, &mut prepared.empty)] {
-            let start = Instant::now();
-            let results = node.kubelet.prepare(driver, std::slice::from_ref(&claim)).unwrap();
-            times.push(start.elapsed());
-            assert!(results.values().all(Result::is_ok), "{results:?}");
+            times.push(prepare(&node, driver, &claim, &result));
         }
         node.kubelet.unprepare(DRIVER, std::slice::from_ref(&claim)).unwrap();
     }

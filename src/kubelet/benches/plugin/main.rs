@@ -47,13 +47,18 @@ struct Pair {
 
 impl Pair {
     fn line(&mut self, what: &str, goal: &str) {
+        self.line_beside(what, "empty server", goal);
+    }
+
+    /// The same beside another thing than the empty server.
+    fn line_beside(&mut self, what: &str, other: &str, goal: &str) {
         let median = |times: &mut Vec<Duration>| {
             times.sort();
             times[times.len() / 2].as_secs_f64() * 1e3
         };
         let (plugin, empty) = (median(&mut self.plugin), median(&mut self.empty));
         let ratio = plugin / empty;
-        println!("{what:44} {plugin:>8.2} ms, empty server {empty:>7.2} ms, {ratio:>5.2} times{goal}");
+        println!("{what:44} {plugin:>8.2} ms, {other} {empty:>7.2} ms, {ratio:>5.2} times{goal}");
     }
 }
 

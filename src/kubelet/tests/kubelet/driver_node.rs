@@ -14,10 +14,15 @@ pub(crate) struct DriverNode {
 impl DriverNode {
     /// One whose broker offers `devices`. The driver does not run yet.
     pub(crate) fn new(devices: DraDevices) -> Self {
-        let bed = Bed::new(Vec::new());
+        let node = Self::on(Bed::new(Vec::new()));
+        node.bed.broker.node().dra = devices;
+        node
+    }
+
+    /// One whose broker is what listens in the state directory of `bed`.
+    pub(crate) fn on(bed: Bed) -> Self {
         let api = FakeApi::start();
         api.write_config(&bed.at("kubeconfig"));
-        bed.broker.node().dra = devices;
         let mut kubelet = FakeDra::new(&bed.at("kubelet"));
         kubelet.start();
         Self { bed, api, kubelet }
