@@ -50,7 +50,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("digest", ""),
             ("inventory", ""),
             ("edits", "inventory"),
-            ("mig", "inventory"),
+            ("mig", "inventory yaml"),
             ("sim", "inventory"),
             ("sources", "inventory sim"),
             ("engines", ""),
