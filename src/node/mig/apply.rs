@@ -106,8 +106,9 @@ impl MigTools<'_> {
             before.push(ExactGpu::of(&now));
         }
         let target: Vec<ExactGpu> = wanted.iter().map(|(_, target)| target.clone()).collect();
-        change(self.machine, self.state_dir, &before, &target, &mut report)?;
+        // One that cannot be read is found before anything changes.
         let mut saved = SavedLayouts::read(self.state_dir)?;
+        change(self.machine, self.state_dir, &before, &target, &mut report)?;
         let (mut gpus, mut renumbered) = (Vec::new(), Vec::new());
         for (had, _) in wanted {
             let now = self.gpu(&had.uuid)?;
