@@ -1,6 +1,8 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
 # make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
+# make test-mig-exact   compares the planner of MIG with a list of all states, for a large sample of wishes (seconds,
+#                   after a release build of tranche-plan)
 # make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
 #                   read the difference
 # make attack       runs only the attack suite, and prints its table
@@ -82,7 +84,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -139,6 +141,10 @@ kubelet-tests:
 
 test-kubelet: rust
 	$(CARGO) test -p tranche-kubelet
+
+# Prints how many pairs of a state and a wish were compared for each product.
+test-mig-exact: rust
+	$(CARGO) test --release -p tranche-plan --lib -- --ignored --nocapture brute_force
 
 # What is compiled here runs in the root of the suite.
 SUITE ?= bookworm
