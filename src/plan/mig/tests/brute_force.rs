@@ -189,9 +189,9 @@ fn the_planner_is_never_worse_than_a_list_of_all_states() {
     }
 }
 
-/// All states with a larger sample of wishes: `make test-mig-exact`.
+/// Every state with one wish in seven, other ones each time: `make test-mig-exact`.
 #[test]
-#[ignore = "takes minutes; make test-mig-exact runs it"]
+#[ignore = "takes seconds in release only; make test-mig-exact runs it"]
 fn the_planner_is_never_worse_in_any_state() {
     for (name, _) in PRODUCTS {
         let compared = compare(name, 7);
