@@ -54,7 +54,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("sim", "inventory"),
             ("sources", "inventory sim"),
             ("engines", ""),
-            ("policy", "inventory yaml"),
+            ("policy", "inventory mig yaml"),
             ("share", "inventory policy"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "share"),

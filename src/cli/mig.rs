@@ -55,7 +55,7 @@ pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
     match verb {
         Verb::Status(args) => status::run(args),
         Verb::Profiles(args) => profiles::run(args),
-        Verb::Plan(args) => apply::plan(args),
+        Verb::Plan(args) => apply::show_plan(args),
         Verb::Apply(args) => apply::run(args),
         Verb::Undo(args) => apply::undo(args),
         Verb::Restore(args) => apply::restore(args),

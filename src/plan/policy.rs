@@ -18,6 +18,7 @@ pub use runtime::{
 
 pub use tranche_core::types::{Place, Strategy};
 
+use crate::mig::Layout;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use tranche_core::error::Error;
@@ -53,6 +54,8 @@ pub struct Policy {
     pub quota: Quota,
     /// What Kubernetes gets.
     pub kubernetes: KubernetesSection,
+    /// How GPUs are divided by MIG; of several for a GPU, the last one counts.
+    pub mig_layouts: Vec<Layout>,
 }
 
 impl Policy {

@@ -123,6 +123,16 @@ impl Bed {
         found.unwrap_or_else(|| panic!("{layouts:?}")).to_owned()
     }
 
+    /// No instance survives a boot. Of a GPU that was never changed, the instances are those of the host's files.
+    pub(crate) fn lose_instances(&self) {
+        let file = self.at("host/fake-nvml.mig.json");
+        let mut state: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for gpu in state.as_object_mut().unwrap().values_mut() {
+            gpu["instances"] = serde_json::json!([]);
+        }
+        fs::write(&file, state.to_string()).unwrap();
+    }
+
     /// Applies a layout that has to be applied.
     pub(crate) fn apply(&self, layout: &str) {
         let said = self.tranche(&["mig", "apply", "--yes", "--layout", layout]);

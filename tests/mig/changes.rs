@@ -87,12 +87,7 @@ fn layouts_are_made_again_after_a_boot() {
     fs::remove_dir_all(bed.at("state")).unwrap();
     fs::create_dir_all(bed.at("state/kept")).unwrap();
     fs::write(bed.at("state/kept/mig-layout.json"), kept).unwrap();
-    let file = bed.at("host/fake-nvml.mig.json");
-    let mut state: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    for gpu in state.as_object_mut().unwrap().values_mut() {
-        gpu["instances"] = serde_json::json!([]);
-    }
-    fs::write(&file, state.to_string()).unwrap();
+    bed.lose_instances();
     assert_eq!(bed.layout(0), "empty");
     bed.start();
     let restored = bed.tranche(&["mig", "restore"]);

@@ -15,5 +15,6 @@ mod bed;
 mod changes;
 mod killed;
 mod modes;
+mod policy;
 mod products;
 mod refused;

@@ -12,11 +12,12 @@ use tranche_core::broker::{self, BrokerError, MigAnswer, MigRequest};
 use tranche_core::error::{Error, Kind};
 use tranche_core::text::some;
 use tranche_core::types::MigUuid;
-use tranche_node::mig::{KNOWN_SERVICES, SavedLayouts};
+use tranche_node::mig::{KNOWN_SERVICES, SavedGpu, SavedLayouts};
+use tranche_node::planning;
 use tranche_node::refresh::{Refresh, RefreshOptions};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Gpu, Inventory};
-use tranche_plan::mig::ExactGpu;
+use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
 
 /// How long the broker may take: services are stopped, and GPUs reset.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -50,7 +51,7 @@ pub(crate) struct UndoArgs {
     view: ViewArgs,
 }
 
-/// Make the layouts again that tranche has made, as at boot: no instance survives one
+/// Make the layouts of the policy, and those that tranche has made, as at boot: no instance survives one
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
@@ -85,9 +86,9 @@ impl HowArgs {
     }
 }
 
-pub(super) fn plan(args: &PlanArgs) -> Result<ExitCode> {
+pub(super) fn show_plan(args: &PlanArgs) -> Result<ExitCode> {
     let view = args.view.look()?;
-    let changes = args.wanted.changes(&view)?;
+    let changes = args.wanted.changes(&view, &args.view.at.options().policy)?;
     show(&changes, args.view.json)?;
     Ok(match changes.is_empty() {
         true => ExitCode::SUCCESS,
@@ -97,7 +98,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<ExitCode> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let view = args.view.look()?;
-    let changes = args.wanted.changes(&view)?;
+    let changes = args.wanted.changes(&view, &args.view.at.options().policy)?;
     apply(&args.view, &args.how, &changes)
 }
 
@@ -115,23 +116,62 @@ pub(super) fn undo(args: &UndoArgs) -> Result<ExitCode> {
 pub(super) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let at = &args.view;
     let saved = SavedLayouts::read(&at.at.state.state_dir)?;
-    if saved.gpus.is_empty() {
+    let policy = planning::policy(&at.at.options().policy)?;
+    let layouts = policy.map(|read| read.policy.mig_layouts).unwrap_or_default();
+    if saved.gpus.is_empty() && layouts.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     let view = at.look()?;
-    let is_here = |layout: &ExactGpu| view.gpus.iter().any(|gpu| gpu.uuid == layout.gpu);
-    let target = saved
-        .gpus
-        .into_iter()
-        .map(|saved| saved.layout)
-        .filter(is_here)
-        .collect();
-    let changes = changes(target, &view)?;
-    let request = MigRequest {
-        may_change_mode: true,
-        ..request(&changes)
+    let before = HostFile::read(&at.at.state.state_dir).ok();
+    let mut failed = Vec::new();
+    let mut changed = Vec::new();
+    // One GPU after the other: one that fails keeps no other from its layout.
+    for gpu in &view.gpus {
+        let layout = layouts.iter().rfind(|layout| layout.names(gpu));
+        let made = restored(gpu, layout, saved.of(&gpu.uuid)).and_then(|target| {
+            let changes = changes(target.into_iter().collect(), &view)?;
+            let request = MigRequest {
+                may_change_mode: true,
+                ..request(&changes)
+            };
+            match changes.is_empty() {
+                true => Ok(MigAnswer::default()),
+                false => ask(at, &request),
+            }
+        });
+        match made {
+            Ok(answer) if answer.changed.is_empty() => {}
+            Ok(_) => changed.push(format!("gpu {}", gpu.index)),
+            Err(error) => failed.push(error),
+        }
+    }
+    if !changed.is_empty() {
+        out::note(format!("{}: changed", some(&changed)));
+        refresh(at, before.as_ref())?;
+    }
+    let mut failed = failed.into_iter();
+    let Some(last) = failed.next_back() else {
+        return Ok(ExitCode::SUCCESS);
     };
-    send(at, &request, &changes)
+    for error in failed {
+        out::complain(error);
+    }
+    Err(last)
+}
+
+/// What a GPU is to have at boot: what the policy says, at the places where it was; without a policy for it, what was
+/// saved. `None` if neither says anything.
+fn restored(now: &MigGpu, layout: Option<&Layout>, saved: Option<&SavedGpu>) -> Result<Option<ExactGpu>> {
+    let Some(layout) = layout else {
+        return Ok(saved.map(|saved| saved.layout.clone()));
+    };
+    let mut had = now.clone();
+    if let Some(saved) = saved {
+        had.mode.current = saved.layout.mode;
+        had.instances.clone_from(&saved.instances);
+    }
+    let target = plan(std::slice::from_ref(layout), std::slice::from_ref(&had), &[])?;
+    Ok(target.into_iter().next())
 }
 
 /// Shows the changes, asks the person, and has the broker make them.
@@ -206,20 +246,8 @@ fn agreed() -> Result<bool> {
 
 /// Has the broker make the changes, and brings the specifications up to date.
 fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
-    let state_dir = &at.at.state.state_dir;
-    let before = HostFile::read(state_dir).ok();
-    let socket = state_dir.join(broker::SOCKET);
-    let answer: MigAnswer = match broker::ask(&socket, request, PATIENCE) {
-        Ok(answer) => answer,
-        Err(BrokerError::Refused(error)) => return Err(error.into()),
-        Err(BrokerError::Unreachable(error)) => {
-            let what = "the broker, which changes GPUs, cannot be reached";
-            let error = Error::failed(state_dir.display(), what).from_source(error);
-            return Err(error
-                .hint("start it: systemctl start tranche-broker.socket, or tranche broker &")
-                .into());
-        }
-    };
+    let before = HostFile::read(&at.at.state.state_dir).ok();
+    let answer = ask(at, request)?;
     let names: Vec<String> = changes
         .iter()
         .map(|change| format!("gpu {}", change.now.index))
@@ -229,6 +257,22 @@ fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<E
         false => format!("{}: changed", some(&names)),
     });
     refresh(at, before.as_ref())
+}
+
+/// Has the broker make the changes.
+fn ask(at: &ViewArgs, request: &MigRequest) -> Result<MigAnswer> {
+    let state_dir = &at.at.state.state_dir;
+    match broker::ask(&state_dir.join(broker::SOCKET), request, PATIENCE) {
+        Ok(answer) => Ok(answer),
+        Err(BrokerError::Refused(error)) => Err(error.into()),
+        Err(BrokerError::Unreachable(error)) => {
+            let what = "the broker, which changes GPUs, cannot be reached";
+            let error = Error::failed(state_dir.display(), what).from_source(error);
+            Err(error
+                .hint("start it: systemctl start tranche-broker.socket, or tranche broker &")
+                .into())
+        }
+    }
 }
 
 /// Brings the specifications and host.json up to date, and says which names mean another device now.

@@ -4,18 +4,16 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Error;
 use tranche_node::mig::MigView;
+use tranche_node::planning::{self, PolicyOptions};
 use tranche_plan::mig::{ExactGpu, Layout, MigGpu, mig_parted, plan};
+use tranche_plan::policy::Policy;
 
 /// Which layout.
 #[derive(Debug, clap::Args)]
 pub(super) struct WantedArgs {
     /// What a GPU is to have: 0:3g.20gb,2x1g.5gb, or all:7x1g.5gb; GPU:empty for MIG mode without instances, GPU:off
-    /// for no MIG mode. May be repeated. A GPU that is not named is not touched
-    #[arg(
-        long = "layout",
-        value_name = "GPU:PROFILES",
-        required_unless_present = "config_file"
-    )]
+    /// for no MIG mode. May be repeated. A GPU that is not named is not touched [default: the layouts of the policy]
+    #[arg(long = "layout", value_name = "GPU:PROFILES")]
     layouts: Vec<Layout>,
     /// A configuration file of NVIDIA's mig-parted; - for stdin
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "layouts")]
@@ -33,9 +31,25 @@ pub(super) struct Change<'v> {
 
 impl WantedArgs {
     /// The changes that the layout needs: none for a GPU that has what it is to have.
-    pub(super) fn changes<'v>(&self, view: &'v MigView) -> Result<Vec<Change<'v>>> {
+    ///
+    /// # Errors
+    /// Returns an error if no layout is given and the policy has none, if a given one contradicts the policy, and the
+    /// errors of the planner.
+    pub(super) fn changes<'v>(&self, view: &'v MigView, policy: &PolicyOptions) -> Result<Vec<Change<'v>>> {
         let read = self.config_file.as_deref().map(|file| self.read(file)).transpose()?;
-        let layouts = read.as_ref().unwrap_or(&self.layouts);
+        let given = read.as_ref().unwrap_or(&self.layouts);
+        let policy = planning::policy(policy)?.map(|read| read.policy).unwrap_or_default();
+        let layouts = match given.is_empty() && self.config_file.is_none() {
+            true => &policy.mig_layouts,
+            false => given,
+        };
+        if layouts.is_empty() && self.config_file.is_none() {
+            let error = Error::usage("--layout", "is not given, and the policy has no layout");
+            return Err(error
+                .hint("give for example --layout 0:3g.20gb,2x1g.5gb, or write mig: {layout: [...]} into the policy")
+                .into());
+        }
+        check_policy(layouts, &policy, view)?;
         changes(plan(layouts, &view.gpus, &view.holders)?, view)
     }
 
@@ -48,6 +62,26 @@ impl WantedArgs {
         let text = text.map_err(|error| Error::usage(&name, "cannot be read").from_source(error))?;
         Ok(mig_parted::read(&name, &text, self.selected_config.as_deref())?)
     }
+}
+
+/// Refuses layouts that differ from those of the policy for the same GPU: the next boot would make the policy's again.
+fn check_policy(layouts: &[Layout], policy: &Policy, view: &MigView) -> Result<()> {
+    let last = |layouts: &'_ [Layout], gpu: &MigGpu| layouts.iter().rfind(|layout| layout.names(gpu)).cloned();
+    for gpu in &view.gpus {
+        if let Some((given, fixed)) = last(layouts, gpu).zip(last(&policy.mig_layouts, gpu))
+            && !given.wish.is_alike(&fixed.wish)
+        {
+            let what = format!(
+                "the policy {} gives it {}, and not {}",
+                policy.file, fixed.wish, given.wish
+            );
+            let error = Error::failed(format!("gpu {}", gpu.index), what);
+            return Err(error
+                .hint("change the policy, and then run tranche mig apply without --layout")
+                .into());
+        }
+    }
+    Ok(())
 }
 
 /// The GPUs that are to become `target` and are not.

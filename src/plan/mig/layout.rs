@@ -63,6 +63,21 @@ pub struct WishedInstance {
 }
 
 impl GpuWish {
+    /// Whether it is for the same instances, wherever they lie.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let counts = |wish: &Self| -> Option<BTreeMap<MigProfile, u32>> {
+            let Self::Instances(instances) = wish else {
+                return None;
+            };
+            let mut counts = BTreeMap::new();
+            for (one, count) in instances {
+                *counts.entry(one.profile.clone()).or_insert(0) += count;
+            }
+            Some(counts)
+        };
+        counts(self) == counts(other)
+    }
+
     /// Nothing but MIG mode.
     pub fn empty() -> Self {
         Self::Instances(BTreeMap::new())

@@ -41,15 +41,24 @@ pub fn plan(layouts: &[Layout], gpus: &[MigGpu], holders: &[InstanceHolder]) -> 
     exact.map(|(gpu, wish)| plan_one(gpu, wish, holders)).collect()
 }
 
+impl Layout {
+    /// Whether it is for this GPU.
+    pub fn names(&self, gpu: &MigGpu) -> bool {
+        match &self.gpus {
+            GpuSelector::All => true,
+            GpuSelector::One(selector) => is_selected(selector, gpu),
+            GpuSelector::MigParted(selector) => is_selected_by_mig_parted(selector, gpu),
+        }
+    }
+}
+
 /// The positions of the GPUs that a layout names.
 fn selected(layout: &Layout, gpus: &[MigGpu]) -> Result<Vec<usize>> {
-    let is_meant = |gpu: &&(usize, &MigGpu)| match &layout.gpus {
-        GpuSelector::All => true,
-        GpuSelector::One(selector) => is_selected(selector, gpu.1),
-        GpuSelector::MigParted(selector) => is_selected_by_mig_parted(selector, gpu.1),
-    };
-    let numbered: Vec<(usize, &MigGpu)> = gpus.iter().enumerate().collect();
-    let found: Vec<usize> = numbered.iter().filter(is_meant).map(|(number, _)| *number).collect();
+    let numbered = gpus.iter().enumerate();
+    let found: Vec<usize> = numbered
+        .filter(|(_, gpu)| layout.names(gpu))
+        .map(|(number, _)| number)
+        .collect();
     // mig-parted's files name GPUs of other machines as well.
     if found.is_empty() && !matches!(layout.gpus, GpuSelector::MigParted(_)) {
         let there: Vec<String> = gpus.iter().map(|gpu| gpu.index.to_string()).collect();

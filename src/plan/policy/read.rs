@@ -4,6 +4,7 @@ mod config_map;
 mod document;
 mod entry;
 mod fill;
+mod mig;
 mod misplaced;
 mod runtime;
 mod sections;
@@ -91,6 +92,11 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         mig_as_gpus: mig_too,
         ..top.kubernetes.map(kubernetes).unwrap_or_default()
     };
+    policy.mig_layouts = top
+        .mig
+        .map(|section| mig::layouts(file, section))
+        .transpose()?
+        .unwrap_or_default();
     let runtime = top.runtime.map(|section| runtime::read(file, section)).transpose()?;
     warnings.extend(
         runtime
@@ -142,7 +148,7 @@ fn without_effect(document: &Document<'_>, root: &Node, warnings: &mut Vec<Strin
         let name = key.value.text().unwrap_or_default();
         let mut warn = |what: String| warnings.push(format!("{}: {what}", document.place(key).of(document.file)));
         match name.to_ascii_lowercase().as_str() {
-            "version" | "sharing" | "runtime" | "kubernetes" => {}
+            "version" | "sharing" | "runtime" | "kubernetes" | "mig" => {}
             "flags" => {
                 warn("flags is for NVIDIA's device plugin in Kubernetes; migStrategy alone has an effect here".into());
                 mig_too = mig_strategy_is_single(document, value, warnings)?;
@@ -348,7 +354,7 @@ mod tests {
             ),
             (
                 "image: x\nreplicas: 3\n".to_owned(),
-                "c.yaml:1:1: no key of this file belongs to a policy; expected version, sharing, runtime or kubernetes at the top",
+                "c.yaml:1:1: no key of this file belongs to a policy; expected version, sharing, runtime, kubernetes or mig at the top",
             ),
         ] {
             let said = complaint(&text);

@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use tranche_core::error::{Error, Result};
 
 /// The keys at the top of a policy. Of most of them, only NVIDIA's plugin makes use.
-pub(super) const TOP: [&str; 7] = [
+pub(super) const TOP: [&str; 8] = [
     "version",
     "flags",
     "resources",
@@ -18,10 +18,11 @@ pub(super) const TOP: [&str; 7] = [
     "sharing",
     "runtime",
     "kubernetes",
+    "mig",
 ];
 
 /// Those of them that have an effect here.
-const OWN: [&str; 3] = ["sharing", "runtime", "kubernetes"];
+const OWN: [&str; 4] = ["sharing", "runtime", "kubernetes", "mig"];
 
 /// The keys by which a section is known, also at a wrong place. The others are names that many files have.
 const TELLING: [&str; 2] = ["sharing", "timeSlicing"];
@@ -81,7 +82,7 @@ pub(super) fn check(document: &Document<'_>, root: &Node) -> Result<()> {
         let what = "no key of this file belongs to a policy";
         return Err(document
             .wrong(root, what)
-            .hint("expected version, sharing, runtime or kubernetes at the top"));
+            .hint("expected version, sharing, runtime, kubernetes or mig at the top"));
     }
     Ok(())
 }

@@ -23,6 +23,14 @@ pub(super) struct Top {
     pub(super) sharing: Option<SharingSection>,
     pub(super) runtime: Option<RuntimeSection>,
     pub(super) kubernetes: Option<KubernetesFields>,
+    pub(super) mig: Option<MigFields>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "mig")]
+pub(super) struct MigFields {
+    #[serde(default)]
+    pub(super) layout: Vec<Placed<String>>,
 }
 
 #[derive(serde::Deserialize)]
