@@ -17,8 +17,8 @@ use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
                   ends the program, the exit code is 128 and the number of the signal."
 )]
 pub(super) struct Args {
-    /// The share: 0.big, 0:1.3, 0.any (any free one), GPU-….big, or the name of a dedicated device. May be repeated
-    /// for several shares of one device
+    /// The share: 0.big, 0:1.3, 0.any (any free one), GPU-….big, the name of a dedicated device, or
+    /// mig-1g.10gb.any for an instance of MIG that is made for it. May be repeated for several shares of one device
     #[arg(
         long,
         value_name = "DEVICE.SHARE",

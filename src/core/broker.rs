@@ -20,8 +20,9 @@ pub use dra::{
 pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{
     ClaimRequest, Command, DraDevicesRequest, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest,
-    ListRequest, MigAnswer, MigRequest, MpsRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest,
-    PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
+    ListRequest, MigAnswer, MigMakeAnswer, MigMakeRequest, MigRequest, MpsRequest, OffersRequest, PolicyAnswer,
+    PolicyRequest, PrepareClaimRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest,
+    UnprepareClaimRequest,
 };
 
 /// The broker's socket in the state directory.

@@ -12,6 +12,7 @@ mod document;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarded;
+mod on_demand;
 pub mod request;
 pub mod require;
 mod resolve;

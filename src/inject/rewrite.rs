@@ -2,7 +2,7 @@
 
 use super::request::{self, ImexRequest, Request, RequestSource, WantedWait};
 use super::resolve::{self, ResolvedRequest};
-use super::{CallingEngine, clean, document, require};
+use super::{CallingEngine, clean, document, on_demand, require};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
         report(asked.notes, context);
         return without_limits_of_tenant(config);
     }
-    let host = (context.host)()?;
+    let mut host = (context.host)()?;
     // The settings may be the defaults, because the host was not known when they were read.
     let settings = RuntimeSettings {
         mode: context.settings.mode,
@@ -60,14 +60,18 @@ pub fn rewrite(config: &[u8], context: &RewriteContext<'_>) -> Result<Option<Vec
         asked = request::of(config, &settings, context.caller)?;
     }
     report(asked.notes, context);
-    let Some(request) = asked.request else {
+    let Some(mut request) = asked.request else {
         return without_limits_of_tenant(config);
     };
     let mut document = document::parse(config)?;
-    let ledger = StartLedger::open(context.state_dir, &host)?;
+    let mut ledger = StartLedger::open(context.state_dir, &host)?;
     if ledger.serves(&document, context.container.as_ref())? {
         // Another program of tranche, such as podman's precreate hook, has reserved what this start needs.
         return Ok(None);
+    }
+    if on_demand::make(&mut request, context.state_dir)? {
+        host = (context.host)()?;
+        ledger = StartLedger::open(context.state_dir, &host)?;
     }
     let (wait, shortened) = wait(&request, &host);
     report(shortened.into_iter().collect(), context);

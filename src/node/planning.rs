@@ -91,7 +91,9 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
     for warning in &read.warnings {
         tracing::warn!("{warning}");
     }
-    if read.policy.splits.is_empty() && read.policy.kubernetes == KubernetesSection::default() {
+    let policy = &read.policy;
+    let says_nothing = policy.splits.is_empty() && policy.kubernetes == KubernetesSection::default();
+    if says_nothing && policy.mig_on_demand.is_none() {
         return Ok(None);
     }
     let plan = share::plan(&read.policy, inventory)?;

@@ -20,6 +20,7 @@ pub use start::{NotStarted, run_if_asked};
 
 use crate::held::specs::Specs;
 use crate::held::{View, root_only};
+use crate::mig::make_on_demand;
 use crate::planning::{self, PlanOptions};
 use cgroup::OwnCgroup;
 use start::WaitingProgram;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
+use tranche_core::types::MigProfile;
 use tranche_plan::derive::Sharing;
 use tranche_plan::policy::Priority;
 use tranche_plan::reserve::{Reservation, Unoffered};
@@ -57,6 +59,23 @@ pub enum ShareForRun {
     Claim(String),
 }
 
+impl ShareForRun {
+    /// With instances of MIG that are made now in place of names such as `mig-1g.10gb.any`.
+    fn with_instances(&self, state_dir: &Path) -> Result<Self> {
+        let Self::Named(names) = self else {
+            return Ok(self.clone());
+        };
+        let named = |name: &String| match MigProfile::of_on_demand(name.strip_prefix(GPU_KIND).unwrap_or(name)) {
+            Some(profile) => Ok(make_on_demand(state_dir, profile)?.to_string()),
+            None => Ok(name.clone()),
+        };
+        names.iter().map(named).collect::<Result<_>>().map(Self::Named)
+    }
+}
+
+/// The kind of devices, which may stand before their names.
+const GPU_KIND: &str = "nvidia.com/gpu=";
+
 /// Runs the program, and returns how it ended. Signals to this process are passed on to it meanwhile. `notes` gets
 /// lines for the person who runs it.
 ///
@@ -66,6 +85,7 @@ pub enum ShareForRun {
 pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> {
     let state_dir = &options.at.state_dir;
     root_only::check(state_dir)?;
+    let share = options.share.with_instances(state_dir)?;
     let (inventory, sharing) = planning::required(&options.at)?;
     let claims = Claims::open(state_dir)?;
     let program = options.command.first().map(OsString::as_os_str).unwrap_or_default();
@@ -74,7 +94,7 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
         program: program.to_string_lossy().into_owned(),
         id: start_name()?,
     };
-    let reserved = match &options.share {
+    let reserved = match &share {
         ShareForRun::Claim(name) => ReservedForRun::of_claim(name, &claims, &sharing)?,
         ShareForRun::Named(names) => {
             let wish = wanted::wish(names, &inventory, &sharing.plan)?;

@@ -16,6 +16,7 @@ mod kubernetes;
 mod limits;
 mod mig;
 mod nested;
+mod on_demand;
 mod own;
 mod peer;
 mod quota;
@@ -29,6 +30,7 @@ pub use socket::Socket;
 use crate::accounts::{AccountSources, Accounts};
 use crate::control::MachineControl;
 use crate::facts::HostFacts;
+use crate::mig::OnDemandInstances;
 use crate::planning::PolicyOptions;
 use commands::Commands;
 use limits::{ConnectionPlace, ConnectionPlaces};
@@ -38,7 +40,7 @@ use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,6 +94,7 @@ pub fn serve(
         refusing: ConnectionPlaces::to_refuse(),
         accounts: &accounts,
         control,
+        state_dir: &options.state_dir,
         last: Mutex::new(Instant::now()),
     };
     socket.ready();
@@ -138,6 +141,7 @@ struct Door<'s> {
     refusing: ConnectionPlaces,
     accounts: &'s Accounts,
     control: &'s dyn MachineControl,
+    state_dir: &'s Path,
     /// When the last request was answered.
     last: Mutex<Instant>,
 }
@@ -183,7 +187,11 @@ impl Door<'_> {
         let left = idle.saturating_sub(since);
         let time = match left.is_zero() && self.serving.is_empty() {
             true => match self.control.tick() {
-                None => return Look::End,
+                // Instances that were made on demand are destroyed by this process.
+                None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
+                    return Look::End;
+                }
+                None => idle,
                 Some(next) => next,
             },
             false => left,

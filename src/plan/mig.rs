@@ -6,6 +6,7 @@
 //! instances in them, for each GPU. The profiles and placements come from the driver each time, because they differ
 //! between products and between versions of the driver.
 
+mod choose;
 mod difference;
 mod exact;
 mod gpu;
@@ -16,11 +17,12 @@ mod plan;
 mod profile;
 mod rules;
 
+pub use choose::{ChosenPlace, choose};
 pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};
 pub use place::{CapacityLeft, Kept, PlacementCost, WantedInstance, place};
-pub use plan::{InstanceHolder, plan};
+pub use plan::{InstanceHolder, is_selected, plan};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };

@@ -56,6 +56,8 @@ pub struct Policy {
     pub kubernetes: KubernetesSection,
     /// How GPUs are divided by MIG; of several for a GPU, the last one counts.
     pub mig_layouts: Vec<Layout>,
+    /// The GPUs in MIG mode on which instances are made when somebody asks for one; `None`: on no GPU.
+    pub mig_on_demand: Option<DeviceSet>,
 }
 
 impl Policy {

@@ -24,7 +24,7 @@ pub use strategy::{
 };
 
 use crate::inventory::{HostDevice, Inventory};
-use crate::policy::{Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
+use crate::policy::{DeviceSet, Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
 use tranche_core::types::{
@@ -145,6 +145,11 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
             )),
         }
     }
+    for device in on_demand_devices(policy, inventory) {
+        if resolved.targets.iter().all(|(target, _)| *target != device) {
+            resolved.targets.push((device, &dedicated));
+        }
+    }
     let mut devices = Vec::with_capacity(resolved.targets.len());
     for (target, split) in &resolved.targets {
         devices.push(split_device(policy, inventory, *target, split)?);
@@ -162,6 +167,27 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         absent: resolved.absent,
         kubernetes,
     })
+}
+
+/// The MIG devices of GPUs on which instances are made on demand: each belongs to one holder. One that shares the
+/// memory of its GPU instance with others was not made so.
+fn on_demand_devices<'i>(policy: &Policy, inventory: &'i Inventory) -> Vec<HostDevice<'i>> {
+    let Some(set) = &policy.mig_on_demand else {
+        return Vec::new();
+    };
+    let catalogue = inventory.catalogue();
+    let is_meant = |device: &HostDevice<'_>| match set {
+        DeviceSet::All => true,
+        DeviceSet::Count(count) => device.gpu.index.0 < *count,
+        DeviceSet::List(list) => {
+            let mut gpus = list.iter().filter_map(|one| catalogue.find(&one.value));
+            gpus.any(|one| one.gpu.index == device.gpu.index)
+        }
+    };
+    let mig = catalogue.usable().filter(|device| device.device().mig.is_some());
+    mig.filter(is_meant)
+        .filter(|device| domain::neighbours(*device).next().is_none())
+        .collect()
 }
 
 impl Plan {

@@ -15,6 +15,7 @@ mod bed;
 mod changes;
 mod killed;
 mod modes;
+mod on_demand;
 mod policy;
 mod products;
 mod refused;

@@ -10,12 +10,13 @@ use std::time::Duration;
 use tranche_core::broker::ClaimRequest;
 use tranche_core::claims::Claims;
 use tranche_core::error::Error;
-use tranche_core::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName, WaitTime};
+use tranche_core::types::{CdiVersion, DeviceSelector, MemorySize, MigProfile, Percent, ShareName, WaitTime};
 use tranche_node::claim_spec::{self, ClaimFile, describe, is_of_user};
 use tranche_node::generate::hook_beside_us;
 use tranche_node::held::Held;
 use tranche_node::held::specs::Specs;
 use tranche_node::held::{View, by_broker};
+use tranche_node::mig::make_on_demand;
 use tranche_node::planning::{self, needs, pipe_directories};
 use tranche_plan::derive::{HookOptions, Sharing};
 use tranche_plan::reserve::ReserveError;
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
     device: Option<DeviceSelector>,
+    /// Make an instance of MIG with this profile and reserve it, where the policy allows that: 1g.10gb
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["device", "shares", "memory", "compute"])]
+    mig: Option<MigProfile>,
     /// Wait up to this time for what others hold: 30s, 5m. Those who wait are served in the order of their coming
     #[arg(long, value_name = "TIME")]
     wait: Option<WaitTime>,
@@ -67,16 +71,23 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let request = args.request();
+    let mut request = args.request();
     // A device and a file get this name, so it is checked before anything is reserved.
     let device_name = claim_spec::device_name(&request.name)?;
     let state_dir = &args.at.state.state_dir;
     if by_broker::is_needed(state_dir) {
+        if let Some(profile) = &args.mig {
+            let error = Error::usage(format!("--mig {profile}"), "only root can have an instance made");
+            bail!(error.hint("ask root for a claim"));
+        }
         return ask_broker(args, &request);
     }
     if is_of_user(&args.name) {
         let error = Error::usage(format!("claim {}", args.name), "is a name for claims of users");
         bail!(error.hint("choose one that does not begin with a number and a dot"));
+    }
+    if let Some(profile) = &args.mig {
+        request.device = Some(make_on_demand(state_dir, profile.clone())?);
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
     let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;

@@ -16,7 +16,7 @@ pub use kubernetes::{
     DraDevicesRequest, GiveUpRequest, OffersRequest, PolicyAnswer, PolicyRequest, PrepareClaimRequest, ReserveRequest,
     UnprepareClaimRequest,
 };
-pub use mig::{MigAnswer, MigRequest};
+pub use mig::{MigAnswer, MigMakeAnswer, MigMakeRequest, MigRequest};
 
 use super::VERSION;
 use crate::error::{Error, Kind, Result};
@@ -98,6 +98,8 @@ commands! {
     "unprepare-claim" = UnprepareClaim(UnprepareClaimRequest),
     /// Apply layouts of MIG.
     "mig" = Mig(MigRequest),
+    /// Make an instance of MIG.
+    "mig-make" = MigMake(MigMakeRequest),
 }
 
 /// The device that is made ready.

@@ -27,6 +27,36 @@ impl MigProfile {
     }
 }
 
+/// What the name of any instance of a profile begins with.
+const ON_DEMAND: &str = "mig-";
+
+impl MigProfile {
+    /// The profile of `mig-1g.10gb.any`, the name for a device that is made when it is asked for. `+` is written as a
+    /// dot there: CDI allows none in a name (`mig-1g.10gb.me.any`). `None` for any other name.
+    pub fn of_on_demand(name: &str) -> Option<Self> {
+        let profile = name.strip_prefix(ON_DEMAND)?.strip_suffix(".any")?;
+        let (mut text, attributes) = match profile.split_once("gb.") {
+            None => (profile.to_owned(), None),
+            Some((base, attributes)) => (format!("{base}gb"), Some(attributes)),
+        };
+        let mut words = attributes.into_iter().flat_map(|words| words.split('.')).peekable();
+        while let Some(word) = words.next() {
+            text.push('+');
+            text.push_str(word);
+            // The one attribute that has a dot itself.
+            if word == "me" && words.next_if_eq(&"all").is_some() {
+                text.push_str(".all");
+            }
+        }
+        text.parse().ok()
+    }
+
+    /// The name by which any instance of this profile is asked for.
+    pub fn on_demand(&self) -> String {
+        format!("{ON_DEMAND}{}.any", self.to_string().replace('+', "."))
+    }
+}
+
 impl fmt::Display for MigProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = String::new();
@@ -98,6 +128,43 @@ mod tests {
             assert_eq!(name.parse::<MigProfile>().unwrap().to_string(), name);
         }
         assert!("1g.6gb+me+gfx".parse::<MigProfile>().unwrap().has_graphics());
+    }
+
+    /// Each parser of names of devices reads the name of an instance on demand as such a name, or refuses it.
+    #[test]
+    fn names_on_demand_mean_nothing_else() {
+        use crate::types::{DevicePart, DeviceSelector, MigUuid, PciAddress, QualifiedName};
+        for (profile, name) in [
+            ("1g.10gb", "mig-1g.10gb.any"),
+            ("1c.3g.20gb", "mig-1c.3g.20gb.any"),
+            ("1g.10gb+me", "mig-1g.10gb.me.any"),
+            ("4g.24gb+gfx", "mig-4g.24gb.gfx.any"),
+            ("1g.12gb+me.all", "mig-1g.12gb.me.all.any"),
+            ("2g.24gb-me", "mig-2g.24gb-me.any"),
+            ("1g.6gb+me+gfx", "mig-1g.6gb.me.gfx.any"),
+        ] {
+            let profile: MigProfile = profile.parse().unwrap();
+            assert_eq!(profile.on_demand(), name);
+            assert_eq!(MigProfile::of_on_demand(name), Some(profile));
+            assert!(name.parse::<MigProfile>().is_err());
+            assert!(name.parse::<DeviceSelector>().is_err());
+            assert!(name.parse::<DevicePart>().is_err());
+            assert!(name.parse::<MigUuid>().is_err());
+            assert!(name.parse::<PciAddress>().is_err());
+            let qualified: QualifiedName = format!("nvidia.com/gpu={name}").parse().unwrap();
+            assert_eq!(qualified.device.as_str(), name);
+        }
+        for other in [
+            "0.any",
+            "mig-1g.10gb",
+            "1g.10gb.any",
+            "mig-.any",
+            "mig-0.any",
+            "mig-1g.10gb..any",
+            "mig-1g.any",
+        ] {
+            assert_eq!(MigProfile::of_on_demand(other), None, "{other}");
+        }
     }
 
     #[test]

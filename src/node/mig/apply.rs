@@ -42,6 +42,8 @@ pub struct MigOrder {
     pub may_reset: bool,
     /// Services that may be stopped for it, and are started again.
     pub services: Vec<String>,
+    /// Whether it is for a while: the next boot makes what was saved before.
+    pub is_temporary: bool,
 }
 
 impl MigTools<'_> {
@@ -74,7 +76,7 @@ impl MigTools<'_> {
             return Ok(Vec::new());
         }
         let stopped = self.stop_services(&wanted, &order.services)?;
-        let applied = self.apply_to(&wanted);
+        let applied = self.apply_to(&wanted, order.is_temporary);
         let started = match &self.systemctl {
             Some(systemctl) => services::start(systemctl, &stopped),
             None => Ok(()),
@@ -87,7 +89,7 @@ impl MigTools<'_> {
         wanted.iter().map(|(now, _)| self.gpu(&now.uuid)).collect()
     }
 
-    fn apply_to(&self, wanted: &[(MigGpu, ExactGpu)]) -> Result<()> {
+    fn apply_to(&self, wanted: &[(MigGpu, ExactGpu)], is_temporary: bool) -> Result<()> {
         let mut devices = Vec::new();
         for (now, to) in wanted {
             devices.extend(destroyed_devices(now, to, &self.claims.book(&now.uuid)?));
@@ -109,6 +111,9 @@ impl MigTools<'_> {
         // One that cannot be read is found before anything changes.
         let mut saved = SavedLayouts::read(self.state_dir)?;
         change(self.machine, self.state_dir, &before, &target, &mut report)?;
+        if is_temporary {
+            return Ok(());
+        }
         let (mut gpus, mut renumbered) = (Vec::new(), Vec::new());
         for (had, _) in wanted {
             let now = self.gpu(&had.uuid)?;

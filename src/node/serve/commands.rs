@@ -1,7 +1,7 @@
 //! What the broker does for each request.
 
 use super::peer::BrokerClient;
-use super::{ServeOptions, entry, kubernetes, mig, own};
+use super::{ServeOptions, entry, kubernetes, mig, on_demand, own};
 use crate::accounts::Accounts;
 use crate::control::{MachineControl, PublicStatus};
 use crate::facts::{Facts, HostFacts};
@@ -11,11 +11,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tranche_core::broker::{
-    DraDevicesRequest, DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MpsRequest, OffersRequest,
-    PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest, UnprepareClaimRequest,
+    DraDevicesRequest, DrainRequest, GiveUpRequest, LeaveRequest, ListRequest, MigMakeRequest, MpsRequest,
+    OffersRequest, PolicyRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest,
+    UnprepareClaimRequest,
 };
 use tranche_core::claims::Claims;
-use tranche_core::error::{Error, Result};
+use tranche_core::error::{Context, Error, Result};
 
 /// What requests are answered with.
 pub(super) struct Commands<'a> {
@@ -30,6 +31,8 @@ pub(super) struct Commands<'a> {
     pub(super) shown: Mutex<Option<PublicStatus>>,
     /// One layout is applied at a time.
     pub(super) mig: Mutex<()>,
+    /// Instances that were made on demand and are not claimed yet.
+    pub(super) given: on_demand::Given,
 }
 
 impl<'a> Commands<'a> {
@@ -48,6 +51,7 @@ impl<'a> Commands<'a> {
             wake,
             shown: Mutex::new(None),
             mig: Mutex::new(()),
+            given: on_demand::Given::default(),
         }
     }
 
@@ -112,6 +116,12 @@ impl<'a> Commands<'a> {
             Request::Mig(request) => {
                 owner_alone(peer, "mig")?;
                 mig::apply(self, &request)
+            }
+            Request::MigMake(MigMakeRequest { profile }) => {
+                owner_alone(peer, "mig-make")?;
+                let made = on_demand::make(self, &profile)?;
+                self.wake();
+                serde_json::to_value(made).about("broker", "cannot write its answer")
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Layouts of MIG: one change at a time.
 
 use super::commands::Commands;
+use crate::control::nvml::Nvml;
 use crate::mig::{MigJournal, MigOrder, MigTools, NodeUser, NvmlMachine, users_of};
 use crate::mutex::lock;
 use serde_json::Value;
@@ -19,11 +20,37 @@ use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
 /// Returns what stands in the way. Nothing has changed then.
 pub(super) fn apply(commands: &Commands<'_>, request: &MigRequest) -> Result<Value> {
     let _one = lock(&commands.mig);
+    let changed = with_tools(commands, request.may_reset, |tools, nvml| {
+        let layouts: Result<Vec<Layout>> = request.layouts.iter().map(|layout| layout.parse()).collect();
+        let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+        check_seen(&request.seen, &gpus)?;
+        let holders = crate::mig::holders(&gpus, tools.claims)?;
+        tools.apply(&MigOrder {
+            target: plan(&layouts?, &gpus, &holders)?,
+            may_change_mode: request.may_change_mode,
+            may_reset: request.may_reset,
+            services: request.services.clone(),
+            is_temporary: false,
+        })
+    })?;
+    let answer = MigAnswer {
+        changed: changed.iter().map(|gpu| gpu.uuid.to_string()).collect(),
+    };
+    serde_json::to_value(answer).about("broker", "cannot write its answer")
+}
+
+/// Calls `work` with what layouts are applied with, after what a killed broker left was put back. The caller has
+/// [`Commands::mig`].
+pub(super) fn with_tools<T>(
+    commands: &Commands<'_>,
+    may_reset: bool,
+    work: impl FnOnce(&MigTools<'_>, &Nvml) -> Result<T>,
+) -> Result<T> {
     let facts = commands.facts()?;
     let driver = commands.control.driver()?;
     let machine = NvmlMachine {
         nvml: driver.nvml,
-        reset: driver.nvidia_smi.filter(|_| request.may_reset),
+        reset: driver.nvidia_smi.filter(|_| may_reset),
     };
     let claims = Claims::open(commands.state_dir())?;
     let tools = MigTools {
@@ -35,21 +62,7 @@ pub(super) fn apply(commands: &Commands<'_>, request: &MigRequest) -> Result<Val
         systemctl: driver.systemctl,
     };
     tools.finish()?;
-    let layouts: Result<Vec<Layout>> = request.layouts.iter().map(|layout| layout.parse()).collect();
-    let (gpus, _) = machine.nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-    check_seen(&request.seen, &gpus)?;
-    let holders = crate::mig::holders(&gpus, &claims)?;
-    let order = MigOrder {
-        target: plan(&layouts?, &gpus, &holders)?,
-        may_change_mode: request.may_change_mode,
-        may_reset: request.may_reset,
-        services: request.services.clone(),
-    };
-    let changed = tools.apply(&order)?;
-    let answer = MigAnswer {
-        changed: changed.iter().map(|gpu| gpu.uuid.to_string()).collect(),
-    };
-    serde_json::to_value(answer).about("broker", "cannot write its answer")
+    work(&tools, &machine.nvml)
 }
 
 /// Puts back what a broker that was killed left half changed.

@@ -1,6 +1,7 @@
 //! The thread that makes the machine agree with the ledger, and shows everybody what has changed.
 
 use super::commands::Commands;
+use super::on_demand;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -23,6 +24,9 @@ pub(super) fn run(commands: &Commands<'_>, mut woken: &UnixStream) {
     };
     loop {
         let next = commands.control.tick().unwrap_or(LONGEST).min(LONGEST);
+        if let Err(error) = on_demand::destroy_idle(commands) {
+            tracing::warn!("{}", line(&error));
+        }
         if let Err(error) = commands.write_status() {
             tracing::warn!("{}", line(&error));
         }

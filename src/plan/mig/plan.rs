@@ -71,7 +71,8 @@ fn selected(layout: &Layout, gpus: &[MigGpu]) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-fn is_selected(selector: &DeviceSelector, gpu: &MigGpu) -> bool {
+/// Whether a device that a person names is this GPU.
+pub fn is_selected(selector: &DeviceSelector, gpu: &MigGpu) -> bool {
     match selector {
         DeviceSelector::Index(device) => device.mig.is_none() && device.gpu == gpu.index,
         DeviceSelector::GpuUuid(uuid) => *uuid == gpu.uuid,
@@ -234,7 +235,7 @@ fn wanted(gpu: &MigGpu, name: &str, wish: &BTreeMap<WishedInstance, u32>) -> Res
 /// The GPU's profile of this name. The driver computes the gigabytes of a name from the memory that it reports, so the
 /// same profile has another name with another driver: where one profile alone has these slices and attributes and
 /// this memory within a twentieth, it is meant: 1g.23gb for 1g.24gb, and not 1g.18gb for 1g.20gb.
-fn offered<'g>(gpu: &'g MigGpu, name: &str, wished: &MigProfile) -> Result<&'g InstanceProfile> {
+pub(super) fn offered<'g>(gpu: &'g MigGpu, name: &str, wished: &MigProfile) -> Result<&'g InstanceProfile> {
     let is_same = |profile: &&InstanceProfile| {
         let has = &profile.name;
         (has.gpu_slices, &has.attributes) == (wished.gpu_slices, &wished.attributes)

@@ -92,11 +92,10 @@ pub fn parse_key(file: &str, text: &str, key: Option<&str>) -> Result<Read> {
         mig_as_gpus: mig_too,
         ..top.kubernetes.map(kubernetes).unwrap_or_default()
     };
-    policy.mig_layouts = top
-        .mig
-        .map(|section| mig::layouts(file, section))
-        .transpose()?
-        .unwrap_or_default();
+    if let Some(section) = top.mig {
+        policy.mig_layouts = mig::layouts(file, section.layout)?;
+        policy.mig_on_demand = section.on_demand.map(|on_demand| on_demand.devices);
+    }
     let runtime = top.runtime.map(|section| runtime::read(file, section)).transpose()?;
     warnings.extend(
         runtime

@@ -1,5 +1,6 @@
 //! What is asked of the broker for layouts of MIG.
 
+use crate::types::{DeviceSelector, MigProfile};
 use serde::{Deserialize, Serialize};
 
 /// Layouts that are applied to GPUs.
@@ -20,6 +21,20 @@ pub struct MigRequest {
     /// Services that may be stopped meanwhile.
     #[serde(default)]
     pub services: Vec<String>,
+}
+
+/// An instance that is made because somebody asks for one.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct MigMakeRequest {
+    /// Its profile.
+    pub profile: MigProfile,
+}
+
+/// The answer to [`MigMakeRequest`].
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct MigMakeAnswer {
+    /// The MIG device, by its UUID.
+    pub device: DeviceSelector,
 }
 
 /// The answer to [`MigRequest`].

@@ -1,12 +1,11 @@
 //! The section `mig`.
 
-use super::sections::MigFields;
 use crate::mig::Layout;
 use crate::policy::Placed;
 use tranche_core::error::{Error, Result, parts};
 
 /// How the section divides GPUs: layouts in the form of `--layout`.
-pub(super) fn layouts(file: &str, section: MigFields) -> Result<Vec<Layout>> {
+pub(super) fn layouts(file: &str, section: Vec<Placed<String>>) -> Result<Vec<Layout>> {
     let layout = |Placed { place, value }: Placed<String>| {
         value.parse().map_err(|error: Error| {
             let (object, what, hint) = parts(&error);
@@ -17,11 +16,12 @@ pub(super) fn layouts(file: &str, section: MigFields) -> Result<Vec<Layout>> {
             }
         })
     };
-    section.layout.into_iter().map(layout).collect()
+    section.into_iter().map(layout).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::policy::DeviceSet;
     use crate::policy::read::parse;
 
     #[test]
@@ -34,6 +34,17 @@ mod tests {
         for nothing in ["version: v1\n", "mig: {}\n", "mig: {layout: []}\n"] {
             assert_eq!(parse("c.yaml", nothing).unwrap().policy.mig_layouts, [], "{nothing}");
         }
+    }
+
+    #[test]
+    fn instances_are_made_on_demand_where_the_policy_says_so() {
+        let on_demand = |text: &str| parse("c.yaml", text).unwrap().policy.mig_on_demand;
+        assert_eq!(on_demand("version: v1\n"), None);
+        assert_eq!(on_demand("mig: {onDemand: {devices: all}}\n"), Some(DeviceSet::All));
+        let Some(DeviceSet::List(list)) = on_demand("mig: {onDemand: {devices: [1, GPU-01234567]}}\n") else {
+            panic!()
+        };
+        assert_eq!(list.len(), 2);
     }
 
     #[test]

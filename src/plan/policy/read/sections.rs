@@ -27,10 +27,17 @@ pub(super) struct Top {
 }
 
 #[derive(serde::Deserialize)]
-#[serde(rename = "mig")]
+#[serde(rename = "mig", rename_all = "camelCase")]
 pub(super) struct MigFields {
     #[serde(default)]
     pub(super) layout: Vec<Placed<String>>,
+    pub(super) on_demand: Option<OnDemandFields>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename = "onDemand")]
+pub(super) struct OnDemandFields {
+    pub(super) devices: DeviceSet,
 }
 
 #[derive(serde::Deserialize)]

@@ -1,0 +1,259 @@
+//! Instances of MIG that are made when somebody asks for one, and destroyed when nobody uses them any more.
+
+use super::commands::Commands;
+use super::mig::with_tools;
+use crate::control::nvml::Nvml;
+use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, holders};
+use crate::mutex::lock;
+use crate::planning;
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tranche_core::broker::MigMakeAnswer;
+use tranche_core::claims::Claims;
+use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::types::{DeviceKey, DeviceSelector, MigProfile, MigUuid};
+use tranche_plan::host_file::HostFile;
+use tranche_plan::inventory::MigMode;
+use tranche_plan::mig::{
+    ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, MigGpu, choose, is_selected,
+};
+use tranche_plan::policy::{DeviceSet, Policy};
+
+/// How long an instance is left for the one who asked for it to claim it.
+const TO_CLAIM: Duration = Duration::from_secs(30);
+
+/// When each instance was given to somebody who has not claimed it yet.
+pub(super) type Given = Mutex<BTreeMap<MigUuid, Instant>>;
+
+/// An instance of `profile` that nobody uses: one that exists, or a new one.
+///
+/// # Errors
+/// Returns an error if the policy allows none, or if no GPU has room for it.
+pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigMakeAnswer> {
+    let _one = lock(&commands.mig);
+    let read = planning::policy(&commands.options.policy)?;
+    let policy = read.map(|read| read.policy).unwrap_or_default();
+    let device = with_tools(commands, false, |tools, nvml| {
+        let gpus = candidates(&policy, profile, nvml)?;
+        if let Some(unused) = unused(commands, &gpus, profile, tools)? {
+            return Ok(unused);
+        }
+        match create(&gpus, profile, tools)? {
+            Some(made) => Ok(made),
+            None => {
+                destroy_unused(commands, tools, nvml)?;
+                let gpus = candidates(&policy, profile, nvml)?;
+                create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))
+            }
+        }
+    })?;
+    lock(&commands.given).insert(device.clone(), Instant::now());
+    refresh(commands)?;
+    Ok(MigMakeAnswer {
+        device: DeviceSelector::MigUuid(device),
+    })
+}
+
+/// The GPUs on which the policy lets instances be made.
+fn candidates(policy: &Policy, profile: &MigProfile, nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    let Some(allowed) = &policy.mig_on_demand else {
+        return Err(Error::failed(profile, "the policy lets no instance be made on demand")
+            .hint("write mig: {onDemand: {devices: all}} into the policy"));
+    };
+    if profile.compute_slices.is_some() {
+        return Err(Error::usage(
+            profile,
+            "is a part of an instance, and whole ones are made on demand",
+        ));
+    }
+    let is_allowed = |gpu: &MigGpu| match allowed {
+        DeviceSet::All => true,
+        DeviceSet::Count(count) => gpu.index.0 < *count,
+        DeviceSet::List(list) => list.iter().any(|one| is_selected(&one.value, gpu)),
+    };
+    let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    gpus.retain(|gpu| {
+        is_allowed(gpu) && gpu.mode.current == MigMode::Enabled && !policy.mig_layouts.iter().any(|one| one.names(gpu))
+    });
+    match gpus.is_empty() {
+        false => Ok(gpus),
+        true => Err(Error::failed(
+            profile,
+            "no GPU on which the policy lets instances be made is in MIG mode",
+        )
+        .hint("put one into it: tranche mig apply --mode --layout GPU:empty")),
+    }
+}
+
+fn no_room(gpus: &[MigGpu], profile: &MigProfile) -> Error {
+    let is_known = |gpu: &MigGpu| gpu.profiles.iter().any(|one| one.name.gpu_slices == profile.gpu_slices);
+    let what = match gpus.iter().any(is_known) {
+        true => "no GPU has room for one more",
+        false => "no GPU has this profile",
+    };
+    Error::failed(profile, what)
+        .hint("tranche mig status shows who uses what, tranche mig profiles what each GPU offers")
+}
+
+/// An instance that nobody uses and that was not given to anybody just now.
+fn unused(
+    commands: &Commands<'_>,
+    gpus: &[MigGpu],
+    profile: &MigProfile,
+    tools: &MigTools<'_>,
+) -> Result<Option<MigUuid>> {
+    let holders = holders(gpus, tools.claims)?;
+    let is_it = |gpu: &MigGpu, one: &GpuInstance| gpu.profile(one.profile).is_some_and(|has| has.name == *profile);
+    for gpu in gpus {
+        for one in gpu.instances.iter().filter(|one| is_it(gpu, one)) {
+            if let [compute] = one.compute.as_slice()
+                && let Some(uuid) = &compute.uuid
+                && !is_used(&holders, gpu, one)
+                && !is_given(commands, uuid)
+            {
+                return Ok(Some(uuid.clone()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn is_used(holders: &[InstanceHolder], gpu: &MigGpu, instance: &GpuInstance) -> bool {
+    holders
+        .iter()
+        .any(|holder| holder.gpu == gpu.uuid && holder.instance.is_none_or(|(id, _)| id == instance.id))
+}
+
+fn is_given(commands: &Commands<'_>, uuid: &MigUuid) -> bool {
+    let given = lock(&commands.given);
+    given.get(uuid).is_some_and(|given| given.elapsed() < TO_CLAIM)
+}
+
+/// A new instance; `None` if there is no room for it.
+fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result<Option<MigUuid>> {
+    let Some(place) = choose(gpus, profile) else {
+        return Ok(None);
+    };
+    let mut target = ExactGpu::of(place.gpu);
+    target.instances.push(ExactInstance {
+        profile: place.profile.id,
+        name: place.profile.name.clone(),
+        placement: place.placement,
+        compute: vec![ExactCompute {
+            start: None,
+            slices: place.profile.slices,
+        }],
+    });
+    target.instances.sort_by_key(|one| one.placement);
+    let gpu = apply(tools, target)?;
+    let made = gpu.iter().flat_map(|gpu| &gpu.instances);
+    let made = made.filter(|one| one.placement == place.placement);
+    let found = made.filter_map(|one| Some((one.id, one.compute.first()?))).next();
+    let found = found.and_then(|(id, compute)| Some((id, compute.id, compute.uuid.clone()?)));
+    let (instance, compute, uuid) =
+        found.ok_or_else(|| Error::failed(profile, "was made, and the driver does not say its UUID"))?;
+    let mut all = OnDemandInstances::read(tools.state_dir)?;
+    all.made.push(OnDemandInstance {
+        device: DeviceKey::mig(place.gpu.uuid.clone(), instance, compute),
+        uuid: uuid.clone(),
+    });
+    all.write(tools.state_dir)?;
+    Ok(Some(uuid))
+}
+
+fn apply(tools: &MigTools<'_>, target: ExactGpu) -> Result<Vec<MigGpu>> {
+    tools.apply(&MigOrder {
+        target: vec![target],
+        is_temporary: true,
+        ..MigOrder::default()
+    })
+}
+
+/// Destroys the instances that were made on demand and that nobody uses any more.
+///
+/// # Errors
+/// Returns an error if the ledger or the driver does not answer.
+pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
+    let all = OnDemandInstances::read(commands.state_dir())?;
+    if all.made.is_empty() {
+        return Ok(());
+    }
+    // The driver is asked only if the ledger has no claim on one of them.
+    let books = Claims::open(commands.state_dir())?.books()?;
+    let is_claimed = |one: &OnDemandInstance| {
+        let claimed = books.claims().any(|claim| claim.device.overlaps(&one.device));
+        if claimed {
+            lock(&commands.given).remove(&one.uuid);
+        }
+        claimed
+    };
+    let unclaimed = all.made.iter().filter(|one| !is_claimed(one)).count();
+    let is_waited_for = |one: &OnDemandInstance| is_given(commands, &one.uuid);
+    if unclaimed == all.made.iter().filter(|one| is_waited_for(one)).count() {
+        return Ok(());
+    }
+    let _one = lock(&commands.mig);
+    match with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))? {
+        true => refresh(commands),
+        false => Ok(()),
+    }
+}
+
+/// Destroys them. Returns whether there was one.
+fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
+    let mut all = OnDemandInstances::read(tools.state_dir)?;
+    let before = all.made.len();
+    let mut left = Vec::new();
+    for made in std::mem::take(&mut all.made) {
+        // Each time anew: the one before was perhaps on the same GPU.
+        let (gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+        let has = |one: &GpuInstance| {
+            one.compute
+                .iter()
+                .any(|compute| compute.uuid.as_ref() == Some(&made.uuid))
+        };
+        let found = gpus
+            .iter()
+            .find_map(|gpu| Some((gpu, gpu.instances.iter().find(|one| has(one))?)));
+        let Some((gpu, instance)) = found else {
+            // It was destroyed by hand.
+            continue;
+        };
+        if is_used(&holders(&gpus, tools.claims)?, gpu, instance) || is_given(commands, &made.uuid) {
+            left.push(made);
+            continue;
+        }
+        let mut target = ExactGpu::of(gpu);
+        target.instances.retain(|one| one.placement != instance.placement);
+        if let Err(error) = apply(tools, target) {
+            tracing::warn!("{}", line(&error));
+            left.push(made);
+        }
+    }
+    all.made = left;
+    if all.made.len() < before {
+        all.write(tools.state_dir)?;
+    }
+    Ok(all.made.len() < before)
+}
+
+/// Brings the specifications up to date, in the way in which they were written last.
+fn refresh(commands: &Commands<'_>) -> Result<()> {
+    let program = std::env::current_exe().about("tranche", "cannot be found")?;
+    let arguments = HostFile::load(commands.state_dir())
+        .map(|host| host.arguments)
+        .unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(["cdi", "refresh"]).args(arguments).stdin(Stdio::null());
+    let output = command.output().about("tranche cdi refresh", "cannot be run")?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or("it failed").to_owned();
+            Err(Error::failed("tranche cdi refresh", last))
+        }
+    }
+}

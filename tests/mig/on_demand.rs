@@ -1,0 +1,152 @@
+//! Instances that are made when somebody asks for one, and destroyed after their last use.
+
+use crate::bed::Bed;
+use crate::support::until;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+const POLICY: &str = "version: v1\nmig: {onDemand: {devices: [0]}}\n";
+
+/// A machine on whose first GPU, which is empty, instances are made on demand.
+fn bed() -> Bed {
+    let bed = Bed::new("dgx-a100-mig");
+    bed.apply("0:empty");
+    bed.policy(POLICY);
+    bed
+}
+
+#[test]
+fn a_claim_makes_an_instance_and_its_release_destroys_it() {
+    let bed = bed();
+    let others = bed.layouts()[1..].to_vec();
+    let made = bed.tranche(&["claim", "create", "--name", "train", "--mig", "2g.10gb"]);
+    assert_eq!(
+        (made.code, made.out.as_str()),
+        (Some(0), "nvidia.com/claim=train\n"),
+        "{made:?}"
+    );
+    let layout = bed.layout(0);
+    assert!(layout.starts_with("2g.10gb@"), "{layout}");
+    // The name that engines know is in a specification, with the nodes of the instance.
+    let specification = fs::read_to_string(bed.at("cdi/nvidia.com-claim_train.yaml")).unwrap();
+    assert!(specification.contains("nvidia-cap"), "{specification}");
+    // Another one gets an instance of its own, on the same GPU.
+    let other = bed.tranche(&["claim", "create", "--name", "other", "--mig", "2g.10gb"]);
+    assert_eq!(other.code, Some(0), "{other:?}");
+    assert_eq!(bed.layout(0).matches("2g.10gb@").count(), 2, "{}", bed.layout(0));
+    assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
+    until("the instance is destroyed", || {
+        bed.layout(0).matches("2g.10gb@").count() == 1
+    });
+    assert_eq!(bed.tranche(&["claim", "release", "other"]).code, Some(0));
+    until("the other one too", || bed.layout(0) == "empty");
+    assert_eq!(bed.layouts()[1..], others[..]);
+    // The specifications follow.
+    until("no specification has it", || {
+        let host: Value = serde_json::from_slice(&fs::read(bed.at("state/host.json")).unwrap()).unwrap();
+        host["inventory"]["gpus"][0]["mig_devices"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    });
+}
+
+#[test]
+fn a_program_runs_in_an_instance_that_is_made_for_it() {
+    let bed = bed();
+    let said = bed.tranche(&[
+        "run",
+        "--share",
+        "mig-1g.5gb.any",
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES",
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.starts_with("MIG-"), "{said:?}");
+    until("the instance is destroyed", || bed.layout(0) == "empty");
+}
+
+#[test]
+fn a_container_gets_an_instance_that_is_made_for_it() {
+    let bed = bed();
+    let low_level = bed.at("low-level");
+    fs::write(&low_level, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&low_level, fs::Permissions::from_mode(0o755)).unwrap();
+    bed.policy(&format!(
+        "{POLICY}runtime: {{acceptEnvironment: always, runtimes: [{}]}}\n",
+        low_level.display()
+    ));
+    assert_eq!(bed.tranche(&["cdi", "refresh"]).code, Some(0));
+    let bundle = bed.at("bundle");
+    fs::create_dir_all(bundle.join("rootfs")).unwrap();
+    let config = bundle.join("config.json");
+    let asked = serde_json::json!({
+        "ociVersion": "1.0.2",
+        "process": {"cwd": "/", "user": {"uid": 0, "gid": 0}, "args": ["true"],
+            "env": ["NVIDIA_VISIBLE_DEVICES=mig-1g.5gb.any"]},
+        "root": {"path": "rootfs"}, "linux": {},
+    });
+    fs::write(&config, asked.to_string()).unwrap();
+    let runtime = env!("CARGO_BIN_EXE_tranche-runtime");
+    let state = bed.at("state");
+    let mut create = Command::new(runtime);
+    create
+        .arg("--state-dir")
+        .arg(&state)
+        .args(["create", "--bundle"])
+        .arg(&bundle)
+        .arg("c1");
+    let output = create.env_clear().output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let edited = fs::read_to_string(&config).unwrap();
+    assert!(
+        edited.contains("nvidia-cap") && edited.contains("createRuntime"),
+        "{edited}"
+    );
+    assert!(bed.layout(0).starts_with("1g.5gb@"), "{}", bed.layout(0));
+    // The process that created it has ended, and no container has started.
+    until("the instance is destroyed", || bed.layout(0) == "empty");
+}
+
+#[test]
+fn what_was_made_is_destroyed_by_a_later_broker_and_not_made_again_at_boot() {
+    let mut bed = bed();
+    let made = bed.tranche(&["claim", "create", "--name", "train", "--mig", "3g.20gb"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    bed.end(Signal::SIGKILL);
+    assert_eq!(bed.tranche(&["claim", "release", "train"]).code, Some(0));
+    assert!(bed.layout(0).starts_with("3g.20gb@"));
+    bed.start();
+    until("the instance is destroyed", || bed.layout(0) == "empty");
+    assert_eq!(bed.tranche(&["mig", "restore"]).code, Some(0));
+    assert_eq!(bed.layout(0), "empty");
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_in_one_line() {
+    let bed = bed();
+    let before = bed.layouts();
+    let refused = |profile: &str, expected: &str| {
+        let said = bed.tranche(&["claim", "create", "--name", "x", "--mig", profile]);
+        assert!(!matches!(said.code, Some(0)), "{said:?}");
+        let lines: Vec<&str> = said.err.lines().filter(|line| line.starts_with("tranche: ")).collect();
+        assert_eq!(lines.len(), 1, "{said:?}");
+        assert!(lines[0].contains(expected), "{said:?}");
+    };
+    refused("9g.90gb", "no GPU has this profile");
+    refused("1c.2g.10gb", "is a part of an instance");
+    bed.policy("version: v1\n");
+    refused("1g.5gb", "the policy lets no instance be made on demand");
+    bed.policy("version: v1\nmig: {layout: [\"0:empty\"], onDemand: {devices: [0]}}\n");
+    refused("1g.5gb", "is in MIG mode");
+    assert_eq!(bed.layouts(), before);
+    bed.policy(POLICY);
+    let whole = bed.tranche(&["claim", "create", "--name", "whole", "--mig", "7g.40gb"]);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    refused("1g.5gb", "no GPU has room for one more");
+    assert_eq!(bed.layout(0), "7g.40gb@0");
+}
