@@ -17,7 +17,7 @@ mod plan;
 mod profile;
 mod rules;
 
-pub use choose::{ChosenPlace, choose};
+pub use choose::{ChosenPlace, LostCapacity, choose};
 pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};

@@ -15,6 +15,17 @@ pub struct ChosenPlace<'g> {
     pub profile: &'g InstanceProfile,
     /// The place, which is free.
     pub placement: Placement,
+    /// What no longer fits with it.
+    pub lost: LostCapacity,
+}
+
+/// What a new instance costs. The smaller one is better, in the order of the fields.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostCapacity {
+    /// For each profile from the largest to the smallest, whether one instance of it fitted before and does not now.
+    pub fits: Vec<bool>,
+    /// How many places are lost in all, of all profiles.
+    pub places: usize,
 }
 
 /// The place of a new instance beside those that exist, with which the least capacity is lost: first of the largest
@@ -24,18 +35,13 @@ pub struct ChosenPlace<'g> {
 /// `None` if no GPU in MIG mode has room for it.
 pub fn choose<'g>(gpus: &'g [MigGpu], wished: &MigProfile) -> Option<ChosenPlace<'g>> {
     let places = gpus.iter().flat_map(|gpu| places(gpu, wished));
-    let best = places.min_by(|(a, lost_a), (b, lost_b)| {
+    places.min_by(|a, b| {
         let key = |place: &ChosenPlace<'_>| (place.gpu.index, place.placement.start);
-        lost_a.cmp(lost_b).then_with(|| key(a).cmp(&key(b)))
-    });
-    best.map(|(place, _)| place)
+        a.lost.cmp(&b.lost).then_with(|| key(a).cmp(&key(b)))
+    })
 }
 
-/// What a new instance costs: which profiles no longer fit, from the largest to the smallest, and how many places are
-/// lost.
-type Lost = (Vec<bool>, usize);
-
-fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<(ChosenPlace<'g>, Lost)> {
+fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<ChosenPlace<'g>> {
     let Ok(profile) = offered(gpu, "gpu", wished) else {
         return Vec::new();
     };
@@ -56,24 +62,21 @@ fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<(ChosenPlace<'g>, Los
             chosen.push((profile.id, *placement));
             let lost = lost(&before, &rules.left(&chosen));
             chosen.pop();
-            let placement = *placement;
-            found.push((
-                ChosenPlace {
-                    gpu,
-                    profile,
-                    placement,
-                },
+            found.push(ChosenPlace {
+                gpu,
+                profile,
+                placement: *placement,
                 lost,
-            ));
+            });
         }
     }
     found
 }
 
-fn lost(before: &CapacityLeft, after: &CapacityLeft) -> Lost {
+fn lost(before: &CapacityLeft, after: &CapacityLeft) -> LostCapacity {
     let profiles = before.fits.iter().zip(&after.fits);
-    (
-        profiles.map(|(before, after)| *before && !after).collect(),
-        before.places.saturating_sub(after.places),
-    )
+    LostCapacity {
+        fits: profiles.map(|(before, after)| *before && !after).collect(),
+        places: before.places.saturating_sub(after.places),
+    }
 }

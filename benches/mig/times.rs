@@ -1,13 +1,5 @@
-//! MIG: how long a plan takes, for one GPU and for eight.
-//!
-//! Machines are noisy, so a plan is set beside a base cost of the same run: reading what a driver reports for one GPU
-//! from JSON.
-//!
-//! ```text
-//! cargo bench --bench mig
-//! ```
-
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark fails by a panic")]
+//! How long a plan takes, for one GPU and for eight, beside a base cost of the same run: reading what a driver reports
+//! for one GPU from JSON.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,7 +7,7 @@ use tranche_core::types::{GpuIndex, GpuInstanceId};
 use tranche_plan::mig::{GpuInstance, Layout, MigGpu, free_places, plan};
 
 /// The table of tests for a product that has seven slices and eight units.
-const PRODUCT: &str = include_str!("../src/plan/sim/mig/h100-80.json");
+const PRODUCT: &str = include_str!("../../src/plan/sim/mig/h100-80.json");
 
 /// Layouts that people use.
 const LAYOUTS: [&str; 5] = [
@@ -29,11 +21,8 @@ const LAYOUTS: [&str; 5] = [
 /// From how many states each layout is planned.
 const STATES: usize = 100;
 
-fn main() {
-    // `cargo test --all-targets` runs this too, and wants no benchmark.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
+/// Measures, and prints the table.
+pub(crate) fn measure() {
     let product: MigGpu = serde_json::from_str(PRODUCT).unwrap();
     let reads: Vec<Duration> = (0..200)
         .map(|_| {
