@@ -7,7 +7,8 @@ const HEIGHT: f64 = 400.0;
 /// The room around the lines, for numbers and the title.
 const EDGE: f64 = 48.0;
 
-/// Colours that are told apart on light and dark ground, and by people who see fewer colours (Okabe and Ito).
+/// Colours that can be distinguished on a light and a dark background, and by people with colour blindness (the palette
+/// of Okabe and Ito).
 const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
 
 /// Lines by name, each of points from the left to the right.

@@ -13,6 +13,7 @@ mod on_demand;
 mod real;
 mod saved;
 mod services;
+mod state_file;
 
 pub use apply::{MigOrder, MigTools};
 pub use change::{Progress, change, finish};
@@ -23,7 +24,7 @@ pub use in_the_way::{destroyed_devices, in_the_way, refusal};
 pub use journal::MigJournal;
 pub use look::MigView;
 pub use machine::{ChangeError, MigMachine};
-pub use on_demand::{OnDemandInstance, OnDemandInstances, make_on_demand};
+pub use on_demand::{OnDemandInstance, OnDemandInstances};
 pub use real::NvmlMachine;
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;

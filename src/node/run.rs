@@ -20,7 +20,6 @@ pub use start::{NotStarted, run_if_asked};
 
 use crate::held::specs::Specs;
 use crate::held::{View, root_only};
-use crate::mig::make_on_demand;
 use crate::planning::{self, PlanOptions};
 use cgroup::OwnCgroup;
 use start::WaitingProgram;
@@ -28,6 +27,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
+use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
@@ -66,7 +66,7 @@ impl ShareForRun {
             return Ok(self.clone());
         };
         let named = |name: &String| match MigProfile::of_on_demand(name.strip_prefix(GPU_KIND).unwrap_or(name)) {
-            Some(profile) => Ok(make_on_demand(state_dir, profile)?.to_string()),
+            Some(profile) => Ok(MigMakeRequest { profile }.ask(state_dir)?.to_string()),
             None => Ok(name.clone()),
         };
         names.iter().map(named).collect::<Result<_>>().map(Self::Named)

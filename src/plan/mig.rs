@@ -22,7 +22,7 @@ pub use exact::{ExactCompute, ExactGpu, ExactInstance, MigChange, NoWay};
 pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};
 pub use place::{CapacityLeft, Kept, PlacementCost, WantedInstance, place};
-pub use plan::{InstanceHolder, is_selected, plan};
+pub use plan::{InstanceHolder, plan};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };

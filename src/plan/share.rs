@@ -23,7 +23,7 @@ pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,
 };
 
-use crate::inventory::{HostDevice, Inventory};
+use crate::inventory::{Gpu, HostDevice, Inventory};
 use crate::policy::{DeviceSet, Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
@@ -169,24 +169,31 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
     })
 }
 
-/// The MIG devices of GPUs on which instances are made on demand: each belongs to one holder. One that shares the
-/// memory of its GPU instance with others was not made so.
-fn on_demand_devices<'i>(policy: &Policy, inventory: &'i Inventory) -> Vec<HostDevice<'i>> {
-    let Some(set) = &policy.mig_on_demand else {
-        return Vec::new();
-    };
+/// The GPUs on which the policy lets instances of MIG be made on demand.
+pub fn on_demand_gpus<'i>(policy: &Policy, inventory: &'i Inventory) -> Vec<&'i Gpu> {
     let catalogue = inventory.catalogue();
-    let is_meant = |device: &HostDevice<'_>| match set {
-        DeviceSet::All => true,
-        DeviceSet::Count(count) => device.gpu.index.0 < *count,
-        DeviceSet::List(list) => {
-            let mut gpus = list.iter().filter_map(|one| catalogue.find(&one.value));
-            gpus.any(|one| one.gpu.index == device.gpu.index)
+    let is_meant = |gpu: &&Gpu| match &policy.mig_on_demand {
+        None => false,
+        Some(DeviceSet::All) => true,
+        Some(DeviceSet::Count(count)) => gpu.index.0 < *count,
+        Some(DeviceSet::List(list)) => {
+            let mut meant = list.iter().filter_map(|one| catalogue.find(&one.value));
+            meant.any(|one| one.gpu.uuid == gpu.uuid)
         }
     };
-    let mig = catalogue.usable().filter(|device| device.device().mig.is_some());
-    mig.filter(is_meant)
-        .filter(|device| domain::neighbours(*device).next().is_none())
+    inventory.gpus.iter().filter(is_meant).collect()
+}
+
+/// The MIG devices of these GPUs: each belongs to one holder. One that shares the memory of its GPU instance with
+/// others was not made on demand.
+fn on_demand_devices<'i>(policy: &Policy, inventory: &'i Inventory) -> Vec<HostDevice<'i>> {
+    let gpus = on_demand_gpus(policy, inventory);
+    let is_on_one = |device: &HostDevice<'_>| gpus.iter().any(|gpu| gpu.uuid == device.gpu.uuid);
+    let catalogue = inventory.catalogue();
+    let is_alone = |device: &HostDevice<'_>| domain::neighbours(*device).next().is_none();
+    catalogue
+        .usable()
+        .filter(|device| device.device().mig.is_some() && is_on_one(device) && is_alone(device))
         .collect()
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde::Deserialize;
 use std::process::ExitCode;
 use std::time::Duration;
-use tranche_core::broker::ClaimRequest;
+use tranche_core::broker::{ClaimRequest, MigMakeRequest};
 use tranche_core::claims::Claims;
 use tranche_core::error::Error;
 use tranche_core::types::{CdiVersion, DeviceSelector, MemorySize, MigProfile, Percent, ShareName, WaitTime};
@@ -16,7 +16,6 @@ use tranche_node::generate::hook_beside_us;
 use tranche_node::held::Held;
 use tranche_node::held::specs::Specs;
 use tranche_node::held::{View, by_broker};
-use tranche_node::mig::make_on_demand;
 use tranche_node::planning::{self, needs, pipe_directories};
 use tranche_plan::derive::{HookOptions, Sharing};
 use tranche_plan::reserve::ReserveError;
@@ -86,8 +85,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let error = Error::usage(format!("claim {}", args.name), "is a name for claims of users");
         bail!(error.hint("choose one that does not begin with a number and a dot"));
     }
-    if let Some(profile) = &args.mig {
-        request.device = Some(make_on_demand(state_dir, profile.clone())?);
+    if let Some(profile) = args.mig.clone() {
+        request.device = Some(MigMakeRequest { profile }.ask(state_dir)?);
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
     let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;

@@ -127,7 +127,7 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let mut changed = Vec::new();
     // One GPU after the other: one that fails keeps no other from its layout.
     for gpu in &view.gpus {
-        let layout = layouts.iter().rfind(|layout| layout.names(gpu));
+        let layout = Layout::of(gpu, &layouts);
         let made = restored(gpu, layout, saved.of(&gpu.uuid)).and_then(|target| {
             let changes = changes(target.into_iter().collect(), &view)?;
             let request = MigRequest {

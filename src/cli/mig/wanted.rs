@@ -37,13 +37,13 @@ impl WantedArgs {
     /// errors of the planner.
     pub(super) fn changes<'v>(&self, view: &'v MigView, policy: &PolicyOptions) -> Result<Vec<Change<'v>>> {
         let read = self.config_file.as_deref().map(|file| self.read(file)).transpose()?;
-        let given = read.as_ref().unwrap_or(&self.layouts);
         let policy = planning::policy(policy)?.map(|read| read.policy).unwrap_or_default();
-        let layouts = match given.is_empty() && self.config_file.is_none() {
-            true => &policy.mig_layouts,
-            false => given,
+        let layouts = match read.as_deref() {
+            Some(read) => read,
+            None if self.layouts.is_empty() => &policy.mig_layouts,
+            None => &self.layouts,
         };
-        if layouts.is_empty() && self.config_file.is_none() {
+        if read.is_none() && layouts.is_empty() {
             let error = Error::usage("--layout", "is not given, and the policy has no layout");
             return Err(error
                 .hint("give for example --layout 0:3g.20gb,2x1g.5gb, or write mig: {layout: [...]} into the policy")
@@ -66,9 +66,8 @@ impl WantedArgs {
 
 /// Refuses layouts that differ from those of the policy for the same GPU: the next boot would make the policy's again.
 fn check_policy(layouts: &[Layout], policy: &Policy, view: &MigView) -> Result<()> {
-    let last = |layouts: &'_ [Layout], gpu: &MigGpu| layouts.iter().rfind(|layout| layout.names(gpu)).cloned();
     for gpu in &view.gpus {
-        if let Some((given, fixed)) = last(layouts, gpu).zip(last(&policy.mig_layouts, gpu))
+        if let Some((given, fixed)) = Layout::of(gpu, layouts).zip(Layout::of(gpu, &policy.mig_layouts))
             && !given.wish.is_alike(&fixed.wish)
         {
             let what = format!(

@@ -2,17 +2,20 @@
 //!
 //! The file is in the state directory, which does not outlive a boot, and neither do the instances.
 
+use super::state_file::FileForm;
 use crate::replace;
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tranche_core::error::{Context, Error, Result};
+use tranche_core::error::Result;
 use tranche_plan::mig::ExactGpu;
 
 const FILE: &str = "mig-change.json";
 
-/// The version of the form. Fields are added without a new version.
-const VERSION: u32 = 1;
+const FORM: FileForm = FileForm {
+    version: 1,
+    invalid: "is not a valid journal",
+    hint: "compare tranche mig status with the layout that you want, and remove the file",
+};
 
 /// A change that has begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +31,7 @@ impl MigJournal {
     /// A change from `before` to `target`.
     pub fn new(before: Vec<ExactGpu>, target: Vec<ExactGpu>) -> Self {
         Self {
-            version: VERSION,
+            version: FORM.version,
             before,
             target,
         }
@@ -44,21 +47,7 @@ impl MigJournal {
     /// # Errors
     /// Returns an error if the file cannot be read, or was not written by this version of tranche.
     pub fn read(state_dir: &Path) -> Result<Option<Self>> {
-        let path = Self::path(state_dir);
-        let bytes = match std::fs::read(&path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.about(path.display(), "cannot be read")?,
-        };
-        let unreadable = |what: &str| {
-            Error::failed(path.display(), what)
-                .hint("compare tranche mig status with the layout that you want, and remove the file")
-        };
-        let journal: Self =
-            serde_json::from_slice(&bytes).map_err(|e| unreadable("is not a valid journal").from_source(e))?;
-        match journal.version {
-            VERSION => Ok(Some(journal)),
-            _ => Err(unreadable("was written by another version of tranche")),
-        }
+        FORM.read(&Self::path(state_dir), |journal: &Self| journal.version)
     }
 
     /// Writes it to `state_dir`.
@@ -66,9 +55,7 @@ impl MigJournal {
     /// # Errors
     /// Returns an error if it cannot be written. Nothing may be changed then.
     pub fn write(&self, state_dir: &Path) -> Result<()> {
-        let path = Self::path(state_dir);
-        let text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
-        replace::write(&path, &text)
+        FORM.write(&Self::path(state_dir), self)
     }
 
     /// Removes it from `state_dir`: the change is finished.

@@ -1,18 +1,20 @@
 //! The layouts that tranche has made, which no instance survives a boot of: kept on disk, to be made again.
 
-use crate::replace;
+use super::state_file::FileForm;
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tranche_core::error::{Context, Error, Result};
+use tranche_core::error::Result;
 use tranche_core::ledger::kept_dir;
 use tranche_core::types::{ComputeInstanceId, DeviceKey, GpuInstanceId, GpuUuid};
 use tranche_plan::mig::{ExactGpu, GpuInstance, MigGpu, Placement};
 
 const FILE: &str = "mig-layout.json";
 
-/// The version of the form. Fields are added without a new version.
-const VERSION: u32 = 1;
+const FORM: FileForm = FileForm {
+    version: 1,
+    invalid: "is not a valid layout",
+    hint: "remove the file and apply the layout again: tranche mig apply",
+};
 
 /// The layouts of the GPUs that tranche has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +79,7 @@ fn places(instances: &[GpuInstance]) -> Vec<(Place, (GpuInstanceId, ComputeInsta
 impl Default for SavedLayouts {
     fn default() -> Self {
         Self {
-            version: VERSION,
+            version: FORM.version,
             gpus: Vec::new(),
             previous: Vec::new(),
         }
@@ -95,20 +97,8 @@ impl SavedLayouts {
     /// # Errors
     /// Returns an error if the file cannot be read, or was not written by this version of tranche.
     pub fn read(state_dir: &Path) -> Result<Self> {
-        let path = Self::path(state_dir);
-        let bytes = match std::fs::read(&path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            read => read.about(path.display(), "cannot be read")?,
-        };
-        let unreadable = |what: &str| {
-            Error::failed(path.display(), what).hint("remove the file and apply the layout again: tranche mig apply")
-        };
-        let saved: Self =
-            serde_json::from_slice(&bytes).map_err(|e| unreadable("is not a valid layout").from_source(e))?;
-        match saved.version {
-            VERSION => Ok(saved),
-            _ => Err(unreadable("was written by another version of tranche")),
-        }
+        let read = FORM.read(&Self::path(state_dir), |saved: &Self| saved.version)?;
+        Ok(read.unwrap_or_default())
     }
 
     /// The layout of a GPU.
@@ -131,15 +121,14 @@ impl SavedLayouts {
     /// # Errors
     /// Returns an error if it cannot be written.
     pub fn write(&self, state_dir: &Path) -> Result<()> {
-        let path = Self::path(state_dir);
-        let text = serde_json::to_string(self).about(path.display(), "cannot be written")?;
-        replace::write(&path, &text)
+        FORM.write(&Self::path(state_dir), self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replace;
     use tranche_plan::inventory::MigMode;
     use tranche_plan::mig::{ComputeInstance, ComputeProfileId, ProfileId};
 

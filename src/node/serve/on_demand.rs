@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::types::{DeviceKey, DeviceSelector, MigProfile, MigUuid};
+use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::MigMode;
-use tranche_plan::mig::{
-    ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, MigGpu, choose, is_selected,
-};
-use tranche_plan::policy::{DeviceSet, Policy};
+use tranche_plan::mig::{ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, MigGpu, choose};
+use tranche_plan::policy::Policy;
+use tranche_plan::share::on_demand_gpus;
 
 /// How long an instance is left for the one who asked for it to claim it.
 const TO_CLAIM: Duration = Duration::from_secs(30);
@@ -36,7 +35,7 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
     let read = planning::policy(&commands.options.policy)?;
     let policy = read.map(|read| read.policy).unwrap_or_default();
     let device = with_tools(commands, false, |tools, nvml| {
-        let gpus = candidates(&policy, profile, nvml)?;
+        let gpus = candidates(commands, &policy, profile, nvml)?;
         if let Some(unused) = unused(commands, &gpus, profile, tools)? {
             return Ok(unused);
         }
@@ -44,7 +43,7 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
             Some(made) => Ok(made),
             None => {
                 destroy_unused(commands, tools, nvml)?;
-                let gpus = candidates(&policy, profile, nvml)?;
+                let gpus = candidates(commands, &policy, profile, nvml)?;
                 create(&gpus, profile, tools)?.ok_or_else(|| no_room(&gpus, profile))
             }
         }
@@ -57,25 +56,27 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
 }
 
 /// The GPUs on which the policy lets instances be made.
-fn candidates(policy: &Policy, profile: &MigProfile, nvml: &Nvml) -> Result<Vec<MigGpu>> {
-    let Some(allowed) = &policy.mig_on_demand else {
+fn candidates(commands: &Commands<'_>, policy: &Policy, profile: &MigProfile, nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    if policy.mig_on_demand.is_none() {
         return Err(Error::failed(profile, "the policy lets no instance be made on demand")
             .hint("write mig: {onDemand: {devices: all}} into the policy"));
-    };
+    }
     if profile.compute_slices.is_some() {
         return Err(Error::usage(
             profile,
             "is a part of an instance, and whole ones are made on demand",
         ));
     }
-    let is_allowed = |gpu: &MigGpu| match allowed {
-        DeviceSet::All => true,
-        DeviceSet::Count(count) => gpu.index.0 < *count,
-        DeviceSet::List(list) => list.iter().any(|one| is_selected(&one.value, gpu)),
-    };
+    let facts = commands.facts()?;
+    let allowed: Vec<&GpuUuid> = on_demand_gpus(policy, &facts.inventory)
+        .into_iter()
+        .map(|gpu| &gpu.uuid)
+        .collect();
     let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
     gpus.retain(|gpu| {
-        is_allowed(gpu) && gpu.mode.current == MigMode::Enabled && !policy.mig_layouts.iter().any(|one| one.names(gpu))
+        allowed.contains(&&gpu.uuid)
+            && gpu.mode.current == MigMode::Enabled
+            && !policy.mig_layouts.iter().any(|one| one.names(gpu))
     });
     match gpus.is_empty() {
         false => Ok(gpus),
@@ -182,16 +183,12 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     }
     // The driver is asked only if the ledger has no claim on one of them.
     let books = Claims::open(commands.state_dir())?.books()?;
-    let is_claimed = |one: &OnDemandInstance| {
-        let claimed = books.claims().any(|claim| claim.device.overlaps(&one.device));
-        if claimed {
-            lock(&commands.given).remove(&one.uuid);
-        }
-        claimed
-    };
-    let unclaimed = all.made.iter().filter(|one| !is_claimed(one)).count();
-    let is_waited_for = |one: &OnDemandInstance| is_given(commands, &one.uuid);
-    if unclaimed == all.made.iter().filter(|one| is_waited_for(one)).count() {
+    let is_claimed = |one: &OnDemandInstance| books.claims().any(|claim| claim.device.overlaps(&one.device));
+    for claimed in all.made.iter().filter(|one| is_claimed(one)) {
+        lock(&commands.given).remove(&claimed.uuid);
+    }
+    let has_a_use = |one: &OnDemandInstance| is_claimed(one) || is_given(commands, &one.uuid);
+    if all.made.iter().all(has_a_use) {
         return Ok(());
     }
     let _one = lock(&commands.mig);

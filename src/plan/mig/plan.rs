@@ -42,6 +42,11 @@ pub fn plan(layouts: &[Layout], gpus: &[MigGpu], holders: &[InstanceHolder]) -> 
 }
 
 impl Layout {
+    /// The one of `layouts` that counts for this GPU: the last one that names it.
+    pub fn of<'l>(gpu: &MigGpu, layouts: &'l [Self]) -> Option<&'l Self> {
+        layouts.iter().rfind(|layout| layout.names(gpu))
+    }
+
     /// Whether it is for this GPU.
     pub fn names(&self, gpu: &MigGpu) -> bool {
         match &self.gpus {
@@ -71,8 +76,7 @@ fn selected(layout: &Layout, gpus: &[MigGpu]) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// Whether a device that a person names is this GPU.
-pub fn is_selected(selector: &DeviceSelector, gpu: &MigGpu) -> bool {
+fn is_selected(selector: &DeviceSelector, gpu: &MigGpu) -> bool {
     match selector {
         DeviceSelector::Index(device) => device.mig.is_none() && device.gpu == gpu.index,
         DeviceSelector::GpuUuid(uuid) => *uuid == gpu.uuid,

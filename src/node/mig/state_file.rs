@@ -1,0 +1,46 @@
+//! The files in which tranche keeps what it has to know about MIG: JSON with the version of its form.
+
+use crate::replace;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::ErrorKind;
+use std::path::Path;
+use tranche_core::error::{Context, Error, Result};
+
+/// The form of one of the files.
+pub(super) struct FileForm {
+    /// Its version. Fields are added without a new version.
+    pub(super) version: u32,
+    /// What is said of a file that does not parse.
+    pub(super) invalid: &'static str,
+    /// What is to be done with a file that cannot be used.
+    pub(super) hint: &'static str,
+}
+
+impl FileForm {
+    /// The content of the file at `path`; `None` if it does not exist. `version` gives the version that it has.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read, or was not written by this version of tranche.
+    pub(super) fn read<T: DeserializeOwned>(&self, path: &Path, version: impl Fn(&T) -> u32) -> Result<Option<T>> {
+        let bytes = match std::fs::read(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.about(path.display(), "cannot be read")?,
+        };
+        let unusable = |what: &str| Error::failed(path.display(), what).hint(self.hint);
+        let content: T = serde_json::from_slice(&bytes).map_err(|e| unusable(self.invalid).from_source(e))?;
+        match version(&content) == self.version {
+            true => Ok(Some(content)),
+            false => Err(unusable("was written by another version of tranche")),
+        }
+    }
+
+    /// Writes the file, so that a reader finds the old content or the new one.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub(super) fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(content).about(path.display(), "cannot be written")?;
+        replace::write(path, &text)
+    }
+}
