@@ -7,7 +7,7 @@ use nix::sys::stat;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
 use tranche_core::error::Error;
-use tranche_core::types::{DevicePart, HostPath, Part, ShareName};
+use tranche_core::types::{DevicePart, HostPath, Part, Selection, ShareName};
 use tranche_host::examine;
 use tranche_node::export::{self, ExportTarget, HostEntry};
 use tranche_node::planning;
@@ -93,7 +93,7 @@ fn of_devices(devices: Vec<DeviceChoice>, inventory: &Inventory) -> Result<Edits
 
 /// What a container gets with shares of one device. Who starts it holds them by `tranche run`.
 fn of_share(names: &[String], inventory: &Inventory, sharing: &Sharing) -> Result<Edits> {
-    let wish = wanted::wish(names, inventory, &sharing.plan)?;
+    let wish = wanted::wish(names, &Selection::default(), inventory, &sharing.plan)?;
     let split = wish.device.and_then(|device| sharing.plan.split(device));
     let split = split.ok_or_else(|| Error::usage(wish.text(), "not a share of this host"))?;
     let mut edits = of_devices(vec![split.device.cdi_name().parse()?], inventory)?;

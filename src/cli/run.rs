@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
-use tranche_core::types::WaitTime;
+use tranche_core::types::{Selection, WaitTime};
 use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
 
 /// Run a program in a share of a device, without a container, and pass on its exit code
@@ -17,7 +17,7 @@ use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
                   ends the program, the exit code is 128 and the number of the signal."
 )]
 pub(super) struct Args {
-    /// The share: 0.big, 0:1.3, 0.any (any free one), GPU-….big, the name of a dedicated device, or
+    /// The share: 0.big, 0:1.3, 0.any (any free one), GPU-….big, the name of a dedicated device, any for a free one, or
     /// mig-1g.10gb.any for an instance of MIG that is made for it. May be repeated for several shares of one device
     #[arg(
         long,
@@ -26,6 +26,9 @@ pub(super) struct Args {
         required_unless_present = "claim"
     )]
     share: Vec<String>,
+    /// With --share any: only a device with these properties: memory>=40Gi,product=A100
+    #[arg(long, value_name = "CONDITIONS", conflicts_with = "claim")]
+    select: Option<Selection>,
     /// Use this claim, which was made with tranche claim create
     #[arg(long, value_name = "NAME")]
     claim: Option<String>,
@@ -49,7 +52,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         at: args.at.options(),
         share: match &args.claim {
             Some(name) => ShareForRun::Claim(name.clone()),
-            None => ShareForRun::Named(args.share.clone()),
+            None => ShareForRun::Named {
+                names: args.share.clone(),
+                select: args.select.clone().unwrap_or_default(),
+            },
         },
         wait: args.wait.map_or(Duration::ZERO, WaitTime::get),
         command: args.command.clone(),

@@ -22,9 +22,9 @@
 //!
 //! # A part of a device by its size
 //!
-//! `tranche.dev/memory`, `/compute`, `/shares` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are variables,
-//! which need the same acceptance as NVIDIA's. The amounts are those of the annotations, or else of the variables. What
-//! the container says about devices then means *of which device*:
+//! `tranche.dev/memory`, `/compute`, `/shares`, `/select` and `/wait` are annotations; `TRANCHE_MEMORY` and so on are
+//! variables, which need the same acceptance as NVIDIA's. The amounts are those of the annotations, or else of the
+//! variables. What the container says about devices then means *of which device*:
 //!
 //! - Nothing, `all`, `void` or an empty value: of any device. `void` means that no device is asked for by that
 //!   variable. Specifications of CDI set it so that a runtime behind them does nothing for the image's sake; it does
@@ -33,6 +33,9 @@
 //! - Several devices, a share by its name, or `none`: an error, because one of both must be a mistake.
 //!
 //! Devices of other vendors are asked for in addition.
+//!
+//! `any` without a size is a whole device, and `any,any` are two. `select` has conditions on devices that are not
+//! named: those of `any`, and that of a size without a device.
 
 mod annotations;
 mod capabilities;
@@ -55,7 +58,7 @@ use std::collections::BTreeSet;
 
 use crate::require::Requirement;
 use tranche_core::types::{
-    CdiKind, DevicePart, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, WaitTime,
+    CdiKind, DevicePart, DeviceSelector, ImexChannelId, MemorySize, Percent, QualifiedName, Selection, WaitTime,
 };
 use tranche_plan::derive::Mode;
 use tranche_plan::inventory::DriverCapability;
@@ -96,12 +99,15 @@ pub struct Asked {
 /// What a container asks for. A request is never empty: it has a device, a size, or [`Request::driver_only`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Devices and shares, each listed once, in the order in which they were asked for.
+    /// Devices and shares in the order in which they were asked for, each listed once, except for
+    /// [`WantedDevice::Any`]: two of them are two devices.
     pub devices: Vec<WantedDevice>,
     /// The driver's files are asked for without a device (`none`).
     pub driver_only: bool,
     /// A part of a device, by its size.
     pub size: Option<WantedSize>,
+    /// Conditions on devices that are not named.
+    pub select: Selection,
     /// How long the start may wait for a share; `None` for the policy's time.
     pub wait: Option<WantedWait>,
     /// For which uses the driver's files are asked for.
@@ -134,6 +140,8 @@ pub struct Request {
 pub enum WantedDevice {
     /// Every device that is neither split nor dedicated.
     All,
+    /// Any free device, whole.
+    Any,
     /// A device, or a share of it.
     Part(DevicePart),
     /// A device of a CDI specification, of any vendor. Devices and shares have names there too: `nvidia.com/gpu=0.big`.

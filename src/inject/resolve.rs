@@ -9,7 +9,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use tranche_core::call::ClaimCall;
 use tranche_core::error::{Error, Result};
 use tranche_core::text::some;
-use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, Subject};
+use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, ShareName, Subject};
 use tranche_plan::cdi::registry::Registry;
 use tranche_plan::cdi::{ContainerEdits, inject, unresolvable};
 use tranche_plan::host_file::HostFile;
@@ -54,6 +54,7 @@ pub(super) fn resolve(
         reservation,
         plain: Vec::new(),
         shares: BTreeMap::new(),
+        any: Vec::new(),
         names: Vec::new(),
         driver_only: request.driver_only,
     };
@@ -61,6 +62,7 @@ pub(super) fn resolve(
         resolver.add(wanted)?;
     }
     let mut reservations: Vec<Reservation> = resolver.shares.into_values().collect();
+    reservations.append(&mut resolver.any);
     if let Some(size) = &request.size {
         let device = size
             .device
@@ -72,6 +74,7 @@ pub(super) fn resolve(
             compute: size.compute,
             shares: size.shares.and_then(|number| usize::try_from(number).ok()),
             device: device.map(HostDevice::device),
+            select: request.select.clone(),
             ..Wish::default()
         };
         let of = device.map_or("any device".to_owned(), |device| device.to_string());
@@ -104,6 +107,8 @@ struct Resolver<'a> {
     plain: Vec<Device>,
     /// The shares of each device.
     shares: BTreeMap<Device, Reservation>,
+    /// One for each whole device that is not named.
+    any: Vec<Reservation>,
     names: Vec<QualifiedName>,
     driver_only: bool,
 }
@@ -112,6 +117,7 @@ impl<'a> Resolver<'a> {
     fn add(&mut self, wanted: &WantedDevice) -> Result<()> {
         match wanted {
             WantedDevice::All => self.all(),
+            WantedDevice::Any => self.any(),
             WantedDevice::Part(DevicePart { device, part }) => {
                 let device = self.catalogue.get(device)?;
                 self.part(device, part)
@@ -135,6 +141,29 @@ impl<'a> Resolver<'a> {
             return Err(Error::usage("device all", what).hint(hint));
         }
         free.into_iter().for_each(|device| self.push(device.device()));
+        Ok(())
+    }
+
+    /// One more free device, whole. A container that asks for more than the policy gives whole is refused at once: each
+    /// costs a reservation, and an environment may ask for a hundred thousand.
+    fn any(&mut self) -> Result<()> {
+        let name = CdiKind::nvidia_gpu().device(ShareName::ANY.parse()?);
+        let wish = Wish::whole(self.request.select.clone());
+        let most = self
+            .host
+            .plan
+            .devices
+            .iter()
+            .filter(|split| wish.is_about(split))
+            .count();
+        if most > 0 && self.any.len() >= most {
+            let what = "asked for more often than there are devices that can serve it";
+            return Err(Error::usage(name, what).hint(format!("ask for at most {most}")));
+        }
+        self.any.push(Reservation {
+            asked_as: Some(name.to_string()),
+            ..(self.reservation)(wish)?
+        });
         Ok(())
     }
 
@@ -224,6 +253,7 @@ impl<'a> Resolver<'a> {
         }
         match WantedDevice::of_name(name.device.as_str()) {
             Some(WantedDevice::All) => self.all()?,
+            Some(WantedDevice::Any) => self.any()?,
             Some(WantedDevice::Part(DevicePart {
                 device,
                 part: Part::Whole,

@@ -79,6 +79,7 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         devices,
         whole_device,
         names,
+        placement: _,
         wait,
         quota: _,
         notes: _,

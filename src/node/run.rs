@@ -31,7 +31,7 @@ use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
-use tranche_core::types::MigProfile;
+use tranche_core::types::{MigProfile, Selection};
 use tranche_plan::derive::Sharing;
 use tranche_plan::policy::Priority;
 use tranche_plan::reserve::{Reservation, Unoffered};
@@ -53,8 +53,13 @@ pub struct RunOptions {
 /// What a program holds while it runs.
 #[derive(Debug, Clone)]
 pub enum ShareForRun {
-    /// Shares of one device, as a person names them: `0.big`, `0.any`, or a dedicated device.
-    Named(Vec<String>),
+    /// Shares of one device, as a person names them: `0.big`, `0.any`; a dedicated device, or `any` of these.
+    Named {
+        /// What the person typed.
+        names: Vec<String>,
+        /// Conditions on the device, if it is any.
+        select: Selection,
+    },
     /// The claim of this name.
     Claim(String),
 }
@@ -62,14 +67,17 @@ pub enum ShareForRun {
 impl ShareForRun {
     /// With instances of MIG that are made now in place of names such as `mig-1g.10gb.any`.
     fn with_instances(&self, state_dir: &Path) -> Result<Self> {
-        let Self::Named(names) = self else {
+        let Self::Named { names, select } = self else {
             return Ok(self.clone());
         };
         let named = |name: &String| match MigProfile::of_on_demand(name.strip_prefix(GPU_KIND).unwrap_or(name)) {
             Some(profile) => Ok(MigMakeRequest { profile }.ask(state_dir)?.to_string()),
             None => Ok(name.clone()),
         };
-        names.iter().map(named).collect::<Result<_>>().map(Self::Named)
+        Ok(Self::Named {
+            names: names.iter().map(named).collect::<Result<_>>()?,
+            select: select.clone(),
+        })
     }
 }
 
@@ -96,8 +104,8 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
     };
     let reserved = match &share {
         ShareForRun::Claim(name) => ReservedForRun::of_claim(name, &claims, &sharing)?,
-        ShareForRun::Named(names) => {
-            let wish = wanted::wish(names, &inventory, &sharing.plan)?;
+        ShareForRun::Named { names, select } => {
+            let wish = wanted::wish(names, select, &inventory, &sharing.plan)?;
             let reservation = Reservation {
                 asked_as: wanted::asked_as(names, &wish, &sharing.plan),
                 ..Reservation::for_start(wish, holder.clone(), Some(std::process::id()))?

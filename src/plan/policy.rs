@@ -40,6 +40,8 @@ pub struct Policy {
     pub whole_device: WholeDevice,
     /// Under which names equal replicas are offered.
     pub names: ReplicaNames,
+    /// Which of several devices a share is taken of.
+    pub placement: Placement,
     /// How much more memory than exists may be promised.
     pub overcommit_memory: Overcommit,
     /// How much more compute than exists may be promised.
@@ -239,6 +241,24 @@ impl ReplicaNames {
             Self::Each => true,
             Self::Any => false,
         }
+    }
+}
+
+/// Which of several devices that serve a request equally well is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The one of which the most is in use, so that whole devices stay free.
+    #[default]
+    Packed,
+    /// The one of which the least is in use, so that tenants disturb one another less.
+    Spread,
+}
+
+impl Placement {
+    /// Whether the policy says nothing else.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -24,7 +24,7 @@ pub use strategy::{
 };
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
-use crate::policy::{DeviceSet, Parts, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
+use crate::policy::{DeviceSet, Parts, Placement, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
 use tranche_core::types::{
@@ -42,6 +42,9 @@ pub struct Plan {
     pub whole_device: WholeDevice,
     /// Under which names equal replicas are offered.
     pub names: ReplicaNames,
+    /// Which of several devices a share is taken of.
+    #[serde(default, skip_serializing_if = "Placement::is_default")]
+    pub placement: Placement,
     /// How long the start of a container may wait for a share, unless the container says another time.
     #[serde(default)]
     pub wait: WaitTime,
@@ -160,6 +163,7 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         devices,
         whole_device: policy.whole_device,
         names: policy.names,
+        placement: policy.placement,
         wait: policy.wait,
         quota: policy.quota,
         notes: resolved.notes,

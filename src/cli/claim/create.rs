@@ -10,7 +10,9 @@ use std::time::Duration;
 use tranche_core::broker::{ClaimRequest, MigMakeRequest};
 use tranche_core::claims::Claims;
 use tranche_core::error::Error;
-use tranche_core::types::{CdiVersion, DeviceSelector, MemorySize, MigProfile, Percent, ShareName, WaitTime};
+use tranche_core::types::{
+    CdiVersion, MemorySize, MigProfile, Percent, RequestedDevice, Selection, ShareName, WaitTime,
+};
 use tranche_node::claim_spec::{self, ClaimFile, describe, is_of_user};
 use tranche_node::generate::hook_beside_us;
 use tranche_node::held::Held;
@@ -37,12 +39,15 @@ pub(crate) struct Args {
     /// Reserve the share of this name; can be given more than once. --shares is then the number of further shares
     #[arg(long, value_name = "NAME", requires = "device")]
     share: Vec<ShareName>,
-    /// Reserve shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0 [default: the device
-    /// whose free shares fit best]
+    /// Reserve shares of this device: 0, 0:1, GPU-…, MIG-…, 0000:41:00.0, /dev/nvidia0; or any free dedicated
+    /// device: any [default: the device whose free shares fit best]
     #[arg(long, visible_alias = "of", value_name = "DEVICE")]
-    device: Option<DeviceSelector>,
+    device: Option<RequestedDevice>,
+    /// Only of a device with these properties: memory>=40Gi,product=A100
+    #[arg(long, value_name = "CONDITIONS")]
+    select: Option<Selection>,
     /// Make an instance of MIG with this profile and reserve it, where the policy allows that: 1g.10gb
-    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["device", "shares", "memory", "compute"])]
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["device", "select", "shares", "memory", "compute"])]
     mig: Option<MigProfile>,
     /// Wait up to this time for what others hold: 30s, 5m. Those who wait are served in the order of their coming
     #[arg(long, value_name = "TIME")]
@@ -86,7 +91,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!(error.hint("choose one that does not begin with a number and a dot"));
     }
     if let Some(profile) = args.mig.clone() {
-        request.device = Some(MigMakeRequest { profile }.ask(state_dir)?);
+        request.device = Some(RequestedDevice::One(MigMakeRequest { profile }.ask(state_dir)?));
     }
     let (inventory, sharing) = planning::required(&args.at.options())?;
     let reservation = claim_spec::reservation(&request, &inventory, &sharing.plan)?;
@@ -134,6 +139,7 @@ impl Args {
             shares: self.shares,
             names: self.share.clone(),
             device: self.device.clone(),
+            select: self.select.clone().unwrap_or_default(),
             once: self.once,
             for_root: self.for_root,
             ttl: self.ttl,

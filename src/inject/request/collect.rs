@@ -14,8 +14,9 @@ use super::{
 use super::{annotations, capabilities, extras, scan, size};
 use crate::CallingEngine;
 use crate::require::Requirement;
-use tranche_core::error::{Result, line};
+use tranche_core::error::{Error, Result, line};
 use tranche_core::text::{cut, is_true};
+use tranche_core::types::Selection;
 use tranche_plan::derive::Mode;
 use tranche_plan::inventory::DriverCapability;
 use tranche_plan::policy::{AcceptEnvironment, RuntimeMode, RuntimeSettings};
@@ -106,6 +107,7 @@ impl<'a> Asking<'a> {
         if !named.wanted.is_nothing() {
             source = Some(named.source);
         }
+        let select = self.select(own.select, &named.wanted, sized.as_ref())?;
         let Some(source) = source else {
             if let Some(by) = own.waits_by {
                 self.notes
@@ -122,6 +124,7 @@ impl<'a> Asking<'a> {
             devices: named.wanted.devices,
             driver_only: named.wanted.driver_only,
             size: sized,
+            select,
             wait: own.wait,
             capabilities: self.capabilities()?,
             modes: self.modes(),
@@ -134,6 +137,27 @@ impl<'a> Asking<'a> {
             is_privileged: is_of_specification && self.view.is_privileged()?,
             request_mounts: mounts.destinations,
         }))
+    }
+
+    /// The conditions on devices that are not named.
+    fn select(
+        &self,
+        select: Option<(Selection, String)>,
+        wanted: &WantedDevices,
+        size: Option<&WantedSize>,
+    ) -> Result<Selection> {
+        let Some((select, by)) = select else {
+            return Ok(Selection::default());
+        };
+        let is_free_to_choose = size.is_some_and(|size| size.device.is_none());
+        match is_free_to_choose || wanted.devices.iter().any(WantedDevice::is_any) {
+            true => Ok(select),
+            false => Err(Error::usage(
+                by,
+                "chooses a device, but the container asks for none that may be chosen",
+            )
+            .hint("ask for any, or for an amount of any device")),
+        }
     }
 
     /// The devices that annotations name, or else mounts; `None` if neither names any. An empty list is not a place,

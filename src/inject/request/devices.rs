@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{LONGEST_SHOWN, MOUNTS, WantedDevice};
 use tranche_core::error::{Error, Result};
 use tranche_core::text::cut;
-use tranche_core::types::{DevicePart, Part, QualifiedName, ShareName};
+use tranche_core::types::{CdiKind, DevicePart, Part, QualifiedName, ShareName};
 use tranche_plan::policy::{RuntimeMode, RuntimeSettings};
 
 /// The kind that NVIDIA's runtime gives to names without one. It has no specification.
@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 512;
 /// What a list of devices asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WantedDevices {
-    /// The devices, each once.
+    /// The devices, each once except for any device.
     pub(super) devices: Vec<WantedDevice>,
     /// The driver's files without a device.
     pub(super) driver_only: bool,
@@ -50,7 +50,7 @@ impl WantedDevices {
                 continue;
             }
             let device = device(object, name, settings)?;
-            if seen.insert(device.clone()) {
+            if device.is_any() || seen.insert(device.clone()) {
                 wanted.devices.push(device);
             }
         }
@@ -69,8 +69,9 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
         return Err(Error::usage(object, what).hint("no device has such a name"));
     }
     let wrong = |what: &str| {
-        Error::usage(object, format!("\"{name}\" {what}"))
-            .hint("expected all, none, void, or names like 0, 0:1, GPU-…, MIG-…, 0.big, 0.any and nvidia.com/gpu=0")
+        Error::usage(object, format!("\"{name}\" {what}")).hint(
+            "expected all, any, none, void, or names like 0, 0:1, GPU-…, MIG-…, 0.big, 0.any and nvidia.com/gpu=0",
+        )
     };
     if name.contains('=') {
         let parsed = name.parse::<QualifiedName>();
@@ -106,11 +107,21 @@ fn device(object: &str, name: &str, settings: &RuntimeSettings) -> Result<Wanted
 }
 
 impl WantedDevice {
-    /// What `name` means as a name of tranche's own: a device, a share, or all. A resolver asks this for the names of
-    /// kinds whose devices it knows.
+    /// Whether it is any device, which may be named several times: `any` and `nvidia.com/gpu=any`.
+    pub(super) fn is_any(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Cdi(name) => name.kind == CdiKind::nvidia_gpu() && name.device.as_str() == ShareName::ANY,
+            Self::All | Self::Part(_) => false,
+        }
+    }
+
+    /// What `name` means as a name of tranche's own: a device, a share, all, or any. A resolver asks this for the names
+    /// of kinds whose devices it knows.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),
+            ShareName::ANY => Some(Self::Any),
             _ => name.parse().map(Self::Part).ok(),
         }
     }

@@ -8,7 +8,7 @@ use super::view::ConfigView;
 use super::{LONGEST_SHOWN, OWN_ANNOTATIONS, OWN_VARIABLES, RequestSource, WantedDevice, WantedSize, WantedWait};
 use tranche_core::error::{Error, Result};
 use tranche_core::text::cut;
-use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, Part, Percent, WaitTime};
+use tranche_core::types::{CdiKind, DeviceSelector, MemorySize, Part, Percent, Selection, WaitTime};
 use tranche_plan::policy::{Amount, RuntimeSettings};
 
 /// What is asked for by tranche's own annotations and variables.
@@ -16,6 +16,8 @@ use tranche_plan::policy::{Amount, RuntimeSettings};
 pub(super) struct OwnRequest {
     /// The amounts; no device.
     pub(super) size: WantedSize,
+    /// Conditions on devices that are not named, and what sets them.
+    pub(super) select: Option<(Selection, String)>,
     /// How long to wait.
     pub(super) wait: Option<WantedWait>,
     /// What sets the first amount: `annotation tranche.dev/memory` or `TRANCHE_MEMORY`; `None` without an amount.
@@ -59,7 +61,7 @@ impl OwnRequest {
             accepted,
         };
         let mut person = person.map(str::to_owned);
-        for word in AMOUNTS {
+        for word in AMOUNTS.into_iter().chain(["select"]) {
             if person.is_none() && places.annotation(word)?.is_some() {
                 person = Some(annotation(word));
             }
@@ -68,6 +70,8 @@ impl OwnRequest {
         own.size.memory = own.amount(places, "memory", person, memory)?;
         own.size.compute = own.amount(places, "compute", person, str::parse::<Percent>)?;
         own.size.shares = own.amount(places, "shares", person, shares)?;
+        let select = own.value(places, "select", person, str::parse::<Selection>)?;
+        own.select = select.map(|(select, (_, by))| (select, by));
         let time = own.value(places, "wait", None, str::parse::<WaitTime>)?;
         own.waits_by = time.as_ref().map(|(_, (_, by))| by.clone());
         own.wait = time.map(|(time, (source, _))| WantedWait { time, source });
@@ -200,7 +204,7 @@ pub(super) fn device(
             _ => device,
         };
         match own {
-            WantedDevice::All | WantedDevice::Cdi(_) => {}
+            WantedDevice::All | WantedDevice::Any | WantedDevice::Cdi(_) => {}
             WantedDevice::Part(wanted) => match wanted.part {
                 Part::Whole | Part::Any => drop(found.insert(wanted.device)),
                 Part::Share(_) => return Err(wrong(&format!("the share {wanted}"))),

@@ -149,11 +149,15 @@ fn shown(asked: &Asked) -> String {
     ];
     words.extend(request.devices.iter().map(|device| match device {
         WantedDevice::All => "all".to_owned(),
+        WantedDevice::Any => "any".to_owned(),
         WantedDevice::Part(part) => part.to_string(),
         WantedDevice::Cdi(name) => name.to_string(),
     }));
     if request.driver_only {
         words.push("none".to_owned());
+    }
+    if !request.select.is_empty() {
+        words.push(format!("select:{}", request.select));
     }
     if let Some(size) = &request.size {
         let amounts = [

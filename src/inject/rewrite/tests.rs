@@ -332,6 +332,85 @@ fn all_contains_neither_split_nor_dedicated_devices() {
 }
 
 #[test]
+fn any_is_a_free_dedicated_device_and_each_of_them_is_another() {
+    let policy = "version: v1\nsharing: {dedicated: {devices: [0, 1]}}";
+    let scene = Scene::of("t4x2", policy);
+    let one = asking(&["NVIDIA_VISIBLE_DEVICES=any"]);
+    let gpus = |config: &Value| -> Vec<String> {
+        let is_gpu = |name: &&str| {
+            name.strip_prefix("/dev/nvidia")
+                .is_some_and(|rest| rest.parse::<u32>().is_ok())
+        };
+        nodes(config).into_iter().filter(is_gpu).map(str::to_owned).collect()
+    };
+    assert_eq!(gpus(&scene.changed("a", &one)), ["/dev/nvidia0"]);
+    assert_eq!(gpus(&scene.changed("b", &one)), ["/dev/nvidia1"]);
+    let refused = scene.refused("c", &one);
+    let says = "a whole device: no device can give it now; gpu 0 is held; gpu 1 is held";
+    assert!(
+        refused.starts_with(says) && refused.contains("container a"),
+        "{refused}"
+    );
+    // Two at once, by any of the two names, or none.
+    let scene = Scene::of("t4x2", policy);
+    let two = |names: &str| asking(&[&format!("NVIDIA_VISIBLE_DEVICES={names}")]);
+    assert_eq!(
+        gpus(&scene.changed("a", &two("any,nvidia.com/gpu=any"))),
+        ["/dev/nvidia0", "/dev/nvidia1"]
+    );
+    let scene = Scene::of("t4x2", policy);
+    scene.changed("a", &one);
+    scene.refused("b", &two("any,any"));
+    assert_eq!(scene.held(), ["container a the whole device"]);
+    let refused = scene.refused("b", &two("any,any,any"));
+    assert!(
+        refused.ends_with("asked for more often than there are devices that can serve it; ask for at most 2"),
+        "{refused}"
+    );
+    // A device that is asked for by name is not any other one.
+    assert_eq!(gpus(&scene.changed("b", &two("any"))), ["/dev/nvidia1"]);
+    // Without a dedicated device.
+    let scene = Scene::of("t4x2", POLICY);
+    let refused = scene.refused("a", &one);
+    assert!(
+        refused.contains("gives no device whole to one container at a time; write sharing: {dedicated:"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn conditions_choose_among_devices_that_are_not_named() {
+    let mut scene = Scene::of("t4x2", "version: v1\nsharing: {dedicated: {devices: [0, 1]}}");
+    scene.host.plan.devices[0].product = "NVIDIA A100-SXM4-40GB".to_owned();
+    let selecting = |devices: &str, select: &str| {
+        asking(&[
+            &format!("NVIDIA_VISIBLE_DEVICES={devices}"),
+            &format!("TRANCHE_SELECT={select}"),
+        ])
+    };
+    let after = scene.changed("a", &selecting("any", "product=T4"));
+    assert!(nodes(&after).contains(&"/dev/nvidia1") && !nodes(&after).contains(&"/dev/nvidia0"));
+    let refused = scene.refused("b", &selecting("any", "product=T4,memory>=1Gi"));
+    assert!(
+        refused.contains("no device can give it now; gpu 1 is held"),
+        "{refused}"
+    );
+    let refused = scene.refused("b", &selecting("any", "product=H100"));
+    let says = "product=H100 matches no device of the policy; gpu 0 is a NVIDIA A100-SXM4-40GB with";
+    assert!(refused.contains(says), "{refused}");
+    let refused = scene.refused("b", &selecting("0", "product=T4"));
+    assert!(refused.starts_with("TRANCHE_SELECT: chooses a device"), "{refused}");
+    let refused = scene.refused("b", &selecting("any", "cores=4"));
+    assert!(refused.contains("expected conditions like"), "{refused}");
+    // A size of any device, with the same conditions.
+    let mut scene = Scene::of("t4x2", POLICY);
+    scene.host.plan.devices[0].product = "NVIDIA A100-SXM4-40GB".to_owned();
+    let sized = asking(&["TRANCHE_SHARES=1", "TRANCHE_SELECT=product=a100"]);
+    let after = scene.changed("a", &sized);
+    assert!(nodes(&after).contains(&"/dev/nvidia0") && !nodes(&after).contains(&"/dev/nvidia1"));
+}
+
+#[test]
 fn a_second_pass_over_the_same_configuration_changes_nothing() {
     let scene = Scene::of("t4x2", POLICY);
     for asked in ["0.1,0.2", "1.any", "none"] {

@@ -272,6 +272,7 @@ fn configure(request: &Request) -> Result<Vec<String>> {
             Part::Whole => Ok(device.to_string()),
             Part::Any | Part::Share(_) => Err(only_by_tranche(&format!("a share of device {device}"))),
         },
+        WantedDevice::Any => Err(only_by_tranche("any device")),
         WantedDevice::Cdi(name) => Err(only_by_tranche(&name.to_string())),
     };
     let devices: Vec<String> = request.devices.iter().map(device).collect::<Result<_>>()?;

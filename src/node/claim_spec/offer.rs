@@ -8,7 +8,7 @@ use tranche_core::claims::remove;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::{Claim, is_start_name};
 use tranche_core::text::some;
-use tranche_core::types::{HostPath, QualifiedName, ShareName};
+use tranche_core::types::{HostPath, QualifiedName, RequestedDevice, Selection, ShareName};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, Sharing};
@@ -41,16 +41,27 @@ pub fn reservation(request: &ClaimRequest, inventory: &Inventory, plan: &Plan) -
         let error = Error::usage("--memory 0", "a claim needs some memory");
         return Err(error.hint("leave the option out for a share of any size"));
     }
-    let device = request.device.as_ref().map(|selector| {
-        let device = inventory.catalogue().get(selector)?;
-        Ok::<_, Error>(plan.shared(device, format_args!("device {selector}"))?.device)
-    });
+    let device = request
+        .device
+        .as_ref()
+        .and_then(RequestedDevice::named)
+        .map(|selector| {
+            let device = inventory.catalogue().get(selector)?;
+            Ok::<_, Error>(plan.shared(device, format_args!("device {selector}"))?.device)
+        });
+    let has_amount = request.memory.is_some() || request.compute.is_some() || request.shares.is_some();
+    let asked = match request.device == Some(RequestedDevice::Any) && !has_amount && request.names.is_empty() {
+        true => Wish::whole(Selection::default()),
+        false => Wish::default(),
+    };
     let wish = Wish {
         memory: request.memory,
         compute: request.compute,
         names: request.names.clone(),
-        shares: request.shares.map(|n| n as usize),
+        shares: request.shares.map(|n| n as usize).or(asked.shares),
         device: device.transpose()?,
+        select: request.select.clone(),
+        ..asked
     };
     refuse_sizeless(plan, &wish)?;
     Ok(Reservation {

@@ -79,7 +79,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
         shared_use: usable.and_then(|state| shared_use(at, state, &machine.spec_dirs)),
         broker: match (usable, &plan) {
-            (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, state),
+            (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, policy.makes_instances, state),
             _ if machine.is_here => BrokerCondition::NotNeeded,
             _ => BrokerCondition::Unknown,
         },
@@ -119,6 +119,7 @@ fn policy(machine: &Machine, inventory: &Inventory) -> (PolicyFacts, Option<Plan
         }
     };
     facts.warnings = read.warnings;
+    facts.makes_instances = read.policy.mig_on_demand.is_some();
     match share::plan(&read.policy, inventory) {
         Ok(plan) => {
             facts.missing = plan.absent.iter().map(ToString::to_string).collect();

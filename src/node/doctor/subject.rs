@@ -123,6 +123,8 @@ pub struct PolicyFacts {
     pub devices: usize,
     /// How many shares it makes.
     pub shares: usize,
+    /// Whether it lets instances of MIG be made on demand.
+    pub makes_instances: bool,
 }
 
 /// Whether the broker does what starts of containers need.

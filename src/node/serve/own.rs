@@ -13,7 +13,7 @@ use tranche_core::broker::ClaimRequest;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim, HeldShare};
 use tranche_core::text::some;
-use tranche_core::types::{HostPath, Strategy};
+use tranche_core::types::{HostPath, RequestedDevice, Strategy};
 use tranche_plan::derive::Sharing;
 use tranche_plan::reserve::Offer;
 use tranche_plan::share::{Fit, Plan};
@@ -83,7 +83,7 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
 
 /// The plan without the devices of which a user's engine can have no share.
 fn for_users(facts: &Facts, request: &ClaimRequest) -> Result<Plan> {
-    if let Some(selector) = &request.device {
+    if let Some(selector) = request.device.as_ref().and_then(RequestedDevice::named) {
         let device = facts.inventory.catalogue().get(selector)?.device();
         if facts
             .plan

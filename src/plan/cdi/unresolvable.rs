@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tranche_core::call::ClaimCall;
 use tranche_core::error::Error;
 use tranche_core::text::some;
-use tranche_core::types::QualifiedName;
+use tranche_core::types::{MigProfile, QualifiedName, ShareName};
 
 /// The reason why `registry`, which was read from `dirs`, does not have the device `name`, and what it has instead.
 pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error {
@@ -21,6 +21,16 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
             "has no device: it would have those that need no claim, and the policy splits or dedicates every device";
         return Error::usage(name, what).hint(format!("name a device or a share: {}", some(&names)));
     }
+    if let Some(device) = name
+        .strip_prefix("nvidia.com/gpu=")
+        .filter(|device| is_chosen_late(device))
+    {
+        let what = "is in no specification, because the device is chosen when a container starts, and an engine needs its nodes \
+                    before";
+        return Error::usage(name, what).hint(format!(
+            "under tranche's runtime, set NVIDIA_VISIBLE_DEVICES={device}; elsewhere make a claim with tranche claim create"
+        ));
+    }
     let names = names(registry, |name| name.kind.to_string() == kind);
     let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
     Error::usage(name, "no such CDI device").hint(match names.as_slice() {
@@ -30,6 +40,11 @@ pub fn unresolvable(name: &str, registry: &Registry, dirs: &[PathBuf]) -> Error 
             None => format!("expected one of {}", some(names)),
         },
     })
+}
+
+/// Whether the device with this name is chosen, or made, at the start of a container.
+fn is_chosen_late(device: &str) -> bool {
+    device == ShareName::ANY || MigProfile::of_on_demand(device).is_some()
 }
 
 /// Whether a device of `kind` is given with a claim only.

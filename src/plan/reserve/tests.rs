@@ -249,7 +249,7 @@ fn a_full_disk_and_one_that_may_only_be_read_are_told_from_other_failures() {
         // A program that another test starts has the file open until it is executed.
         while let Err(error) = mount(none, &place, none, read_only, none) {
             assert_eq!(error, nix::errno::Errno::EBUSY);
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         let error = claims.enter(&enters(&claim), pod("a"), None).unwrap_err().error;
         assert!(is_full(&error), "{error:?}");

@@ -1,9 +1,10 @@
 //! Finds the free shares that serve a wish best.
 
 use super::{Plan, Share, SplitDevice};
+use crate::policy::Placement;
 use tranche_core::error::{Error, Result};
 use tranche_core::text::{counted, some};
-use tranche_core::types::{Device, MemorySize, Percent, ShareName};
+use tranche_core::types::{Device, MemorySize, Percent, Selection, ShareName};
 
 /// What a claim must have. A field that is `None` sets no condition.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,10 @@ pub struct Wish {
     pub shares: Option<usize>,
     /// Shares of this device.
     pub device: Option<Device>,
+    /// A device that is given whole, and no share of one that is split.
+    pub is_whole: bool,
+    /// Conditions on the device.
+    pub select: Selection,
 }
 
 impl Wish {
@@ -30,9 +35,20 @@ impl Wish {
         }
     }
 
+    /// Any free device, whole.
+    pub fn whole(select: Selection) -> Self {
+        Self {
+            is_whole: true,
+            select,
+            ..Self::shares(1)
+        }
+    }
+
     /// Whether it may be served by shares of `split`.
     pub fn is_about(&self, split: &SplitDevice) -> bool {
         self.device.is_none_or(|device| device == split.device)
+            && (!self.is_whole || split.method.is_whole())
+            && self.select.matches(&split.product, split.memory)
     }
 
     /// What is wished for, for messages: `2 shares and 8.0 GiB`.
@@ -43,6 +59,7 @@ impl Wish {
             format!("{word} {}", some(&names))
         });
         let number = self.shares.map(|n| match self.names.is_empty() {
+            true if self.is_whole => "a whole device".to_owned(),
             true => counted(n, "share"),
             false => format!("{n} more"),
         });
@@ -51,9 +68,13 @@ impl Wish {
             self.compute.map(|c| format!("{c} compute")),
         ];
         let parts: Vec<String> = [named, number].into_iter().chain(size).flatten().collect();
-        match &parts[..] {
+        let text = match &parts[..] {
             [] => "a share".to_owned(),
             parts => parts.join(" and "),
+        };
+        match self.select.is_empty() {
+            true => text,
+            false => format!("{text} with {}", self.select),
         }
     }
 }
@@ -71,8 +92,10 @@ pub struct Fit {
     pub compute: Option<Percent>,
 }
 
-/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares,
-/// then the first device. `is_free` says whether nobody holds a share.
+/// The shares that serve `wish` with the least left over: first of memory, then of compute, then the fewest shares. Of
+/// whole devices, the one with the least memory is taken. Where several devices are equal in this, [`Plan::placement`]
+/// decides, and then the first device is taken; with [`Placement::Spread`] it decides before anything is compared.
+/// `is_free` says whether nobody holds a share.
 ///
 /// # Errors
 /// Returns an error if no device serves the wish. It says what each device in question has free; if no device could
@@ -80,32 +103,63 @@ pub struct Fit {
 pub fn fit(plan: &Plan, wish: &Wish, is_free: impl Fn(&SplitDevice, &Share) -> bool) -> Result<Fit> {
     let asked: Vec<&SplitDevice> = plan.devices.iter().filter(|split| wish.is_about(split)).collect();
     if asked.is_empty() {
-        let (object, hint) = match wish.device {
-            Some(device) => (device.to_string(), "tranche plan shows which devices are"),
-            None => ("policy".to_owned(), "add a sharing section to it"),
-        };
-        return Err(Error::usage(object, "no device that is split").hint(hint));
+        return Err(nothing_asked(plan, wish));
     }
     let unknown = |split: &&SplitDevice| wish.names.iter().any(|name| split.share(name).is_none());
     if asked.iter().all(unknown) {
         return Err(unknown_share(&asked, wish));
     }
-    let spare = |found: &Fit| {
+    let spare = |found: &Fit, split: &SplitDevice| {
         let mib = |size: Option<MemorySize>| size.map_or(0, MemorySize::mib);
-        let memory = mib(found.memory).saturating_sub(mib(wish.memory));
+        let given = if wish.is_whole { split.memory } else { found.memory };
+        let memory = mib(given).saturating_sub(mib(wish.memory));
         let percent = |compute: Option<Percent>| compute.map_or(0, Percent::get);
         let compute = percent(found.compute).saturating_sub(percent(wish.compute));
         (memory, compute, found.shares.len())
     };
-    let found = asked.iter().filter_map(|device| {
-        let chosen = choose(device, &free(device, &is_free), wish)?;
-        Some(sum(device, &chosen))
+    let found = asked.iter().filter_map(|split| {
+        let free = free(split, &is_free);
+        let found = sum(split, &choose(split, &free, wish)?);
+        // In thousandths, because devices have different numbers of shares.
+        let in_use = 1000 - 1000 * free.len() / split.shares.len().max(1);
+        let spare = spare(&found, split);
+        let rank = match plan.placement {
+            Placement::Packed => (0, spare, 1000 - in_use),
+            Placement::Spread => (in_use, spare, 0),
+        };
+        Some((rank, found))
     });
     let can_ever = |device: &&SplitDevice| choose(device, &free(device, &|_, _| true), wish).is_some();
-    found.min_by_key(spare).ok_or_else(|| match asked.iter().any(can_ever) {
-        true => refuse(&asked, wish, &is_free),
-        false => never(&asked, wish),
-    })
+    let best = found.min_by_key(|(rank, _)| *rank);
+    best.map(|(_, found)| found)
+        .ok_or_else(|| match asked.iter().any(can_ever) {
+            true => refuse(&asked, wish, &is_free),
+            false => never(&asked, wish),
+        })
+}
+
+/// The error for a wish that is about no device of the plan.
+fn nothing_asked(plan: &Plan, wish: &Wish) -> Error {
+    if let Some(device) = wish.device.filter(|device| plan.split(*device).is_none()) {
+        return Error::usage(device, "no device that is split").hint("tranche plan shows which devices are");
+    }
+    let is_of_kind = |split: &&SplitDevice| {
+        wish.device.is_none_or(|device| device == split.device) && (!wish.is_whole || split.method.is_whole())
+    };
+    let of_kind = || plan.devices.iter().filter(is_of_kind);
+    if of_kind().next().is_some() {
+        let has = of_kind().take(8).map(|split| {
+            let memory = split.memory.map_or(String::new(), |memory| format!(" with {memory}"));
+            format!("{} is a {}{memory}", split.device, split.product)
+        });
+        let what = format!("{} matches no device of the policy", wish.select);
+        return Error::usage("selection", what).hint(has.collect::<Vec<_>>().join("; "));
+    }
+    match wish.is_whole {
+        true => Error::usage("policy", "gives no device whole to one container at a time")
+            .hint("write sharing: {dedicated: {devices: [...]}} into it"),
+        false => Error::usage("policy", "no device that is split").hint("add a sharing section to it"),
+    }
 }
 
 /// The shares of one device to take: exactly those that are asked for by name or number, or as few as serve.
@@ -242,6 +296,10 @@ fn never(asked: &[&SplitDevice], wish: &Wish) -> Error {
 fn refuse(asked: &[&SplitDevice], wish: &Wish, is_free: &impl Fn(&SplitDevice, &Share) -> bool) -> Error {
     let has = asked.iter().take(8).map(|device| {
         let free = free(device, is_free);
+        if device.method.is_whole() {
+            let state = if free.is_empty() { "held" } else { "free" };
+            return format!("{} is {state}", device.device);
+        }
         let Fit { memory, compute, .. } = sum(device, &free);
         let limits = [memory.map(|m| format!(", {m}")), compute.map(|c| format!(", {c}"))];
         let limits: String = limits.into_iter().flatten().filter(|_| !free.is_empty()).collect();

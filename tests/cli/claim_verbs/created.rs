@@ -51,6 +51,48 @@ fn wishes_that_cannot_be_served() {
 }
 
 #[test]
+fn any_is_a_free_dedicated_device() {
+    let Some(scene) = scene("any_is_a_free_dedicated_device") else {
+        return;
+    };
+    scene.policy("version: v1\nsharing:\n  dedicated: {devices: [0, 1]}\n");
+    let any = |name: &str, more: &[&str]| {
+        let name = format!("--name={name}");
+        let words = [&["--device=any", name.as_str()], more].concat();
+        scene.create(&words).run()
+    };
+    let line = any("x", &["--select=product=H100"]).failed(2);
+    assert!(
+        line.contains("product=H100 matches no device of the policy; gpu 0 is a Tesla T4 with"),
+        "{line}"
+    );
+    let line = any("x", &["--select=memory>40Gi"]).failed(2);
+    assert!(
+        line.contains("expected conditions like memory>=40Gi,product=A100"),
+        "{line}"
+    );
+    let said = any("one", &["--select=product=t4,memory>=1Gi"]);
+    assert_eq!(
+        (said.out.as_str(), said.err.trim()),
+        ("nvidia.com/claim=one\n", "gpu 0: the whole device")
+    );
+    assert!(any("two", &[]).err.contains("gpu 1: the whole device"));
+    let line = any("three", &[]).failed(1);
+    assert!(
+        line.contains("no device can give it now; gpu 0 is held; gpu 1 is held"),
+        "{line}"
+    );
+    assert!(line.contains("nvidia.com/claim=one by user 0"), "{line}");
+    assert_eq!(scene.claims().len(), 2);
+    // With a size it is any device that has shares of a size.
+    scene.policy(POLICY);
+    for name in ["one", "two"] {
+        scene.tranche(&["claim", "release", name]).run().ok();
+    }
+    assert!(any("four", &["--memory=1Gi"]).err.contains("gpu 1: share small"));
+}
+
+#[test]
 fn a_refusal_says_who_holds_what_since_when_and_what_is_free() {
     let Some(scene) = scene("a_refusal_says_who_holds_what_since_when_and_what_is_free") else {
         return;

@@ -1,7 +1,7 @@
 //! A claim that is made beforehand: what is asked for.
 
 use super::as_text;
-use crate::types::{CdiVersion, DeviceSelector, MemorySize, Percent, ShareName};
+use crate::types::{CdiVersion, MemorySize, Percent, RequestedDevice, Selection, ShareName};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// A claim that a person asks for.
@@ -20,8 +20,12 @@ pub struct ClaimRequest {
     /// The shares with these names.
     #[serde(default, rename = "share")]
     pub names: Vec<ShareName>,
-    /// Of this device; `None` for the one whose free shares fit best.
-    pub device: Option<DeviceSelector>,
+    /// Of this device; `None` for the one whose free shares fit best. Any device, without an amount and without names:
+    /// a whole one.
+    pub device: Option<RequestedDevice>,
+    /// Conditions on the device.
+    #[serde(default, skip_serializing_if = "Selection::is_empty")]
+    pub select: Selection,
     /// Whether it is released together with the first container that uses it.
     #[serde(default)]
     pub once: bool,

@@ -99,7 +99,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
         ),
         (
             json!({"version": 1, "command": "claim", "name": "a", "memory": "8Gi", "compute": "30%", "shares": 2,
-                "share": ["big"], "device": "0", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
+                "share": ["big"], "device": "0", "select": "memory>=40Gi", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
             Request::Claim(ClaimRequest {
                 name: "a".into(),
                 memory: Some("8Gi".parse().unwrap()),
@@ -107,6 +107,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
                 shares: Some(2),
                 names: vec!["big".parse().unwrap()],
                 device: Some("0".parse().unwrap()),
+                select: "memory>=40Gi".parse().unwrap(),
                 once: true,
                 for_root: true,
                 ttl: Some(9),

@@ -284,7 +284,7 @@ fn a_name_that_is_invalid_is_refused_with_the_names_that_are_valid() {
         let line = refused(&format!("NVIDIA_VISIBLE_DEVICES={name}"));
         assert!(
             line.starts_with(&format!(
-                "NVIDIA_VISIBLE_DEVICES: {expected}; expected all, none, void, or"
+                "NVIDIA_VISIBLE_DEVICES: {expected}; expected all, any, none, void, or"
             )),
             "{line}"
         );

@@ -18,10 +18,12 @@ fn name(split: &SplitDevice) -> String {
     format!("{}={}", split.kind, split.device.cdi_name())
 }
 
-/// Whether the broker of `state_dir` answers, if a share of `plan` needs it.
-pub(super) fn broker(plan: &Plan, state_dir: &Path) -> BrokerCondition {
+/// Whether the broker of `state_dir` answers, if a share of `plan` needs it, or instances of MIG that are made on
+/// demand.
+pub(super) fn broker(plan: &Plan, makes_instances: bool, state_dir: &Path) -> BrokerCondition {
     let managed = plan.devices.iter().filter(|split| split.method.is_managed());
-    let devices: Vec<String> = managed.map(name).collect();
+    let instances = makes_instances.then(|| "nvidia.com/gpu=mig-….any".to_owned());
+    let devices: Vec<String> = managed.map(name).chain(instances).collect();
     if devices.is_empty() {
         return BrokerCondition::NotNeeded;
     }
@@ -66,4 +68,17 @@ pub(super) fn mps(public: Option<&PublicStatus>, plan: Option<&Plan>, state_dir:
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_on_demand_need_the_broker() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let asked = |makes_instances| broker(&Plan::default(), makes_instances, nowhere.path());
+        assert!(matches!(asked(false), BrokerCondition::NotNeeded));
+        assert!(matches!(asked(true), BrokerCondition::Stopped { .. }));
+    }
 }

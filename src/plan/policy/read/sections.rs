@@ -6,8 +6,8 @@
 use crate::inventory::DriverCapability;
 use crate::policy::{
     AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, Interval, MaxWait,
-    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Priority, Quota, ReplicaNames,
-    RuntimeMode, WholeDevice,
+    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Placement, Priority, Quota,
+    ReplicaNames, RuntimeMode, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -75,6 +75,8 @@ pub(super) struct SharingSection {
     pub(super) whole_device: WholeDevice,
     #[serde(default)]
     pub(super) names: ReplicaNames,
+    #[serde(default)]
+    pub(super) placement: Placement,
     #[serde(default)]
     pub(super) overcommit: Overcommits,
     #[serde(default)]

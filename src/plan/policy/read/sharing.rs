@@ -12,6 +12,7 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         file: file.to_owned(),
         whole_device: sharing.whole_device,
         names: sharing.names,
+        placement: sharing.placement,
         overcommit_memory: sharing.overcommit.memory.unwrap_or_default(),
         overcommit_compute: sharing.overcommit.compute.unwrap_or_default(),
         wait: sharing.wait,

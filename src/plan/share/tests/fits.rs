@@ -1,6 +1,7 @@
 //! Which parts a wish gets.
 
 use super::*;
+use tranche_core::types::Selection;
 
 fn fits(yaml: &str, wish: Wish, held: &[&str]) -> Result<Fit> {
     let plan = planned(yaml);
@@ -152,4 +153,57 @@ fn shares_by_name_with_more_of_the_same_device() {
     let one = UNEQUAL.replace("mps:\n", "mps:\n    failRequestsGreaterThanOne: true\n");
     assert!(fits(&one, wish("3", Some(1)), &[]).is_err());
     assert_eq!(names(&fits(&one, wish("3", None), &[]).unwrap()), "1.3");
+}
+
+/// With the policy's `placement`, four claims of one share on two equal devices.
+#[test]
+fn shares_are_packed_onto_one_device_or_spread_over_all() {
+    let yaml = |placement: &str| {
+        format!(
+            "version: v1\nsharing:\n  placement: {placement}\n  timeSlicing:\n    resources:\n    - {{name: \
+             nvidia.com/gpu, replicas: 3}}\n"
+        )
+    };
+    let taken = |placement: &str| {
+        let mut held: Vec<String> = Vec::new();
+        for _ in 0..4 {
+            let refs: Vec<&str> = held.iter().map(String::as_str).collect();
+            let found = fits(&yaml(placement), Wish::shares(1), &refs).unwrap();
+            held.push(names(&found));
+        }
+        held
+    };
+    assert_eq!(taken("packed"), ["0.0", "0.1", "0.2", "1.0"]);
+    assert_eq!(taken("spread"), ["0.0", "1.0", "0.1", "1.1"]);
+    // Whichever device has something held is the one that is packed.
+    assert_eq!(names(&fits(&yaml("packed"), Wish::shares(1), &["1.0"]).unwrap()), "1.1");
+    assert_eq!(names(&fits(&yaml("spread"), Wish::shares(1), &["0.0"]).unwrap()), "1.0");
+}
+
+#[test]
+fn of_whole_devices_the_smallest_that_serves_is_taken() {
+    let mut plan = planned("version: v1\nsharing: {dedicated: {devices: [0, 1]}}\n");
+    let gib = |gib: u64| Some(MemorySize::from_mib(gib * 1024));
+    (plan.devices[0].memory, plan.devices[1].memory) = (gib(80), gib(40));
+    let of = |select: &str, is_free: &dyn Fn(u32) -> bool| {
+        let select = if select.is_empty() {
+            Selection::default()
+        } else {
+            select.parse().unwrap()
+        };
+        fit(&plan, &Wish::whole(select), |split, _| is_free(split.device.gpu.0)).map(|found| found.device.gpu.0)
+    };
+    assert_eq!(of("", &|_| true).unwrap(), 1);
+    assert_eq!(of("", &|gpu| gpu == 0).unwrap(), 0);
+    assert_eq!(of("memory>=41Gi", &|_| true).unwrap(), 0);
+    let error = of("memory>=41Gi", &|gpu| gpu == 1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "a whole device with memory>=41Gi: no device can give it now; gpu 0 is held"
+    );
+    let error = of("memory>=81Gi", &|_| true).unwrap_err().to_string();
+    assert!(
+        error.starts_with("selection: memory>=81Gi matches no device of the policy; gpu 0 is a "),
+        "{error}"
+    );
 }
