@@ -93,7 +93,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "refresh",
                 "claim_spec device_files digests generate installed nvidia_config planning replace",
             ),
-            ("run", "held mig planning sys"),
+            ("run", "held planning sys"),
             ("verify", "held"),
             (
                 "doctor",
