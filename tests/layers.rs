@@ -54,6 +54,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("sim", "inventory"),
             ("sources", "inventory sim"),
             ("engines", ""),
+            ("queue", ""),
             ("policy", "inventory mig yaml"),
             ("share", "inventory policy"),
             ("host_file", "digest inventory policy share"),

@@ -16,6 +16,7 @@
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
+//! | [`queue`] | who of the waiting users is served next |
 //! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
@@ -30,6 +31,7 @@ pub mod host_file;
 pub mod inventory;
 pub mod mig;
 pub mod policy;
+pub mod queue;
 pub mod reserve;
 pub mod share;
 pub mod sim;
