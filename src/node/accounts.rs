@@ -3,10 +3,12 @@
 //! A user with a range in `/etc/subuid` has tens of thousands of uids (subuid(5), user_namespaces(7)), and becomes each
 //! of them at will. Limits therefore count [`Account`]s. [`Accounts`] is the only place that makes them from uids.
 
+mod groups;
 mod names;
 mod ranges;
 
 use crate::mutex::lock;
+use groups::Groups;
 use names::{Answer, Names};
 use ranges::Ranges;
 use std::fmt;
@@ -14,9 +16,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tranche_core::error::{Error, Result};
+use tranche_plan::policy::{UserPolicy, UserRules};
 
 /// Who is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
     /// The user of the broker: root, outside of tests. It has no limits.
     Owner,
@@ -69,6 +72,7 @@ pub struct Accounts {
     owner: u32,
     known: Mutex<Known>,
     names: Names,
+    groups: Groups,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +90,7 @@ impl Accounts {
             sources,
             owner: nix::unistd::geteuid().as_raw(),
             known: Mutex::default(),
+            groups: Groups::default(),
         }
     }
 
@@ -135,6 +140,35 @@ impl Accounts {
                 Err(error("NSS did not say which uid it has").hint("name the uid, which tranche status shows"))
             }
         }
+    }
+
+    /// What `policy` says about the user `uid`, who counts as the owner of the uid. It may ask NSS.
+    pub fn rules(&self, uid: u32, policy: &UserPolicy) -> UserRules {
+        if policy.groups.is_empty() && policy.users.is_empty() {
+            return policy.everybody;
+        }
+        let Account::User(owner) = self.of(uid) else {
+            return policy.everybody;
+        };
+        let person = self.groups.person(owner, &self.names);
+        let groups = self.groups.of(&person, policy.groups.keys(), &self.names);
+        policy.rules_of(person.name.as_deref(), &groups)
+    }
+
+    /// A line for each user and group of `policy` that this machine does not have. It asks NSS.
+    pub fn not_found(&self, policy: &UserPolicy) -> Vec<String> {
+        let is_missing = |name: &&String| self.names.ask(name) == Answer::NoAccount;
+        let users = policy
+            .users
+            .keys()
+            .filter(is_missing)
+            .map(|name| format!("user {name}"));
+        let groups = policy.groups.keys();
+        let groups = groups.filter(|group| self.groups.gid(group, &self.names).is_none());
+        let lines = users.chain(groups.map(|group| format!("group {group}")));
+        lines
+            .map(|who| format!("sharing.users: {who} was not found on this machine"))
+            .collect()
     }
 
     fn ranges(&self) -> Arc<Ranges> {

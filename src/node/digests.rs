@@ -82,6 +82,8 @@ pub fn of_plan(plan: &Plan) -> Result<Digest> {
         placement: _,
         wait,
         quota: _,
+        queue: _,
+        users: _,
         notes: _,
         warnings: _,
         absent: _,

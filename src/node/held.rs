@@ -6,6 +6,7 @@ pub mod containers;
 pub mod earlier;
 pub mod root_only;
 pub mod specs;
+pub mod user_wait;
 
 pub use claim::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
 

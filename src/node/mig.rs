@@ -28,6 +28,7 @@ pub use on_demand::{OnDemandInstance, OnDemandInstances};
 pub use real::NvmlMachine;
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;
+pub(crate) use state_file::FileForm;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ pub use status::{Status, problems};
 
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
 use crate::held::specs::Specs;
+use crate::held::user_wait::{self, UserWait};
 use crate::held::{Held, HeldUsage, View, by_broker, root_only};
 use crate::observe;
 use serde::Serialize;
@@ -81,6 +82,8 @@ pub struct Observed {
     pub processes: Vec<ProcessRow>,
     /// Starts that wait, in the order in which they are served.
     pub waiters: Vec<WaiterRow>,
+    /// Requests of users that wait in the broker: for root all, for a user the user's own.
+    pub user_waits: Vec<UserWait>,
     /// The MPS daemons of the broker.
     pub daemons: Vec<DaemonRow>,
     /// Whether host.json describes the host.
@@ -169,6 +172,7 @@ impl Observed {
             gpus: None,
             processes: Vec::new(),
             waiters: Vec::new(),
+            user_waits: Vec::new(),
             daemons: Vec::new(),
             host_file,
             deviations: Vec::new(),
@@ -180,7 +184,8 @@ impl Observed {
         // The broker brings status.json up to date before it answers. Without it, the file says how old it is.
         let is_public = by_broker::is_needed(&options.state_dir);
         let own = is_public.then(|| by_broker::own(&options.state_dir, &StatusRequest {}));
-        observed.claims = own.and_then(Result::ok).unwrap_or_default();
+        let own = own.and_then(Result::ok).unwrap_or_default();
+        (observed.claims, observed.user_waits) = (own.claims, own.waiting);
         let public = observed.read_public(&options.state_dir);
         match root_only::check(&options.state_dir) {
             Ok(()) => observed.read_ledger(options, plan.as_ref())?,
@@ -210,6 +215,10 @@ impl Observed {
                 match claims.queued() {
                     Ok(queued) => self.waiters = self.waiter_rows(queued, options),
                     Err(error) => self.problems.push(claims::explain("waiting starts".to_owned(), error)),
+                }
+                match user_wait::read(&options.state_dir) {
+                    Ok(waits) => self.user_waits = waits,
+                    Err(error) => self.problems.push(error),
                 }
                 claims.uptime()
             }

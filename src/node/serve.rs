@@ -19,6 +19,7 @@ mod nested;
 mod on_demand;
 mod own;
 mod peer;
+mod queue;
 mod quota;
 mod refusal;
 mod socket;
@@ -101,6 +102,7 @@ pub fn serve(
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
         threads.spawn(|| mig::recover(&commands));
+        threads.spawn(|| queue::run(&commands));
         let ended = door.open(&|stream, connection| {
             let (commands, last) = (&commands, &door.last);
             let answer = move || match connection {
@@ -119,6 +121,7 @@ pub fn serve(
             // Without a thread, the client sees that its connection is closed.
             let _ = thread::Builder::new().spawn_scoped(threads, answer);
         });
+        commands.queue.close();
         let closed = wake.shutdown(Shutdown::Write).about("broker", "cannot end its watch");
         ended.and(closed)
     });

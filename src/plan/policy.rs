@@ -8,6 +8,7 @@ mod kubernetes;
 mod mps;
 pub mod read;
 mod runtime;
+mod users;
 
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
 pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
@@ -17,6 +18,7 @@ pub use runtime::{
 };
 
 pub use tranche_core::types::{Place, Strategy};
+pub use users::{QueueSettings, UserPolicy, UserRules};
 
 use crate::mig::Layout;
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,10 @@ pub struct Policy {
     pub wait: WaitTime,
     /// What a user other than root may hold.
     pub quota: Quota,
+    /// How the queue of users is served.
+    pub queue: QueueSettings,
+    /// What it says about users other than root.
+    pub users: UserPolicy,
     /// What Kubernetes gets.
     pub kubernetes: KubernetesSection,
     /// How GPUs are divided by MIG; of several for a GPU, the last one counts.

@@ -87,6 +87,14 @@ pub trait Offer {
         Ok(())
     }
 
+    /// Checks that whoever asks may hold the shares of `fit` in addition to what is held.
+    ///
+    /// # Errors
+    /// Returns the limit. It may be different when something is released.
+    fn allow(&self, _fit: &Fit) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Offers the shares of `fit`. Returns the file that offers them, if there is one.
     ///
     /// # Errors
@@ -135,6 +143,9 @@ pub enum ReserveError {
         /// How many wait for the same shares.
         waiting: usize,
     },
+    /// Who asks may not hold as much.
+    #[error("{0}")]
+    OverLimit(#[source] Error),
     /// It was waited for in vain.
     #[error("{last}; waited {} s", waited.as_secs())]
     TimedOut {
@@ -163,7 +174,7 @@ impl ReserveError {
             ReserveError::Ledger(LedgerError::Refused(refused)) => {
                 matches!(refused, Refused::Misfit { .. } | Refused::Taken { .. })
             }
-            ReserveError::Behind { .. } => true,
+            ReserveError::Behind { .. } | ReserveError::OverLimit(_) => true,
             ReserveError::Ledger(_) | ReserveError::TimedOut { .. } | ReserveError::Offer(_) => false,
         }
     }
@@ -303,6 +314,7 @@ fn publish(
     offer: &impl Offer,
 ) -> Result<(), ReserveError> {
     for (reservation, fit) in reservations.iter().zip(fits) {
+        offer.allow(fit).map_err(ReserveError::OverLimit)?;
         let file = offer.publish(fit).map_err(ReserveError::Offer)?;
         let mut claims = books.iter_mut().flat_map(|book| &mut book.claims);
         if let Some(claim) = claims.find(|claim| claim.name.as_deref() == Some(&reservation.name)) {

@@ -24,7 +24,9 @@ pub use strategy::{
 };
 
 use crate::inventory::{Gpu, HostDevice, Inventory};
-use crate::policy::{DeviceSet, Parts, Placement, Policy, Priority, Quota, ReplicaNames, Split, WholeDevice};
+use crate::policy::{
+    DeviceSet, Parts, Placement, Policy, Priority, QueueSettings, Quota, ReplicaNames, Split, UserPolicy, WholeDevice,
+};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::Result;
 use tranche_core::types::{
@@ -51,6 +53,12 @@ pub struct Plan {
     /// What a user other than root may hold.
     #[serde(default)]
     pub quota: Quota,
+    /// How the queue of users is served.
+    #[serde(default, skip_serializing_if = "QueueSettings::is_default")]
+    pub queue: QueueSettings,
+    /// What the policy says about users other than root.
+    #[serde(default, skip_serializing_if = "UserPolicy::is_empty")]
+    pub users: UserPolicy,
     /// Entries of the policy that found no device on this host.
     pub notes: Vec<String>,
     /// Choices that were made between two entries of the policy, one line each.
@@ -166,6 +174,8 @@ pub fn plan(policy: &Policy, inventory: &Inventory) -> Result<Plan> {
         placement: policy.placement,
         wait: policy.wait,
         quota: policy.quota,
+        queue: policy.queue,
+        users: policy.users.clone(),
         notes: resolved.notes,
         warnings: resolved.warnings,
         absent: resolved.absent,

@@ -22,3 +22,4 @@ mod resource_claims;
 mod scene;
 mod subordinate;
 mod users;
+mod waiting;

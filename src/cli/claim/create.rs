@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// Make an instance of MIG with this profile and reserve it, where the policy allows that: 1g.10gb
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["device", "select", "shares", "memory", "compute"])]
     mig: Option<MigProfile>,
-    /// Wait up to this time for what others hold: 30s, 5m. Those who wait are served in the order of their coming
+    /// Wait up to this time for what others hold: 30s, 5m. Root's requests are served in the order of their coming, and
+    /// then those of users: who has held less lately comes first
     #[arg(long, value_name = "TIME")]
     wait: Option<WaitTime>,
     /// Release the claim when no container has used it for this many seconds [default: keep it until it is released]
@@ -113,11 +114,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Lets the broker make the claim, because this user cannot write the ledger.
 fn ask_broker(args: &Args, request: &ClaimRequest) -> Result<ExitCode> {
-    if args.wait.is_some_and(|wait| !wait.get().is_zero()) {
-        let error = Error::usage("--wait", "only root can wait for a share");
-        bail!(error.hint("try again when something was released"));
-    }
-    let answer: OwnClaim = by_broker::ask(&args.at.state.state_dir, request)?;
+    let answer: OwnClaim = by_broker::ask_waiting(&args.at.state.state_dir, request, request.wait.get())?;
     out::either(args.json, &answer.claim, || format!("{}\n", answer.claim.cdi))?;
     out::note(answer.note);
     Ok(ExitCode::SUCCESS)
@@ -143,6 +140,7 @@ impl Args {
             once: self.once,
             for_root: self.for_root,
             ttl: self.ttl,
+            wait: self.wait.unwrap_or_default(),
             cdi_version: self.cdi_version,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct ShowArgs {
 
 pub(super) fn list(at: &PlaceArgs) -> Result<ExitCode> {
     if by_broker::is_needed(&at.state.state_dir) {
-        let mut held = by_broker::own(&at.state.state_dir, &ListRequest {})?;
+        let mut held = by_broker::own(&at.state.state_dir, &ListRequest {})?.claims;
         held.retain(|held| held.name.is_some());
         show_all(at, &held)?;
         return Ok(ExitCode::SUCCESS);
@@ -80,7 +80,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
 /// Shows a claim of this user, whose name may be given without the number of the user.
 fn show_own(args: &ShowArgs, name: &str) -> Result<ExitCode> {
     let full = format!("{}.{name}", nix::unistd::geteuid());
-    let held = by_broker::own(&args.at.state.state_dir, &ListRequest {})?;
+    let held = by_broker::own(&args.at.state.state_dir, &ListRequest {})?.claims;
     let is_meant = |held: &&Held| held.name.as_deref().is_some_and(|own| own == name || own == full);
     let Some(held) = held.iter().find(is_meant) else {
         let known: Vec<&str> = held.iter().filter_map(|held| held.name.as_deref()).collect();

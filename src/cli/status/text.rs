@@ -3,6 +3,7 @@
 use crate::table::Table;
 use tranche_core::ledger::utc;
 use tranche_core::text::{shown, some};
+use tranche_node::held::user_wait::UserWait;
 use tranche_node::held::{or_dash, span};
 use tranche_node::observed::{DaemonRow, DeviceUsage, Status, WaiterRow};
 
@@ -28,6 +29,7 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
         usage(&mut text, gpus);
     }
     waiters(&mut text, status.waiters, now);
+    user_waits(&mut text, status.user_waits);
     daemons(&mut text, status.daemons, now);
     if !status.deviations.is_empty() {
         text.push_str("\nnot as expected:\n");
@@ -129,6 +131,24 @@ fn waiters(text: &mut String, waiters: &[WaiterRow], now: u64) {
         table.row([wants, span(now.saturating_sub(waiter.since)), process]);
     }
     text.push_str("\nin the order in which they are served:\n");
+    text.push_str(&table.text());
+}
+
+fn user_waits(text: &mut String, waits: &[UserWait]) {
+    if waits.is_empty() {
+        return;
+    }
+    let mut table = Table::with_header(&["USER WAITS FOR", "FOR", "USER", "AHEAD"]);
+    for wait in waits {
+        let ahead = wait.ahead.to_string();
+        table.row([
+            shown(&wait.what).to_string(),
+            span(wait.waited),
+            wait.uid.to_string(),
+            ahead,
+        ]);
+    }
+    text.push_str("\nusers, who are served after root, in the order as it is now:\n");
     text.push_str(&table.text());
 }
 

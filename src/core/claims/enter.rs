@@ -26,13 +26,23 @@ impl Claims {
     ) -> Result<(), NotEntered> {
         let process = pid.map(|pid| self.machine.process(pid)).transpose();
         let process = process.map_err(LedgerError::from)?;
-        let attempt = EntryAttempt {
+        self.take_turn(&self.entry_attempt(entry, holder, process), wait)
+    }
+
+    /// The attempt to enter, for a caller that decides by itself when it is made. `process` is the init of the
+    /// container.
+    pub fn entry_attempt<'a>(
+        &'a self,
+        entry: &'a ClaimEntry,
+        holder: &'a Holder,
+        process: Option<InitProcess>,
+    ) -> impl Attempt<Got = (), Error = NotEntered> + 'a {
+        EntryAttempt {
             claims: self,
             entry,
             holder,
             process,
-        };
-        self.take_turn(&attempt, wait)
+        }
     }
 
     /// What is asked of the ledger for an entry.

@@ -14,7 +14,7 @@ pub struct WaitedFor {
 
 impl WaitedFor {
     /// Whether the waiter may get `part` of `device`, or something that cannot be held at the same time.
-    fn overlaps(&self, device: &DeviceKey, part: &HeldPart) -> bool {
+    pub fn overlaps(&self, device: &DeviceKey, part: &HeldPart) -> bool {
         let is_any = self.shares.is_empty() || *part == HeldPart::Whole || self.device != *device;
         let has = |name: &ShareName| self.shares.contains(name);
         self.device.overlaps(device) && (is_any || part.shares().iter().any(|share| has(&share.name)))
@@ -31,6 +31,14 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// One who waits without a ticket: `wants` may serve it.
+    pub fn without_ticket(wants: Vec<WaitedFor>) -> Self {
+        Self {
+            number: u64::MAX,
+            wants: Some(wants),
+        }
+    }
+
     /// Whether one of `wants` and what it waits for may be the same.
     pub fn competes(&self, wants: &[WaitedFor]) -> bool {
         let may_be_same = |a: &WaitedFor, b: &WaitedFor| {

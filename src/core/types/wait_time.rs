@@ -14,6 +14,16 @@ impl WaitTime {
     /// An hour.
     pub const HOUR: Self = Self(Duration::from_secs(3600));
 
+    /// So many seconds.
+    pub const fn seconds(seconds: u32) -> Self {
+        Self(Duration::from_secs(seconds as u64))
+    }
+
+    /// Whether nothing is waited for.
+    pub fn is_zero(&self) -> bool {
+        self.0.is_zero()
+    }
+
     /// The time.
     pub fn get(self) -> Duration {
         self.0

@@ -43,10 +43,12 @@ pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32) -> Res
         size,
         container,
         pid,
+        wait: call.wait,
     };
     let what = "containers of a user's own engine get shares from the broker";
     let state_dir = call.state_dir.as_path();
-    refused(send(&request, state_dir, PATIENCE), state_dir, &call.label, what)
+    let patience = PATIENCE.saturating_add(call.wait.get());
+    refused(send(&request, state_dir, patience), state_dir, &call.label, what)
 }
 
 /// Lets the broker release what a container of this user's engine holds. Without a broker's socket it holds nothing.

@@ -44,6 +44,17 @@ pub(super) enum Answer {
     Unknown,
 }
 
+/// What NSS says about a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Nss {
+    /// Its line.
+    Found(String),
+    /// It has no such name.
+    NotFound,
+    /// It did not answer.
+    Unknown,
+}
+
 /// Accounts by name. A number is the name of the account that has it as its uid.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -113,39 +124,41 @@ impl Names {
     }
 
     fn by_nss(&self, name: &str) -> Answer {
-        // A name that getent would take for an option, and one that no database of lines can have.
-        if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('-') || name.contains([':', '\n', '\0']) {
-            return Answer::NoAccount;
+        match self.nss("passwd", name) {
+            Nss::Found(line) => uid_of(&line).map_or(Answer::Unknown, Answer::Uid),
+            Nss::NotFound => Answer::NoAccount,
+            Nss::Unknown => Answer::Unknown,
         }
+    }
+
+    /// The line of `key` in a database of NSS.
+    pub(super) fn nss(&self, database: &str, key: &str) -> Nss {
+        // A name that getent would take for an option, and one that no database of lines can have.
+        if key.is_empty() || key.len() > LONGEST_NAME || key.starts_with('-') || key.contains([':', '\n', '\0']) {
+            return Nss::NotFound;
+        }
+        let unknown = |why: &str| {
+            tracing::warn!("{why}, so {key:?} of {database} is not known");
+            Nss::Unknown
+        };
         let Some(getent) = self.getent.iter().find(|program| program.is_file()) else {
-            tracing::warn!("getent was not found, so the account {name:?} is not known");
-            return Answer::Unknown;
+            return unknown("getent was not found");
         };
         let mut command = Command::new(getent);
         command
-            .args(["passwd", name])
+            .args([database, key])
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null());
         let ran = match program::run(&mut command, "", PATIENCE, MOST_ANSWER) {
             Ok(ran) => ran,
-            Err(error) => {
-                tracing::warn!("{}: {error}, so the account {name:?} is not known", getent.display());
-                return Answer::Unknown;
-            }
+            Err(error) => return unknown(&format!("{}: {error}", getent.display())),
         };
         match ran.status.code() {
-            Some(0) => uid_of(&String::from_utf8_lossy(&ran.stdout)).map_or(Answer::Unknown, Answer::Uid),
+            Some(0) => Nss::Found(String::from_utf8_lossy(&ran.stdout).into_owned()),
             // getent(1): "One or more supplied key could not be found in the database."
-            Some(2) => Answer::NoAccount,
-            _ => {
-                tracing::warn!(
-                    "{}: {}, so the account {name:?} is not known",
-                    getent.display(),
-                    ran.status
-                );
-                Answer::Unknown
-            }
+            Some(2) => Nss::NotFound,
+            _ => unknown(&format!("{}: {}", getent.display(), ran.status)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Held;
 use super::root_only;
+use super::user_wait::UserWait;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
@@ -23,7 +24,15 @@ pub fn is_needed(state_dir: &Path) -> bool {
 /// # Errors
 /// Returns the refusal, or how the broker is started if it cannot be reached.
 pub fn ask<T: DeserializeOwned>(state_dir: &Path, request: &impl Command) -> Result<T> {
-    match broker::ask(&state_dir.join(SOCKET), request, PATIENCE) {
+    ask_waiting(state_dir, request, Duration::ZERO)
+}
+
+/// As [`ask`], for a request that waits for what others hold.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_waiting<T: DeserializeOwned>(state_dir: &Path, request: &impl Command, wait: Duration) -> Result<T> {
+    match broker::ask(&state_dir.join(SOCKET), request, PATIENCE.saturating_add(wait)) {
         Ok(value) => Ok(value),
         Err(BrokerError::Refused(error)) => Err(error),
         Err(BrokerError::Unreachable(error)) => {
@@ -39,16 +48,20 @@ pub fn ask<T: DeserializeOwned>(state_dir: &Path, request: &impl Command) -> Res
     }
 }
 
-/// The claims of this user, as the broker answers `list` and `status`.
-#[derive(Deserialize)]
-struct OwnClaims {
-    claims: Vec<Held>,
+/// What this user holds and waits for, as the broker answers `list` and `status`.
+#[derive(Default, Deserialize)]
+pub struct OwnClaims {
+    /// What the user holds.
+    pub claims: Vec<Held>,
+    /// What the user waits for.
+    #[serde(default)]
+    pub waiting: Vec<UserWait>,
 }
 
 /// The claims of this user. `request` is one that is answered with them.
 ///
 /// # Errors
 /// As [`ask`].
-pub fn own(state_dir: &Path, request: &impl Command) -> Result<Vec<Held>> {
-    ask::<OwnClaims>(state_dir, request).map(|own| own.claims)
+pub fn own(state_dir: &Path, request: &impl Command) -> Result<OwnClaims> {
+    ask(state_dir, request)
 }

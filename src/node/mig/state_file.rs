@@ -1,4 +1,4 @@
-//! The files in which tranche keeps what it has to know about MIG: JSON with the version of its form.
+//! The files in which the broker keeps what it has to know: JSON with the version of its form.
 
 use crate::replace;
 use serde::Serialize;
@@ -8,13 +8,13 @@ use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 
 /// The form of one of the files.
-pub(super) struct FileForm {
+pub(crate) struct FileForm {
     /// Its version. Fields are added without a new version.
-    pub(super) version: u32,
+    pub(crate) version: u32,
     /// What is said of a file that does not parse.
-    pub(super) invalid: &'static str,
+    pub(crate) invalid: &'static str,
     /// What is to be done with a file that cannot be used.
-    pub(super) hint: &'static str,
+    pub(crate) hint: &'static str,
 }
 
 impl FileForm {
@@ -22,7 +22,7 @@ impl FileForm {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or was not written by this version of tranche.
-    pub(super) fn read<T: DeserializeOwned>(&self, path: &Path, version: impl Fn(&T) -> u32) -> Result<Option<T>> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path, version: impl Fn(&T) -> u32) -> Result<Option<T>> {
         let bytes = match std::fs::read(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.about(path.display(), "cannot be read")?,
@@ -39,7 +39,7 @@ impl FileForm {
     ///
     /// # Errors
     /// Returns an error if it cannot be written.
-    pub(super) fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(content).about(path.display(), "cannot be written")?;
         replace::write(path, &text)
     }

@@ -3,6 +3,7 @@
 use super::messages::{Said, said};
 use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, WaiterRow};
 use crate::held::Held;
+use crate::held::user_wait::UserWait;
 use serde::Serialize;
 use tranche_core::error::{Error, line};
 use tranche_core::ledger::Claim;
@@ -19,6 +20,8 @@ pub struct Status<'o> {
     pub gpus: Option<&'o [DeviceUsage]>,
     /// Starts that wait, in the order in which they are served.
     pub waiters: &'o [WaiterRow],
+    /// Requests of users that wait in the broker, in the order in which they are served after those.
+    pub user_waits: &'o [UserWait],
     /// The MPS daemons of the broker.
     pub daemons: &'o [DaemonRow],
     /// Whether host.json describes the host.
@@ -45,6 +48,7 @@ impl<'o> Status<'o> {
             claims: &observed.claims,
             gpus: observed.gpus.as_deref(),
             waiters: &observed.waiters,
+            user_waits: &observed.user_waits,
             daemons: &observed.daemons,
             host_file: &observed.host_file,
             deviations: &observed.deviations,

@@ -1,6 +1,7 @@
 //! What the broker does for each request.
 
 use super::peer::BrokerClient;
+use super::queue::UserQueue;
 use super::{ServeOptions, entry, kubernetes, mig, on_demand, own};
 use crate::accounts::Accounts;
 use crate::control::{MachineControl, PublicStatus};
@@ -33,6 +34,8 @@ pub(super) struct Commands<'a> {
     pub(super) mig: Mutex<()>,
     /// Instances that were made on demand and are not claimed yet.
     pub(super) given: on_demand::Given,
+    /// Users who wait.
+    pub(super) queue: UserQueue,
 }
 
 impl<'a> Commands<'a> {
@@ -52,6 +55,7 @@ impl<'a> Commands<'a> {
             shown: Mutex::new(None),
             mig: Mutex::new(()),
             given: on_demand::Given::default(),
+            queue: UserQueue::default(),
         }
     }
 
@@ -59,7 +63,7 @@ impl<'a> Commands<'a> {
     ///
     /// # Errors
     /// Returns the error that the client gets. It has nothing about the claims of other users.
-    pub(super) fn run(&self, peer: &BrokerClient, request: Request) -> Result<Value> {
+    pub(super) fn run(&self, peer: &BrokerClient, client: &UnixStream, request: Request) -> Result<Value> {
         match request {
             Request::Prepare(PrepareRequest { device }) => {
                 owner_alone(peer, "prepare")?;
@@ -76,9 +80,9 @@ impl<'a> Commands<'a> {
                 owner_alone(peer, "mps")?;
                 self.mps(&request)
             }
-            Request::Enter(request) => entry::enter(self, peer, &request),
+            Request::Enter(request) => entry::enter(self, peer, client, &request),
             Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
-            Request::Claim(request) => own::claim(self, peer, request),
+            Request::Claim(request) => own::claim(self, peer, client, request),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {

@@ -25,7 +25,7 @@ pub(super) fn answer(stream: &UnixStream, peer: &BrokerClient, commands: &Comman
     match read(stream, PATIENCE) {
         Ok(line) => send(
             stream,
-            Request::parse(&line).and_then(|request| commands.run(peer, request)),
+            Request::parse(&line).and_then(|request| commands.run(peer, stream, request)),
         ),
         Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
             send(stream, Err(too_long()));

@@ -6,17 +6,20 @@
 use super::commands::Commands;
 use super::own::own_name;
 use super::peer::BrokerClient;
+use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
 use super::refusal::entry_refused;
 use serde_json::{Value, json};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 use tranche_core::broker::{EnterRequest, EnterSubject};
 use tranche_core::call::ReleaseCall;
-use tranche_core::claims::{ClaimEntry, OfferedClaim};
+use tranche_core::claims::{Attempt, ClaimEntry, Claims, LockedClaims, NotEntered, OfferedClaim};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
-use tranche_core::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger};
-use tranche_core::types::{HostPath, Part, Promise, Strategy, Subject};
+use tranche_core::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger, LedgerError, WaitedFor, Waiter};
+use tranche_core::types::{DeviceKey, HostPath, Part, Promise, Strategy, Subject};
 use tranche_plan::policy::WholeDevice;
 use tranche_plan::share::{Plan, SplitDevice};
 
@@ -26,7 +29,12 @@ const REFRESH: &str = "the specification is not of the present policy: root writ
 ///
 /// # Errors
 /// Returns why it cannot.
-pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &EnterRequest) -> Result<Value> {
+pub(super) fn enter(
+    commands: &Commands<'_>,
+    peer: &BrokerClient,
+    client: &UnixStream,
+    request: &EnterRequest,
+) -> Result<Value> {
     let facts = commands.facts()?;
     let plan = &facts.plan;
     let split = plan.devices.iter().find(|split| split.key == request.device);
@@ -40,15 +48,6 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         name: request.container.clone(),
     };
     let claims = commands.claims(peer)?;
-    let quota = ClientQuota::of(commands, peer, &facts, &claims)?;
-    let locked = claims.lock()?;
-    let books = locked.books()?;
-    let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == peer.uid).collect();
-    check_claim(request, &own, &subject)?;
-    if !is_held_already(&own, &holder, split, &subject) {
-        // None is the whole device.
-        quota.allow(&books, &split.key, usize::from(subject != Subject::WHOLE))?;
-    }
     let entry = ClaimEntry {
         device: split.key.clone(),
         subject,
@@ -58,9 +57,36 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         asked_as: None,
         alone: split.one_share_a_claim,
     };
-    let entered = locked.enter(&entry, holder.clone(), Some(process));
-    drop(locked);
-    entered.map_err(|refused| entry_refused(peer.uid, object, refused.error, &free(&books, split)))?;
+    let attempt = UserEntry {
+        attempt: claims.entry_attempt(&entry, &holder, Some(process)),
+        quota: ClientQuota::of(commands, peer, &facts, &claims)?,
+        request,
+        split,
+        subject: &entry.subject,
+        holder: &holder,
+        uid: peer.uid,
+    };
+    let taken = |(): &()| held_now(&claims, &holder, &split.key);
+    let options = WaitOptions {
+        peer,
+        rules: commands.accounts.rules(peer.uid, &plan.users),
+        about: object.clone(),
+        wait: request.wait.get(),
+        client,
+    };
+    let asked = UserAttempt {
+        attempt: &attempt,
+        taken: &taken,
+        is_over_limit: |error| matches!(error, EntryError::OverLimit(_)),
+    };
+    let entered = commands.queue.take_turn(commands, &claims, &asked, &options);
+    entered.map_err(|error| match error {
+        EntryError::OverLimit(error) | EntryError::Other(error) => error,
+        EntryError::NotEntered(refused) => {
+            let free = claims.books().map(|books| free(&books, split)).unwrap_or_default();
+            entry_refused(peer.uid, object, refused.error, &free)
+        }
+    })?;
     if split.method.is_managed()
         && let Err(error) = commands.control.prepare(&split.key)
     {
@@ -68,6 +94,97 @@ pub(super) fn enter(commands: &Commands<'_>, peer: &BrokerClient, request: &Ente
         return Err(error);
     }
     Ok(json!({}))
+}
+
+/// The attempt of a user's container to enter, within what the user may hold.
+struct UserEntry<'a, A> {
+    attempt: A,
+    quota: ClientQuota<'a>,
+    request: &'a EnterRequest,
+    split: &'a SplitDevice,
+    subject: &'a Subject,
+    holder: &'a Holder,
+    uid: u32,
+}
+
+/// Why a user's container has not entered.
+enum EntryError {
+    /// The user may not hold as much.
+    OverLimit(Error),
+    /// The ledger refuses it.
+    NotEntered(NotEntered),
+    /// Something else, which waiting does not change.
+    Other(Error),
+}
+
+impl From<LedgerError> for EntryError {
+    fn from(error: LedgerError) -> Self {
+        Self::NotEntered(error.into())
+    }
+}
+
+impl<A: Attempt<Got = (), Error = NotEntered>> Attempt for UserEntry<'_, A> {
+    type Got = ();
+    type Error = EntryError;
+
+    fn make(&self, claims: &LockedClaims<'_>, ahead: Option<Vec<Waiter>>) -> Result<(), EntryError> {
+        let books = claims.books()?;
+        let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == self.uid).collect();
+        check_claim(self.request, &own, self.subject).map_err(EntryError::Other)?;
+        if !is_held_already(&own, self.holder, self.split, self.subject) {
+            // None is the whole device.
+            let more = usize::from(*self.subject != Subject::WHOLE);
+            let allowed = self.quota.allow(&books, &self.split.key, more);
+            allowed.map_err(EntryError::OverLimit)?;
+        }
+        self.attempt.make(claims, ahead).map_err(EntryError::NotEntered)
+    }
+
+    fn may_pass(error: &EntryError) -> bool {
+        match error {
+            EntryError::OverLimit(_) => true,
+            EntryError::NotEntered(error) => A::may_pass(error),
+            EntryError::Other(_) => false,
+        }
+    }
+
+    fn why_impossible(&self, refused: EntryError) -> Option<EntryError> {
+        match refused {
+            EntryError::NotEntered(refused) => self.attempt.why_impossible(refused).map(EntryError::NotEntered),
+            EntryError::OverLimit(_) => None,
+            EntryError::Other(error) => Some(EntryError::Other(error)),
+        }
+    }
+
+    fn would_succeed(&self, ahead: &[Waiter]) -> bool {
+        self.attempt.would_succeed(ahead)
+    }
+
+    fn wants(&self) -> Vec<WaitedFor> {
+        self.attempt.wants()
+    }
+
+    fn check_needed(&self) -> Result<(), EntryError> {
+        self.attempt.check_needed().map_err(EntryError::NotEntered)
+    }
+
+    fn timed_out(waited: Duration, last: EntryError) -> EntryError {
+        let waited_for = |error: Error| error.and_hint(format!("waited {} s for it", waited.as_secs()));
+        match last {
+            EntryError::OverLimit(error) => EntryError::OverLimit(waited_for(error)),
+            EntryError::NotEntered(error) => EntryError::NotEntered(A::timed_out(waited, error)),
+            EntryError::Other(error) => EntryError::Other(waited_for(error)),
+        }
+    }
+}
+
+/// What `holder` holds of `device`.
+fn held_now(claims: &Claims, holder: &Holder, device: &DeviceKey) -> Vec<(DeviceKey, HeldPart)> {
+    let Ok(books) = claims.books() else { return Vec::new() };
+    let own = books
+        .claims()
+        .filter(|claim| claim.holder == *holder && claim.device == *device);
+    own.map(|claim| (claim.device.clone(), claim.part.clone())).collect()
 }
 
 /// Releases what a container of `peer` holds.

@@ -2,6 +2,7 @@
 
 use super::commands::Commands;
 use super::peer::BrokerClient;
+use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
 use super::refusal::claim_refused;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
@@ -9,13 +10,15 @@ use crate::facts::Facts;
 use crate::held::{ClaimNames, Held};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use tranche_core::broker::ClaimRequest;
+use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Books, Claim, HeldShare};
+use tranche_core::ledger::{Claim, HeldShare};
 use tranche_core::text::some;
 use tranche_core::types::{HostPath, RequestedDevice, Strategy};
 use tranche_plan::derive::Sharing;
-use tranche_plan::reserve::Offer;
+use tranche_plan::reserve::{Offer, ReserveError};
 use tranche_plan::share::{Fit, Plan};
 
 /// The fewest characters of a container's id that are taken for the beginning of one.
@@ -40,7 +43,12 @@ pub(super) fn own_name(peer: &BrokerClient, name: &str) -> Result<String> {
 ///
 /// # Errors
 /// Returns why nothing was reserved.
-pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: ClaimRequest) -> Result<Value> {
+pub(super) fn claim(
+    commands: &Commands<'_>,
+    peer: &BrokerClient,
+    client: &UnixStream,
+    request: ClaimRequest,
+) -> Result<Value> {
     let facts = commands.facts()?;
     let request = ClaimRequest {
         name: own_name(peer, &request.name)?,
@@ -55,8 +63,6 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
         state_dir: HostPath::new(commands.state_dir())?,
     };
     let claims = commands.claims(peer)?;
-    let quota = ClientQuota::of(commands, peer, &facts, &claims)?;
-    let locked = claims.lock()?;
     let offer = WithinQuota {
         file: ClaimFile::new(
             &request,
@@ -65,14 +71,36 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
             facts.hook.clone(),
             &commands.options.spec_dir,
         )?,
-        quota,
-        books: locked.books()?,
+        quota: ClientQuota::of(commands, peer, &facts, &claims)?,
+        claims: &claims,
         plan: &facts.plan,
     };
-    let reserved = sharing
+    let attempt = sharing
         .plan
-        .reserve_all(&locked, std::slice::from_ref(&reservation), &offer);
-    drop(locked);
+        .attempt(&claims, std::slice::from_ref(&reservation), &offer);
+    let taken = |got: &Vec<(Fit, Claim)>| {
+        let parts = got.iter();
+        parts
+            .map(|(_, claim)| (claim.device.clone(), claim.part.clone()))
+            .collect()
+    };
+    let options = WaitOptions {
+        peer,
+        rules: commands.accounts.rules(peer.uid, &facts.plan.users),
+        about: format!("claim {}", request.name),
+        wait: request.wait.get(),
+        client,
+    };
+    let reserved = commands.queue.take_turn(
+        commands,
+        &claims,
+        &UserAttempt {
+            attempt: &attempt,
+            taken: &taken,
+            is_over_limit: |error| matches!(error, ReserveError::OverLimit(_)),
+        },
+        &options,
+    );
     let reserved = reserved.map_err(|error| claim_refused(peer.uid, &request.name, error))?;
     let Some((fit, claim)) = reserved.into_iter().next() else {
         return Err(Error::failed(cdi, "was not reserved"));
@@ -107,7 +135,7 @@ fn for_users(facts: &Facts, request: &ClaimRequest) -> Result<Plan> {
 struct WithinQuota<'a> {
     file: ClaimFile<'a>,
     quota: ClientQuota<'a>,
-    books: Books,
+    claims: &'a Claims,
     plan: &'a Plan,
 }
 
@@ -116,10 +144,15 @@ impl Offer for WithinQuota<'_> {
         self.file.sweep(claims)
     }
 
-    fn publish(&self, fit: &Fit) -> Result<Option<String>> {
+    fn allow(&self, fit: &Fit) -> Result<()> {
         let split = self.plan.split(fit.device);
         let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
-        self.quota.allow(&self.books, &split.key, fit.shares.len())?;
+        // The caller has locked the ledger, and has not written it yet.
+        let books = self.claims.books()?;
+        self.quota.allow(&books, &split.key, fit.shares.len())
+    }
+
+    fn publish(&self, fit: &Fit) -> Result<Option<String>> {
         self.file.publish(fit)
     }
 
@@ -138,7 +171,9 @@ pub(super) fn list(commands: &Commands<'_>, peer: &BrokerClient) -> Result<Value
     let plan = plan(commands);
     let own = books.claims().filter(|claim| claim.uid == peer.uid);
     let own: Vec<Held> = own.map(|claim| held(claim, &plan, claims.uptime())).collect();
-    Ok(json!({ "claims": own }))
+    let mut waiting = commands.queue.waiting();
+    waiting.retain(|waits| waits.uid == peer.uid);
+    Ok(json!({ "claims": own, "waiting": waiting }))
 }
 
 /// Releases what `peer` means by `what`: a claim, a device or share, or a container.

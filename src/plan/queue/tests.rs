@@ -16,7 +16,6 @@ fn wanted(user: u32, of: &[usize], number: usize, hold: u64) -> Wanted {
         of: of.to_vec(),
         number,
         hold: seconds(hold),
-        arrived: Duration::ZERO,
     }
 }
 

@@ -11,7 +11,7 @@ use tranche_core::text::some;
 /// `list` makes a list of claims in one line: who holds what since when.
 pub fn explain(object: impl Display, error: ReserveError, list: impl FnOnce(&[Claim]) -> String) -> Error {
     match error {
-        ReserveError::Offer(error) => error,
+        ReserveError::Offer(error) | ReserveError::OverLimit(error) => error,
         ReserveError::Ledger(error) => claims::explain(object, error),
         ReserveError::Behind { wish, waiting } => claims::explain(wish, Refused::Waiting { waiting }.into()),
         ReserveError::NothingFits { error, held, waiting } => {

@@ -1,11 +1,12 @@
 //! Reserving shares that others hold: who wants them waits in the queue.
 
 use super::draft::{Draft, wanted};
+use super::findings::is_free;
 use super::{Offer, Reservation, ReserveError};
-use crate::share::{Fit, Plan};
+use crate::share::{Fit, Plan, Share, SplitDevice};
 use std::time::Duration;
 use tranche_core::claims::{Attempt, Claims, LockedClaims};
-use tranche_core::ledger::{Claim, WaitedFor, Waiter};
+use tranche_core::ledger::{Book, Claim, WaitedFor, Waiter};
 
 impl Plan {
     /// As [`Plan::reserve_all`], and waits up to `wait` for what others hold, in the order of coming. One that can
@@ -21,14 +22,36 @@ impl Plan {
         offer: &impl Offer,
         wait: Duration,
     ) -> Result<Vec<(Fit, Claim)>, ReserveError> {
-        let unused = || Draft::new(self, claims.machine(), claims.uid());
-        let attempt = ReserveAttempt {
+        claims.take_turn(&self.attempt(claims, reservations, offer), wait)
+    }
+
+    /// The attempt to reserve what `reservations` say, for a caller that decides by itself when it is made.
+    pub fn attempt<'a>(
+        &'a self,
+        claims: &'a Claims,
+        reservations: &'a [Reservation],
+        offer: &'a impl Offer,
+    ) -> impl Attempt<Got = Vec<(Fit, Claim)>, Error = ReserveError> + 'a {
+        ReserveAttempt {
             plan: self,
             reservations,
             offer,
-            unused,
+            unused: || Draft::new(self, claims.machine(), claims.uid()),
+        }
+    }
+
+    /// Whether a share is free that serves one of `wants`, alone or with others.
+    pub fn is_partly_free(&self, books: &[Book], wants: &[WaitedFor]) -> bool {
+        let is_wanted = |split: &SplitDevice, share: &Share| {
+            let part = split.part(std::slice::from_ref(&share.name));
+            wants.iter().any(|wanted| wanted.overlaps(&split.key, &part))
         };
-        claims.take_turn(&attempt, wait)
+        let shares = self
+            .devices
+            .iter()
+            .flat_map(|split| split.shares.iter().map(move |share| (split, share)));
+        let mut free = shares.filter(|(split, share)| is_free(books, split, share));
+        free.any(|(split, share)| is_wanted(split, share))
     }
 }
 

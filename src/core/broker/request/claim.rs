@@ -1,7 +1,7 @@
 //! A claim that is made beforehand: what is asked for.
 
 use super::as_text;
-use crate::types::{CdiVersion, MemorySize, Percent, RequestedDevice, Selection, ShareName};
+use crate::types::{CdiVersion, MemorySize, Percent, RequestedDevice, Selection, ShareName, WaitTime};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// A claim that a person asks for.
@@ -34,6 +34,9 @@ pub struct ClaimRequest {
     pub for_root: bool,
     /// Seconds after which it is released while no container uses it.
     pub ttl: Option<u64>,
+    /// How long to wait for what others hold.
+    #[serde(default, skip_serializing_if = "WaitTime::is_zero")]
+    pub wait: WaitTime,
     /// The newest CDI version that the engine supports.
     pub cdi_version: Option<CdiVersion>,
 }

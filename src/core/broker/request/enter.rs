@@ -2,7 +2,7 @@
 
 use super::{as_text, container};
 use crate::ledger::ContainerName;
-use crate::types::{DeviceKey, Part, Promise};
+use crate::types::{DeviceKey, Part, Promise, WaitTime};
 use serde::{Deserialize, Serialize};
 use std::ops::Not;
 
@@ -20,6 +20,8 @@ pub struct EnterRequest {
     pub container: ContainerName,
     /// The container's init, by the pid namespace of the process that asks.
     pub pid: u32,
+    /// How long to wait for what others hold.
+    pub wait: WaitTime,
 }
 
 /// What is taken: the name of it alone, because its size follows from the plan.
@@ -46,6 +48,8 @@ struct EnterFields {
     #[serde(deserialize_with = "container::within_limits")]
     container: ContainerName,
     pid: u32,
+    #[serde(default, skip_serializing_if = "WaitTime::is_zero")]
+    wait: WaitTime,
 }
 
 impl From<EnterRequest> for EnterFields {
@@ -62,6 +66,7 @@ impl From<EnterRequest> for EnterFields {
             size: request.size,
             container: request.container,
             pid: request.pid,
+            wait: request.wait,
         }
     }
 }
@@ -82,6 +87,7 @@ impl TryFrom<EnterFields> for EnterRequest {
             size: fields.size,
             container: fields.container,
             pid: fields.pid,
+            wait: fields.wait,
         })
     }
 }

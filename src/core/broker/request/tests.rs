@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::Part;
+use crate::types::{Part, WaitTime};
 use serde_json::json;
 
 fn of(value: Value) -> Result<Request> {
@@ -27,6 +27,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
             size: size.map(|size| size.parse().unwrap()),
             container: name.clone(),
             pid: 77,
+            wait: WaitTime::default(),
         })
     };
     let entering = |more: Value| {
@@ -99,7 +100,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
         ),
         (
             json!({"version": 1, "command": "claim", "name": "a", "memory": "8Gi", "compute": "30%", "shares": 2,
-                "share": ["big"], "device": "0", "select": "memory>=40Gi", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
+                "share": ["big"], "device": "0", "select": "memory>=40Gi", "wait": "5m", "once": true, "for_root": true, "ttl": 9, "cdi_version": "0.5.0"}),
             Request::Claim(ClaimRequest {
                 name: "a".into(),
                 memory: Some("8Gi".parse().unwrap()),
@@ -111,6 +112,7 @@ fn each_command_has_its_fields_and_others_are_ignored() {
                 once: true,
                 for_root: true,
                 ttl: Some(9),
+                wait: "5m".parse().unwrap(),
                 cdi_version: Some("0.5.0".parse().unwrap()),
             }),
         ),
@@ -239,6 +241,7 @@ fn what_a_program_sends_is_what_the_broker_reads() {
                 size: size.map(|size| size.parse().unwrap()),
                 container: container.clone(),
                 pid: 77,
+                wait: WaitTime::default(),
             };
             assert_eq!(sent(&enter()), Request::Enter(enter()));
             let mut expected = json!({"version": 1, "command": "enter", "device": DEVICE,

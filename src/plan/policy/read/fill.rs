@@ -218,6 +218,16 @@ impl<'de> Deserializer<'de> for Filler<'de> {
         }
     }
 
+    /// A map whose keys are names that a person chooses.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match &self.node.value {
+            Value::Map(entries) => visitor.visit_map(Entries(self, entries.iter(), None)),
+            _ => Err(Wrong::Expected(
+                "names with values (NAME: VALUE, one on each line)".to_owned(),
+            )),
+        }
+    }
+
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -232,7 +242,7 @@ impl<'de> Deserializer<'de> for Filler<'de> {
 
     forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u8 u16 u64 u128 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct tuple
-        tuple_struct map identifier ignored_any
+        tuple_struct identifier ignored_any
     }
 }
 
@@ -266,6 +276,28 @@ impl<'de> MapAccess<'de> for Keys<'de> {
             .1
             .ok_or_else(|| Wrong::Said("a value was read before its key".to_owned()))?;
         value.seed(seed)
+    }
+}
+
+/// The entries of a map, which `0` is, and the value whose name was read.
+struct Entries<'a>(Filler<'a>, std::slice::Iter<'a, (Node, Node)>, Option<&'a Node>);
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = Wrong;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Wrong> {
+        let Some((name, value)) = self.1.next() else {
+            return Ok(None);
+        };
+        self.2 = Some(value);
+        Filler { node: name, ..self.0 }.seed(seed).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Wrong> {
+        let node = self
+            .2
+            .ok_or_else(|| Wrong::Said("a value was read before its name".to_owned()))?;
+        Filler { node, ..self.0 }.seed(seed)
     }
 }
 

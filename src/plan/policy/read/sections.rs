@@ -6,8 +6,8 @@
 use crate::inventory::DriverCapability;
 use crate::policy::{
     AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, Interval, MaxWait,
-    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Placement, Priority, Quota,
-    ReplicaNames, RuntimeMode, WholeDevice,
+    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Placement, Priority, QueueSettings,
+    Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -83,6 +83,10 @@ pub(super) struct SharingSection {
     pub(super) wait: WaitTime,
     #[serde(default)]
     pub(super) quota: Quota,
+    #[serde(default)]
+    pub(super) queue: QueueSettings,
+    #[serde(default)]
+    pub(super) users: UserPolicy,
 }
 
 #[derive(serde::Deserialize, Default)]

@@ -17,6 +17,8 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         overcommit_compute: sharing.overcommit.compute.unwrap_or_default(),
         wait: sharing.wait,
         quota: sharing.quota,
+        queue: sharing.queue,
+        users: sharing.users,
         ..Policy::default()
     };
     // NVIDIA's plugin defaults to true for failRequestsGreaterThanOne under MPS, because there a second replica gives a

@@ -15,7 +15,6 @@ pub(super) struct Wanted {
     /// How many of them.
     pub(super) number: usize,
     pub(super) hold: Duration,
-    pub(super) arrived: Duration,
 }
 
 /// A request that was served.
