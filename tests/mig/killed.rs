@@ -8,16 +8,22 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-/// How often the broker is killed.
+/// How often the broker is killed, unless `TRANCHE_TEST_MIG_KILLS` says otherwise.
 const KILLS: u32 = 40;
+
+fn kills() -> u32 {
+    let given = std::env::var("TRANCHE_TEST_MIG_KILLS");
+    given.map_or(KILLS, |number| number.parse().unwrap())
+}
 
 #[test]
 fn a_killed_broker_leaves_what_there_was_or_what_is_wanted() {
     let mut bed = Bed::new("dgx-a100-mig");
     bed.apply("0:3g.20gb,2g.10gb,1g.5gb");
     let old = bed.layout(0);
-    let mut unfinished = 0;
-    for kill in 0..KILLS {
+    let (mut unfinished, mut finished) = (0, 0);
+    let kills = kills();
+    for kill in 0..kills {
         let mut applying = bed
             .command(&["mig", "apply", "--yes", "--layout", "0:4x1g.5gb,1g.5gb@6,2g.10gb@4"])
             .stdout(Stdio::null())
@@ -38,12 +44,17 @@ fn a_killed_broker_leaves_what_there_was_or_what_is_wanted() {
         let now = bed.layout(0);
         let new = "1g.5gb@0,1g.5gb@1,1g.5gb@2,1g.5gb@3,1g.5gb@6,2g.10gb@4";
         assert!(now == old || now == new, "kill {kill}: {now}, and there was {old}");
+        // What the next boot makes is what there is.
+        let saved: Value = serde_json::from_slice(&fs::read(bed.at("state/kept/mig-layout.json")).unwrap()).unwrap();
+        let saved = saved["gpus"][0]["layout"]["instances"].as_array().unwrap().len();
+        assert_eq!(saved, now.split(',').count(), "kill {kill}");
+        finished += u32::from(now != old);
         if now != old {
             bed.apply(&format!("0:{old}"));
             assert_eq!(bed.layout(0), old);
         }
     }
-    println!("{unfinished} of {KILLS} were killed on the way");
+    println!("{unfinished} of {kills} were killed on the way, {finished} have the new layout");
     assert!(unfinished > 0, "no kill came on the way");
     // What was saved is one of the two, whole.
     let saved: Value = serde_json::from_slice(&fs::read(bed.at("state/kept/mig-layout.json")).unwrap()).unwrap();

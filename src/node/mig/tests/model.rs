@@ -1,6 +1,6 @@
 //! A model of a GPU that refuses what the driver refuses, and that can fail or lose its caller at each call.
 
-use crate::mig::{ChangeError, MigMachine, change};
+use crate::mig::{ChangeError, MigJournal, MigMachine, Record, SavedGpu, change};
 use std::cell::RefCell;
 use tranche_core::types::MemorySize;
 use tranche_core::types::{ComputeInstanceId, GpuInstanceId, GpuUuid};
@@ -92,6 +92,16 @@ pub(crate) fn wanted(instances: &[(&str, u32, &[u32])]) -> ExactGpu {
     }
 }
 
+/// What a journal says of it as it is now.
+pub(crate) fn had(gpu: &MigGpu) -> SavedGpu {
+    SavedGpu::of(gpu)
+}
+
+/// The journal of a change of one GPU.
+pub(crate) fn journal(before: SavedGpu, target: ExactGpu) -> MigJournal {
+    MigJournal::new(vec![before], vec![target], Record::Layout)
+}
+
 /// What a call does instead of what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -110,19 +120,34 @@ pub(crate) struct Model {
     /// Which change has a fault; counted from 0.
     fault: Option<(usize, Fault)>,
     pub(crate) changes: RefCell<usize>,
-    next_id: RefCell<u32>,
+    /// At which look at the GPU the caller is killed; counted from 0.
+    pub(crate) killed_at_look: RefCell<Option<usize>>,
+    looks: RefCell<usize>,
+    last_id: RefCell<u32>,
     /// How often a destroyed instance is still in use.
     pub(crate) lag: RefCell<u32>,
 }
 
 impl Model {
     pub(crate) fn new(gpu: MigGpu, fault: Option<(usize, Fault)>) -> Self {
+        let compute = gpu.instances.iter().flat_map(|one| &one.compute);
+        let last_id = compute.map(|compute| compute.id.0).max().unwrap_or(20);
         Self {
             gpu: RefCell::new(gpu),
             fault,
             changes: RefCell::new(0),
-            next_id: RefCell::new(20),
+            killed_at_look: RefCell::new(None),
+            looks: RefCell::new(0),
+            last_id: RefCell::new(last_id),
             lag: RefCell::new(0),
+        }
+    }
+
+    /// One whose caller is killed when it looks at the GPU for this time, counted from 0.
+    pub(crate) fn killed_at_look(gpu: MigGpu, look: usize) -> Self {
+        Self {
+            killed_at_look: RefCell::new(Some(look)),
+            ..Self::new(gpu, None)
         }
     }
 
@@ -130,17 +155,12 @@ impl Model {
     pub(crate) fn with(exact: &ExactGpu, fault: Option<(usize, Fault)>) -> Self {
         let model = Self::new(empty(), None);
         let top = tempfile::tempdir().unwrap();
-        change(
-            &model,
-            top.path(),
-            &[wanted(&[])],
-            std::slice::from_ref(exact),
-            &mut |_, _| {},
-        )
-        .unwrap();
+        let to_exact = journal(had(&model.gpu.borrow()), exact.clone());
+        change(&model, top.path(), &to_exact, &mut |_, _| {}).unwrap();
         Self {
             fault,
             changes: RefCell::new(0),
+            looks: RefCell::new(0),
             ..model
         }
     }
@@ -150,8 +170,8 @@ impl Model {
     }
 
     fn id(&self) -> u32 {
-        *self.next_id.borrow_mut() += 1;
-        *self.next_id.borrow()
+        *self.last_id.borrow_mut() += 1;
+        *self.last_id.borrow()
     }
 
     fn make(&self, change: &MigChange) -> Result<(), ChangeError> {
@@ -206,7 +226,7 @@ impl Model {
                         start,
                         size: profile.slices,
                     }),
-                    uuid: None,
+                    uuid: format!("MIG-00000000-0000-4000-8000-{:012}", id.0).parse().ok(),
                 });
             }
         }
@@ -219,6 +239,11 @@ pub(crate) struct Killed;
 
 impl MigMachine for Model {
     fn gpu(&self, _: &GpuUuid) -> Result<MigGpu, ChangeError> {
+        let look = *self.looks.borrow();
+        *self.looks.borrow_mut() += 1;
+        if *self.killed_at_look.borrow() == Some(look) {
+            std::panic::resume_unwind(Box::new(Killed));
+        }
         Ok(self.gpu.borrow().clone())
     }
 
