@@ -12,6 +12,7 @@ mod look;
 mod machine;
 mod on_demand;
 mod real;
+mod restore_failures;
 mod saved;
 mod services;
 mod state_file;
@@ -27,6 +28,7 @@ pub use look::MigView;
 pub use machine::{ChangeError, MigMachine};
 pub use on_demand::{OnDemandInstance, OnDemandInstances};
 pub use real::NvmlMachine;
+pub use restore_failures::{FailedRestore, RestoreFailures};
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;
 
