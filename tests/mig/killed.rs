@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 /// How often the broker is killed, unless `TRANCHE_TEST_MIG_KILLS` says otherwise.
 const KILLS: u32 = 40;
@@ -19,23 +19,28 @@ fn kills() -> u32 {
 #[test]
 fn a_killed_broker_leaves_what_there_was_or_what_is_wanted() {
     let mut bed = Bed::new("dgx-a100-mig");
+    let wanted = "0:4x1g.5gb,1g.5gb@6,2g.10gb@4";
     bed.apply("0:3g.20gb,2g.10gb,1g.5gb");
     let old = bed.layout(0);
+    let began = Instant::now();
+    bed.apply(wanted);
+    let whole = began.elapsed();
+    bed.apply(&format!("0:{old}"));
     let (mut unfinished, mut finished) = (0, 0);
     let kills = kills();
     for kill in 0..kills {
         let mut applying = bed
-            .command(&["mig", "apply", "--yes", "--layout", "0:4x1g.5gb,1g.5gb@6,2g.10gb@4"])
+            .command(&["mig", "apply", "--yes", "--layout", wanted])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // At some point of the change, or after it: it takes some hundred milliseconds.
+        // At some point of the change, or after it.
         let journal = bed.at("state/mig-change.json");
         crate::support::until("the change has begun", || {
             journal.exists() || applying.try_wait().unwrap().is_some()
         });
-        thread::sleep(Duration::from_millis(u64::from(kill) * 13 % 520));
+        thread::sleep(whole.mul_f64(f64::from(kill * 13 % 100) / 100.0));
         bed.end(Signal::SIGKILL);
         applying.wait().unwrap();
         unfinished += u32::from(journal.exists());
