@@ -1,4 +1,4 @@
-//! A broker that is killed while it changes a layout.
+//! A broker that is killed while it changes a layout. `TRANCHE_TEST_MIG_KILLS=200` kills it more often (minutes).
 
 use crate::bed::Bed;
 use nix::sys::signal::Signal;

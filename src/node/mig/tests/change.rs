@@ -98,6 +98,31 @@ fn a_process_that_is_killed_anywhere_leaves_what_there_was_or_what_is_wanted() {
 }
 
 #[test]
+fn a_gpu_that_falls_off_halfway_is_put_back_when_it_answers_again() {
+    for at in [0, 3, 6] {
+        let top = tempfile::tempdir().unwrap();
+        let model = Model::with(&wanted(OLD), Some((at, Fault::Lost)));
+        let error = changed(&model, top.path()).unwrap_err();
+        let lines = error.lines().count();
+        assert!(
+            lines == 1 && error.contains("could not be put back") && error.contains("the GPU is lost"),
+            "{error}"
+        );
+        // Nothing is forgotten meanwhile.
+        assert!(
+            finish(&model, top.path())
+                .unwrap_err()
+                .to_string()
+                .contains("the GPU is lost")
+        );
+        assert!(MigJournal::read(top.path()).unwrap().is_some());
+        *model.is_lost.borrow_mut() = false;
+        assert_eq!(finish(&model, top.path()).unwrap(), Some(Settled::PutBack));
+        assert_eq!(model.has(), wanted(OLD), "{at}");
+    }
+}
+
+#[test]
 fn a_journal_stays_until_a_gpu_is_put_back() {
     let top = tempfile::tempdir().unwrap();
     let before = had(&Model::with(&wanted(OLD), None).gpu.borrow());

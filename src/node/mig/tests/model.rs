@@ -113,6 +113,8 @@ pub(crate) enum Fault {
     KilledAfter,
     /// It succeeds and does nothing.
     Lies,
+    /// The GPU falls off the bus, and answers nothing any more.
+    Lost,
 }
 
 pub(crate) struct Model {
@@ -123,6 +125,7 @@ pub(crate) struct Model {
     /// At which look at the GPU the caller is killed; counted from 0.
     pub(crate) killed_at_look: RefCell<Option<usize>>,
     looks: RefCell<usize>,
+    pub(crate) is_lost: RefCell<bool>,
     last_id: RefCell<u32>,
     /// How often a destroyed instance is still in use.
     pub(crate) lag: RefCell<u32>,
@@ -138,6 +141,7 @@ impl Model {
             changes: RefCell::new(0),
             killed_at_look: RefCell::new(None),
             looks: RefCell::new(0),
+            is_lost: RefCell::new(false),
             last_id: RefCell::new(last_id),
             lag: RefCell::new(0),
         }
@@ -234,6 +238,10 @@ impl Model {
     }
 }
 
+fn lost<T>() -> Result<T, ChangeError> {
+    Err(ChangeError::Other("the GPU is lost".to_owned()))
+}
+
 /// What a killed process leaves: nothing of it runs any more.
 pub(crate) struct Killed;
 
@@ -244,7 +252,10 @@ impl MigMachine for Model {
         if *self.killed_at_look.borrow() == Some(look) {
             std::panic::resume_unwind(Box::new(Killed));
         }
-        Ok(self.gpu.borrow().clone())
+        match *self.is_lost.borrow() {
+            true => lost(),
+            false => Ok(self.gpu.borrow().clone()),
+        }
     }
 
     fn change(&self, _: &GpuUuid, change: &MigChange) -> Result<(), ChangeError> {
@@ -255,6 +266,10 @@ impl MigMachine for Model {
             None => self.make(change),
             Some(Fault::Fails) => Err(ChangeError::Other("the driver has failed".to_owned())),
             Some(Fault::Lies) => Ok(()),
+            Some(Fault::Lost) => {
+                *self.is_lost.borrow_mut() = true;
+                lost()
+            }
             Some(Fault::KilledBefore) => std::panic::resume_unwind(Box::new(Killed)),
             Some(Fault::KilledAfter) => {
                 let made = self.make(change);
