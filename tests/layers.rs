@@ -93,11 +93,11 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "refresh",
                 "claim_spec device_files digests generate installed nvidia_config planning replace",
             ),
-            ("run", "held mig planning sys"),
+            ("run", "held planning sys"),
             ("verify", "held"),
             (
                 "doctor",
-                "control device_files digests engine_config generate held installed observed planning",
+                "control device_files digests engine_config generate held installed mig observed planning",
             ),
         ],
     ),

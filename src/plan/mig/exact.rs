@@ -214,8 +214,8 @@ impl ExactGpu {
         destroyed
     }
 
-    /// It, and the instances of `now` that neither it nor `other` has: on the way from one to the other, somebody else
-    /// has created them. What would lie where they are is left out.
+    /// It, and the instances of `now` that neither it nor `other` has: somebody has created them on
+    /// the way from one to the other. What would lie where they are is left out.
     pub fn beside_strangers(&self, other: &Self, now: &MigGpu) -> Self {
         let is_strange = |one: &&GpuInstance| self.wanted(one).is_none() && other.wanted(one).is_none();
         let strangers: Vec<&GpuInstance> = now.instances.iter().filter(is_strange).collect();

@@ -140,7 +140,7 @@ fn a_journal_stays_until_a_gpu_is_put_back() {
 #[test]
 fn what_somebody_has_created_meanwhile_is_left() {
     for (there, expected) in [
-        // Half of the way: the instance of 1 slice is put back, and the one of 2 slices is not, because its place is taken.
+        // Half of the way: the instance of 2 slices is not put back, because its place is taken.
         (
             &[("3g.20gb", 0, &[3][..])][..],
             &[("3g.20gb", 0, &[1, 2][..]), ("1g.5gb", 6, &[1])][..],
