@@ -98,7 +98,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("verify", "held"),
             (
                 "doctor",
-                "control device_files digests engine_config generate held installed observed planning",
+                "control device_files digests engine_config generate held installed mig observed planning",
             ),
         ],
     ),

@@ -3,6 +3,7 @@
 mod apply;
 mod picture;
 mod profiles;
+mod restore;
 mod status;
 mod wanted;
 
@@ -22,7 +23,7 @@ pub(super) enum Verb {
     Plan(Box<apply::PlanArgs>),
     Apply(Box<apply::Args>),
     Undo(Box<apply::UndoArgs>),
-    Restore(Box<apply::RestoreArgs>),
+    Restore(Box<restore::Args>),
     Export(status::ExportArgs),
 }
 
@@ -58,7 +59,7 @@ pub(super) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Plan(args) => apply::show_plan(args),
         Verb::Apply(args) => apply::run(args),
         Verb::Undo(args) => apply::undo(args),
-        Verb::Restore(args) => apply::restore(args),
+        Verb::Restore(args) => restore::run(args),
         Verb::Export(args) => status::export(args),
     }
 }

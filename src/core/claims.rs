@@ -21,6 +21,7 @@ mod resource_claim;
 mod turn;
 
 pub use explain::{explain, kind_of};
+pub use renumber::MovedClaim;
 pub use resource_claim::ClaimPart;
 pub use turn::Attempt;
 

@@ -20,6 +20,7 @@ mod host_file;
 mod imex;
 mod ledger;
 mod low_level;
+mod mig;
 mod modules;
 mod mps;
 mod nodes;
@@ -142,6 +143,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("fabric manager", fabric::check),
     ("IMEX", imex::check),
     ("policy", policy::check),
+    ("MIG layouts", mig::check),
     ("specifications", specifications::check),
     ("access to specifications", spec_access::check),
     ("age of specifications", staleness::check),

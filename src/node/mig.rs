@@ -2,6 +2,7 @@
 
 mod apply;
 mod change;
+mod finish;
 mod handles;
 mod hold;
 mod holders;
@@ -11,21 +12,23 @@ mod look;
 mod machine;
 mod on_demand;
 mod real;
+mod restore_failures;
 mod saved;
 mod services;
 mod state_file;
 
 pub use apply::{MigOrder, MigTools};
-pub use change::{Progress, change, finish};
+pub use change::{Progress, Settled, Unchanged, change, settle};
 pub use handles::{NodeUser, users_of};
 pub use hold::DevicesHeld;
 pub use holders::holders;
 pub use in_the_way::{destroyed_devices, in_the_way, refusal};
-pub use journal::MigJournal;
+pub use journal::{MigJournal, Record};
 pub use look::MigView;
 pub use machine::{ChangeError, MigMachine};
 pub use on_demand::{OnDemandInstance, OnDemandInstances};
 pub use real::NvmlMachine;
+pub use restore_failures::{FailedRestore, RestoreFailures};
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;
 pub(crate) use state_file::FileForm;

@@ -23,6 +23,7 @@ mod handwritten;
 mod images;
 mod incus;
 mod loader_engines;
+mod mig;
 mod mps;
 mod quadlet;
 mod requests;

@@ -160,3 +160,60 @@ fn a_file_of_mig_parted_is_applied() {
         "{missing:?}"
     );
 }
+
+#[test]
+fn a_restore_that_fails_is_a_result_of_doctor() {
+    let mut bed = Bed::without_broker("dgx-a100-mig");
+    bed.start();
+    bed.apply("0:3g.20gb@4");
+    bed.apply("3:2g.10gb@0");
+    bed.end(nix::sys::signal::Signal::SIGTERM);
+    bed.lose_instances();
+    let refuse = |bed: &mut Bed, errors: Value| bed.host.nvml(|config| config["gpus"][3]["errors"] = errors).unwrap();
+    refuse(
+        &mut bed,
+        serde_json::json!({"nvmlDeviceCreateGpuInstanceWithPlacement": "TIMEOUT"}),
+    );
+    bed.start();
+    let restored = bed.tranche(&["mig", "restore"]);
+    assert_eq!(restored.code, Some(1), "{restored:?}");
+    // The other GPU has its layout, and the specifications describe what there is.
+    assert_eq!((bed.layout(0).as_str(), bed.layout(3).as_str()), ("3g.20gb@4", "empty"));
+    let specification = fs::read_to_string(bed.at("cdi/tranche.yaml")).unwrap();
+    assert!(
+        specification.contains("0:0") && !specification.contains("3:0"),
+        "{specification}"
+    );
+    let results = |bed: &Bed| {
+        let said = bed.tranche(&["doctor", "--json"]);
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let checks = said["checks"].as_array().unwrap().clone();
+        checks
+            .into_iter()
+            .filter(|one| one["finding"] == "mig-not-restored")
+            .collect::<Vec<_>>()
+    };
+    let found = results(&bed);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let text = found[0]["found"].as_str().unwrap();
+    assert!(
+        text.contains("tranche-mig.service: ") && text.contains("cannot create 2g.10gb at 0+2"),
+        "{found:?}"
+    );
+    assert!(
+        found[0]["fix"].as_str().unwrap().ends_with("tranche mig restore"),
+        "{found:?}"
+    );
+    // It is over with what doctor says, and also with another layout.
+    let kept = fs::read(bed.at("state/mig-restore.json")).unwrap();
+    refuse(&mut bed, serde_json::json!({}));
+    bed.end(nix::sys::signal::Signal::SIGTERM);
+    bed.start();
+    assert_eq!(bed.tranche(&["mig", "restore"]).code, Some(0));
+    assert_eq!(bed.layout(3), "2g.10gb@0");
+    assert_eq!(results(&bed), Vec::<Value>::new());
+    fs::write(bed.at("state/mig-restore.json"), kept).unwrap();
+    assert_eq!(results(&bed).len(), 1);
+    bed.apply("3:1g.5gb");
+    assert_eq!(results(&bed), Vec::<Value>::new());
+}

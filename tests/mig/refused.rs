@@ -1,8 +1,9 @@
 //! What is refused, in one line, with nothing changed.
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Said};
 use serde_json::json;
 use std::fs;
+use std::process::Stdio;
 
 fn refused(bed: &Bed, arguments: &[&str], code: i32, expected: &str) {
     let before = bed.layouts();
@@ -158,4 +159,54 @@ fn what_has_changed_since_the_plan_is_not_destroyed() {
         "{answer}"
     );
     assert_eq!(bed.layout(0).matches("1g.5gb").count(), 7);
+}
+
+#[test]
+fn of_two_applies_at_once_one_is_made_whole() {
+    let bed = Bed::new("dgx-a100-mig");
+    let layouts = ["1g.5gb@0,2g.10gb@4", "3g.20gb@0,3g.20gb@4"];
+    let applying = layouts.map(|layout| {
+        let layout = format!("0:{layout}");
+        let mut command = bed.command(&["mig", "apply", "--yes", "--layout", &layout]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let said = applying.map(|one| Said::from(one.wait_with_output().unwrap()));
+    let made = said.iter().filter(|one| one.code == Some(0)).count();
+    assert!(made > 0, "{said:?}");
+    // The other one came later and was made as well, or has seen the first one at work, or what is no more.
+    for refused in said.iter().filter(|one| one.code != Some(0)) {
+        let errors: Vec<&str> = refused
+            .err
+            .lines()
+            .filter(|line| line.starts_with("tranche: "))
+            .collect();
+        assert_eq!(errors.len(), 1, "{said:?}");
+        let is_known = [
+            "the instances have changed since the plan was made",
+            "program tranche mig stands in the way of the layout",
+        ]
+        .iter()
+        .any(|known| errors[0].contains(known));
+        assert!(is_known, "{said:?}");
+    }
+    let now = bed.layout(0);
+    assert!(layouts.contains(&now.as_str()), "{now}");
+    assert!(!bed.at("state/mig-change.json").exists());
+}
+
+#[test]
+fn a_layout_file_of_a_future_version_changes_nothing() {
+    let bed = Bed::new("dgx-a100-mig");
+    let file = bed.at("config.yaml");
+    fs::write(
+        &file,
+        "version: v2\nmig-configs:\n  all: [{devices: all, mig-enabled: false}]\n",
+    )
+    .unwrap();
+    refused(
+        &bed,
+        &["mig", "apply", "--yes", "-f", file.to_str().unwrap()],
+        2,
+        "version",
+    );
 }

@@ -29,6 +29,11 @@ ln -s /dev/tranche-test/modes "$files/fake-nvml.state.json"
 echo '{"record": "/dev/tranche-test/record"}' > "$files/fake-mps.json"
 cp "$host/fake-nvml.json" "$files/opt/test/loaded.json"
 sed '1s/^{/{"faults":{"init":"DRIVER_NOT_LOADED"},/' "$host/fake-nvml.json" > "$files/opt/test/not-loaded.json"
+# At the second boot, the instances of two GPUs are lost, and the driver makes none on one of them.
+instances='"mig":\{[^\[\{]*"instances":\K(\[(?:[^\[\]]++|(?1))*\])'
+perl -0pe "s/\"minor\":0,.*?$instances/[]/; s/\"minor\":1,.*?$instances/[]/;
+    s/\"minor\":1,/\"minor\":1,\"errors\":{\"nvmlDeviceCreateGpuInstanceWithPlacement\":\"TIMEOUT\"},/" \
+    "$host/fake-nvml.json" > "$files/opt/test/next-boot.json"
 install -D -m 644 "$here/driver/tmpfiles.conf" "$files/etc/tmpfiles.d/tranche-test.conf"
 install -D -m 644 "$here/driver/udev.rules" "$files/etc/udev/rules.d/50-tranche-test.rules"
 "$here/driver/build.sh" "$cache" "$host"

@@ -15,7 +15,9 @@ use std::path::PathBuf;
 type Changed = BTreeMap<String, Mig>;
 
 fn path() -> Option<PathBuf> {
-    Some(config::find()?.with_extension("mig.json"))
+    // Beside the file itself where the configuration is a link: what is lost at a boot is not on the disk.
+    let config = fs::canonicalize(config::find()?).ok()?;
+    Some(config.with_extension("mig.json"))
 }
 
 fn read() -> Changed {

@@ -1,4 +1,4 @@
-//! `tranche mig plan`, `apply`, `undo` and `restore`.
+//! `tranche mig plan`, `apply` and `undo`.
 
 use super::ViewArgs;
 use super::wanted::{Change, WantedArgs, changes};
@@ -11,13 +11,12 @@ use std::time::Duration;
 use tranche_core::broker::{self, BrokerError, MigAnswer, MigRequest};
 use tranche_core::error::{Error, Kind};
 use tranche_core::text::some;
-use tranche_core::types::MigUuid;
-use tranche_node::mig::{KNOWN_SERVICES, SavedGpu, SavedLayouts};
-use tranche_node::planning;
+use tranche_core::types::{GpuUuid, MigUuid};
+use tranche_node::mig::{KNOWN_SERVICES, RestoreFailures, SavedLayouts};
 use tranche_node::refresh::{Refresh, RefreshOptions};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::{Gpu, Inventory};
-use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
+use tranche_plan::mig::ExactGpu;
 
 /// How long the broker may take: services are stopped, and GPUs reset.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -47,13 +46,6 @@ pub(crate) struct Args {
 pub(crate) struct UndoArgs {
     #[command(flatten)]
     how: HowArgs,
-    #[command(flatten)]
-    view: ViewArgs,
-}
-
-/// Make the layouts of the policy, and those that tranche has made, as at boot: no instance survives one
-#[derive(Debug, clap::Args)]
-pub(crate) struct RestoreArgs {
     #[command(flatten)]
     view: ViewArgs,
 }
@@ -113,67 +105,6 @@ pub(super) fn undo(args: &UndoArgs) -> Result<ExitCode> {
     apply(&args.view, &args.how, &changes)
 }
 
-pub(super) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
-    let at = &args.view;
-    let saved = SavedLayouts::read(&at.at.state.state_dir)?;
-    let policy = planning::policy(&at.at.options().policy)?;
-    let layouts = policy.map(|read| read.policy.mig_layouts).unwrap_or_default();
-    if saved.gpus.is_empty() && layouts.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let view = at.look()?;
-    let before = HostFile::read(&at.at.state.state_dir).ok();
-    let mut failed = Vec::new();
-    let mut changed = Vec::new();
-    // One GPU after the other: one that fails keeps no other from its layout.
-    for gpu in &view.gpus {
-        let layout = Layout::of(gpu, &layouts);
-        let made = restored(gpu, layout, saved.of(&gpu.uuid)).and_then(|target| {
-            let changes = changes(target.into_iter().collect(), &view)?;
-            let request = MigRequest {
-                may_change_mode: true,
-                ..request(&changes)
-            };
-            match changes.is_empty() {
-                true => Ok(MigAnswer::default()),
-                false => ask(at, &request),
-            }
-        });
-        match made {
-            Ok(answer) if answer.changed.is_empty() => {}
-            Ok(_) => changed.push(format!("gpu {}", gpu.index)),
-            Err(error) => failed.push(error),
-        }
-    }
-    if !changed.is_empty() {
-        out::note(format!("{}: changed", some(&changed)));
-        refresh(at, before.as_ref())?;
-    }
-    let mut failed = failed.into_iter();
-    let Some(last) = failed.next_back() else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    for error in failed {
-        out::complain(error);
-    }
-    Err(last)
-}
-
-/// What a GPU is to have at boot: what the policy says, at the places where it was; without a policy for it, what was
-/// saved. `None` if neither says anything.
-fn restored(now: &MigGpu, layout: Option<&Layout>, saved: Option<&SavedGpu>) -> Result<Option<ExactGpu>> {
-    let Some(layout) = layout else {
-        return Ok(saved.map(|saved| saved.layout.clone()));
-    };
-    let mut had = now.clone();
-    if let Some(saved) = saved {
-        had.mode.current = saved.layout.mode;
-        had.instances.clone_from(&saved.instances);
-    }
-    let target = plan(std::slice::from_ref(layout), std::slice::from_ref(&had), &[])?;
-    Ok(target.into_iter().next())
-}
-
 /// Shows the changes, asks the person, and has the broker make them.
 fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>]) -> Result<ExitCode> {
     show(changes, at.json)?;
@@ -193,7 +124,7 @@ fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>]) -> Result<ExitCod
     send(at, &request, changes)
 }
 
-fn request(changes: &[Change<'_>]) -> MigRequest {
+pub(super) fn request(changes: &[Change<'_>]) -> MigRequest {
     MigRequest {
         layouts: changes
             .iter()
@@ -256,11 +187,15 @@ fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<E
         true => "nothing had to be changed".to_owned(),
         false => format!("{}: changed", some(&names)),
     });
-    refresh(at, before.as_ref())
+    let code = refresh(at, before.as_ref())?;
+    // What the boot could not make counts no more.
+    let gpus: Vec<GpuUuid> = changes.iter().map(|change| change.now.uuid.clone()).collect();
+    RestoreFailures::forget(&at.at.state.state_dir, &gpus)?;
+    Ok(code)
 }
 
 /// Has the broker make the changes.
-fn ask(at: &ViewArgs, request: &MigRequest) -> Result<MigAnswer> {
+pub(super) fn ask(at: &ViewArgs, request: &MigRequest) -> Result<MigAnswer> {
     let state_dir = &at.at.state.state_dir;
     match broker::ask(&state_dir.join(broker::SOCKET), request, PATIENCE) {
         Ok(answer) => Ok(answer),
@@ -276,7 +211,7 @@ fn ask(at: &ViewArgs, request: &MigRequest) -> Result<MigAnswer> {
 }
 
 /// Brings the specifications and host.json up to date, and says which names mean another device now.
-fn refresh(at: &ViewArgs, before: Option<&HostFile>) -> Result<ExitCode> {
+pub(super) fn refresh(at: &ViewArgs, before: Option<&HostFile>) -> Result<ExitCode> {
     let options = RefreshOptions {
         at: at.at.options(),
         output_dir: at.output_dir.clone(),

@@ -4,19 +4,51 @@ use super::LockedClaims;
 use crate::error::Error;
 use crate::ledger::{Books, LedgerResult};
 use crate::types::DeviceKey;
+use serde::{Deserialize, Serialize};
+
+/// A claim whose device has other numbers now. The claim's name is in it, so that the same change made twice is made
+/// once: where two devices have each other's numbers, a device alone does not say whether its claim was moved already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedClaim {
+    /// The name of the claim; `None` for a claim without one.
+    pub name: Option<String>,
+    /// The device that it is on.
+    pub from: DeviceKey,
+    /// The device that it is to be on.
+    pub to: DeviceKey,
+}
 
 impl LockedClaims<'_> {
-    /// Gives what is on the old device of each pair to the new one. All pairs count at once, so two devices may change
-    /// their numbers with each other. Returns what [`LockedClaims::keep`] does.
+    /// The claims on the old device of each pair, with the new one.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read.
+    pub fn to_renumber(&self, pairs: &[(DeviceKey, DeviceKey)]) -> LedgerResult<Vec<MovedClaim>> {
+        let Books { books, .. } = self.books_on_disk()?;
+        let claims = books.iter().flat_map(|book| &book.claims);
+        let moved = claims.filter_map(|claim| {
+            let (from, to) = pairs.iter().find(|(was, _)| *was == claim.device)?;
+            Some(MovedClaim {
+                name: claim.name.clone(),
+                from: from.clone(),
+                to: to.clone(),
+            })
+        });
+        Ok(moved.collect())
+    }
+
+    /// Moves each of `claims` that is not moved yet. All count at once, so two devices may change their numbers with
+    /// each other. Returns what [`LockedClaims::keep`] does.
     ///
     /// # Errors
     /// Returns an error if the ledger cannot be read or written.
-    pub fn renumber(&self, pairs: &[(DeviceKey, DeviceKey)]) -> LedgerResult<Vec<Error>> {
+    pub fn renumber(&self, claims: &[MovedClaim]) -> LedgerResult<Vec<Error>> {
         let Books { books: old, .. } = self.books_on_disk()?;
         let mut new = old.clone();
         for claim in new.iter_mut().flat_map(|book| &mut book.claims) {
-            if let Some((_, now)) = pairs.iter().find(|(was, _)| *was == claim.device) {
-                claim.device = now.clone();
+            let is_it = |moved: &&MovedClaim| moved.name == claim.name && moved.from == claim.device;
+            if let Some(moved) = claims.iter().find(is_it) {
+                claim.device = moved.to.clone();
             }
         }
         self.ledger().replace(&old, &new)?;
@@ -54,9 +86,12 @@ mod tests {
             };
             locked.reserve_for(&object(name), &[part]).unwrap();
         }
-        locked
-            .renumber(&[(key("7/0"), key("9/0")), (key("9/0"), key("7/0"))])
-            .unwrap();
+        let pairs = [(key("7/0"), key("9/0")), (key("9/0"), key("7/0"))];
+        let moved = locked.to_renumber(&pairs).unwrap();
+        // A process that was killed in between does it once more.
+        for _ in 0..2 {
+            locked.renumber(&moved).unwrap();
+        }
         let books = locked.books().unwrap();
         let device = |name: &str| {
             let mut found = books

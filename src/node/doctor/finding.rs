@@ -21,6 +21,8 @@ tranche_core::types::words! {
         VersionsDiffer = "versions-differ",
         /// A GPU is in MIG mode and has no instances.
         MigEmpty = "mig-empty",
+        /// A layout of MIG was not made at boot.
+        MigNotRestored = "mig-not-restored",
         /// Another warning of the examination of the host.
         HostWarning = "host-warning",
         /// A kernel module that CUDA needs is not loaded.

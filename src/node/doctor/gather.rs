@@ -14,6 +14,7 @@ use crate::engine_config::view::EngineView;
 use crate::generate::{hook_beside_us, stale};
 use crate::held::{books, earlier, root_only};
 use crate::installed::EngineDirs;
+use crate::mig::{FailedRestore, RestoreFailures};
 use crate::observed::{Deviation, DeviationKind, ObserveOptions, Observed};
 use crate::planning::{self, PlanOptions};
 use machine::Machine;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
 use tranche_core::root::{HostDirectory, Missing};
+use tranche_core::text::shown;
 use tranche_core::types::HostPath;
 use tranche_host::examine::{self, HostOptions};
 use tranche_host::{DiscoveryOptions, Roots};
@@ -83,6 +85,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
             _ if machine.is_here => BrokerCondition::NotNeeded,
             _ => BrokerCondition::Unknown,
         },
+        mig_restore: usable.map(mig_restore).unwrap_or_default(),
         public_error,
         state,
         host_file,
@@ -95,6 +98,19 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         registry,
         spec_dirs: machine.spec_dirs,
     })
+}
+
+/// What the last restore of layouts could not do.
+fn mig_restore(state_dir: &Path) -> Vec<FoundError> {
+    let failed = match RestoreFailures::read(state_dir) {
+        Ok(failed) => failed,
+        Err(error) => return vec![FoundError::of(&error)],
+    };
+    let of = |one: FailedRestore| FoundError {
+        found: shown(&one.reason).into_owned(),
+        hint: None,
+    };
+    failed.into_iter().map(of).collect()
 }
 
 /// A directory that does not exist: the files of a machine of which only an inventory is known.

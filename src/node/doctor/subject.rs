@@ -41,6 +41,8 @@ pub struct DoctorSubject {
     pub ledger: Option<LedgerFacts>,
     /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
     pub shared_use: Option<SharedUse>,
+    /// Why layouts of MIG were not made at boot.
+    pub mig_restore: Vec<FoundError>,
     /// The engines that are installed.
     pub engines: Vec<FoundEngine>,
     /// The name and the version of crun, if it is installed.

@@ -54,6 +54,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         crun: None,
         engine_files: Vec::new(),
         broker: BrokerCondition::NotNeeded,
+        mig_restore: Vec::new(),
         public_error: None,
         daemons: Vec::new(),
         mps: MpsFacts::default(),

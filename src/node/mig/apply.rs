@@ -1,10 +1,12 @@
 //! Applies layouts to the GPUs of this machine.
 
-use super::change::{change, finish};
+use super::change::{Unchanged, change};
 use super::handles::NodeUser;
 use super::hold::DevicesHeld;
 use super::in_the_way::{destroyed_devices, in_the_way, refusal};
-use super::machine::{ChangeError, MigMachine};
+use super::journal::{MigJournal, Record};
+use super::machine::MigMachine;
+use super::on_demand::OnDemandInstances;
 use super::saved::{SavedGpu, SavedLayouts};
 use super::services;
 use crate::control::MachineControl;
@@ -42,19 +44,11 @@ pub struct MigOrder {
     pub may_reset: bool,
     /// Services that may be stopped for it, and are started again.
     pub services: Vec<String>,
-    /// Whether it is for a while: the next boot makes what was saved before.
-    pub is_temporary: bool,
+    /// What is recorded when it is done.
+    pub record: Record,
 }
 
 impl MigTools<'_> {
-    /// Puts back what a killed process left half changed. Returns the GPUs that were put back.
-    ///
-    /// # Errors
-    /// Returns an error if a GPU cannot be put back.
-    pub fn finish(&self) -> Result<Vec<GpuUuid>> {
-        finish(self.machine, self.state_dir, &mut report)
-    }
-
     /// Applies `order`. Returns the GPUs that were changed, as they are now; a GPU that has what it is to have is not
     /// touched. The caller keeps other changes of layouts waiting meanwhile.
     ///
@@ -75,64 +69,67 @@ impl MigTools<'_> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let stopped = self.stop_services(&wanted, &order.services)?;
-        let applied = self.apply_to(&wanted, order.is_temporary);
-        let started = match &self.systemctl {
-            Some(systemctl) => services::start(systemctl, &stopped),
-            None => Ok(()),
+        let before = wanted.iter().map(|(now, _)| SavedGpu::of(now)).collect();
+        let target = wanted.iter().map(|(_, target)| target.clone()).collect();
+        let mut journal = MigJournal::new(before, target, order.record);
+        journal.services = self.services_to_stop(&wanted, &order.services)?;
+        let applied = self.apply_journal(&wanted, &mut journal);
+        let started = self.start_services(&journal.services);
+        let removed = match &applied {
+            Err(unchanged) if unchanged.is_unfinished => Ok(()),
+            _ => MigJournal::remove(self.state_dir),
         };
-        match (applied, started) {
+        match (applied, started.and(removed)) {
             (Ok(()), Ok(())) => {}
-            (Err(error), Ok(())) | (Ok(()), Err(error)) => return Err(error),
-            (Err(error), Err(other)) => return Err(error.and_hint(line(&other))),
+            (Err(Unchanged { error, .. }), Ok(())) | (Ok(()), Err(error)) => return Err(error),
+            (Err(Unchanged { error, .. }), Err(other)) => return Err(error.and_hint(line(&other))),
         }
         wanted.iter().map(|(now, _)| self.gpu(&now.uuid)).collect()
     }
 
-    fn apply_to(&self, wanted: &[(MigGpu, ExactGpu)], is_temporary: bool) -> Result<()> {
+    fn apply_journal(&self, wanted: &[(MigGpu, ExactGpu)], journal: &mut MigJournal) -> Result<(), Unchanged> {
+        if let (Some(systemctl), false) = (&self.systemctl, journal.services.is_empty()) {
+            // A process that is killed from here on leaves what is to be started again.
+            journal.write(self.state_dir)?;
+            services::stop(systemctl, &journal.services)?;
+        }
         let mut devices = Vec::new();
         for (now, to) in wanted {
-            devices.extend(destroyed_devices(now, to, &self.claims.book(&now.uuid)?));
+            devices.extend(destroyed_devices(
+                now,
+                to,
+                &self.claims.book(&now.uuid).map_err(Error::from)?,
+            ));
         }
         self.stop_daemons(&devices)?;
         let _held = DevicesHeld::take(self.claims, devices)?;
         // From here on no container gets one of them. Who has one already is seen now.
-        let mut before = Vec::new();
         for (planned, target) in wanted {
             let now = self.gpu(&planned.uuid)?;
             if now.instances != planned.instances || now.mode != planned.mode {
                 let what = "its instances have changed since the layout was planned";
-                return Err(Error::failed(format!("gpu {}", now.index), what).hint("try again"));
+                return Err(Error::failed(format!("gpu {}", now.index), what)
+                    .hint("try again")
+                    .into());
             }
             self.refuse_if_used(&now, target)?;
-            before.push(ExactGpu::of(&now));
         }
-        let target: Vec<ExactGpu> = wanted.iter().map(|(_, target)| target.clone()).collect();
-        // One that cannot be read is found before anything changes.
-        let mut saved = SavedLayouts::read(self.state_dir)?;
-        change(self.machine, self.state_dir, &before, &target, &mut report)?;
-        if is_temporary {
-            return Ok(());
-        }
-        let (mut gpus, mut renumbered) = (Vec::new(), Vec::new());
-        for (had, _) in wanted {
-            let now = self.gpu(&had.uuid)?;
-            renumbered.extend(made_again(had, saved.of(&had.uuid), &now));
-            gpus.push(SavedGpu::of(&now));
-        }
-        // First what is reserved: a process that is killed here leaves the saved numbers, by which it is found again.
-        if !renumbered.is_empty() {
-            for problem in self.claims.lock()?.renumber(&renumbered)? {
-                tracing::warn!("{}", line(&problem));
+        // What cannot be read is found before anything changes.
+        SavedLayouts::read(self.state_dir)?;
+        OnDemandInstances::read(self.state_dir)?;
+        if let Err(mut unchanged) = change(self.machine, self.state_dir, journal, &mut report) {
+            if !unchanged.is_unfinished
+                && let Err(other) = self.record_numbers(journal)
+            {
+                unchanged.error = unchanged.error.and_hint(line(&other));
             }
+            return Err(unchanged);
         }
-        saved.record(before, gpus);
-        saved.write(self.state_dir)
-    }
-
-    fn gpu(&self, gpu: &GpuUuid) -> Result<MigGpu> {
-        let found = self.machine.gpu(gpu);
-        found.map_err(|error: ChangeError| Error::failed(gpu, error))
+        let recorded = self.record(journal);
+        recorded.map_err(|error| Unchanged {
+            error: error.and_hint("the next command for MIG tries again"),
+            is_unfinished: true,
+        })
     }
 
     /// Claims on what is destroyed are refused by the ledger, where they are held as a whole: those of this function's
@@ -161,8 +158,8 @@ impl MigTools<'_> {
         Ok(())
     }
 
-    /// Stops those of `services` that have a GPU open whose mode changes. Returns them.
-    fn stop_services(&self, wanted: &[(MigGpu, ExactGpu)], services: &[String]) -> Result<Vec<String>> {
+    /// Those of `services` that have a GPU open whose mode changes.
+    fn services_to_stop(&self, wanted: &[(MigGpu, ExactGpu)], services: &[String]) -> Result<Vec<String>> {
         let mut units = Vec::new();
         for (now, target) in wanted {
             if services.is_empty() || now.mode.current == target.mode {
@@ -174,35 +171,17 @@ impl MigTools<'_> {
         units.retain(|unit| services.contains(unit));
         units.sort();
         units.dedup();
-        let Some(systemctl) = &self.systemctl else {
-            return match units.is_empty() {
-                true => Ok(units),
-                false => Err(Error::failed(
-                    units.join(" "),
-                    "cannot be stopped, because systemd does not run here",
-                )),
-            };
-        };
-        if let Err(error) = services::stop(systemctl, &units) {
-            services::start(systemctl, &units)?;
-            return Err(error);
+        match self.systemctl.is_some() || units.is_empty() {
+            true => Ok(units),
+            false => Err(Error::failed(
+                units.join(" "),
+                "cannot be stopped, because systemd does not run here",
+            )),
         }
-        Ok(units)
     }
 }
 
-/// The devices of `saved` that a boot had ended and that were made again with other numbers: old and new. What is
-/// reserved for them outlives a boot.
-fn made_again(had: &MigGpu, saved: Option<&SavedGpu>, now: &MigGpu) -> Vec<(DeviceKey, DeviceKey)> {
-    let existed = |key: &DeviceKey| {
-        let instance = key.instance().map(|(instance, _)| instance);
-        had.instances.iter().any(|one| Some(one.id) == instance)
-    };
-    let pairs = saved.map(|saved| saved.renumbered(now)).unwrap_or_default();
-    pairs.into_iter().filter(|(old, _)| !existed(old)).collect()
-}
-
-fn report(gpu: &GpuUuid, change: &MigChange) {
+pub(super) fn report(gpu: &GpuUuid, change: &MigChange) {
     tracing::info!("{gpu}: {change}");
 }
 

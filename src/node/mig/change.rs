@@ -2,7 +2,7 @@
 //!
 //! After each change the driver is asked what the GPU has, and the next change follows from that. A return code alone
 //! is not believed. Before the first change, a journal says what the GPUs had: a process that is killed at any point
-//! leaves it, and [`finish`] puts the GPUs back.
+//! leaves it, and [`settle`] continues from there.
 
 use super::journal::MigJournal;
 use super::machine::{ChangeError, MigMachine};
@@ -21,70 +21,88 @@ const MOST_CHANGES: usize = 256;
 /// Hears of each change before it is made.
 pub type Progress<'a> = &'a mut dyn FnMut(&GpuUuid, &MigChange);
 
-/// Changes the GPUs of `target`, which have `before`, until they have what they are to have. If that fails, they get
-/// back what they had.
+/// A change that was not made.
+#[derive(Debug)]
+pub struct Unchanged {
+    /// Why, and whether the GPUs have what they had before.
+    pub error: Error,
+    /// Whether the journal stays: what it says is not finished yet.
+    pub is_unfinished: bool,
+}
+
+impl From<Error> for Unchanged {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_unfinished: false,
+        }
+    }
+}
+
+/// Writes `journal` to `state_dir`, and changes its GPUs until they have what they are to have. If that fails, they get
+/// back what they had. The caller removes the journal when everything else is finished too.
 ///
 /// # Errors
-/// Returns what failed, and whether the GPUs have what they had before. If they do not, the journal stays in
-/// `state_dir`, and [`finish`] tries again.
+/// Returns what failed, and whether the GPUs have what they had before. If they do not, the journal has to stay in
+/// `state_dir`, and [`settle`] tries again.
 pub fn change(
     machine: &dyn MigMachine,
     state_dir: &Path,
-    before: &[ExactGpu],
-    target: &[ExactGpu],
+    journal: &MigJournal,
     progress: Progress<'_>,
-) -> Result<()> {
-    MigJournal::new(before.to_vec(), target.to_vec()).write(state_dir)?;
-    match reach(machine, target, progress) {
-        Ok(()) => MigJournal::remove(state_dir),
-        Err(error) => Err(put_back(machine, state_dir, before, error, progress)),
-    }
+) -> Result<(), Unchanged> {
+    journal.write(state_dir)?;
+    reach(machine, &journal.target, progress)
+        .map_err(|error| put_back(machine, &journal.layouts_before(), error, progress))
 }
 
-/// Puts GPUs back that a killed process, or one that failed, left half changed. Returns the GPUs that were put back.
+/// How the GPUs of a journal are after [`settle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// They have what they were to have.
+    Reached,
+    /// They have what they had before.
+    PutBack,
+}
+
+/// Puts the GPUs of a journal back that a killed process, or one that failed, left half changed. Those that have what
+/// they were to have are left. So are instances that somebody has created meanwhile.
 ///
 /// # Errors
-/// Returns an error if the journal cannot be read, or if a GPU cannot be put back.
-pub fn finish(machine: &dyn MigMachine, state_dir: &Path, progress: Progress<'_>) -> Result<Vec<GpuUuid>> {
-    let Some(journal) = MigJournal::read(state_dir)? else {
-        return Ok(Vec::new());
-    };
-    // The last change may have been made, and the journal not removed.
-    let is_done = |target: &ExactGpu| {
-        machine
-            .gpu(&target.gpu)
-            .is_ok_and(|now| matches!(target.next(&now), Ok(None)))
-    };
-    if !journal.target.iter().all(is_done) {
-        reach(machine, &journal.before, progress).map_err(|error| {
-            error.hint("tranche tries again with the next command for MIG; tranche mig status shows what there is")
-        })?;
+/// Returns an error if a GPU does not answer, or cannot be put back.
+pub fn settle(machine: &dyn MigMachine, journal: &MigJournal, progress: Progress<'_>) -> Result<Settled> {
+    let mut is_reached = true;
+    let mut back = Vec::new();
+    for (before, target) in journal.before.iter().zip(&journal.target) {
+        let now = machine.gpu(&target.gpu);
+        let now = now.map_err(|error| Error::failed(&target.gpu, error))?;
+        let wanted = target.beside_strangers(&before.layout, &now);
+        is_reached &= matches!(wanted.next(&now), Ok(None));
+        back.push(before.layout.beside_strangers(target, &now));
     }
-    MigJournal::remove(state_dir)?;
-    Ok(journal.before.into_iter().map(|gpu| gpu.gpu).collect())
+    // The last change was made, and the journal not removed.
+    if is_reached {
+        return Ok(Settled::Reached);
+    }
+    let put_back = reach(machine, &back, progress);
+    put_back.map(|()| Settled::PutBack).map_err(|error| {
+        error.hint("tranche tries again with the next command for MIG; tranche mig status shows what there is")
+    })
 }
 
 /// `error`, after the GPUs were put back, or with why they could not be.
-fn put_back(
-    machine: &dyn MigMachine,
-    state_dir: &Path,
-    before: &[ExactGpu],
-    error: Error,
-    progress: Progress<'_>,
-) -> Error {
+fn put_back(machine: &dyn MigMachine, before: &[ExactGpu], error: Error, progress: Progress<'_>) -> Unchanged {
     let (object, what, _) = parts(&error);
-    let put_back = reach(machine, before, progress).and_then(|()| MigJournal::remove(state_dir));
-    let (what, hint) = match put_back {
-        Ok(()) => (format!("{what}; everything was put back as it was"), None),
-        Err(other) => (
-            format!("{what}; and it could not be put back: {}", line(&other)),
-            Some("the next command for MIG tries again; tranche mig status shows what there is"),
-        ),
-    };
-    let whole = Error::failed(object, what);
-    match hint {
-        Some(hint) => whole.hint(hint),
-        None => whole,
+    match reach(machine, before, progress) {
+        Ok(()) => Error::failed(object, format!("{what}; everything was put back as it was")).into(),
+        Err(other) => {
+            let what = format!("{what}; and it could not be put back: {}", line(&other));
+            let hint = "the next command for MIG tries again; tranche mig status shows what there is";
+            Unchanged {
+                error: Error::failed(object, what).hint(hint),
+                is_unfinished: true,
+            }
+        }
     }
 }
 

@@ -1,13 +1,17 @@
 //! What a change of layouts has begun, so that the next process can finish or undo it.
 //!
-//! The file is in the state directory, which does not outlive a boot, and neither do the instances.
+//! It is written before anything is stopped or changed, and removed when the GPUs have what they are to have, when that
+//! is recorded, and when the services that were stopped for it are started again. The file is in the state directory,
+//! which does not outlive a boot, and neither do the instances.
 
+use super::saved::SavedGpu;
 use super::state_file::FileForm;
 use crate::replace;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use tranche_core::claims::MovedClaim;
 use tranche_core::error::Result;
-use tranche_plan::mig::ExactGpu;
+use tranche_plan::mig::{ExactGpu, Placement};
 
 const FILE: &str = "mig-change.json";
 
@@ -22,19 +26,46 @@ const FORM: FileForm = FileForm {
 pub struct MigJournal {
     version: u32,
     /// What the GPUs had before.
-    pub before: Vec<ExactGpu>,
+    pub before: Vec<SavedGpu>,
     /// What they are to have.
     pub target: Vec<ExactGpu>,
+    /// What is recorded when they have it.
+    pub record: Record,
+    /// The services that were stopped for it, and are started again after it.
+    pub services: Vec<String>,
+    /// The claims that follow to other numbers; `None` until they are known.
+    pub moved: Option<Vec<MovedClaim>>,
+}
+
+/// What is recorded when the GPUs have what they are to have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Their layout, which the next boot makes again.
+    #[default]
+    Layout,
+    /// The instance at this place, which was made on demand and is destroyed after its last use.
+    OnDemand(Placement),
+    /// Nothing: an instance that was made on demand is gone.
+    Nothing,
 }
 
 impl MigJournal {
     /// A change from `before` to `target`.
-    pub fn new(before: Vec<ExactGpu>, target: Vec<ExactGpu>) -> Self {
+    pub fn new(before: Vec<SavedGpu>, target: Vec<ExactGpu>, record: Record) -> Self {
         Self {
             version: FORM.version,
             before,
             target,
+            record,
+            services: Vec::new(),
+            moved: None,
         }
+    }
+
+    /// What the GPUs had before.
+    pub fn layouts_before(&self) -> Vec<ExactGpu> {
+        self.before.iter().map(|saved| saved.layout.clone()).collect()
     }
 
     /// The file in `state_dir`.

@@ -46,6 +46,12 @@ impl OnDemandInstances {
         }))
     }
 
+    /// Records an instance that was made.
+    pub(super) fn add(&mut self, made: OnDemandInstance) {
+        self.made.retain(|one| one.uuid != made.uuid);
+        self.made.push(made);
+    }
+
     /// Writes it.
     ///
     /// # Errors

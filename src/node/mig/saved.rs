@@ -116,6 +116,18 @@ impl SavedLayouts {
         self.previous = before;
     }
 
+    /// Takes the numbers that the instances of a GPU have now, if it has what was saved: what is put back has others.
+    /// Returns whether they were others.
+    pub fn take_numbers(&mut self, now: &MigGpu) -> bool {
+        let has_it = |saved: &&mut SavedGpu| saved.layout == ExactGpu::of(now) && saved.instances != now.instances;
+        let found = self.gpus.iter_mut().find(has_it);
+        let is_found = found.is_some();
+        if let Some(saved) = found {
+            saved.instances.clone_from(&now.instances);
+        }
+        is_found
+    }
+
     /// Writes it.
     ///
     /// # Errors

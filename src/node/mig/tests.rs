@@ -2,4 +2,5 @@
 
 mod apply;
 mod change;
+mod killed;
 pub(crate) mod model;

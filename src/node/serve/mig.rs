@@ -2,7 +2,7 @@
 
 use super::commands::Commands;
 use crate::control::nvml::Nvml;
-use crate::mig::{MigJournal, MigOrder, MigTools, NodeUser, NvmlMachine, users_of};
+use crate::mig::{MigJournal, MigOrder, MigTools, NodeUser, NvmlMachine, Record, users_of};
 use crate::mutex::lock;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(super) fn apply(commands: &Commands<'_>, request: &MigRequest) -> Result<Val
             may_change_mode: request.may_change_mode,
             may_reset: request.may_reset,
             services: request.services.clone(),
-            is_temporary: false,
+            record: Record::Layout,
         })
     })?;
     let answer = MigAnswer {

@@ -3,7 +3,7 @@
 use super::commands::Commands;
 use super::mig::with_tools;
 use crate::control::nvml::Nvml;
-use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, holders};
+use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, holders};
 use crate::mutex::lock;
 use crate::planning;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
+use tranche_core::types::{DeviceSelector, GpuUuid, MigProfile, MigUuid};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, MigGpu, choose};
@@ -148,26 +148,19 @@ fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result
         }],
     });
     target.instances.sort_by_key(|one| one.placement);
-    let gpu = apply(tools, target)?;
+    // It is recorded before the journal is removed: a broker that is killed forgets no instance.
+    let gpu = apply(tools, target, Record::OnDemand(place.placement))?;
     let made = gpu.iter().flat_map(|gpu| &gpu.instances);
     let made = made.filter(|one| one.placement == place.placement);
-    let found = made.filter_map(|one| Some((one.id, one.compute.first()?))).next();
-    let found = found.and_then(|(id, compute)| Some((id, compute.id, compute.uuid.clone()?)));
-    let (instance, compute, uuid) =
-        found.ok_or_else(|| Error::failed(profile, "was made, and the driver does not say its UUID"))?;
-    let mut all = OnDemandInstances::read(tools.state_dir)?;
-    all.made.push(OnDemandInstance {
-        device: DeviceKey::mig(place.gpu.uuid.clone(), instance, compute),
-        uuid: uuid.clone(),
-    });
-    all.write(tools.state_dir)?;
+    let uuid = made.filter_map(|one| one.compute.first()?.uuid.clone()).next();
+    let uuid = uuid.ok_or_else(|| Error::failed(profile, "was made, and the driver does not say its UUID"))?;
     Ok(Some(uuid))
 }
 
-fn apply(tools: &MigTools<'_>, target: ExactGpu) -> Result<Vec<MigGpu>> {
+fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<MigGpu>> {
     tools.apply(&MigOrder {
         target: vec![target],
-        is_temporary: true,
+        record,
         ..MigOrder::default()
     })
 }
@@ -224,7 +217,7 @@ fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) ->
         }
         let mut target = ExactGpu::of(gpu);
         target.instances.retain(|one| one.placement != instance.placement);
-        if let Err(error) = apply(tools, target) {
+        if let Err(error) = apply(tools, target, Record::Nothing) {
             tracing::warn!("{}", line(&error));
             left.push(made);
         }

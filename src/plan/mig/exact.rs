@@ -214,6 +214,24 @@ impl ExactGpu {
         destroyed
     }
 
+    /// It, and the instances of `now` that neither it nor `other` has: somebody has created them on
+    /// the way from one to the other. What would lie where they are is left out.
+    pub fn beside_strangers(&self, other: &Self, now: &MigGpu) -> Self {
+        let is_strange = |one: &&GpuInstance| self.wanted(one).is_none() && other.wanted(one).is_none();
+        let strangers: Vec<&GpuInstance> = now.instances.iter().filter(is_strange).collect();
+        let mut whole = self.clone();
+        if strangers.is_empty() {
+            return whole;
+        }
+        whole.mode = now.mode.current;
+        let is_free = |one: &ExactInstance| strangers.iter().all(|other| !other.placement.overlaps(&one.placement));
+        whole.instances.retain(is_free);
+        let strangers = strangers.into_iter().filter_map(|one| exact(now, one));
+        whole.instances.extend(strangers);
+        whole.instances.sort_by_key(|one| one.placement);
+        whole
+    }
+
     fn wanted(&self, one: &GpuInstance) -> Option<&ExactInstance> {
         self.instances.iter().find(|wanted| wanted.is(one))
     }

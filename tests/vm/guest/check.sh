@@ -73,3 +73,7 @@ ask_for_pod() {
 
 # Whether a share is reserved for that pod.
 is_reserved() { tranche status --no-gpu --json | grep -q '"name": "web-0"'; }
+
+# The layout of MIG of GPU 0 that the reboot ends, and what that GPU has now.
+mig_layout=0:1g.5gb@0,1g.5gb@1,1g.5gb@2,1g.5gb@3,1g.5gb@4
+mig_of_first() { tranche mig status --json 2> /dev/null | sed -n 's/.*"layout": "\(.*\)",/0:\1/p' | head -n 1; }

@@ -39,3 +39,9 @@ check "a container holds a share when the machine is rebooted" "" \
 # And a pod, which has its share again after the boot.
 check "a share is reserved for a pod" '{"version":1,"ok":{}}' ask_for_pod reserve
 check "root sees for which" "" is_reserved
+
+# Layouts, whose instances the boot ends. On one of the GPUs, they cannot be made again.
+check "layouts of MIG are applied" "" sh -c "tranche mig apply --yes --layout $mig_layout --layout 1:3g.20gb@0 > /tmp/mig 2>&1"
+check "one GPU has its layout" "$mig_layout" mig_of_first
+cp /opt/test/loaded.json /opt/test/healthy.json
+cp /opt/test/next-boot.json /opt/test/loaded.json

@@ -24,6 +24,15 @@ fn warning(kind: WarningKind, object: &str, text: &str) -> Warning {
 }
 
 #[test]
+fn a_layout_that_was_not_made_at_boot() {
+    let fix = fires(Finding::MigNotRestored, "gpu 0: the driver says no", |subject, _| {
+        subject.mig_restore = vec![error("gpu 0: the driver says no", None)];
+    });
+    let expected = "correct what the message names, and make the layouts: tranche mig restore";
+    assert_eq!(fix, Fix::by_hand(expected));
+}
+
+#[test]
 fn each_way_in_which_a_driver_is_incomplete() {
     let lacks = |finding, text: &str, degraded: Degraded| {
         fires(finding, text, move |subject, _| {

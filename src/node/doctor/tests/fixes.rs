@@ -25,6 +25,10 @@ const FIXES: &[(Finding, Shown)] = &[
     (Finding::NoGpu, Person("looks for the fault of the GPU")),
     (Finding::VersionsDiffer, Person("restarts the machine")),
     (Finding::MigEmpty, Person("chooses the instances of a GPU")),
+    (
+        Finding::MigNotRestored,
+        Test("mig/changes.rs::a_restore_that_fails_is_a_result_of_doctor"),
+    ),
     (Finding::HostWarning, Person("corrects what the message names")),
     (Finding::ModuleNotLoaded, Person("modprobe needs the driver")),
     (

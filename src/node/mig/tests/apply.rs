@@ -1,6 +1,6 @@
 //! Orders, with holders in the way.
 
-use super::model::{GPU, Model, empty, wanted};
+use super::model::{GPU, Model, empty, had, journal, wanted};
 use crate::control::{ControlledDevice, DriverAccess, MachineControl};
 use crate::mig::{DevicesHeld, MigOrder, MigTools, NodeUser, SavedLayouts};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const NEW: &[(&str, u32, &[u32])] = &[("3g.20gb", 0, &[3]), ("3g.20gb", 4, &[3])
 
 /// The daemons on the GPU, and which of them were stopped.
 #[derive(Default)]
-struct Daemons {
+pub(super) struct Daemons {
     on: Vec<DeviceKey>,
     stopped: Mutex<Vec<DeviceKey>>,
 }
@@ -89,14 +89,14 @@ fn apply(
         .map_err(|error| error.to_string())
 }
 
-fn order(target: ExactGpu) -> MigOrder {
+pub(super) fn order(target: ExactGpu) -> MigOrder {
     MigOrder {
         target: vec![target],
         ..MigOrder::default()
     }
 }
 
-fn user(pid: u32, command: &str, unit: Option<&str>) -> NodeUser {
+pub(super) fn user(pid: u32, command: &str, unit: Option<&str>) -> NodeUser {
     NodeUser {
         pid,
         command: command.into(),
@@ -105,8 +105,25 @@ fn user(pid: u32, command: &str, unit: Option<&str>) -> NodeUser {
     }
 }
 
+/// Reserves a device for a resource claim of Kubernetes, which outlives a boot.
+pub(super) fn reserve(claims: &Claims, device: &DeviceKey, number: u32) {
+    let claim = KubernetesObject {
+        namespace: "lab".into(),
+        name: format!("train-{number}"),
+        uid: format!("8a1c2d3e-0000-4000-8000-{number:012}"),
+    };
+    let part = ClaimPart {
+        device: device.clone(),
+        part: HeldPart::Whole,
+        bounds: Bounds::default(),
+        name: claim.claim_on("gpu-0"),
+        asked_as: "nvidia.com/claim=x".into(),
+    };
+    claims.lock().unwrap().reserve_for(&claim, &[part]).unwrap();
+}
+
 /// The ids of the instance at `start`.
-fn key(model: &Model, start: u32) -> DeviceKey {
+pub(super) fn key(model: &Model, start: u32) -> DeviceKey {
     let gpu = model.gpu.borrow();
     let one = gpu.instances.iter().find(|one| one.placement.start == start).unwrap();
     DeviceKey::mig(GPU.parse().unwrap(), one.id, one.compute[0].id)
@@ -247,9 +264,8 @@ fn gpus_of_virtual_machines_are_refused_first() {
 #[test]
 fn a_layout_that_cannot_be_finished_is_put_back_by_the_next_order() {
     let top = tempfile::tempdir().unwrap();
-    crate::mig::MigJournal::new(vec![wanted(OLD)], vec![wanted(NEW)])
-        .write(top.path())
-        .unwrap();
+    let before = had(&Model::with(&wanted(OLD), None).gpu.borrow());
+    journal(before, wanted(NEW)).write(top.path()).unwrap();
     let model = Model::new(empty(), None);
     // An order for what the GPU had before: the journal alone leads there.
     let applied = apply(&model, &Daemons::default(), &[], top.path(), &order(wanted(OLD)));
@@ -267,23 +283,8 @@ fn what_is_reserved_follows_to_the_instance_that_is_made_again() {
         Ok(1)
     );
     let claims = Claims::open(top.path()).unwrap();
-    let reserve = |device: &DeviceKey| {
-        let claim = KubernetesObject {
-            namespace: "lab".into(),
-            name: "train".into(),
-            uid: "8a1c2d3e-0000-4000-8000-000000000001".into(),
-        };
-        let part = ClaimPart {
-            device: device.clone(),
-            part: HeldPart::Whole,
-            bounds: Bounds::default(),
-            name: claim.claim_on("gpu-0"),
-            asked_as: "nvidia.com/claim=x".into(),
-        };
-        claims.lock().unwrap().reserve_for(&claim, &[part]).unwrap();
-    };
     let old = key(&model, 4);
-    reserve(&old);
+    reserve(&claims, &old, 1);
     {
         let mut gpu = model.gpu.borrow_mut();
         gpu.instances.clear();

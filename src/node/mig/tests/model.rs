@@ -1,6 +1,6 @@
 //! A model of a GPU that refuses what the driver refuses, and that can fail or lose its caller at each call.
 
-use crate::mig::{ChangeError, MigMachine, change};
+use crate::mig::{ChangeError, MigJournal, MigMachine, Record, SavedGpu, change};
 use std::cell::RefCell;
 use tranche_core::types::MemorySize;
 use tranche_core::types::{ComputeInstanceId, GpuInstanceId, GpuUuid};
@@ -92,6 +92,16 @@ pub(crate) fn wanted(instances: &[(&str, u32, &[u32])]) -> ExactGpu {
     }
 }
 
+/// What a journal says of it as it is now.
+pub(crate) fn had(gpu: &MigGpu) -> SavedGpu {
+    SavedGpu::of(gpu)
+}
+
+/// The journal of a change of one GPU.
+pub(crate) fn journal(before: SavedGpu, target: ExactGpu) -> MigJournal {
+    MigJournal::new(vec![before], vec![target], Record::Layout)
+}
+
 /// What a call does instead of what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -103,6 +113,8 @@ pub(crate) enum Fault {
     KilledAfter,
     /// It succeeds and does nothing.
     Lies,
+    /// The GPU falls off the bus, and answers nothing any more.
+    Lost,
 }
 
 pub(crate) struct Model {
@@ -110,19 +122,36 @@ pub(crate) struct Model {
     /// Which change has a fault; counted from 0.
     fault: Option<(usize, Fault)>,
     pub(crate) changes: RefCell<usize>,
-    next_id: RefCell<u32>,
+    /// At which look at the GPU the caller is killed; counted from 0.
+    pub(crate) killed_at_look: RefCell<Option<usize>>,
+    looks: RefCell<usize>,
+    pub(crate) is_lost: RefCell<bool>,
+    last_id: RefCell<u32>,
     /// How often a destroyed instance is still in use.
     pub(crate) lag: RefCell<u32>,
 }
 
 impl Model {
     pub(crate) fn new(gpu: MigGpu, fault: Option<(usize, Fault)>) -> Self {
+        let compute = gpu.instances.iter().flat_map(|one| &one.compute);
+        let last_id = compute.map(|compute| compute.id.0).max().unwrap_or(20);
         Self {
             gpu: RefCell::new(gpu),
             fault,
             changes: RefCell::new(0),
-            next_id: RefCell::new(20),
+            killed_at_look: RefCell::new(None),
+            looks: RefCell::new(0),
+            is_lost: RefCell::new(false),
+            last_id: RefCell::new(last_id),
             lag: RefCell::new(0),
+        }
+    }
+
+    /// One whose caller is killed when it looks at the GPU for this time, counted from 0.
+    pub(crate) fn killed_at_look(gpu: MigGpu, look: usize) -> Self {
+        Self {
+            killed_at_look: RefCell::new(Some(look)),
+            ..Self::new(gpu, None)
         }
     }
 
@@ -130,17 +159,12 @@ impl Model {
     pub(crate) fn with(exact: &ExactGpu, fault: Option<(usize, Fault)>) -> Self {
         let model = Self::new(empty(), None);
         let top = tempfile::tempdir().unwrap();
-        change(
-            &model,
-            top.path(),
-            &[wanted(&[])],
-            std::slice::from_ref(exact),
-            &mut |_, _| {},
-        )
-        .unwrap();
+        let to_exact = journal(had(&model.gpu.borrow()), exact.clone());
+        change(&model, top.path(), &to_exact, &mut |_, _| {}).unwrap();
         Self {
             fault,
             changes: RefCell::new(0),
+            looks: RefCell::new(0),
             ..model
         }
     }
@@ -150,8 +174,8 @@ impl Model {
     }
 
     fn id(&self) -> u32 {
-        *self.next_id.borrow_mut() += 1;
-        *self.next_id.borrow()
+        *self.last_id.borrow_mut() += 1;
+        *self.last_id.borrow()
     }
 
     fn make(&self, change: &MigChange) -> Result<(), ChangeError> {
@@ -206,7 +230,7 @@ impl Model {
                         start,
                         size: profile.slices,
                     }),
-                    uuid: None,
+                    uuid: format!("MIG-00000000-0000-4000-8000-{:012}", id.0).parse().ok(),
                 });
             }
         }
@@ -214,12 +238,24 @@ impl Model {
     }
 }
 
+fn lost<T>() -> Result<T, ChangeError> {
+    Err(ChangeError::Other("the GPU is lost".to_owned()))
+}
+
 /// What a killed process leaves: nothing of it runs any more.
 pub(crate) struct Killed;
 
 impl MigMachine for Model {
     fn gpu(&self, _: &GpuUuid) -> Result<MigGpu, ChangeError> {
-        Ok(self.gpu.borrow().clone())
+        let look = *self.looks.borrow();
+        *self.looks.borrow_mut() += 1;
+        if *self.killed_at_look.borrow() == Some(look) {
+            std::panic::resume_unwind(Box::new(Killed));
+        }
+        match *self.is_lost.borrow() {
+            true => lost(),
+            false => Ok(self.gpu.borrow().clone()),
+        }
     }
 
     fn change(&self, _: &GpuUuid, change: &MigChange) -> Result<(), ChangeError> {
@@ -230,6 +266,10 @@ impl MigMachine for Model {
             None => self.make(change),
             Some(Fault::Fails) => Err(ChangeError::Other("the driver has failed".to_owned())),
             Some(Fault::Lies) => Ok(()),
+            Some(Fault::Lost) => {
+                *self.is_lost.borrow_mut() = true;
+                lost()
+            }
             Some(Fault::KilledBefore) => std::panic::resume_unwind(Box::new(Killed)),
             Some(Fault::KilledAfter) => {
                 let made = self.make(change);
