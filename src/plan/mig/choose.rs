@@ -73,7 +73,7 @@ fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<ChosenPlace<'g>> {
     found
 }
 
-fn lost(before: &CapacityLeft, after: &CapacityLeft) -> LostCapacity {
+pub(super) fn lost(before: &CapacityLeft, after: &CapacityLeft) -> LostCapacity {
     let profiles = before.fits.iter().zip(&after.fits);
     LostCapacity {
         fits: profiles.map(|(before, after)| *before && !after).collect(),
