@@ -55,7 +55,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("sources", "inventory sim"),
             ("engines", ""),
             ("policy", "inventory mig yaml"),
-            ("share", "inventory policy"),
+            ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "share"),
             ("derive", "edits inventory policy share"),

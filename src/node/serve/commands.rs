@@ -33,6 +33,8 @@ pub(super) struct Commands<'a> {
     pub(super) mig: Mutex<()>,
     /// Instances that were made on demand and are not claimed yet.
     pub(super) given: on_demand::Given,
+    /// What was found last of the GPUs on which instances are made for resource claims.
+    pub(super) divided: Mutex<Option<kubernetes::DividedGpus>>,
 }
 
 impl<'a> Commands<'a> {
@@ -52,6 +54,7 @@ impl<'a> Commands<'a> {
             shown: Mutex::new(None),
             mig: Mutex::new(()),
             given: on_demand::Given::default(),
+            divided: Mutex::new(None),
         }
     }
 

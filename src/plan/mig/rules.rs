@@ -8,9 +8,12 @@ use super::place::CapacityLeft;
 use super::{Engines, InstanceProfile, MigGpu, Placement, ProfileId};
 use std::collections::BTreeMap;
 
+/// Which engines are counted.
+type Count = fn(&Engines) -> u32;
+
 /// The engines of which the instances together have no more than the GPU. Copy engines are shared where there are more
 /// instances than engines.
-const LIMITED_ENGINES: [(&str, fn(&Engines) -> u32); 4] = [
+const LIMITED_ENGINES: [(&str, Count); 4] = [
     ("decoders", |engines| engines.decoders),
     ("encoders", |engines| engines.encoders),
     ("jpeg-decoders", |engines| engines.jpeg),
@@ -49,7 +52,7 @@ impl<'a> Rules<'a> {
         let mut by_size: Vec<&InstanceProfile> = gpu.profiles.iter().collect();
         by_size.sort_by_key(|profile| (std::cmp::Reverse((profile.slices, profile.memory)), profile.id));
         // The largest profile of some products lacks engines that a smaller one has (`-me`), so each is looked at.
-        let most = |count: fn(&Engines) -> u32| gpu.profiles.iter().map(|p| count(&p.engines)).max().unwrap_or(0);
+        let most = |count: Count| gpu.profiles.iter().map(|p| count(&p.engines)).max().unwrap_or(0);
         Self {
             engines: Engines {
                 copy: most(|engines| engines.copy),
@@ -78,7 +81,7 @@ impl<'a> Rules<'a> {
     fn allow_one_more(&self, chosen: &[(ProfileId, Placement)], profile: &InstanceProfile) -> bool {
         let same = chosen.iter().filter(|(id, _)| *id == profile.id).count();
         let all = chosen.iter().filter_map(|(id, _)| self.gpu.profile(*id));
-        let within = |(_, count): &(&str, fn(&Engines) -> u32)| {
+        let within = |(_, count): &(&str, Count)| {
             let used: u32 = all.clone().map(|profile| count(&profile.engines)).sum();
             used + count(&profile.engines) <= count(&self.engines)
         };

@@ -29,7 +29,8 @@ fn consumes(gpu: &MigGpu) -> BTreeMap<(u32, u32), Counters> {
 }
 
 /// From every legal state: each instance more, whether it may be there or not. So every legal set is looked at, and
-/// every set that is one instance too many. A larger set that is illegal has one of these in it, and counters only grow.
+/// every set that is one instance too many. A larger set that is illegal has one of these in it, and what is consumed
+/// only grows.
 #[test]
 fn a_set_of_instances_fits_the_counters_if_and_only_if_the_rules_allow_it() {
     for (name, _) in PRODUCTS {
