@@ -56,7 +56,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("engines", ""),
             ("queue", ""),
             ("policy", "inventory mig yaml"),
-            ("share", "inventory policy"),
+            ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "share"),
             ("derive", "edits inventory policy share"),

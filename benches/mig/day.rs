@@ -3,14 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use tranche_core::types::{GpuIndex, GpuInstanceId, MigProfile};
-use tranche_plan::mig::{GpuInstance, LostCapacity, MigGpu, ProfileId, choose, free_places};
+use tranche_plan::mig::{GpuInstance, LostCapacity, MigGpu, ProfileId, choose, free_places, possible_instances};
 
 /// Who chooses the place of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The rule of the product: the place with which the least capacity is lost.
     LeastLost,
-    /// The first GPU with a free place, and its lowest placement.
+    /// The first GPU with a free place, and of its places the first one in the order in which the driver for DRA
+    /// publishes them: the scheduler of Kubernetes.
+    Published,
+    /// The first GPU with a free place, and its lowest placement, which is the first one that the driver lists.
     FirstFit,
     /// The first GPU with a free place, and the placement that the driver would choose. This is a model: the highest
     /// placement, which reproduces the example of NVIDIA's MIG user guide in which 19, 19, 14, 9 fails at the last and
@@ -19,12 +22,13 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    pub(crate) const ALL: [Self; 3] = [Self::LeastLost, Self::FirstFit, Self::Driver];
+    pub(crate) const ALL: [Self; 4] = [Self::LeastLost, Self::Published, Self::FirstFit, Self::Driver];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::LeastLost => "tranche",
-            Self::FirstFit => "first fit",
+            Self::Published => "Kubernetes, first fit in tranche's order",
+            Self::FirstFit => "first fit in the driver's order",
             Self::Driver => "the driver's choice (a model)",
         }
     }
@@ -120,6 +124,8 @@ struct Rules<'a> {
     /// The profiles of [`MIX`].
     profiles: Vec<ProfileId>,
     names: Vec<MigProfile>,
+    /// The first units of each profile's places, in the order in which they are published.
+    published: Vec<Vec<u32>>,
     slices: Vec<u32>,
     /// The places for one way to choose.
     places: HashMap<(State, usize), Option<Place>>,
@@ -133,6 +139,7 @@ impl<'a> Rules<'a> {
             gpu,
             profiles: found.iter().map(|one| one.id).collect(),
             names: found.iter().map(|one| one.name.clone()).collect(),
+            published: found.iter().map(|one| published(gpu, one.id)).collect(),
             slices: found.iter().map(|one| one.slices).collect(),
             places: HashMap::new(),
             rooms: HashMap::new(),
@@ -151,6 +158,11 @@ impl<'a> Rules<'a> {
         let place = match choice {
             Choice::LeastLost => choose(std::slice::from_ref(&gpu), &self.names[wanted])
                 .map(|place| (Some(place.lost), place.placement.start)),
+            Choice::Published => {
+                let free: Vec<u32> = starts.collect();
+                let first = self.published[wanted].iter().find(|start| free.contains(start));
+                first.map(|start| (None, *start))
+            }
             Choice::FirstFit => starts.min().map(|start| (None, start)),
             Choice::Driver => starts.max().map(|start| (None, start)),
         };
@@ -193,6 +205,13 @@ impl<'a> Rules<'a> {
         state.push((self.profiles[wanted], start));
         state.sort_unstable();
     }
+}
+
+fn published(gpu: &MigGpu, profile: ProfileId) -> Vec<u32> {
+    let all = possible_instances(gpu).into_iter();
+    all.filter(|one| one.profile.id == profile)
+        .map(|one| one.placement.start)
+        .collect()
 }
 
 impl Day {

@@ -9,7 +9,7 @@ const EDGE: f64 = 48.0;
 
 /// Colours that can be distinguished on a light and a dark background, and by people with colour blindness (the palette
 /// of Okabe and Ito).
-const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
+const COLOURS: [&str; 4] = ["#0072b2", "#cc79a7", "#d55e00", "#009e73"];
 
 /// Lines by name, each of points from the left to the right.
 pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
@@ -57,7 +57,7 @@ pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
             path.join(" ")
         )
         .unwrap();
-        let at = HEIGHT - EDGE - 60.0 + f64::from(row) * 18.0;
+        let at = HEIGHT - EDGE - 78.0 + f64::from(row) * 18.0;
         writeln!(
             text,
             "<text x=\"{}\" y=\"{at}\" fill=\"{colour}\">{name}</text>",

@@ -14,8 +14,8 @@ mod request;
 
 pub use client::{BrokerError, ask, send, tell};
 pub use dra::{
-    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraGpu, DraHeld, DraMig, DraParts, DraShare, PreparedClaim,
-    since_boot,
+    AllocatedDevice, ClaimSharing, DraDevice, DraDevices, DraDivided, DraGpu, DraHeld, DraInstance, DraMig, DraParts,
+    DraShare, PreparedClaim, since_boot,
 };
 pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{

@@ -14,6 +14,7 @@ mod layout;
 pub mod mig_parted;
 mod place;
 mod plan;
+mod possible;
 mod profile;
 mod rules;
 
@@ -23,10 +24,11 @@ pub use gpu::{ComputeInstance, GpuInstance, MigClient, MigGpu};
 pub use layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};
 pub use place::{CapacityLeft, Kept, PlacementCost, WantedInstance, place};
 pub use plan::{InstanceHolder, plan};
+pub use possible::{PossibleInstance, fits_beside, instance_counters, possible_instances};
 pub use profile::{
     ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, InstanceProfile, Placement, ProfileId, ProfileIndex,
 };
-pub use rules::free_places;
+pub use rules::{Counters, free_places};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,10 @@ mod strategy;
 pub use absent::AbsentDevice;
 pub use fit::{Fit, Wish, fit};
 pub use guarantee::{Dimension, Grade, Guarantee, Guarantees};
-pub use kubernetes::{DraPart, KubernetesDevice, KubernetesPlan, dra_devices, dra_limits, dra_part, offers};
+pub use kubernetes::{
+    ClaimableInstance, DraPart, KubernetesDevice, KubernetesPlan, claimable_instances, dra_devices, dra_divided,
+    dra_instance, dra_limits, dra_part, is_claimable_name, offers,
+};
 pub use need::Need;
 pub use strategy::{
     Dedicated, DirectoryInContainer, InContainer, MemoryLimitBy, Method, Mps, NoCgroupLimit, TimeSlicing, limits_set_by,

@@ -99,6 +99,13 @@ impl Bed {
         until("the broker answers", || UnixStream::connect(&socket).is_ok());
     }
 
+    /// Kills the broker, while others still ask it. [`Bed::end`] waits for its end.
+    pub(crate) fn kill_broker(&self) {
+        if let Some(broker) = &self.broker {
+            kill(Pid::from_raw(broker.id() as i32), Signal::SIGKILL).unwrap();
+        }
+    }
+
     /// Ends the broker by a signal.
     pub(crate) fn end(&mut self, signal: Signal) {
         let Some(mut broker) = self.broker.take() else { return };
@@ -133,7 +140,21 @@ impl Bed {
         fs::write(&file, state.to_string()).unwrap();
     }
 
-    /// Applies a layout that has to be applied.
+    /// The machine boots: of tranche's directories, what is kept is left.
+    pub(crate) fn boot(&self) {
+        self.lose_instances();
+        for entry in fs::read_dir(self.at("state")).unwrap() {
+            let path = entry.unwrap().path();
+            match path.file_name().is_some_and(|name| name == "kept") {
+                true => {}
+                false if path.is_dir() => fs::remove_dir_all(path).unwrap(),
+                false => fs::remove_file(path).unwrap(),
+            }
+        }
+        fs::remove_dir_all(self.at("cdi")).unwrap();
+    }
+
+    /// Applies a layout that has to be applied, if it is not there.
     pub(crate) fn apply(&self, layout: &str) {
         let said = self.tranche(&["mig", "apply", "--yes", "--layout", layout]);
         assert_eq!(said.code, Some(0), "{said:?}");

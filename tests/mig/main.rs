@@ -19,3 +19,4 @@ mod on_demand;
 mod policy;
 mod products;
 mod refused;
+mod resource_claims;

@@ -7,6 +7,7 @@ use crate::ledger::KubernetesObject;
 use crate::types::Strategy;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The answer to [`super::DraDevicesRequest`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,45 @@ pub struct DraDevices {
     /// The resource claims for which something is reserved on this node.
     #[serde(default)]
     pub claims: Vec<KubernetesObject>,
+    /// The GPUs on which instances of MIG are made for claims. No device of these is in `devices`.
+    #[serde(default)]
+    pub divided: Vec<DraDivided>,
+}
+
+/// A GPU on which an instance of MIG is made when a claim has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraDivided {
+    /// The GPU.
+    pub gpu: DraGpu,
+    /// What its instances use up together, by names that are DNS labels: one for each unit of memory, for engines, and
+    /// for profiles of which the driver allows few. Instances can exist at the same time if they consume no more than
+    /// this, and only then.
+    pub counters: BTreeMap<String, u32>,
+    /// All instances that it can have, in the order in which they are to be given away.
+    pub instances: Vec<DraInstance>,
+    /// How well limits of memory and of compute hold between instances: `hard`.
+    pub guarantee: String,
+    /// Why no container can use the GPU now; `None` if it works.
+    #[serde(default)]
+    pub unhealthy: Option<String>,
+}
+
+/// An instance of MIG that can exist at a place of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraInstance {
+    /// Its name: `gpu-0-mig-1g-10gb-19-at-4` (the driver's number of the profile, and the first unit of memory).
+    pub name: String,
+    /// Its profile: `1g.10gb`.
+    pub profile: String,
+    /// Its memory, in MiB.
+    pub memory_mib: u64,
+    /// Its streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// What it uses of the GPU's counters.
+    pub consumes: BTreeMap<String, u32>,
+    /// Who has something at its place and is not a resource claim of this cluster, for people.
+    #[serde(default)]
+    pub held_by: Option<String>,
 }
 
 /// A GPU, or a MIG device on one, that is offered as a whole or in parts.
@@ -90,8 +130,9 @@ pub struct DraGpu {
 /// A MIG device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DraMig {
-    /// Its UUID.
-    pub uuid: String,
+    /// Its UUID; `None` if it is made for a claim.
+    #[serde(default)]
+    pub uuid: Option<String>,
     /// Its profile, if it is known: `1g.10gb`.
     #[serde(default)]
     pub profile: Option<String>,

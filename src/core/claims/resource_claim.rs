@@ -90,6 +90,21 @@ impl LockedClaims<'_> {
     pub fn give_up_claim(&self, uid: &str) -> LedgerResult<Vec<Error>> {
         self.give_up_those(|book| names(book, uid, |_| true))
     }
+
+    /// Gives up those reservations of resource claims that `meant` is true of: their devices do not exist any more.
+    /// Returns what [`LockedClaims::keep`] does.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger cannot be read or written.
+    pub fn give_up_lost(&self, meant: impl Fn(&Claim) -> bool) -> LedgerResult<Vec<Error>> {
+        self.give_up_those(|book| {
+            let lost = book
+                .claims
+                .iter()
+                .filter(|claim| claim.resource_claim().is_some() && !claim.joined && meant(claim));
+            lost.filter_map(|claim| claim.name.clone()).collect()
+        })
+    }
 }
 
 /// The names of those reservations of the resource claim with this UID that `meant` is true of.

@@ -36,7 +36,12 @@ pub fn attributes(
     };
     let mig = device.mig.as_ref();
     all.text(NVIDIA, "type", Some(if mig.is_some() { "mig" } else { "gpu" }));
-    all.text(NVIDIA, "uuid", Some(mig.map_or(&gpu.uuid, |mig| &mig.uuid)));
+    // An instance that is made for a claim has a UUID only then, and another one each time.
+    all.text(
+        NVIDIA,
+        "uuid",
+        mig.map_or(Some(&gpu.uuid), |mig| mig.uuid.as_ref()).map(String::as_str),
+    );
     if let Some(mig) = mig {
         all.text(NVIDIA, "parentUUID", Some(&gpu.uuid));
         all.text(NVIDIA, "profile", mig.profile.as_deref());

@@ -2,14 +2,16 @@
 
 use super::attributes::{TRANCHE, attributes};
 use super::quantity::{MOST_MIB, mebibytes, number};
-use super::slices::Form;
+use super::slices::{Form, MOST_COUNTERS};
 use k8s_openapi::api::resource::v1::{
-    CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceCapacity, DeviceTaint,
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, Device, DeviceCapacity, DeviceCounterConsumption,
+    DeviceTaint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
-use tranche_core::broker::{DraDevice, DraDevices, DraHeld, DraParts, DraShare};
+use tranche_core::broker::{DraDevice, DraDevices, DraDivided, DraHeld, DraInstance, DraMig, DraParts, DraShare};
 use tranche_core::text::shown;
+use tranche_core::types::Strategy;
 
 /// The longest name of a device, in bytes: it is a DNS label (RFC 1123).
 const MOST_LABEL: usize = 63;
@@ -50,12 +52,81 @@ impl<'a> Devices<'a> {
                 let plain = self.plain(&device.name, device, None, capacity, is_held);
                 plain.into_iter().collect()
             }
-            Some(parts) if parts.equal && self.form == Form::Full => self.shared(device, parts).into_iter().collect(),
+            Some(parts) if parts.equal && self.form != Form::Plain => self.shared(device, parts).into_iter().collect(),
             Some(parts) => {
                 let shares = parts.shares.iter();
                 shares.filter_map(|share| self.share(device, share)).collect()
             }
         }
+    }
+
+    /// Whether the instances of a GPU can be published: its counters are within the limits of the API.
+    pub(super) fn can_count(&mut self, gpu: &DraDivided) -> bool {
+        let name = &gpu.gpu.name;
+        let is_first = |other: &&DraDivided| other.gpu.name == *name;
+        let first = self.node.divided.iter().find(is_first);
+        let why = if !is_label(name) || !gpu.counters.keys().all(|counter| is_label(counter)) {
+            "a name of it or of a counter is not a DNS label"
+        } else if !(1..=MOST_COUNTERS).contains(&gpu.counters.len()) {
+            "the number of its counters is not valid"
+        } else if !first.is_some_and(|first| std::ptr::eq(first, gpu)) {
+            "another GPU has the same name"
+        } else {
+            return true;
+        };
+        let name: String = name.chars().take(MOST_LABEL).collect();
+        self.warnings.push(format!(
+            "the instances of \"{}\" are not published: {why}",
+            shown(&name)
+        ));
+        false
+    }
+
+    /// The instances that a GPU can have.
+    pub(super) fn instances(&mut self, gpu: &DraDivided) -> Vec<Device> {
+        gpu.instances.iter().filter_map(|one| self.instance(gpu, one)).collect()
+    }
+
+    fn instance(&mut self, gpu: &DraDivided, one: &DraInstance) -> Option<Device> {
+        let held = one.held_by.iter().map(|by| DraHeld {
+            share: None,
+            memory_mib: None,
+            compute: None,
+            by: by.clone(),
+        });
+        let device = DraDevice {
+            name: one.name.clone(),
+            gpu: gpu.gpu.clone(),
+            mig: Some(DraMig {
+                uuid: None,
+                profile: Some(one.profile.clone()),
+            }),
+            memory_mib: Some(one.memory_mib),
+            multiprocessors: Some(one.multiprocessors),
+            strategy: Strategy::Dedicated,
+            memory_guarantee: gpu.guarantee.clone(),
+            compute_guarantee: gpu.guarantee.clone(),
+            parts: None,
+            unhealthy: gpu.unhealthy.clone(),
+            held: held.collect(),
+        };
+        let is_of_set = |(counter, amount): (&String, &u32)| gpu.counters.get(counter).is_some_and(|has| has >= amount);
+        if one.consumes.is_empty() || !one.consumes.iter().all(is_of_set) {
+            let name = shown(&one.name);
+            self.warnings.push(format!(
+                "the device \"{name}\" is not published: its GPU lacks what it consumes"
+            ));
+            return None;
+        }
+        let consumes = DeviceCounterConsumption {
+            counter_set: gpu.gpu.name.clone(),
+            counters: counters(&one.consumes),
+        };
+        let mut devices = self.of(&device);
+        for device in &mut devices {
+            device.consumes_counters = Some(vec![consumes.clone()]);
+        }
+        devices.pop()
     }
 
     /// A share that is published alone.
@@ -193,6 +264,15 @@ impl<'a> Devices<'a> {
         }
         mib.min(MOST_MIB)
     }
+}
+
+/// Amounts as counters.
+pub(super) fn counters(amounts: &BTreeMap<String, u32>) -> BTreeMap<String, Counter> {
+    let counter = |(name, amount): (&String, &u32)| {
+        let value = number(u64::from(*amount));
+        (name.clone(), Counter { value })
+    };
+    amounts.iter().map(counter).collect()
 }
 
 /// How much of something others hold, by what was promised to them or by what their share has.

@@ -2,7 +2,7 @@
 
 use super::quantity::thousandths;
 use super::slices::{DesiredSlice, NodeRef};
-use k8s_openapi::api::resource::v1::{Device, DeviceCapacity, ResourcePool, ResourceSlice};
+use k8s_openapi::api::resource::v1::{CounterSet, Device, DeviceCapacity, ResourcePool, ResourceSlice};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,8 +113,21 @@ fn is_same(wanted: &DesiredSlice, slice: &ResourceSlice, node: &NodeRef) -> bool
     let rest = (spec.all_nodes, &spec.node_selector, spec.per_device_node_selection);
     owners.into_iter().any(|owner| owner.uid == node.uid)
         && rest == (None, &None, None)
-        && counters == wanted.shared_counters
+        && same_counters(counters, &wanted.shared_counters)
         && same_devices(spec.devices.as_deref().unwrap_or_default(), &wanted.devices)
+}
+
+/// Whether counter sets are the same, however their quantities are written.
+fn same_counters(one: &[CounterSet], other: &[CounterSet]) -> bool {
+    let is_same = |(a, b): (&CounterSet, &CounterSet)| a.name == b.name && normal_counters(a) == normal_counters(b);
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
+}
+
+fn normal_counters(set: &CounterSet) -> BTreeMap<&String, Option<i128>> {
+    let counters = set.counters.iter();
+    counters
+        .map(|(name, counter)| (name, thousandths(&counter.value)))
+        .collect()
 }
 
 /// Whether devices are the same, however their quantities are written and whenever their taints were added.
@@ -130,6 +143,10 @@ fn normal(device: &Device) -> Device {
     }
     for capacity in device.capacity.iter_mut().flat_map(BTreeMap::values_mut) {
         quantities(capacity).for_each(normalize);
+    }
+    let consumed = device.consumes_counters.iter_mut().flatten();
+    for counter in consumed.flat_map(|consumed| consumed.counters.values_mut()) {
+        normalize(&mut counter.value);
     }
     device
 }

@@ -9,7 +9,7 @@ use crate::schedule::{Pace, Schedule};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tranche_core::broker::{DraDevice, DraDevices};
+use tranche_core::broker::{DraDevice, DraDevices, DraDivided};
 
 /// After two looks at the API server, claims are compared with it so many times less often: each is a request.
 const SELDOM: u32 = 30;
@@ -78,6 +78,13 @@ impl DraNode {
                         None => self.said.is_well(&topic),
                     }
                 }
+                for gpu in &devices.divided {
+                    let topic = Topic::Device(gpu.gpu.name.clone());
+                    match &gpu.unhealthy {
+                        Some(why) => self.said.warn(topic, format!("{}: {why}", gpu.gpu.name)),
+                        None => self.said.is_well(&topic),
+                    }
+                }
                 self.health.send_replace(health(&devices, &self.pool));
                 self.devices.send_if_modified(|known| {
                     let is_new = known.as_ref() != Some(&devices);
@@ -128,18 +135,23 @@ fn health(devices: &DraDevices, pool: &str) -> Vec<DeviceHealth> {
         let shares = shares.map(|share| share.device.clone());
         std::iter::once(device.name.clone()).chain(shares).collect()
     };
-    let of_device = |device: &DraDevice| -> Vec<DeviceHealth> {
-        let health = match &device.unhealthy {
+    let one = |device: String, unhealthy: &Option<String>| DeviceHealth {
+        pool: pool.to_owned(),
+        device,
+        health: match unhealthy {
             Some(_) => Health::Unhealthy,
             None => Health::Healthy,
-        };
-        let one = |name: String| DeviceHealth {
-            pool: pool.to_owned(),
-            device: name,
-            health,
-            message: device.unhealthy.clone().unwrap_or_default(),
-        };
-        names(device).into_iter().map(one).collect()
+        },
+        message: unhealthy.clone().unwrap_or_default(),
     };
-    devices.devices.iter().flat_map(of_device).collect()
+    let of_device = |device: &DraDevice| -> Vec<DeviceHealth> {
+        let names = names(device).into_iter();
+        names.map(|name| one(name, &device.unhealthy)).collect()
+    };
+    let of_instances = |gpu: &DraDivided| -> Vec<DeviceHealth> {
+        let names = gpu.instances.iter().map(|instance| instance.name.clone());
+        names.map(|name| one(name, &gpu.unhealthy)).collect()
+    };
+    let existing = devices.devices.iter().flat_map(of_device);
+    existing.chain(devices.divided.iter().flat_map(of_instances)).collect()
 }

@@ -9,7 +9,8 @@ use super::attributes::TRANCHE;
 use super::quantity::number;
 use super::slices::{DesiredSlice, Form, NodeRef};
 use k8s_openapi::api::resource::v1::{
-    CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint, ResourcePool, ResourceSlice,
+    CapacityRequestPolicy, Counter, Device, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, ResourcePool,
+    ResourceSlice,
 };
 use kube::api::PostParams;
 use kube::{Api, Error};
@@ -35,9 +36,9 @@ pub(super) async fn probe(api: &Api<ResourceSlice>, driver: &str, node: &NodeRef
         ..PostParams::default()
     };
     match api.create(&params, &sent).await {
-        Ok(got) if dropped(&sent, &got) => Ok(Form::Plain),
+        Ok(got) => Ok(kept(&sent, &got)),
         Err(Error::Api(status)) if matches!(status.code, 400 | 403 | 405 | 422) => Ok(Form::Full),
-        answer => answer.map(|_| Form::Full),
+        Err(error) => Err(error),
     }
 }
 
@@ -61,28 +62,47 @@ fn question() -> DesiredSlice {
                 key: format!("{TRANCHE}/probe"),
                 ..DeviceTaint::default()
             }]),
+            // The set would be in another slice: one that has devices has none (from 1.35).
+            consumes_counters: Some(vec![DeviceCounterConsumption {
+                counter_set: "probe".to_owned(),
+                counters: BTreeMap::from([("probe".to_owned(), Counter { value: number(1) })]),
+            }]),
             ..Device::default()
         }],
         ..DesiredSlice::default()
     }
 }
 
-/// Whether the API server has dropped a field of [`Form::Full`].
-pub(super) fn dropped(sent: &ResourceSlice, got: &ResourceSlice) -> bool {
+/// The form that the API server has kept of what was sent.
+pub(super) fn kept(sent: &ResourceSlice, got: &ResourceSlice) -> Form {
     let devices = |slice: &ResourceSlice| slice.spec.devices.clone().unwrap_or_default();
-    let got = devices(got);
-    devices(sent).iter().any(|sent| {
-        let got = got.iter().find(|got| got.name == sent.name);
-        got.is_some_and(|got| gated(sent).iter().zip(gated(got)).any(|(sent, got)| *sent && !got))
-    })
+    let got_devices = devices(got);
+    let is_dropped = |has: fn(&Device) -> bool| {
+        devices(sent).iter().filter(|sent| has(sent)).any(|sent| {
+            let got = got_devices.iter().find(|got| got.name == sent.name);
+            got.is_some_and(|got| !has(got))
+        })
+    };
+    let sets = |slice: &ResourceSlice| slice.spec.shared_counters.as_ref().map_or(0, Vec::len);
+    if GATED.iter().any(|has| is_dropped(*has)) {
+        Form::Plain
+    } else if is_dropped(has_counters) || sets(sent) > sets(got) {
+        Form::Uncounted
+    } else {
+        Form::Full
+    }
 }
 
-/// Whether a device has each field with a gate.
-fn gated(device: &Device) -> [bool; 3] {
-    let mut capacities = device.capacity.iter().flat_map(BTreeMap::values);
-    [
-        device.allow_multiple_allocations == Some(true),
-        capacities.any(|capacity| capacity.request_policy.is_some()),
-        device.taints.iter().flatten().next().is_some(),
-    ]
+/// Whether a device has each field that [`Form::Plain`] is without.
+const GATED: [fn(&Device) -> bool; 3] = [
+    |device| device.allow_multiple_allocations == Some(true),
+    |device| {
+        let mut capacities = device.capacity.iter().flat_map(BTreeMap::values);
+        capacities.any(|capacity| capacity.request_policy.is_some())
+    },
+    |device| device.taints.iter().flatten().next().is_some(),
+];
+
+fn has_counters(device: &Device) -> bool {
+    device.consumes_counters.iter().flatten().next().is_some()
 }

@@ -5,7 +5,7 @@
 
 use super::difference::{Actual, Difference, Published, difference, pool};
 use super::pace::{Pacing, Repeats};
-use super::probe::{dropped, probe};
+use super::probe::{kept, probe};
 use super::slices::{DesiredSlice, Form, NodeRef, slices};
 use crate::api::why;
 use crate::said::{Said, Topic};
@@ -237,7 +237,7 @@ impl Publisher {
 
     /// When the API server is asked for its form again: one that keeps all fields is believed until it drops one.
     fn asked_again(&self) -> Option<Instant> {
-        self.form.filter(|(form, _)| *form == Form::Plain).map(|(_, at)| at)
+        self.form.filter(|(form, _)| *form != Form::Full).map(|(_, at)| at)
     }
 
     /// When something has to be sent; `None` if nothing has.
@@ -297,7 +297,7 @@ impl Publisher {
         let update = difference.update.iter().map(|(place, name)| (*place, Some(name)));
         let mut all: Vec<(usize, Option<&String>)> = create.chain(update).collect();
         all.sort();
-        let mut is_dropped = false;
+        let mut form = Form::Full;
         for (place, name) in all {
             let Some(wanted) = desired.get(place) else { continue };
             let pool = pool(&self.node, difference.generation, desired);
@@ -315,7 +315,7 @@ impl Publisher {
             };
             match answer {
                 Ok(got) => {
-                    is_dropped |= dropped(&object, &got);
+                    form = form.max(kept(&object, &got));
                     self.keep(got);
                 }
                 // Somebody was faster: the kubelet at its start, or another instance of the driver.
@@ -323,9 +323,9 @@ impl Publisher {
                 Err(e) => return Err(e),
             }
         }
-        if is_dropped {
+        if form != Form::Full {
             // What is published now is wrong, and is not left for a second.
-            self.set_form(Form::Plain);
+            self.set_form(form);
             self.sent = None;
         }
         for name in &difference.delete {
@@ -340,16 +340,19 @@ impl Publisher {
 
     fn set_form(&mut self, form: Form) {
         self.form = Some((form, Instant::now() + self.pacing.probe));
-        match form {
-            Form::Full => self.said.is_well(&Topic::Gates),
-            Form::Plain => self.said.warn(
-                Topic::Gates,
-                "the API server drops fields of ResourceSlices (DRAConsumableCapacity and DRADeviceTaints are on from \
-                 Kubernetes 1.36): shares are published as plain devices, and devices that are held or unhealthy are \
-                 left out"
-                    .to_owned(),
-            ),
-        }
+        let text = match form {
+            Form::Full => return self.said.is_well(&Topic::Gates),
+            Form::Uncounted => {
+                "the API server drops the counters of ResourceSlices (DRAPartitionableDevices is on from Kubernetes \
+                 1.36): no instance of MIG is made for a claim"
+            }
+            Form::Plain => {
+                "the API server drops fields of ResourceSlices (DRAConsumableCapacity, DRADeviceTaints and \
+                 DRAPartitionableDevices are on from Kubernetes 1.36): shares are published as plain devices, devices \
+                 that are held or unhealthy are left out, and no instance of MIG is made for a claim"
+            }
+        };
+        self.said.warn(Topic::Gates, text.to_owned());
     }
 
     fn fail(&mut self, error: &Error) {
@@ -373,7 +376,7 @@ impl Publisher {
         self.reported.clear();
         self.said.is_well(&Topic::Slices);
         // A server that was away may be another version now.
-        if let Some((Form::Plain, again)) = &mut self.form {
+        if let Some((Form::Uncounted | Form::Plain, again)) = &mut self.form {
             *again = Instant::now();
         }
     }

@@ -6,10 +6,10 @@
 //! filled.
 
 use super::attributes::shortened;
-use super::devices::Devices;
+use super::devices::{Devices, counters};
 use k8s_openapi::api::resource::v1::{CounterSet, Device, ResourcePool, ResourceSlice, ResourceSliceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use tranche_core::broker::{DraDevice, DraDevices};
+use tranche_core::broker::{DraDevice, DraDevices, DraDivided};
 
 /// The most devices of a slice that has taints or counters (`ResourceSliceMaxDevicesWithAdvancedFeatures`). Others may
 /// have 128, but a taint that comes must not divide a slice.
@@ -19,11 +19,20 @@ pub const MOST_DEVICES: usize = 64;
 /// (`MaxGeneratedNameLength` of `apiserver/pkg/storage/names`).
 pub const MOST_GENERATE_NAME: usize = 58;
 
-/// What the API server can say about a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The most counter sets of a slice (`ResourceSliceMaxCounterSets`).
+const MOST_SETS: usize = 8;
+
+/// The most counters of a set (`ResourceSliceMaxCountersPerCounterSet`).
+pub(super) const MOST_COUNTERS: usize = 32;
+
+/// What the API server can say about a device, from the most to the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// With devices that several claims have parts of, and with taints: Kubernetes 1.36.
+    /// With devices that several claims have parts of, with taints, and with counters that devices share: Kubernetes
+    /// 1.36.
     Full,
+    /// The same without counters: instances of MIG that do not exist are left out.
+    Uncounted,
     /// Each share is a device, and what no claim can have is left out: the API server drops the rest.
     Plain,
 }
@@ -61,10 +70,27 @@ pub struct DesiredPool {
 /// warning; names of drivers and nodes are taken as valid.
 pub fn slices(devices: &DraDevices, driver: &str, node: &NodeRef, form: Form) -> DesiredPool {
     let mut made = Devices::new(devices, form);
-    let mut slices = Vec::new();
-    for gpu in by_gpu(&devices.devices) {
-        let all: Vec<Device> = gpu.iter().flat_map(|device| made.of(device)).collect();
-        slices.extend(all.chunks(MOST_DEVICES).map(|devices| DesiredSlice {
+    let divided: Vec<&DraDivided> = match form {
+        Form::Full => devices.divided.iter().filter(|gpu| made.can_count(gpu)).collect(),
+        Form::Uncounted | Form::Plain => Vec::new(),
+    };
+    let sets: Vec<CounterSet> = divided.iter().map(|gpu| counter_set(gpu)).collect();
+    let mut slices: Vec<DesiredSlice> = sets
+        .chunks(MOST_SETS)
+        .map(|sets| DesiredSlice {
+            shared_counters: sets.to_vec(),
+            ..DesiredSlice::default()
+        })
+        .collect();
+    let existing = by_gpu(&devices.devices);
+    let existing = existing
+        .iter()
+        .map(|gpu| gpu.iter().flat_map(|device| made.of(device)).collect());
+    let mut all: Vec<Vec<Device>> = existing.collect();
+    // What exists is given away before something is made.
+    all.extend(divided.iter().map(|gpu| made.instances(gpu)));
+    for devices in &all {
+        slices.extend(devices.chunks(MOST_DEVICES).map(|devices| DesiredSlice {
             devices: devices.to_vec(),
             ..DesiredSlice::default()
         }));
@@ -73,6 +99,14 @@ pub fn slices(devices: &DraDevices, driver: &str, node: &NodeRef, form: Form) ->
     DesiredPool {
         slices,
         warnings: made.warnings,
+    }
+}
+
+/// The counters of a GPU. The set has the name of the GPU, which no other one of the pool has.
+fn counter_set(gpu: &DraDivided) -> CounterSet {
+    CounterSet {
+        name: gpu.gpu.name.clone(),
+        counters: counters(&gpu.counters),
     }
 }
 
@@ -92,9 +126,9 @@ fn by_gpu(devices: &[DraDevice]) -> Vec<Vec<&DraDevice>> {
 /// Gives each slice the beginning of its name. The number comes first, because the API server cuts a long name at its
 /// end, and the order of the names is that of the devices.
 ///
-/// MIG instances that exist do not overlap, and need no counters. Those that a claim creates will: their counter sets,
-/// eight in a slice, are then slices before all others, because a set is found in any slice of the pool, and the number
-/// of GPUs changes less often than that of their devices.
+/// MIG instances that exist do not overlap, and need no counters. Those that are made for claims do: their counter
+/// sets, eight in a slice, are slices before all others, because a set is found in any slice of the pool, and the
+/// number of GPUs changes less often than that of their devices.
 fn numbered(slices: &mut [DesiredSlice], driver: &str, node: &NodeRef) {
     for (number, slice) in slices.iter_mut().enumerate() {
         let name = format!("{number:03}-{driver}-{}", node.name);

@@ -36,6 +36,8 @@ pub(super) struct Commands<'a> {
     pub(super) given: on_demand::Given,
     /// Users who wait.
     pub(super) queue: UserQueue,
+    /// What was found last of the GPUs on which instances are made for resource claims.
+    pub(super) divided: Mutex<Option<kubernetes::DividedGpus>>,
 }
 
 impl<'a> Commands<'a> {
@@ -56,6 +58,7 @@ impl<'a> Commands<'a> {
             mig: Mutex::new(()),
             given: on_demand::Given::default(),
             queue: UserQueue::default(),
+            divided: Mutex::new(None),
         }
     }
 

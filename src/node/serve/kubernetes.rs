@@ -1,12 +1,15 @@
 //! What Kubernetes asks for. Here is what the device plugin does: what there is, and reservations for pods.
 
 mod claims;
+mod divided;
 mod dra;
 mod given_up;
 mod health;
+mod instances;
 mod policy;
 
 pub(super) use claims::{prepare_claim, unprepare_claim};
+pub(super) use divided::DividedGpus;
 pub(super) use dra::dra_devices;
 pub(super) use policy::policy;
 

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::types::{DeviceSelector, GpuUuid, MigProfile, MigUuid};
+use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
 use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::MigMode;
-use tranche_plan::mig::{ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, MigGpu, choose};
+use tranche_plan::mig::{
+    ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, InstanceProfile, MigGpu, Placement, choose,
+};
 use tranche_plan::policy::Policy;
 use tranche_plan::share::on_demand_gpus;
 
@@ -67,17 +69,7 @@ fn candidates(commands: &Commands<'_>, policy: &Policy, profile: &MigProfile, nv
             "is a part of an instance, and whole ones are made on demand",
         ));
     }
-    let facts = commands.facts()?;
-    let allowed: Vec<&GpuUuid> = on_demand_gpus(policy, &facts.inventory)
-        .into_iter()
-        .map(|gpu| &gpu.uuid)
-        .collect();
-    let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-    gpus.retain(|gpu| {
-        allowed.contains(&&gpu.uuid)
-            && gpu.mode.current == MigMode::Enabled
-            && !policy.mig_layouts.iter().any(|one| one.names(gpu))
-    });
+    let gpus = on_demand_now(commands, policy, nvml)?;
     match gpus.is_empty() {
         false => Ok(gpus),
         true => Err(Error::failed(
@@ -86,6 +78,26 @@ fn candidates(commands: &Commands<'_>, policy: &Policy, profile: &MigProfile, nv
         )
         .hint("put one into it: tranche mig apply --mode --layout GPU:empty")),
     }
+}
+
+/// The GPUs on which instances can be made on demand now, as they are.
+///
+/// # Errors
+/// Returns an error if the host cannot be examined or the driver does not answer.
+pub(super) fn on_demand_now(commands: &Commands<'_>, policy: &Policy, nvml: &Nvml) -> Result<Vec<MigGpu>> {
+    let facts = commands.facts()?;
+    let allowed: Vec<&GpuUuid> = on_demand_gpus(policy, &facts.inventory)
+        .into_iter()
+        .map(|gpu| &gpu.uuid)
+        .collect();
+    let (mut gpus, _) = nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
+    gpus.retain(|gpu| allowed.contains(&&gpu.uuid) && can_be_made_on(gpu, policy));
+    Ok(gpus)
+}
+
+/// Whether instances can be made on a GPU that the policy has for it: it is in MIG mode, and has no layout of its own.
+pub(super) fn can_be_made_on(gpu: &MigGpu, policy: &Policy) -> bool {
+    gpu.mode.current == MigMode::Enabled && !gpu.is_piece() && !policy.mig_layouts.iter().any(|one| one.names(gpu))
 }
 
 fn no_room(gpus: &[MigGpu], profile: &MigProfile) -> Error {
@@ -127,7 +139,7 @@ fn is_used(holders: &[InstanceHolder], gpu: &MigGpu, instance: &GpuInstance) -> 
         .any(|holder| holder.gpu == gpu.uuid && holder.instance.is_none_or(|(id, _)| id == instance.id))
 }
 
-fn is_given(commands: &Commands<'_>, uuid: &MigUuid) -> bool {
+pub(super) fn is_given(commands: &Commands<'_>, uuid: &MigUuid) -> bool {
     let given = lock(&commands.given);
     given.get(uuid).is_some_and(|given| given.elapsed() < TO_CLAIM)
 }
@@ -137,24 +149,43 @@ fn create(gpus: &[MigGpu], profile: &MigProfile, tools: &MigTools<'_>) -> Result
     let Some(place) = choose(gpus, profile) else {
         return Ok(None);
     };
-    let mut target = ExactGpu::of(place.gpu);
+    let made = create_at(place.gpu, place.profile, place.placement, tools)?;
+    Ok(Some(made.uuid))
+}
+
+/// A new instance at this place of `gpu`, which is free.
+///
+/// # Errors
+/// Returns what stands in the way, or that the driver does not say what it has made.
+pub(super) fn create_at(
+    gpu: &MigGpu,
+    profile: &InstanceProfile,
+    placement: Placement,
+    tools: &MigTools<'_>,
+) -> Result<OnDemandInstance> {
+    let mut target = ExactGpu::of(gpu);
     target.instances.push(ExactInstance {
-        profile: place.profile.id,
-        name: place.profile.name.clone(),
-        placement: place.placement,
+        profile: profile.id,
+        name: profile.name.clone(),
+        placement,
         compute: vec![ExactCompute {
             start: None,
-            slices: place.profile.slices,
+            slices: profile.slices,
         }],
     });
     target.instances.sort_by_key(|one| one.placement);
     // It is recorded before the journal is removed: a broker that is killed forgets no instance.
-    let gpu = apply(tools, target, Record::OnDemand(place.placement))?;
-    let made = gpu.iter().flat_map(|gpu| &gpu.instances);
-    let made = made.filter(|one| one.placement == place.placement);
-    let uuid = made.filter_map(|one| one.compute.first()?.uuid.clone()).next();
-    let uuid = uuid.ok_or_else(|| Error::failed(profile, "was made, and the driver does not say its UUID"))?;
-    Ok(Some(uuid))
+    let now = apply(tools, target, Record::OnDemand(placement))?;
+    let made = now.iter().flat_map(|gpu| &gpu.instances);
+    let made = made.filter(|one| one.placement == placement);
+    let found = made.filter_map(|one| Some((one.id, one.compute.first()?))).next();
+    let found = found.and_then(|(id, compute)| Some((id, compute.id, compute.uuid.clone()?)));
+    let (instance, compute, uuid) =
+        found.ok_or_else(|| Error::failed(&profile.name, "was made, and the driver does not say its UUID"))?;
+    Ok(OnDemandInstance {
+        device: DeviceKey::mig(gpu.uuid.clone(), instance, compute),
+        uuid,
+    })
 }
 
 fn apply(tools: &MigTools<'_>, target: ExactGpu, record: Record) -> Result<Vec<MigGpu>> {
@@ -192,7 +223,7 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
 }
 
 /// Destroys them. Returns whether there was one.
-fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
+pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) -> Result<bool> {
     let mut all = OnDemandInstances::read(tools.state_dir)?;
     let before = all.made.len();
     let mut left = Vec::new();
@@ -230,7 +261,7 @@ fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml: &Nvml) ->
 }
 
 /// Brings the specifications up to date, in the way in which they were written last.
-fn refresh(commands: &Commands<'_>) -> Result<()> {
+pub(super) fn refresh(commands: &Commands<'_>) -> Result<()> {
     let program = std::env::current_exe().about("tranche", "cannot be found")?;
     let arguments = HostFile::load(commands.state_dir())
         .map(|host| host.arguments)

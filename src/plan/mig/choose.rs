@@ -3,7 +3,7 @@
 use super::plan::offered;
 use super::rules::Rules;
 use super::{CapacityLeft, InstanceProfile, MigGpu, Placement, ProfileId};
-use crate::inventory::{MigMode, VirtualizationMode};
+use crate::inventory::MigMode;
 use tranche_core::types::MigProfile;
 
 /// A place for an instance.
@@ -45,11 +45,7 @@ fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<ChosenPlace<'g>> {
     let Ok(profile) = offered(gpu, "gpu", wished) else {
         return Vec::new();
     };
-    let is_piece = matches!(
-        gpu.virtualization,
-        Some(VirtualizationMode::Vgpu | VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga)
-    );
-    if gpu.mode.current != MigMode::Enabled || is_piece {
+    if gpu.mode.current != MigMode::Enabled || gpu.is_piece() {
         return Vec::new();
     }
     let rules = Rules::of(gpu);
@@ -73,7 +69,7 @@ fn places<'g>(gpu: &'g MigGpu, wished: &MigProfile) -> Vec<ChosenPlace<'g>> {
     found
 }
 
-fn lost(before: &CapacityLeft, after: &CapacityLeft) -> LostCapacity {
+pub(super) fn lost(before: &CapacityLeft, after: &CapacityLeft) -> LostCapacity {
     let profiles = before.fits.iter().zip(&after.fits);
     LostCapacity {
         fits: profiles.map(|(before, after)| *before && !after).collect(),

@@ -41,6 +41,14 @@ impl MigGpu {
     pub fn profile(&self, id: ProfileId) -> Option<&InstanceProfile> {
         self.profiles.iter().find(|profile| profile.id == id)
     }
+
+    /// Whether it is a piece of a GPU, or divided among virtual machines: it has no instances of its own.
+    pub fn is_piece(&self) -> bool {
+        matches!(
+            self.virtualization,
+            Some(VirtualizationMode::Vgpu | VirtualizationMode::HostVgpu | VirtualizationMode::HostVsga)
+        )
+    }
 }
 
 /// A GPU instance that exists.

@@ -6,6 +6,22 @@
 
 use super::place::CapacityLeft;
 use super::{Engines, InstanceProfile, MigGpu, Placement, ProfileId};
+use std::collections::BTreeMap;
+
+/// Which engines are counted.
+type Count = fn(&Engines) -> u32;
+
+/// The engines of which the instances together have no more than the GPU. Copy engines are shared where there are more
+/// instances than engines.
+const LIMITED_ENGINES: [(&str, Count); 4] = [
+    ("decoders", |engines| engines.decoders),
+    ("encoders", |engines| engines.encoders),
+    ("jpeg-decoders", |engines| engines.jpeg),
+    ("ofa", |engines| engines.ofa),
+];
+
+/// Amounts by name. The names are DNS labels.
+pub type Counters = BTreeMap<String, u32>;
 
 /// The rules of one GPU.
 pub(super) struct Rules<'a> {
@@ -36,7 +52,7 @@ impl<'a> Rules<'a> {
         let mut by_size: Vec<&InstanceProfile> = gpu.profiles.iter().collect();
         by_size.sort_by_key(|profile| (std::cmp::Reverse((profile.slices, profile.memory)), profile.id));
         // The largest profile of some products lacks engines that a smaller one has (`-me`), so each is looked at.
-        let most = |count: fn(&Engines) -> u32| gpu.profiles.iter().map(|p| count(&p.engines)).max().unwrap_or(0);
+        let most = |count: Count| gpu.profiles.iter().map(|p| count(&p.engines)).max().unwrap_or(0);
         Self {
             engines: Engines {
                 copy: most(|engines| engines.copy),
@@ -65,16 +81,36 @@ impl<'a> Rules<'a> {
     fn allow_one_more(&self, chosen: &[(ProfileId, Placement)], profile: &InstanceProfile) -> bool {
         let same = chosen.iter().filter(|(id, _)| *id == profile.id).count();
         let all = chosen.iter().filter_map(|(id, _)| self.gpu.profile(*id));
-        let within = |count: fn(&Engines) -> u32| {
+        let within = |(_, count): &(&str, Count)| {
             let used: u32 = all.clone().map(|profile| count(&profile.engines)).sum();
             used + count(&profile.engines) <= count(&self.engines)
         };
-        same < profile.most as usize
-            // Copy engines are shared where there are more instances than engines.
-            && within(|engines| engines.decoders)
-            && within(|engines| engines.encoders)
-            && within(|engines| engines.jpeg)
-            && within(|engines| engines.ofa)
+        same < profile.most as usize && LIMITED_ENGINES.iter().all(within)
+    }
+
+    /// The same rules as amounts that instances use up together: what the GPU has. Instances can exist at the same time
+    /// if and only if none of the amounts of [`Rules::consumed`] is more than this one in sum.
+    pub(super) fn counters(&self) -> Counters {
+        let places = self.gpu.profiles.iter().flat_map(|profile| &profile.placements);
+        let units = places.flat_map(units).map(|unit| (unit, 1));
+        let engines = LIMITED_ENGINES
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), count(&self.engines)));
+        let profiles = self.gpu.profiles.iter().filter(|profile| has_a_limit(profile));
+        let profiles = profiles.map(|profile| (of_profile(profile), profile.most));
+        let all = units.chain(engines).chain(profiles);
+        all.filter(|(_, amount)| *amount > 0).collect()
+    }
+
+    /// What an instance of `profile` at `placement` uses of [`Rules::counters`].
+    pub(super) fn consumed(&self, profile: &InstanceProfile, placement: &Placement) -> Counters {
+        let units = units(placement).map(|unit| (unit, 1));
+        let engines = LIMITED_ENGINES
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), count(&profile.engines)));
+        let own = has_a_limit(profile).then(|| (of_profile(profile), 1));
+        let all = units.chain(engines).chain(own);
+        all.filter(|(_, amount)| *amount > 0).collect()
     }
 
     /// What fits beside the `chosen` instances.
@@ -95,4 +131,19 @@ impl<'a> Rules<'a> {
             places: places.iter().sum(),
         }
     }
+}
+
+/// The memory units of a place.
+fn units(placement: &Placement) -> impl Iterator<Item = String> + use<> {
+    let end = placement.start.saturating_add(placement.size);
+    (placement.start..end).map(|unit| format!("memory-unit-{unit}"))
+}
+
+/// Whether the driver allows fewer instances of the profile than there are places. Otherwise the places are the limit.
+fn has_a_limit(profile: &InstanceProfile) -> bool {
+    (profile.most as usize) < profile.placements.len()
+}
+
+fn of_profile(profile: &InstanceProfile) -> String {
+    format!("profile-{}", profile.id)
 }

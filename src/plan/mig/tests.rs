@@ -4,5 +4,6 @@ mod brute_force;
 mod choose;
 mod layouts;
 mod mig_parted;
+mod possible;
 mod products;
 mod properties;

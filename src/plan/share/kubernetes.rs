@@ -1,8 +1,10 @@
 //! What Kubernetes gets of a host, and under which names it is offered to the kubelet.
 
+mod divided;
 mod dra;
 mod sharing;
 
+pub use divided::{ClaimableInstance, claimable_instances, dra_divided, dra_instance, is_claimable_name};
 pub use dra::{DraPart, dra_devices, dra_part};
 pub use sharing::dra_limits;
 
@@ -103,8 +105,11 @@ impl KubernetesPlan {
             .collect()
     }
 
+    /// A MIG device that has no entry of its own goes by the door of its GPU: it may be made for a holder.
     fn door(&self, device: Device) -> Door {
-        self.entry(device).map_or(self.door, |entry| entry.door)
+        let whole = Device { mig: None, ..device };
+        let entry = self.entry(device).or_else(|| self.entry(whole));
+        entry.map_or(self.door, |entry| entry.door)
     }
 }
 

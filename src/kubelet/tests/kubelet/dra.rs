@@ -3,6 +3,7 @@
 mod allocating;
 pub(crate) mod allocator;
 mod checker;
+mod divided;
 pub(crate) mod fixtures;
 mod limits;
 mod mutants;

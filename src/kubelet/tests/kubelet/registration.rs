@@ -4,6 +4,7 @@ use crate::bed::{Bed, GPU, Plugin, until};
 use crate::offers::{replicas, whole};
 use std::fs;
 use std::time::Duration;
+use tranche_core::broker::Offer;
 
 #[test]
 fn the_plugin_is_served_before_it_registers() {
@@ -195,6 +196,46 @@ fn a_resource_comes_and_goes_with_the_offers() {
         offers.push(instance);
     });
     until("it is back", || bed.kubelet.allocatable(mig) == 1);
+}
+
+/// A GPU is divided anew while the plugin runs: one instance stays, with the pod that has it.
+#[test]
+fn the_resources_follow_a_layout_of_mig() {
+    let instance = |profile: &str, uuid: &str| Offer {
+        resource: format!("nvidia.com/mig-{profile}"),
+        gpu: "GPU-1".into(),
+        ..whole(uuid)
+    };
+    let (small, large) = ("nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb");
+    let all = ["MIG-0", "MIG-1", "MIG-2"].map(|uuid| instance("1g.10gb", uuid));
+    let bed = Bed::new([whole("GPU-0")].into_iter().chain(all.clone()).collect());
+    let _plugin = bed.plugin();
+    until("three are allocatable", || bed.kubelet.allocatable(small) == 3);
+    let had = bed.kubelet.admit("a", "c", small, 1).unwrap();
+    let kept = bed.kubelet.ids("a").pop_first().unwrap();
+    let held = all.iter().find(|offer| offer.device == kept).unwrap().clone();
+    // The layout `3g.40gb` and the one that is in use.
+    bed.broker.change(|offers| {
+        offers.retain(|offer| offer.resource != small || offer.device == kept);
+        offers.push(instance("3g.40gb", "MIG-3"));
+    });
+    until("the new resource is there", || bed.kubelet.allocatable(large) == 1);
+    until("the old one has what is left", || bed.kubelet.devices(small).len() == 1);
+    assert_eq!(bed.kubelet.run("a", "c", small).unwrap(), had);
+    assert_eq!(bed.kubelet.admit("b", "c", large, 1).unwrap(), ["nvidia.com/gpu=MIG-3"]);
+    assert!(
+        bed.kubelet.admit("d", "c", small, 1).is_err(),
+        "the others do not exist any more"
+    );
+    assert_eq!((bed.kubelet.registered(GPU), bed.kubelet.registered(small)), (1, 1));
+    // And back: the driver gives new instances other UUIDs.
+    bed.kubelet.delete("b");
+    bed.broker.change(|offers| {
+        offers.retain(|offer| offer.resource == GPU);
+        offers.extend([held.clone(), instance("1g.10gb", "MIG-4"), instance("1g.10gb", "MIG-5")]);
+    });
+    until("three are there again", || bed.kubelet.allocatable(small) == 3);
+    until("the other resource is gone", || bed.kubelet.devices(large).is_empty());
 }
 
 #[test]

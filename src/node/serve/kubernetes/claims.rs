@@ -5,10 +5,11 @@
 
 use super::Commands;
 use super::given_up::GivenUp;
+use super::instances::ClaimInstances;
 use crate::facts::Facts;
 use crate::replace;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tranche_core::broker::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
@@ -18,7 +19,7 @@ use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
 use tranche_plan::derive::{self, HookOptions, Options, PreparedPart, Sharing};
-use tranche_plan::share::{DraPart, dra_limits, dra_part};
+use tranche_plan::share::{DraPart, dra_instance, dra_limits, dra_part};
 
 /// What the names of the files begin with.
 const PREFIX: &str = "nvidia.com-resource-claim_";
@@ -32,22 +33,48 @@ const MOST_DEVICES: usize = 32;
 /// Returns who holds one of them, what is not on this node, or what does not work. Nothing is reserved then but what
 /// was before.
 pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &PrepareClaimRequest) -> Result<Value> {
-    let PrepareClaimRequest {
-        claim,
-        devices,
-        asked_at,
-    } = request;
-    check(claim, devices)?;
+    check(&request.claim, &request.devices)?;
     let facts = commands.facts()?;
-    let parts = parts(&facts, claim, devices)?;
-    let claims = Claims::open(commands.state_dir())?;
-    let locked = claims.lock()?;
-    if GivenUp::read(commands.state_dir())?.is_since(&claim.uid, *asked_at) {
-        return Err(Error::failed(
-            claim,
-            "was given up after the kubelet had asked for this",
-        ));
+    // A late call makes no instance.
+    drop(lock_ledger(commands, &Claims::open(commands.state_dir())?, request)?);
+    let instances = ClaimInstances::make(commands, &facts, &request.devices)?;
+    let prepared = instances
+        .facts(commands, facts)
+        .and_then(|facts| prepare(commands, &facts, request, &instances.keys));
+    match prepared {
+        Ok(_) => instances.are_claimed(commands),
+        Err(_) => instances.give_back(commands),
     }
+    prepared
+}
+
+/// Locks the ledger, if the claim was not given up since the kubelet has asked.
+fn lock_ledger<'c>(
+    commands: &Commands<'_>,
+    claims: &'c Claims,
+    request: &PrepareClaimRequest,
+) -> Result<LockedClaims<'c>> {
+    let locked = claims.lock()?;
+    match GivenUp::read(commands.state_dir())?.is_since(&request.claim.uid, request.asked_at) {
+        false => Ok(locked),
+        true => Err(Error::failed(
+            &request.claim,
+            "was given up after the kubelet had asked for this",
+        )),
+    }
+}
+
+/// Reserves the devices of a claim, of which `instances` are made, and writes its specification.
+fn prepare(
+    commands: &Commands<'_>,
+    facts: &Facts,
+    request: &PrepareClaimRequest,
+    instances: &BTreeMap<String, DeviceKey>,
+) -> Result<Value> {
+    let claim = &request.claim;
+    let parts = parts(facts, claim, &request.devices, instances)?;
+    let claims = Claims::open(commands.state_dir())?;
+    let locked = lock_ledger(commands, &claims, request)?;
     let had = locked.books()?;
     let had = had.claims().any(|had| had.resource_claim().as_ref() == Some(claim));
     let reserved: Vec<ClaimPart> = parts.iter().map(|one| reservation(one)).collect();
@@ -56,7 +83,7 @@ pub(in crate::serve) fn prepare_claim(commands: &Commands<'_>, request: &Prepare
             .reserve_for(claim, &reserved)
             .map_err(|error| explain(claim, error))?,
     );
-    let prepared = write(commands, &facts, claim, &parts);
+    let prepared = write(commands, facts, claim, &parts);
     drop(locked);
     let prepared = prepared.and_then(|()| make_ready(commands, &parts));
     if let Err(error) = prepared {
@@ -109,11 +136,19 @@ impl ClaimDevice<'_> {
     }
 }
 
-fn parts<'a>(facts: &'a Facts, claim: &KubernetesObject, devices: &[AllocatedDevice]) -> Result<Vec<ClaimDevice<'a>>> {
+fn parts<'a>(
+    facts: &'a Facts,
+    claim: &KubernetesObject,
+    devices: &[AllocatedDevice],
+    instances: &BTreeMap<String, DeviceKey>,
+) -> Result<Vec<ClaimDevice<'a>>> {
     let mut names = BTreeSet::new();
     let mut parts = Vec::with_capacity(devices.len());
     for device in devices {
-        let part = dra_part(&facts.inventory, &facts.plan, device)?;
+        let part = match instances.get(&device.device) {
+            Some(key) => dra_instance(&facts.plan, device, key)?,
+            None => dra_part(&facts.inventory, &facts.plan, device)?,
+        };
         let limits = dra_limits(device, &part)?;
         let own = match &device.share_id {
             Some(share) => format!("{}-{share}", device.device),

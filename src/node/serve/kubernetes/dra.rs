@@ -1,5 +1,6 @@
 //! What the driver for dynamic resource allocation may publish.
 
+use super::divided::divided_gpus;
 use super::{Commands, Faults};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,8 +18,12 @@ pub(in crate::serve) fn dra_devices(commands: &Commands<'_>) -> Result<Value> {
     let facts = commands.facts()?;
     let books = Claims::open(commands.state_dir())?.books()?;
     let faults = Faults::now(commands, &facts, &books);
+    let divided = divided_gpus(commands, &facts, &faults)?;
     let mut devices = Vec::new();
     for (key, mut device) in tranche_plan::share::dra_devices(&facts.inventory, &facts.plan) {
+        if key.instance().is_some() && divided.hidden.contains(key.gpu()) {
+            continue;
+        }
         device.unhealthy = faults.of(&key);
         device.held = held(&key, &books);
         devices.push(device);
@@ -29,6 +34,7 @@ pub(in crate::serve) fn dra_devices(commands: &Commands<'_>) -> Result<Value> {
         driver: driver.map(|driver| driver.version.to_string()),
         cuda: driver.and_then(|driver| driver.cuda).map(|cuda| cuda.to_string()),
         claims: reserved(&books),
+        divided: divided.offered,
     };
     serde_json::to_value(answer).about("broker", "cannot write what it offers")
 }

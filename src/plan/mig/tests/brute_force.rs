@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tranche_core::types::{ComputeInstanceId, GpuInstanceId};
 
 /// A set of instances: profile and first unit, sorted.
-type State = Vec<(u32, u32)>;
+pub(super) type State = Vec<(u32, u32)>;
 
 fn mask(place: &Placement) -> u32 {
     ((1 << place.size) - 1) << place.start
 }
 
-fn is_legal(gpu: &MigGpu, state: &State) -> bool {
+pub(super) fn is_legal(gpu: &MigGpu, state: &State) -> bool {
     let mut units = 0;
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     let mut engines = [0; 4];
@@ -46,7 +46,7 @@ fn is_legal(gpu: &MigGpu, state: &State) -> bool {
 }
 
 /// Every legal state of a GPU.
-fn states(gpu: &MigGpu) -> BTreeSet<State> {
+pub(super) fn states(gpu: &MigGpu) -> BTreeSet<State> {
     let mut all: BTreeSet<State> = BTreeSet::from([Vec::new()]);
     let mut last = all.clone();
     while !last.is_empty() {

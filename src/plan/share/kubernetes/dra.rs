@@ -28,7 +28,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
     let mig = match device.mig {
         None => None,
         Some(mig) => Some(DraMig {
-            uuid: mig.uuid.as_ref()?.to_string(),
+            uuid: Some(mig.uuid.as_ref()?.to_string()),
             profile: mig.profile.as_ref().map(ToString::to_string),
         }),
     };
@@ -49,7 +49,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
     })
 }
 
-fn dra_gpu(device: HostDevice<'_>) -> DraGpu {
+pub(super) fn dra_gpu(device: HostDevice<'_>) -> DraGpu {
     let gpu = device.gpu;
     DraGpu {
         name: gpu_name(device),
@@ -90,7 +90,7 @@ fn addressing_name(mode: AddressingMode) -> &'static str {
     }
 }
 
-fn gpu_name(device: HostDevice<'_>) -> String {
+pub(super) fn gpu_name(device: HostDevice<'_>) -> String {
     format!("gpu-{}", device.gpu.minor)
 }
 
@@ -107,7 +107,7 @@ fn name_of(device: HostDevice<'_>) -> String {
 }
 
 /// `text` with the characters that a DNS label may have.
-fn label(text: &str) -> String {
+pub(super) fn label(text: &str) -> String {
     let valid = |c: char| match c.to_ascii_lowercase() {
         c @ ('a'..='z' | '0'..='9') => c,
         _ => '-',
@@ -241,7 +241,7 @@ fn amount<'a>(split: &'a SplitDevice, allocated: &AllocatedDevice) -> Result<Dra
 }
 
 impl<'a> DraPart<'a> {
-    fn of(split: &'a SplitDevice, part: HeldPart, promise: Promise, priority: Priority) -> Self {
+    pub(super) fn of(split: &'a SplitDevice, part: HeldPart, promise: Promise, priority: Priority) -> Self {
         Self {
             split,
             part,

@@ -60,6 +60,12 @@ impl Allocator {
         self.slices = Self::new(slices).slices;
     }
 
+    /// A claim with this device ends.
+    pub(crate) fn release(&mut self, device: &str) {
+        self.taken.remove(device);
+        self.consumed.remove(device);
+    }
+
     /// The names of the devices that a claim of one request gets; `None` if it has to wait.
     pub(crate) fn allocate(&mut self, request: &Request<'_>) -> Option<Vec<String>> {
         let got = self.allocate_all(std::slice::from_ref(request), None)?;

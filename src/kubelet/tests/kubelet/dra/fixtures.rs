@@ -25,6 +25,7 @@ pub(crate) fn devices(devices: impl IntoIterator<Item = DraDevice>) -> DraDevice
         driver: Some("570.124.06".into()),
         cuda: Some("12.8".into()),
         claims: Vec::new(),
+        divided: Vec::new(),
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn mig(minor: u32, instance: u32) -> DraDevice {
     DraDevice {
         name: format!("gpu-{minor}-mig-1g-18gb-{instance}-0"),
         mig: Some(DraMig {
-            uuid: format!("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87e{minor}{instance:02}"),
+            uuid: Some(format!("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87e{minor}{instance:02}")),
             profile: Some("1g.18gb".into()),
         }),
         memory_mib: Some(16_384),

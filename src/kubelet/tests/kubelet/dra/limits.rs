@@ -82,7 +82,10 @@ fn any_device(minor: u32) -> impl Strategy<Value = DraDevice> {
         device.gpu.pci = words.1;
         device.gpu.product = words.2;
         device.gpu.compute_capability = Some(words.3);
-        device.mig = mig_device.map(|(uuid, profile)| DraMig { uuid, profile });
+        device.mig = mig_device.map(|(uuid, profile)| DraMig {
+            uuid: Some(uuid),
+            profile,
+        });
         (
             device.parts,
             device.held,
@@ -109,6 +112,7 @@ fn any_node() -> impl Strategy<Value = DraDevices> {
         driver,
         cuda,
         claims: Vec::new(),
+        divided: Vec::new(),
     })
 }
 

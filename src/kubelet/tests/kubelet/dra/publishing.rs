@@ -1,5 +1,6 @@
 //! What a publisher sends to an API server, and when.
 
+use super::divided::divided;
 use super::fixtures::{DRIVER, devices, equal, held, node, whole};
 use crate::bed::until;
 use crate::fake_api::{FakeApi, Slices};
@@ -263,6 +264,55 @@ fn an_api_server_that_drops_fields_gets_plain_devices_and_all_of_them_when_it_ke
         slices.wipe();
     });
     scene.wait_devices(&["gpu-0-share-1"]);
+}
+
+#[test]
+fn an_api_server_without_counters_gets_no_instance_that_does_not_exist() {
+    let all = |taken: bool| DraDevices {
+        divided: vec![divided(1, "a30")],
+        ..devices([match taken {
+            true => DraDevice {
+                held: vec![held(None, None, None)],
+                ..whole(0)
+            },
+            false => whole(0),
+        }])
+    };
+    let api = FakeApi::start();
+    api.cluster().slices.drops_counters = true;
+    let mut scene = Scene::paced(api, Vec::new(), Duration::from_millis(300));
+    scene.devices.send(Some(all(false))).unwrap();
+    scene.wait_devices(&["gpu-0"]);
+    let said = scene.notice().unwrap();
+    assert!(
+        said.starts_with("the API server drops the counters") && !said.contains('\n'),
+        "{said}"
+    );
+    // The other gates are on.
+    scene.devices.send(Some(all(true))).unwrap();
+    let is_tainted = |slices: &Slices| {
+        slices
+            .specs()
+            .iter()
+            .any(|spec| !spec["devices"][0]["taints"].is_null())
+    };
+    scene.wait("the device has a taint", is_tainted);
+    scene.change(|slices| slices.drops_counters = false);
+    scene.wait("the instances are there", |slices| slices.devices().len() > 1);
+    assert!(scene.notice().is_none(), "one event says it");
+    let specs = scene.api.cluster().slices.specs();
+    assert_eq!(specs[0]["sharedCounters"][0]["name"], "gpu-1");
+    // What is published is what was sent: nothing is sent again.
+    scene.api.cut();
+    let writes = scene.writes().len();
+    std::thread::sleep(4 * LEAST);
+    assert_eq!(scene.writes().len(), writes);
+    // An API server of an older version takes its place.
+    scene.change(|slices| {
+        slices.drops_counters = true;
+        slices.wipe();
+    });
+    scene.wait_devices(&["gpu-0"]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How much a cluster's API server has to store and to take.
 
+use super::divided::divided;
 use super::fixtures::{devices, equal, held, mig, named, published, turns, whole};
-use tranche_core::broker::DraDevice;
+use tranche_core::broker::{DraDevice, DraDevices};
 use tranche_kubelet::dra::slices::Form;
 
 /// The GPUs of a node.
@@ -19,8 +20,8 @@ struct Row {
     bytes: usize,
 }
 
-fn row(all: Vec<DraDevice>, form: Form) -> Row {
-    let slices = published(&devices(all), form);
+fn row(all: &DraDevices, form: Form) -> Row {
+    let slices = published(all, form);
     let bytes = slices
         .iter()
         .map(|slice| serde_json::to_string(slice).unwrap().len())
@@ -48,21 +49,32 @@ fn the_table_of_slices() {
     eprintln!("|---|---|---|---|---|---|---|");
     for (name, all) in kinds {
         for form in [Form::Full, Form::Plain] {
-            let row = row(all.clone(), form);
-            // A change of one GPU is a new generation of the pool, which each slice has.
-            let updates = CHANGES * row.slices * NODES;
-            let (kib, mib) = (row.bytes.div_ceil(1024), (row.bytes * NODES) >> 20);
-            let total = row.slices * NODES;
-            eprintln!(
-                "| {name} | {form:?} | {} | {kib} | {total} | {mib} | {updates} |",
-                row.slices
-            );
+            let row = row(&devices(all.clone()), form);
+            row.print(name, form);
             let most = if form == Form::Full { 8 } else { 16 };
             assert!(row.slices <= most, "{name}: {} slices", row.slices);
             // etcd stores at most 1.5 MiB in one object.
             assert!(row.bytes / row.slices < 1 << 18, "{name}: {} bytes", row.bytes);
             assert_updates(&all, form);
         }
+    }
+    let possible = DraDevices {
+        divided: (0..GPUS).map(|minor| divided(minor, "h200")).collect(),
+        ..devices([])
+    };
+    let row = row(&possible, Form::Full);
+    row.print("instances of MIG on demand", Form::Full);
+    assert_eq!(row.slices, 9, "one has the counters");
+    assert!(row.bytes / row.slices < 1 << 18, "{} bytes", row.bytes);
+}
+
+impl Row {
+    fn print(&self, name: &str, form: Form) {
+        // A change of one GPU is a new generation of the pool, which each slice has.
+        let updates = CHANGES * self.slices * NODES;
+        let (kib, mib) = (self.bytes.div_ceil(1024), (self.bytes * NODES) >> 20);
+        let (slices, total) = (self.slices, self.slices * NODES);
+        eprintln!("| {name} | {form:?} | {slices} | {kib} | {total} | {mib} | {updates} |");
     }
 }
 

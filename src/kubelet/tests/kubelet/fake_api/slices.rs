@@ -23,6 +23,8 @@ pub(crate) struct Slices {
     pub(crate) reads: BTreeMap<&'static str, usize>,
     /// Whether fields with a gate are dropped.
     pub(crate) drops_gated: bool,
+    /// Whether counters alone are dropped: DRAPartitionableDevices is off.
+    pub(crate) drops_counters: bool,
     /// How many writes are answered by 409 although nothing has changed.
     pub(crate) conflicts: usize,
     /// The status of each answer; 0: the calls are served.
@@ -92,6 +94,18 @@ impl Slices {
 
     /// As `dropDisabledFields` of the API server does it: what the stored object has is kept.
     fn drop_gated(&self, slice: &mut Value, old: Option<&Value>) {
+        if self.drops_gated || self.drops_counters {
+            let spec = slice["spec"].as_object_mut().unwrap();
+            spec.remove("sharedCounters");
+            for device in spec
+                .get_mut("devices")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                device.as_object_mut().unwrap().remove("consumesCounters");
+            }
+        }
         if !self.drops_gated {
             return;
         }

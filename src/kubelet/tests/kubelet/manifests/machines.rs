@@ -143,6 +143,7 @@ impl Machine {
             driver: Some(driver.version.to_string()),
             cuda: driver.cuda.map(|cuda| cuda.to_string()),
             claims: Vec::new(),
+            divided: Vec::new(),
         }
     }
 

@@ -95,8 +95,11 @@ fn mig_devices_have_names_that_say_profile_and_instance() {
     let (inventory, plan) = planned("dgx-a100-mig", ALL);
     for device in &offered {
         let part = dra_part(&inventory, &plan, &allocated(&device.name)).unwrap();
-        let uuid = device.mig.as_ref().map_or(&device.gpu.uuid, |mig| &mig.uuid);
-        assert_eq!(part.split.uuid.as_ref(), Some(uuid));
+        let uuid = device
+            .mig
+            .as_ref()
+            .map_or(Some(&device.gpu.uuid), |mig| mig.uuid.as_ref());
+        assert_eq!(part.split.uuid.as_ref(), uuid);
     }
 }
 
