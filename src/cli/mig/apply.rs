@@ -193,7 +193,7 @@ fn apply(at: &ViewArgs, how: &HowArgs, changes: &[Change<'_>]) -> Result<ExitCod
     send(at, &request, changes)
 }
 
-fn request(changes: &[Change<'_>]) -> MigRequest {
+pub(super) fn request(changes: &[Change<'_>]) -> MigRequest {
     MigRequest {
         layouts: changes
             .iter()
@@ -207,7 +207,7 @@ fn request(changes: &[Change<'_>]) -> MigRequest {
     }
 }
 
-fn show(changes: &[Change<'_>], json: bool) -> Result<()> {
+pub(super) fn show(changes: &[Change<'_>], json: bool) -> Result<()> {
     let steps = |change: &Change<'_>| change.target.differences(change.now);
     let values: Vec<_> = changes
         .iter()
@@ -245,7 +245,7 @@ fn agreed() -> Result<bool> {
 }
 
 /// Has the broker make the changes, and brings the specifications up to date.
-fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
+pub(super) fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
     let before = HostFile::read(&at.at.state.state_dir).ok();
     let answer = ask(at, request)?;
     let names: Vec<String> = changes
