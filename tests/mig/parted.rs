@@ -57,7 +57,7 @@ mig-configs:
   - {devices: [3], mig-enabled: true, mig-devices: {1g.5gb: 7}}
   whole:
   - {devices: [4], mig-enabled: true, mig-devices: {7g.40gb: 1}}
-  off:
+  disabled:
   - {devices: [3], mig-enabled: false}
   balanced:
   - {devices: [0, 3], mig-enabled: true, mig-devices: {1g.5gb: 2, 2g.10gb: 1, 3g.20gb: 1}}
@@ -68,7 +68,7 @@ fn assert_judges_as_mig_parted_does() {
     let bed = products::with("a100-40");
     let uniform = "version: v1\nmig-configs:\n  all:\n  - {devices: [0], mig-enabled: true, mig-devices: {1g.5gb: 2, \
                    3g.20gb: 1}}\n  - {devices: [1, 2, 3, 4, 5, 6, 7], mig-enabled: false}\n  one:\n  - {devices: [0], \
-                   mig-enabled: true, mig-devices: {1g.5gb: 2, 3g.20gb: 1}}\n  on:\n  - {devices: all, mig-enabled: true, \
+                   mig-enabled: true, mig-devices: {1g.5gb: 2, 3g.20gb: 1}}\n  both:\n  - {devices: all, mig-enabled: true, \
                    mig-devices: {1g.5gb: 2, 3g.20gb: 1}}\n";
     let config = file(&bed, "config.yaml", uniform);
     let assert = |name: &str, more: &[&str]| parted(&bed, &[&["assert", "-f", &config, "-c", name], more].concat());
@@ -93,10 +93,10 @@ fn assert_judges_as_mig_parted_does() {
         done(&assert("one", &["-m"]));
     }
     // A GPU without MIG cannot have it on, although apply skips it.
-    let without = assert("on", &["-m"]);
+    let without = assert("both", &["-m"]);
     assert_eq!(without.code, Some(1));
     assert!(without.err.contains("gpu 1: has no MIG"), "{without:?}");
-    done(&parted(&bed, &["apply", "-f", &config, "-c", "on"]));
+    done(&parted(&bed, &["apply", "-f", &config, "-c", "both"]));
     // No GPU is looked at for the validity of a file, and the variables are those of NVIDIA's program.
     done(&assert("one", &["--valid-config"]));
     let variables = [
@@ -153,7 +153,7 @@ fn apply_changes_modes_and_resets_only_where_it_may() {
     let config = file(&bed, "config.yaml", CONFIGURATIONS);
     refused(
         &bed,
-        &["apply", "-f", &config, "-c", "off", "--skip-reset"],
+        &["apply", "-f", &config, "-c", "disabled", "--skip-reset"],
         "gpu 3: changes its MIG mode with a reset only; leave --skip-reset out",
     );
     // Without the option, the GPU is reset; this program of the driver resets it in the fake library's state.
@@ -165,7 +165,7 @@ fn apply_changes_modes_and_resets_only_where_it_may() {
         state.display()
     );
     fs::write(&smi, script).unwrap();
-    done(&parted(&bed, &["apply", "-f", &config, "-c", "off"]));
+    done(&parted(&bed, &["apply", "-f", &config, "-c", "disabled"]));
     assert_eq!(bed.layout(3), "off");
     assert_eq!(bed.layout(0).matches("1g.5gb").count(), 7);
     let resets = fs::read_to_string(bed.at("resets")).unwrap();
@@ -462,6 +462,6 @@ fn the_config_map_of_the_gpu_operator_is_accepted() {
     refused(
         &bed,
         &["assert", "-a", "-f", &broken, "-c", "small"],
-        "broken.yaml:13:34: mig-enabled is 7",
+        "broken.yaml:13:37: mig-enabled is 7",
     );
 }
