@@ -419,6 +419,11 @@ fn bad_files_change_nothing() {
                 {"UUID": "GPU-00000000-0000-4000-8000-000000000000", "MigMode": 1, "GpuInstances": null}]}}),
             "GPU-00000000-0000-4000-8000-000000000000 is not a GPU with MIG of this machine",
         ),
+        (
+            json!({"Version": "v1", "MigState": {"Devices": [
+                {"UUID": "GPU-00000000-0000-4000-8000-000000000000", "MigMode": 2, "GpuInstances": null}]}}),
+            "has MigMode 2, and not 0 or 1",
+        ),
     ] {
         let path = file(&bed, "bad.json", &state.to_string());
         refused(&bed, &["restore", "-f", &path], expected);

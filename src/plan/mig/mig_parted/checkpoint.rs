@@ -103,8 +103,21 @@ impl Checkpoint {
             let what = format!("version {} of a checkpoint is unknown", any.version);
             return Err(Error::usage(file, what).hint("write it again with checkpoint: this program reads v1"));
         }
-        serde_json::from_str(text)
-            .map_err(|error| Error::usage(file, "is not a checkpoint of mig-parted").from_source(error))
+        let read: Self = serde_json::from_str(text)
+            .map_err(|error| Error::usage(file, "is not a checkpoint of mig-parted").from_source(error))?;
+        match read
+            .mig_state
+            .devices
+            .iter()
+            .flatten()
+            .find(|device| device.mig_mode > 1)
+        {
+            None => Ok(read),
+            Some(device) => {
+                let what = format!("{} has MigMode {}, and not 0 or 1", device.uuid, device.mig_mode);
+                Err(Error::usage(file, what).hint("write the checkpoint again"))
+            }
+        }
     }
 
     /// The file's text.
