@@ -83,7 +83,7 @@ install: build pages licences
 NVIDIA_NAMES := nvidia-cdi-hook:tranche-oci nvidia-ctk:tranche-oci \
     nvidia-container-runtime:tranche-runtime nvidia-container-runtime.cdi:tranche-runtime \
     nvidia-container-runtime.legacy:tranche-runtime nvidia-container-runtime-hook:tranche-runtime \
-    nvidia-container-toolkit:tranche-runtime
+    nvidia-container-toolkit:tranche-runtime nvidia-mig-parted:tranche
 
 install-nvidia-names:
 	@for pair in $(NVIDIA_NAMES); do \

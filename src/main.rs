@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     if let Some(code) = tranche_cli::run_if_waiting() {
         return code;
     }
+    if let Some(code) = tranche_cli::run_if_called(std::env::args_os()) {
+        return code;
+    }
     let (arguments, level) = match tranche_cli::parse(std::env::args_os()) {
         Ok(parsed) => parsed,
         Err(code) => return code,

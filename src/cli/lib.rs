@@ -31,6 +31,7 @@ mod top;
 mod usage;
 mod verify;
 
+pub use mig::run_if_called;
 pub use run::run_if_waiting;
 
 use anyhow::Result;
@@ -111,7 +112,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments
             let level = parsed.of_nvidia.level(parsed.verbose);
             Ok((parsed, level))
         }
-        Err(error) if error.use_stderr() => Err(out::complain(usage::in_one_line(&error, &arguments).into())),
+        Err(error) if error.use_stderr() => Err(out::complain(
+            usage::in_one_line(&Arguments::command(), &error, &arguments).into(),
+        )),
         Err(help) => {
             // If standard output is closed, nobody is there to read it.
             let _ = help.print();

@@ -1,11 +1,14 @@
 //! `tranche mig`: how GPUs are divided by MIG.
 
 mod apply;
+mod parted;
 mod picture;
 mod profiles;
 mod restore;
 mod status;
 mod wanted;
+
+pub use parted::run_if_called;
 
 use super::out;
 use super::sharing::SharingArgs;

@@ -1,20 +1,18 @@
 //! What clap says of wrong arguments, in one line like every other error.
 
-use super::Arguments;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Command, CommandFactory};
 use std::ffi::OsString;
 use tranche_core::error::{Error, Kind};
 use tranche_core::text::some;
 
-/// One line for `error`, which `arguments` caused.
-pub(super) fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> Error {
-    let root = Arguments::command();
+/// One line for `error`, which `arguments` of the program `root` caused.
+pub(super) fn in_one_line(root: &Command, error: &clap::Error, arguments: &[OsString]) -> Error {
     let unknown = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
         _ => None,
     };
-    let (path, command) = command_of(&root, arguments, unknown);
+    let (path, command) = command_of(root, arguments, unknown);
     let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs: Vec<&str> = shown.map(Command::get_name).collect();
     let verbs = some(&verbs);
@@ -68,11 +66,13 @@ fn condensed(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Arguments;
+    use clap::CommandFactory;
 
     fn said(words: &[&str]) -> String {
         let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
         let error = Arguments::command().try_get_matches_from(&arguments).unwrap_err();
-        in_one_line(&error, &arguments).to_string()
+        in_one_line(&Arguments::command(), &error, &arguments).to_string()
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! YAML that people write: one set of options for the parser, and the place of each value and of each error.
 
+mod origin;
+
+pub use origin::TextOrigin;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, MergeKeyPolicy, Options, Spanned};
 use std::fmt;

@@ -16,6 +16,7 @@ mod changes;
 mod killed;
 mod modes;
 mod on_demand;
+mod parted;
 mod policy;
 mod products;
 mod refused;

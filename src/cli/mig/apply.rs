@@ -138,7 +138,7 @@ pub(super) fn request(changes: &[Change<'_>]) -> MigRequest {
     }
 }
 
-fn show(changes: &[Change<'_>], json: bool) -> Result<()> {
+pub(super) fn show(changes: &[Change<'_>], json: bool) -> Result<()> {
     let steps = |change: &Change<'_>| change.target.differences(change.now);
     let values: Vec<_> = changes
         .iter()
@@ -176,7 +176,7 @@ fn agreed() -> Result<bool> {
 }
 
 /// Has the broker make the changes, and brings the specifications up to date.
-fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
+pub(super) fn send(at: &ViewArgs, request: &MigRequest, changes: &[Change<'_>]) -> Result<ExitCode> {
     let before = HostFile::read(&at.at.state.state_dir).ok();
     let answer = ask(at, request)?;
     let names: Vec<String> = changes

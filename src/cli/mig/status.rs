@@ -1,6 +1,7 @@
 //! `tranche mig status` and `tranche mig export`.
 
 use super::ViewArgs;
+use super::parted;
 use super::picture::picture;
 use crate::out;
 use crate::table::Table;
@@ -20,9 +21,15 @@ pub(crate) struct Args {
     view: ViewArgs,
 }
 
-/// Print the layout of each GPU as --layout takes it
+/// Print the layout of each GPU as --layout takes it, or all as a configuration file of NVIDIA's mig-parted
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
+    /// Print a configuration file of mig-parted, in YAML or with --json in JSON. It lacks the places
+    #[arg(long)]
+    mig_parted: bool,
+    /// The name of the configuration in that file
+    #[arg(long, value_name = "NAME", default_value = parted::LABEL, requires = "mig_parted")]
+    label: String,
     #[command(flatten)]
     view: ViewArgs,
 }
@@ -43,6 +50,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
+    if args.mig_parted {
+        parted::export(&args.view, &args.label, args.view.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let view = args.view.look()?;
     let layouts: Vec<String> = view
         .gpus

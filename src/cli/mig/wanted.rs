@@ -1,11 +1,14 @@
 //! The options that say which layout is meant.
 
+use super::parted;
+use crate::out;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Error;
 use tranche_node::mig::MigView;
 use tranche_node::planning::{self, PolicyOptions};
-use tranche_plan::mig::{ExactGpu, Layout, MigGpu, mig_parted, plan};
+use tranche_plan::mig::mig_parted::NodeGpu;
+use tranche_plan::mig::{ExactGpu, Layout, MigGpu, plan};
 use tranche_plan::policy::Policy;
 
 /// Which layout.
@@ -15,7 +18,7 @@ pub(super) struct WantedArgs {
     /// for no MIG mode. May be repeated. A GPU that is not named is not touched [default: the layouts of the policy]
     #[arg(long = "layout", value_name = "GPU:PROFILES")]
     layouts: Vec<Layout>,
-    /// A configuration file of NVIDIA's mig-parted; - for stdin
+    /// A configuration file of NVIDIA's mig-parted, or a ConfigMap with one; - for stdin
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "layouts")]
     config_file: Option<PathBuf>,
     /// The configuration of that file, if it has several
@@ -36,7 +39,11 @@ impl WantedArgs {
     /// Returns an error if no layout is given and the policy has none, if a given one contradicts the policy, and the
     /// errors of the planner.
     pub(super) fn changes<'v>(&self, view: &'v MigView, policy: &PolicyOptions) -> Result<Vec<Change<'v>>> {
-        let read = self.config_file.as_deref().map(|file| self.read(file)).transpose()?;
+        let read = self
+            .config_file
+            .as_deref()
+            .map(|file| self.read(file, view))
+            .transpose()?;
         let policy = planning::policy(policy)?.map(|read| read.policy).unwrap_or_default();
         let layouts = match read.as_deref() {
             Some(read) => read,
@@ -53,19 +60,17 @@ impl WantedArgs {
         changes(plan(layouts, &view.gpus, &view.holders)?, view)
     }
 
-    fn read(&self, file: &Path) -> Result<Vec<Layout>> {
-        let name = file.display().to_string();
-        let text = match name.as_str() {
-            "-" => std::io::read_to_string(std::io::stdin()),
-            _ => std::fs::read_to_string(file),
-        };
-        let text = text.map_err(|error| Error::usage(&name, "cannot be read").from_source(error))?;
-        Ok(mig_parted::read(&name, &text, self.selected_config.as_deref())?)
+    fn read(&self, file: &Path, view: &MigView) -> Result<Vec<Layout>> {
+        let configuration = parted::read(file, self.selected_config.as_deref())?;
+        let gpus: Vec<NodeGpu<'_>> = view.gpus.iter().map(NodeGpu::from).collect();
+        let lines = configuration.check_selectors(&file.display().to_string(), &gpus)?;
+        lines.iter().for_each(out::note);
+        Ok(configuration.layouts())
     }
 }
 
 /// Refuses layouts that differ from those of the policy for the same GPU: the next boot would make the policy's again.
-fn check_policy(layouts: &[Layout], policy: &Policy, view: &MigView) -> Result<()> {
+pub(super) fn check_policy(layouts: &[Layout], policy: &Policy, view: &MigView) -> Result<()> {
     for gpu in &view.gpus {
         if let Some((given, fixed)) = Layout::of(gpu, layouts).zip(Layout::of(gpu, &policy.mig_layouts))
             && !given.wish.is_alike(&fixed.wish)

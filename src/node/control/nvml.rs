@@ -14,10 +14,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tranche_core::bounded;
-use tranche_core::types::GpuUuid;
+use tranche_core::types::{GpuIndex, GpuUuid};
 use tranche_host::nvml::NvmlProcess;
 use tranche_plan::inventory::ComputeMode;
-use tranche_plan::mig::{MigChange, MigGpu};
+use tranche_plan::mig::{MigChange, MigGpu, PciModel};
 
 /// The first argument of the child. No person would type it.
 const CHILD_ARGUMENT: &str = "--nvml-ask";
@@ -40,6 +40,8 @@ enum Question {
     FreeCgroup(GpuUuid, String),
     /// The processes that compute on a GPU.
     Processes(GpuUuid),
+    /// The PCI ids of all GPUs.
+    Models,
     /// All GPUs that have MIG.
     MigGpus,
     /// One of them.
@@ -56,6 +58,8 @@ enum NvmlAnswer {
     Processes(Vec<u32>),
     /// The limit of a cgroup as NVML reports it, in bytes; `None`: no limit.
     CgroupLimit(Option<u64>),
+    /// GPUs with their PCI ids.
+    Models(Vec<(GpuIndex, PciModel)>),
     /// GPUs, and a line for each that does not say what it has.
     MigGpus(Vec<MigGpu>, Vec<String>),
     Done,
@@ -148,6 +152,17 @@ impl Nvml {
     pub fn free_cgroup(&self, gpu: &GpuUuid, cgroup: &str) -> Result<(), NvmlFailure> {
         match self.ask(&Question::FreeCgroup(gpu.clone(), cgroup.to_owned()))? {
             NvmlAnswer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The PCI ids of all GPUs that NVML finds, by index.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it.
+    pub fn models(&self) -> Result<Vec<(GpuIndex, PciModel)>, NvmlFailure> {
+        match self.ask(&Question::Models)? {
+            NvmlAnswer::Models(models) => Ok(models),
             other => Err(unexpected(&other)),
         }
     }

@@ -1,15 +1,16 @@
 //! What this machine has of MIG now, and who uses it.
 
 use super::holders::holders;
+use crate::control::nvml::Nvml;
 use crate::control::{ControlOptions, DriverAccess};
 use crate::facts::{HostFacts, HostNow};
 use crate::held::root_only;
 use crate::planning::PlanOptions;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
-use tranche_core::types::{ComputeInstanceId, GpuInstanceId};
+use tranche_core::types::{ComputeInstanceId, GpuIndex, GpuInstanceId};
 use tranche_plan::inventory::{Inventory, MigDevice};
-use tranche_plan::mig::{InstanceHolder, MigGpu};
+use tranche_plan::mig::{InstanceHolder, MigGpu, PciModel};
 
 /// The GPUs that have MIG, and who uses them.
 #[derive(Debug)]
@@ -36,25 +37,41 @@ impl MigView {
     /// Asks the driver and the ledger. It changes nothing.
     ///
     /// # Errors
-    /// Returns an error for users other than root ([`Kind::Failed`]), for a host without a driver or without a GPU that
-    /// has MIG ([`Kind::Nothing`]), and if NVML does not answer.
+    /// As [`MigView::with_models`], and [`Kind::Nothing`] for a host without a GPU that has MIG.
     pub fn look(at: &PlanOptions) -> Result<Self> {
+        let (view, _) = Self::ask(at)?;
+        match view.gpus.is_empty() && view.problems.is_empty() {
+            true => Err(Error::new(Kind::Nothing, "host", "has no GPU with MIG")),
+            false => Ok(view),
+        }
+    }
+
+    /// The same with the PCI ids of all GPUs, also those that have no MIG, and also if none has.
+    ///
+    /// # Errors
+    /// Returns an error for users other than root ([`Kind::Failed`]), for a host without a driver ([`Kind::Nothing`]),
+    /// and if NVML does not answer.
+    pub fn with_models(at: &PlanOptions) -> Result<(Self, Vec<(GpuIndex, PciModel)>)> {
+        let (view, nvml) = Self::ask(at)?;
+        let models = nvml.models().map_err(|error| Error::failed("NVML", error))?;
+        Ok((view, models))
+    }
+
+    fn ask(at: &PlanOptions) -> Result<(Self, Nvml)> {
         root_only::check(&at.state_dir)?;
         let facts = HostNow::new(at.clone()).now()?;
         let access = DriverAccess::find(&facts, &ControlOptions::of(at)?)?;
         let (gpus, problems) = access.nvml.mig_gpus().map_err(|error| Error::failed("NVML", error))?;
-        if gpus.is_empty() && problems.is_empty() {
-            return Err(Error::new(Kind::Nothing, "host", "has no GPU with MIG"));
-        }
         let holders = match Claims::existing(&at.state_dir)? {
             Some(claims) => holders(&gpus, &claims)?,
             None => Vec::new(),
         };
-        Ok(Self {
+        let view = Self {
             gpus,
             holders,
             problems,
             inventory: facts.inventory.clone(),
-        })
+        };
+        Ok((view, access.nvml))
     }
 }

@@ -1,5 +1,6 @@
 //! Layouts as a person writes them: which GPUs are to have which instances.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -36,7 +37,7 @@ pub struct MigPartedSelector {
 }
 
 /// `0x20B010DE`, `0x20B010DE:0x134F10DE`: a model of GPU, as NVML writes PCI ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciModel {
     /// Device in the upper 16 bits, vendor in the lower.
     pub device: u32,
@@ -162,6 +163,16 @@ impl fmt::Display for GpuSelector {
                     f.write_str(&indices.join(","))
                 }
             },
+        }
+    }
+}
+
+impl fmt::Display for PciModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:08X}", self.device)?;
+        match self.subsystem {
+            Some(subsystem) if subsystem != 0 => write!(f, ":0x{subsystem:08X}"),
+            _ => Ok(()),
         }
     }
 }

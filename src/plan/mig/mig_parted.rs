@@ -1,232 +1,143 @@
-//! The configuration file of NVIDIA's mig-parted, accepted as it is.
+//! The files of NVIDIA's mig-parted, and its judgement of whether a machine has what a file says.
 //!
-//! The rules are those of mig-parted 0.15 (`api/spec/v1`): unknown keys are errors at every level, all named
-//! configurations are checked and not only the selected one, and the entries of a configuration apply in their order.
+//! The rules are those of mig-parted 0.15 (`api/spec/v1`, `cmd/nvidia-mig-parted`).
 
-use super::layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel, WishedInstance};
-use crate::yaml::{Node, Value, explain, options, place};
+mod checkpoint;
+mod export;
+mod judge;
+mod read;
+
+pub use checkpoint::Checkpoint;
+pub use export::ExportedFile;
+pub use read::read;
+
+use super::layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, PciModel};
+use super::{ExactGpu, MigGpu};
+use crate::inventory::MigMode;
 use std::collections::BTreeMap;
 use tranche_core::error::{Error, Result};
 use tranche_core::text::some;
-use tranche_core::types::{MigProfile, Place};
+use tranche_core::types::{GpuIndex, MigProfile};
 
-/// Reads the configuration `selected` from `text`; without a name, the only one. `file` is the name in messages.
-///
-/// A device filter that is not one of a PCI device selects nothing, as in mig-parted.
-///
-/// # Errors
-/// Returns a usage error with line and column for a file that mig-parted refuses, and for a name that the file lacks.
-pub fn read(file: &str, text: &str, selected: Option<&str>) -> Result<Vec<Layout>> {
-    let parsed: std::result::Result<Node, _> = serde_saphyr::from_str_with_options(text, options());
-    let reader = Reader { file };
-    let root = parsed.map_err(|error| {
-        let (at, what) = explain(&error);
-        reader.wrong_at(at, what)
-    })?;
-    let top = reader.map(&root, "the file", &["version", "mig-configs"])?;
-    match top.get("version").and_then(|node| node.value.text()) {
-        Some("v1") => {}
-        Some(other) => return Err(reader.wrong(&root, format!("version {other} is unknown; write version: v1"))),
-        None => return Err(reader.wrong(&root, "has no version; write version: v1")),
-    }
-    let configs = top
-        .get("mig-configs")
-        .ok_or_else(|| reader.wrong(&root, "has no mig-configs"))?;
-    let Value::Map(entries) = &configs.value else {
-        return Err(reader.wrong(configs, format!("mig-configs is {}, and not a map", configs.value)));
-    };
-    let mut named: BTreeMap<&str, Vec<Layout>> = BTreeMap::new();
-    for (name, config) in entries {
-        let name = name.value.text().ok_or_else(|| reader.wrong(name, "is not a name"))?;
-        named.insert(name, reader.config(config)?);
-    }
-    let names: Vec<&str> = named.keys().copied().collect();
-    match (selected, names.as_slice()) {
-        (_, []) => Err(reader.wrong(configs, "has no configuration")),
-        (None, [only]) => Ok(named.remove(only).unwrap_or_default()),
-        (None, _) => {
-            let error = Error::usage(file, "has several configurations");
-            Err(error.hint(format!("select one of {}", some(&names))))
-        }
-        (Some(name), _) => match named.remove(name) {
-            Some(layouts) => Ok(layouts),
-            None => Err(Error::usage(file, format!("has no configuration {name}"))
-                .hint(format!("expected one of {}", some(&names)))),
-        },
-    }
+/// A named configuration of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// Its name.
+    pub name: String,
+    /// Its entries, which apply in this order.
+    pub entries: Vec<Entry>,
+    /// A line for each device filter that cannot be one of a GPU, so that it selects nothing.
+    pub notes: Vec<String>,
 }
 
-struct Reader<'f> {
-    file: &'f str,
+/// An entry of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Which GPUs.
+    pub gpus: MigPartedSelector,
+    /// What each of them is to have.
+    pub wish: GpuWish,
 }
 
-impl Reader<'_> {
-    fn wrong(&self, node: &Node, what: impl std::fmt::Display) -> Error {
-        self.wrong_at(place(node.referenced), what)
-    }
+/// A GPU as mig-parted looks at it, whether it has MIG or not.
+#[derive(Debug, Clone)]
+pub struct NodeGpu<'g> {
+    /// Its position in the order of PCI addresses, which is that of NVML.
+    pub index: GpuIndex,
+    /// Its PCI ids.
+    pub model: PciModel,
+    /// The MIG mode; `None` for a GPU that has no MIG.
+    pub mode: Option<MigMode>,
+    /// How it is divided; `None` for a GPU that has no MIG, or that does not say it.
+    pub divided: Option<&'g MigGpu>,
+}
 
-    fn wrong_at(&self, at: Option<Place>, what: impl std::fmt::Display) -> Error {
-        match at {
-            Some(at) => Error::usage(at.of(self.file), what),
-            None => Error::usage(self.file, what),
-        }
-    }
-
-    /// The values of a map, each of which has one of these keys.
-    fn map<'n>(&self, node: &'n Node, what: &str, known: &[&str]) -> Result<BTreeMap<&'n str, &'n Node>> {
-        let Value::Map(entries) = &node.value else {
-            return Err(self.wrong(node, format!("{what} is {}, and not a map", node.value)));
-        };
-        let mut found = BTreeMap::new();
-        for (key, value) in entries {
-            match key.value.text().filter(|key| known.contains(key)) {
-                Some(key) => found.insert(key, value),
-                None => {
-                    let error = self.wrong(key, format!("unknown key {}", key.value));
-                    return Err(error.hint(format!("expected one of {}", some(known))));
-                }
-            };
-        }
-        Ok(found)
-    }
-
-    fn config(&self, node: &Node) -> Result<Vec<Layout>> {
-        match &node.value {
-            Value::List(entries) if !entries.is_empty() => entries.iter().map(|entry| self.entry(entry)).collect(),
-            _ => Err(self.wrong(node, "a configuration is a list of at least one entry")),
-        }
-    }
-
-    fn entry(&self, node: &Node) -> Result<Layout> {
-        const KEYS: [&str; 4] = ["devices", "device-filter", "mig-enabled", "mig-devices"];
-        let keys = self.map(node, "an entry", &KEYS)?;
-        let required = |key: &str| {
-            keys.get(key)
-                .copied()
-                .ok_or_else(|| self.wrong(node, format!("has no {key}")))
-        };
-        let selector = MigPartedSelector {
-            indices: self.indices(required("devices")?)?,
-            models: match keys.get("device-filter") {
-                None => Vec::new(),
-                Some(filter) => self.models(filter)?,
+impl<'g> From<&'g MigGpu> for NodeGpu<'g> {
+    fn from(gpu: &'g MigGpu) -> Self {
+        Self {
+            index: gpu.index,
+            model: PciModel {
+                device: gpu.pci_device,
+                subsystem: Some(gpu.pci_subsystem),
             },
-        };
-        let enabled = required("mig-enabled")?;
-        let Value::Bool(is_on) = enabled.value else {
-            return Err(self.wrong(
-                enabled,
-                format!("mig-enabled is {}, and not true or false", enabled.value),
-            ));
-        };
-        let devices = keys.get("mig-devices").copied();
-        let wish = match (is_on, devices) {
-            (true, Some(devices)) => GpuWish::Instances(self.instances(devices)?),
-            (true, None) => return Err(self.wrong(node, "has mig-enabled: true and no mig-devices")),
-            (false, Some(devices)) if !matches!(&devices.value, Value::Map(map) if map.is_empty()) => {
-                match devices.value {
-                    Value::Null => GpuWish::Off,
-                    _ => return Err(self.wrong(devices, "has mig-enabled: false and mig-devices")),
-                }
-            }
-            (false, _) => GpuWish::Off,
-        };
-        Ok(Layout {
-            gpus: GpuSelector::MigParted(selector),
-            wish,
-        })
-    }
-
-    /// `None`: all.
-    fn indices(&self, node: &Node) -> Result<Option<Vec<i64>>> {
-        let number = |node: &Node| match &node.value {
-            Value::Number(number) => number.parse().ok(),
-            _ => None,
-        };
-        match &node.value {
-            Value::Text(text) if text == "all" => Ok(None),
-            Value::List(list) => {
-                let numbers: Option<Vec<i64>> = list.iter().map(number).collect();
-                numbers
-                    .map(Some)
-                    .ok_or_else(|| self.wrong(node, "devices has an entry that is not an index"))
-            }
-            other => Err(self.wrong(node, format!("devices is {other}, and not all or a list of indices"))),
-        }
-    }
-
-    /// A text, or a list of them. One that names no model matches nothing.
-    fn models(&self, node: &Node) -> Result<Vec<PciModel>> {
-        /// A model that no GPU is.
-        const NOTHING: PciModel = PciModel {
-            device: 0,
-            subsystem: None,
-        };
-        let one = |node: &Node| match &node.value {
-            Value::Text(text) => Ok(model(text).unwrap_or(NOTHING)),
-            other => Err(self.wrong(
-                node,
-                format!("device-filter has {other}, and not a PCI id like \"0x20B010DE\""),
-            )),
-        };
-        match &node.value {
-            Value::List(list) => list.iter().map(one).collect(),
-            _ => Ok(vec![one(node)?]),
-        }
-    }
-
-    fn instances(&self, node: &Node) -> Result<BTreeMap<WishedInstance, u32>> {
-        let Value::Map(entries) = &node.value else {
-            return Err(self.wrong(node, format!("mig-devices is {}, and not a map", node.value)));
-        };
-        let mut wished = BTreeMap::new();
-        for (name, count) in entries {
-            let profile = name.value.text().and_then(profile);
-            let profile = profile.ok_or_else(|| self.wrong(name, format!("{} is not a MIG profile", name.value)))?;
-            let number = match &count.value {
-                Value::Number(number) => number.parse::<u32>().ok(),
-                _ => None,
-            };
-            let what = || format!("{} is not a number of instances", count.value);
-            match number.ok_or_else(|| self.wrong(count, what()))? {
-                0 => {}
-                number => *wished.entry(WishedInstance { profile, start: None }).or_insert(0) += number,
-            }
-        }
-        match wished.is_empty() && !entries.is_empty() {
-            true => Err(self.wrong(node, "every number of mig-devices is 0")),
-            false => Ok(wished),
+            mode: Some(gpu.mode.current),
+            divided: Some(gpu),
         }
     }
 }
 
-/// `1g.5gb`, `1c.3g.20gb`, `1g.10gb+me,gfx`: mig-parted writes one sign and a comma between attributes.
-fn profile(name: &str) -> Option<MigProfile> {
-    let Some(at) = name.find(['+', '-']) else {
-        return name.parse().ok();
-    };
-    let (base, attributes) = name.split_at(at);
-    let (sign, attributes) = attributes.split_at(1);
-    // Both signs in one name are an error there.
-    if attributes.contains(['+', '-']) {
-        return None;
+impl MigPartedSelector {
+    /// Whether a GPU is meant.
+    pub fn names(&self, gpu: &NodeGpu<'_>) -> bool {
+        let is_model = |model: &PciModel| {
+            let same_subsystem = |subsystem| gpu.model.subsystem == Some(subsystem);
+            model.device == gpu.model.device && model.subsystem.is_none_or(same_subsystem)
+        };
+        let is_number = |indices: &Vec<i64>| indices.contains(&i64::from(gpu.index.0));
+        (self.models.is_empty() || self.models.iter().any(is_model)) && self.indices.as_ref().is_none_or(is_number)
     }
-    let attributes: String = attributes
-        .split(',')
-        .map(|attribute| format!("{sign}{attribute}"))
-        .collect();
-    format!("{base}{attributes}").parse().ok()
 }
 
-/// `0x20B010DE`, `0x20B010DE:0x134F10DE`
-fn model(filter: &str) -> Option<PciModel> {
-    let id = |text: &str| u32::from_str_radix(text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?, 16).ok();
-    let (device, subsystem) = match filter.split_once(':') {
-        Some((device, subsystem)) => (device, Some(id(subsystem)?)),
-        None => (filter, None),
+impl Configuration {
+    /// The same for the planner.
+    pub fn layouts(&self) -> Vec<Layout> {
+        let layout = |entry: &Entry| Layout {
+            gpus: GpuSelector::MigParted(entry.gpus.clone()),
+            wish: entry.wish.clone(),
+        };
+        self.entries.iter().map(layout).collect()
+    }
+
+    /// The entry that counts for a GPU: the last one that names it.
+    pub fn entry(&self, gpu: &NodeGpu<'_>) -> Option<&Entry> {
+        self.entries.iter().rfind(|entry| entry.gpus.names(gpu))
+    }
+
+    /// Looks for what its selectors mean on a machine with `gpus`. Returns a line for each selector that cannot mean
+    /// a GPU of it, and looks like a mistake: an entry for another model is none.
+    ///
+    /// # Errors
+    /// Returns a usage error if the whole configuration names no GPU here. `file` is the name in messages.
+    pub fn check_selectors(&self, file: &str, gpus: &[NodeGpu<'_>]) -> Result<Vec<String>> {
+        if !gpus.iter().any(|gpu| self.entry(gpu).is_some()) {
+            let what = format!("configuration {} names no GPU of this machine", self.name);
+            let models: Vec<String> = gpus
+                .iter()
+                .map(|gpu| format!("{} is {}", gpu.index, gpu.model))
+                .collect();
+            let error = Error::usage(file, what);
+            return Err(match self.notes.first() {
+                Some(note) => error.hint(note),
+                None if models.is_empty() => error,
+                None => error.hint(format!("its GPUs: {}", some(&models))),
+            });
+        }
+        let mut lines = self.notes.clone();
+        let exists = |index: &i64| gpus.iter().any(|gpu| i64::from(gpu.index.0) == *index);
+        let named = self.entries.iter().filter_map(|entry| entry.gpus.indices.as_ref());
+        let mut missing: Vec<i64> = named.flatten().filter(|index| !exists(index)).copied().collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            let what = format!("configuration {} names devices that this machine lacks", self.name);
+            lines.push(format!("{file}: {what}: {}", some(&missing)));
+        }
+        Ok(lines)
+    }
+}
+
+/// The MIG devices that a GPU has, by profile, as mig-parted counts them: compute instances. A GPU instance without
+/// one is not counted.
+fn devices(gpu: &MigGpu) -> BTreeMap<MigProfile, u32> {
+    let GpuWish::Instances(instances) = ExactGpu::of(gpu).layout().wish else {
+        return BTreeMap::new();
     };
-    Some(PciModel {
-        device: id(device)?,
-        subsystem,
-    })
+    let mut counts = BTreeMap::new();
+    for (one, count) in instances {
+        if one.profile.compute_slices != Some(0) {
+            *counts.entry(one.profile).or_insert(0) += count;
+        }
+    }
+    counts
 }

@@ -1,7 +1,7 @@
 //! From layouts and the state of the GPUs to what each GPU is to have, or to who stands in the way.
 
 use super::exact::ExactGpu;
-use super::layout::{GpuSelector, GpuWish, Layout, MigPartedSelector, WishedInstance};
+use super::layout::{GpuSelector, GpuWish, Layout, WishedInstance};
 use super::place::{Kept, WantedInstance, place};
 use super::{InstanceProfile, MigGpu};
 use crate::inventory::MigMode;
@@ -52,7 +52,7 @@ impl Layout {
         match &self.gpus {
             GpuSelector::All => true,
             GpuSelector::One(selector) => is_selected(selector, gpu),
-            GpuSelector::MigParted(selector) => is_selected_by_mig_parted(selector, gpu),
+            GpuSelector::MigParted(selector) => selector.names(&gpu.into()),
         }
     }
 }
@@ -83,15 +83,6 @@ fn is_selected(selector: &DeviceSelector, gpu: &MigGpu) -> bool {
         DeviceSelector::Pci(pci) => *pci == gpu.pci,
         DeviceSelector::Minor(_) | DeviceSelector::MigUuid(_) => false,
     }
-}
-
-fn is_selected_by_mig_parted(selector: &MigPartedSelector, gpu: &MigGpu) -> bool {
-    let is_model = |model: &super::PciModel| {
-        model.device == gpu.pci_device && model.subsystem.is_none_or(|subsystem| subsystem == gpu.pci_subsystem)
-    };
-    let is_number = |indices: &Vec<i64>| indices.contains(&i64::from(gpu.index.0));
-    (selector.models.is_empty() || selector.models.iter().any(is_model))
-        && selector.indices.as_ref().is_none_or(is_number)
 }
 
 fn plan_one(gpu: &MigGpu, wish: &GpuWish, holders: &[InstanceHolder]) -> Result<ExactGpu> {

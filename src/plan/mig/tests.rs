@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod choose;
+mod configurations;
 mod layouts;
 mod mig_parted;
 mod possible;

@@ -15,8 +15,8 @@ pub use runtime::{is_runtime, is_variable};
 pub use source::text;
 
 use super::{Door, KubernetesEntry, KubernetesSection, Placed, Policy, RuntimeMode, RuntimeSettings};
-use crate::yaml::{Node, Value};
-use document::{Document, TextOrigin};
+use crate::yaml::{Node, TextOrigin, Value};
+use document::Document;
 use fill::{Filler, nearest};
 use sections::{FlagsSection, KubernetesDevices, KubernetesFields, Top};
 use std::path::Path;

@@ -48,6 +48,7 @@ fn answer(library: &OsStr, question: &Question) -> Result<NvmlAnswer, NvmlError>
                 processes.iter().map(|process| process.pid).collect(),
             ))
         }
+        Question::Models => mig::models(&nvml).map(NvmlAnswer::Models),
         Question::MigGpus => mig::gpus(&nvml).map(|(gpus, problems)| NvmlAnswer::MigGpus(gpus, problems)),
         Question::MigGpu(gpu) => mig::gpu(&device(&nvml, gpu)?).map(|gpu| NvmlAnswer::MigGpus(vec![gpu], Vec::new())),
         Question::ChangeMig(gpu, change) => {

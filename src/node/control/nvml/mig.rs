@@ -15,7 +15,7 @@ use tranche_host::sys::nvml_mig::{
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
     ComputeInstance, ComputeProfile, ComputeProfileId, ComputeProfileIndex, Engines, GpuInstance, InstanceProfile,
-    MigChange, MigClient, MigGpu, Placement, ProfileId, ProfileIndex,
+    MigChange, MigClient, MigGpu, PciModel, Placement, ProfileId, ProfileIndex,
 };
 
 /// More profiles than NVML has numbers for. A library that never says that a number is too large is not asked on.
@@ -23,6 +23,19 @@ const MOST_PROFILES: u32 = 64;
 
 /// What NVML reports as the instance of a process that uses none.
 const NO_INSTANCE: u32 = u32::MAX;
+
+/// The PCI ids of the GPUs that answer.
+pub(super) fn models(nvml: &Nvml) -> Result<Vec<(GpuIndex, PciModel)>, NvmlError> {
+    let of = |index| {
+        let pci = nvml.device_by_index(index).and_then(|device| device.pci_info()).ok()?;
+        let model = PciModel {
+            device: pci.pci_device_id,
+            subsystem: pci.pci_sub_system_id,
+        };
+        Some((GpuIndex(index), model))
+    };
+    Ok((0..nvml.device_count()?).filter_map(of).collect())
+}
 
 /// All GPUs that have MIG, and a line for each that does not say what it has.
 pub(super) fn gpus(nvml: &Nvml) -> Result<(Vec<MigGpu>, Vec<String>), NvmlError> {

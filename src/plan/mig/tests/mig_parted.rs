@@ -10,7 +10,10 @@ fn file(entries: &str) -> String {
 }
 
 fn read(text: &str) -> Result<Vec<Layout>, String> {
-    mig_parted::read("f.yaml", text, None).map_err(|error| error.to_string())
+    match mig_parted::read("f.yaml", text, None) {
+        Ok(configuration) => Ok(configuration.layouts()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn shown(text: &str, gpus: &[MigGpu]) -> Vec<String> {
@@ -133,7 +136,7 @@ fn one_configuration_is_selected_and_all_are_checked() {
             .unwrap_err()
             .contains("has several configurations; select one of a, b")
     );
-    assert_eq!(mig_parted::read("f.yaml", &two, Some("b")).unwrap().len(), 1);
+    assert_eq!(mig_parted::read("f.yaml", &two, Some("b")).unwrap().entries.len(), 1);
     let error = mig_parted::read("f.yaml", &two, Some("c")).unwrap_err().to_string();
     assert!(
         error.contains("has no configuration c; expected one of a, b"),

@@ -3,12 +3,11 @@
 //! Each key under `data` is a configuration. Where there are several, the plugin's config manager takes the one that a
 //! label of the node names, and without a label the one called `default`; here `--config-key` takes the label's place.
 
-use super::document::{Document, TextOrigin};
+use super::document::Document;
 use super::fill::Filler;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, TextOrigin, Value};
 use tranche_core::error::{Error, Result};
 use tranche_core::text::some;
-use tranche_core::types::Place;
 
 /// The configuration that is taken if nobody names one.
 const DEFAULT_KEY: &str = "default";
@@ -77,7 +76,7 @@ pub(super) fn policy_in<'a>(
         }
     };
     match &value.value {
-        Value::Text(inner) => Ok(Some((inner, origin(text, document.place(value), inner)))),
+        Value::Text(inner) => Ok(Some((inner, TextOrigin::of(text, document.place(value), inner)))),
         other => Err(document
             .wrong(value, format!("data.{name}: expected text, found {other}"))
             .hint(format!("write {name}: | and the configuration below it, indented"))),
@@ -96,27 +95,4 @@ fn is_config_map(root: &Node) -> bool {
     let has = |name| entry(root, name).is_some();
     entry(root, "kind").is_some_and(|kind| kind.value.text() == Some("ConfigMap"))
         || (has("data") && !has("sharing") && !has("version"))
-}
-
-/// Where the lines of `inner` are in the file, whose text is `outer`; `place` is where YAML has the value begin.
-///
-/// The lines of a literal block (`|`) are those of the file, indented. Any other text is folded or quoted.
-fn origin(outer: &str, place: Place, inner: &str) -> TextOrigin {
-    let lines: Vec<&str> = outer.lines().collect();
-    let Some((at, first)) = inner.lines().enumerate().find(|(_, line)| !line.trim().is_empty()) else {
-        return TextOrigin::At(place);
-    };
-    // The block's header (`key: |`) is on the line where the value begins or, as some parsers count, on the one before.
-    for header in [place.line, place.line.saturating_sub(1)] {
-        let is_header = (header as usize)
-            .checked_sub(1)
-            .and_then(|index| lines.get(index))
-            .is_some_and(|line| line.contains('|'));
-        let raw = lines.get(header as usize + at).copied().unwrap_or_default();
-        if is_header && let Some(before) = raw.strip_suffix(first) {
-            let indent = u32::try_from(before.chars().count()).unwrap_or(u32::MAX);
-            return TextOrigin::Within { lines: header, indent };
-        }
-    }
-    TextOrigin::At(place)
 }

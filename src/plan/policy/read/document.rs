@@ -1,20 +1,9 @@
 //! A policy's text as a tree of YAML, and the place of everything in it in the file that a person edits.
 
-use crate::yaml::{self, Node};
+use crate::yaml::{self, Node, TextOrigin};
 use std::fmt::Display;
 use tranche_core::error::{Error, Result};
 use tranche_core::types::Place;
-
-/// Where a document is within the file that a person edits.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum TextOrigin {
-    /// It is the file.
-    File,
-    /// Its first line follows this many lines, and each of its lines is indented by so many characters.
-    Within { lines: u32, indent: u32 },
-    /// Its lines cannot be found again in the file, because the text is folded or quoted. It begins here.
-    At(Place),
-}
 
 /// A file with a policy, or a part of one.
 #[derive(Debug, Clone, Copy)]
@@ -31,14 +20,7 @@ impl Document<'_> {
     }
 
     fn moved(&self, place: Option<Place>) -> Place {
-        match (self.origin, place) {
-            (TextOrigin::At(place), _) => place,
-            (TextOrigin::Within { lines, indent }, Some(Place { line, column })) => Place {
-                line: line.saturating_add(lines),
-                column: column.saturating_add(indent),
-            },
-            (_, place) => place.unwrap_or_default(),
-        }
+        self.origin.moved(place).unwrap_or_default()
     }
 
     /// An error about `node`.
