@@ -91,7 +91,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     code
 }
 
-const OWN: [&str; 4] = [PrepareCall::VERB, ClaimCall::VERB, ReleaseCall::VERB, InServiceCall::VERB];
+const OWN: [&str; 4] = [
+    PrepareCall::VERB,
+    ClaimCall::VERB,
+    ReleaseCall::VERB,
+    InServiceCall::VERB,
+];
 
 /// Whether `verb` exists. An unknown verb may be any text, so it is not written at the beginning of a line.
 fn is_known(verb: &str) -> bool {
@@ -114,7 +119,9 @@ mod tests {
         let error = no_verb().unwrap_err();
         assert_eq!(error.kind().exit_code(), 2);
         assert!(
-            error.to_string().contains("there is: prepare, claim, release, in-service"),
+            error
+                .to_string()
+                .contains("there is: prepare, claim, release, in-service"),
             "{error}"
         );
     }

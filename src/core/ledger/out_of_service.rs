@@ -169,14 +169,15 @@ fn read(dir: &Path, name: &str) -> Result<Vec<Outage>> {
         true => bounded::read(file, MOST_BYTES).about(path.display(), "cannot be read")?,
         false => {
             let directory = LedgerDirectory::state(dir, Missing::Leave)?;
-            let bytes = directory.map(|directory| directory.read(name, MOST_BYTES)).transpose()?;
+            let bytes = directory
+                .map(|directory| directory.read(name, MOST_BYTES))
+                .transpose()?;
             // It may have been removed since.
             bytes.flatten().unwrap_or_default()
         }
     };
-    let damaged = |what: &str| {
-        Error::failed(path.display(), what).hint("tranche undrain all writes it anew, without any device")
-    };
+    let damaged =
+        |what: &str| Error::failed(path.display(), what).hint("tranche undrain all writes it anew, without any device");
     if bytes.is_empty() {
         return Err(damaged("is empty"));
     }

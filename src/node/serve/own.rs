@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use tranche_core::broker::ClaimRequest;
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Books, Claim, HeldShare};
+use tranche_core::ledger::{Books, Claim, HeldShare, OutOfService};
 use tranche_core::text::some;
 use tranche_core::types::{HostPath, Strategy};
 use tranche_plan::derive::Sharing;
@@ -52,6 +52,7 @@ pub(super) fn claim(commands: &Commands<'_>, peer: &BrokerClient, request: Claim
     let sharing = Sharing {
         plan,
         held: BTreeSet::new(),
+        out_of_service: OutOfService::default(),
         state_dir: HostPath::new(commands.state_dir())?,
     };
     let claims = commands.claims(peer)?;

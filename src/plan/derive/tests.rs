@@ -7,6 +7,7 @@ use crate::inventory::{
 };
 use std::collections::BTreeSet;
 use tranche_core::call::NvidiaHook;
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{
     ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, ImexChannelId, MigIndex, Minor,
 };
@@ -446,6 +447,7 @@ mod shares {
             sharing: Some(Sharing {
                 plan: crate::share::plan(&policy, &inventory).unwrap(),
                 held: BTreeSet::new(),
+                out_of_service: OutOfService::default(),
                 state_dir: HostPath::new("/run/tranche").unwrap(),
             }),
             ..Options::default()

@@ -19,7 +19,9 @@ pub fn explain(object: impl Display, error: ReserveError, list: impl FnOnce(&[Cl
                 Some((device, why)) => Error::failed(device, why),
                 None => Error::failed(object, "its device is out of service"),
             };
-            let error = out.fold(error, |error, (device, why)| error.and_hint(format_args!("{device}: {why}")));
+            let error = out.fold(error, |error, (device, why)| {
+                error.and_hint(format_args!("{device}: {why}"))
+            });
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
             match others.is_empty() {
                 true => error.and_hint("the policy shares no other device"),

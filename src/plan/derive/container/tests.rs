@@ -4,6 +4,7 @@ use super::*;
 use crate::derive::Sharing;
 use crate::share::{Wish, fit};
 use std::collections::BTreeSet;
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{ContainerPath, HostPath};
 
 const TURNS: &str =
@@ -23,6 +24,7 @@ fn host(yaml: &str) -> Case {
     let sharing = Sharing {
         plan,
         held: BTreeSet::new(),
+        out_of_service: OutOfService::default(),
         state_dir: HostPath::new("/run/tranche").unwrap(),
     };
     let options = Options {
