@@ -129,9 +129,10 @@ pub(super) fn undrain(args: &UndrainArgs) -> Result<ExitCode> {
         let devices = args.which.named(&inventory(&args.host)?)?;
         let ended = out_of_service::undrain(state_dir, &devices)?;
         for (device, ended) in devices.iter().zip(ended) {
-            out::result(&match ended {
-                Some(outage) => format!("{}: in service; it was {outage}\n", device.label),
-                None => format!("{}: is in service already\n", device.label),
+            let was: Vec<String> = ended.iter().map(ToString::to_string).collect();
+            out::result(&match was.is_empty() {
+                false => format!("{}: in service; it was {}\n", device.label, was.join("; ")),
+                true => format!("{}: is in service already\n", device.label),
             })?;
         }
     }

@@ -108,12 +108,12 @@ pub fn drain(
     Ok(done)
 }
 
-/// Puts `devices` back into service. Returns what ended for each of them; `None` for one that was in service.
+/// Puts `devices` back into service, GPUs with all that is on them. Returns what ended for each of them.
 ///
 /// # Errors
 /// Returns an error if the GPU that a MIG device is on is out of service, or if the file is damaged or cannot be
 /// written. Then nothing is changed.
-pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Option<Outage>>> {
+pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Vec<Outage>>> {
     let ledger = Ledger::open(state_dir)?;
     let _locked = ledger.lock()?;
     let OutOfService {
@@ -123,14 +123,16 @@ pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Option<O
     } = readable(state_dir)?;
     let mut ended = Vec::new();
     for NamedDevice { label, key } in devices {
-        let at = drained.iter().position(|outage| outage.device == *key);
-        ended.push(at.map(|at| drained.remove(at)));
+        // A MIG device may not exist any more, and then its GPU is what names it.
+        let is_on =
+            |outage: &Outage| outage.device == *key || key.instance().is_none() && outage.device.gpu() == key.gpu();
+        ended.push(drained.extract_if(.., |outage| is_on(outage)).collect::<Vec<_>>());
         if let Some(outage) = drained.iter().find(|outage| outage.covers(key)) {
             let gpu = &outage.device;
             let error = Error::failed(label, format!("the GPU that it is on is {outage}"));
             return Err(error.hint(format!("tranche undrain {gpu}")));
         }
-        if ended.last() == Some(&None) && prohibited.iter().any(|outage| outage.covers(key)) {
+        if ended.last().is_some_and(Vec::is_empty) && prohibited.iter().any(|outage| outage.covers(key)) {
             let error = Error::failed(label, format!("is not drained; {PROHIBITED}"));
             return Err(error.hint(format!(
                 "nvidia-smi -i {} -c DEFAULT, and then tranche cdi refresh",

@@ -73,7 +73,7 @@ impl DraNode {
                 self.said.is_well(&Topic::Broker);
                 for device in &devices.devices {
                     let topic = Topic::Device(device.name.clone());
-                    match &device.unhealthy {
+                    match device.unhealthy.as_ref().or(device.out_of_service.as_ref()) {
                         Some(why) => self.said.warn(topic, format!("{}: {why}", device.name)),
                         None => self.said.is_well(&topic),
                     }
@@ -137,7 +137,13 @@ fn health(devices: &DraDevices, pool: &str) -> Vec<DeviceHealth> {
             pool: pool.to_owned(),
             device: name,
             health,
-            message: device.unhealthy.clone().unwrap_or_default(),
+            // What a pod has of a device that is out of service works.
+            message: device
+                .unhealthy
+                .as_ref()
+                .or(device.out_of_service.as_ref())
+                .cloned()
+                .unwrap_or_default(),
         };
         names(device).into_iter().map(one).collect()
     };

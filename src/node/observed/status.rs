@@ -1,7 +1,7 @@
 //! What `tranche status --json` prints.
 
 use super::messages::{Said, said};
-use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, WaiterRow};
+use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, OutageRow, WaiterRow};
 use crate::held::Held;
 use serde::Serialize;
 use tranche_core::error::{Error, line};
@@ -19,6 +19,8 @@ pub struct Status<'o> {
     pub gpus: Option<&'o [DeviceUsage]>,
     /// Starts that wait, in the order in which they are served.
     pub waiters: &'o [WaiterRow],
+    /// The devices that are out of service, or will be.
+    pub out_of_service: &'o [OutageRow],
     /// The MPS daemons of the broker.
     pub daemons: &'o [DaemonRow],
     /// Whether host.json describes the host.
@@ -45,6 +47,7 @@ impl<'o> Status<'o> {
             claims: &observed.claims,
             gpus: observed.gpus.as_deref(),
             waiters: &observed.waiters,
+            out_of_service: &observed.out_of_service,
             daemons: &observed.daemons,
             host_file: &observed.host_file,
             deviations: &observed.deviations,

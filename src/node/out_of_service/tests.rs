@@ -29,8 +29,12 @@ fn a_second_drain_keeps_the_time_of_the_first_and_takes_the_new_reason() {
     assert_eq!(second[0].1.as_ref(), Some(&first[0].0), "what was there is not lost");
     assert_eq!(OutOfService::read(state.path()).drained, [second[0].0.clone()]);
     let ended = undrain(state.path(), &gpu).unwrap();
-    assert_eq!(ended, [Some(second[0].0.clone())]);
-    assert_eq!(undrain(state.path(), &gpu).unwrap(), [None], "it is in service already");
+    assert_eq!(ended, [vec![second[0].0.clone()]]);
+    assert_eq!(
+        undrain(state.path(), &gpu).unwrap(),
+        [vec![]],
+        "it is in service already"
+    );
     assert!(
         !OutOfService::drained_file(state.path()).exists(),
         "an empty file costs every start"
@@ -49,7 +53,7 @@ fn administrators_at_once_lose_nothing_of_each_other() {
                 start.wait();
                 for _ in 0..10 {
                     drain(path, &own, 1, None).unwrap();
-                    assert!(undrain(path, &own).unwrap()[0].is_some(), "another one took it away");
+                    assert_eq!(undrain(path, &own).unwrap()[0].len(), 1, "another one took it away");
                 }
                 drain(path, &own, 1, None).unwrap();
             });
@@ -85,10 +89,12 @@ fn a_damaged_file_is_repaired_by_undrain_all_and_by_nothing_else() {
 fn a_mig_device_of_a_drained_gpu_comes_back_with_its_gpu() {
     let state = tempfile::tempdir().unwrap();
     let (gpu, mig) = (device("gpu 0", "GPU-11111111"), device("mig 0:1", "GPU-11111111/7/0"));
-    drain(state.path(), &[gpu, mig.clone()], 1, None).unwrap();
+    drain(state.path(), &[gpu.clone(), mig.clone()], 1, None).unwrap();
     let line = undrain(state.path(), &[mig]).unwrap_err().to_string();
     assert!(line.contains("mig 0:1: the GPU that it is on is out of service") && line.contains("undrain GPU-11111111"));
     assert_eq!(out(state.path()).len(), 2, "nothing is half done");
+    undrain(state.path(), &[gpu]).unwrap();
+    assert_eq!(out(state.path()).len(), 0);
 }
 
 #[test]

@@ -39,3 +39,5 @@ check "a container holds a share when the machine is rebooted" "" \
 # And a pod, which has its share again after the boot.
 check "a share is reserved for a pod" '{"version":1,"ok":{}}' ask_for_pod reserve
 check "root sees for which" "" is_reserved
+# And a device that stays out of service.
+check "a device is drained" "" sh -c "tranche drain 5 --reason 'a fan' | grep -q '^gpu 5: out of service since .* (a fan)$'"

@@ -20,6 +20,7 @@ pub(in crate::serve) fn dra_devices(commands: &Commands<'_>) -> Result<Value> {
     let mut devices = Vec::new();
     for (key, mut device) in tranche_plan::share::dra_devices(&facts.inventory, &facts.plan) {
         device.unhealthy = faults.of(&key);
+        device.out_of_service = books.out_of_service.why(&key).map(|why| why.to_string());
         device.held = held(&key, &books);
         devices.push(device);
     }
