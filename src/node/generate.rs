@@ -148,8 +148,8 @@ pub(crate) fn derived(inventory: &Inventory, options: &Options, outcome: &Outcom
     Ok(derived)
 }
 
-/// `sharing` with the devices that are out of service, and those that it does not split and of which something is held under an earlier policy. Reports
-/// what is held, and what that changes in the specification.
+/// `sharing` with the devices that are out of service, and those that it does not split and of which something is held
+/// under an earlier policy. Reports what is held, and what that changes in the specification.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.

@@ -30,8 +30,8 @@ pub struct NamedDevice {
 }
 
 impl NamedDevice {
-    /// The device that `selector` names. A GPU that has fallen off the bus is not in the inventory, and its UUID names it
-    /// all the same.
+    /// The device that `selector` names. A GPU that has fallen off the bus is not in the inventory, and its UUID names
+    /// it all the same.
     ///
     /// # Errors
     /// Returns a usage error that lists the devices of this host if `selector` names none of them.

@@ -353,8 +353,8 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
-    /// Whether `part` of `device` can be claimed now: the device is in service, no claim holds any of it, and it fits in
-    /// addition to what is held.
+    /// Whether `part` of `device` can be claimed now: the device is in service, no claim holds any of it, and it fits
+    /// in addition to what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         self.why_out(device).is_none()
             && !self.held().any(|held| claim::meet(held, (device, part)))

@@ -56,7 +56,7 @@ impl Books {
         self.books.iter().flat_map(|book| &book.claims)
     }
 
-    /// Whether `part` of `device` can be claimed now, as [`Book::is_free`]. A GPU without a book has nothing that is held.
+    /// Whether `part` of `device` can be claimed now, as [`Book::is_free`]. Of a GPU without a book, nothing is held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
         let book = self.books.iter().find(|book| book.gpu == *device.gpu());
         book.map_or_else(

@@ -1,4 +1,5 @@
-//! Whether devices are out of service. A compute mode that prohibits every use is reported by the check of compute modes.
+//! Whether devices are out of service. A compute mode that prohibits every use is reported by the check of compute
+//! modes.
 
 use super::{Diagnosis, DoctorSubject, Finding, Fix};
 use tranche_core::types::DeviceKey;

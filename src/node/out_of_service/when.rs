@@ -16,8 +16,8 @@ pub(super) fn now() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// The moment that `text` names, in seconds since 1970: `2026-11-26T08:00`, `08:00` (the next time that it is that late)
-/// or `+2h`. Times are in UTC, as every time that tranche prints; a `Z` may follow.
+/// The moment that `text` names, in seconds since 1970: `2026-11-26T08:00`, `08:00` (the next time that it is that
+/// late) or `+2h`. Times are in UTC, as every time that tranche prints; a `Z` may follow.
 ///
 /// # Errors
 /// Returns a usage error for anything else, and for a moment that has passed.

@@ -19,8 +19,8 @@ pub struct Sharing {
     /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names
     /// claim all of it, so that no container gets a device of which another holds a share.
     pub held: BTreeSet<DeviceKey>,
-    /// The devices of which nothing new is given: `all` does not contain them, and names without a claim get a hook that
-    /// refuses.
+    /// The devices of which nothing new is given: `all` does not contain them, and names without a claim get a hook
+    /// that refuses.
     pub out_of_service: OutOfService,
     /// Where the ledger is.
     pub state_dir: HostPath,
