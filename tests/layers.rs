@@ -34,7 +34,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("ldcache", "error"),
             ("elf", "error ldcache"),
             ("root", "error"),
-            ("ledger", "error root text types"),
+            ("ledger", "bounded error root text types"),
             ("messages", "error root text"),
             ("caller", ""),
             ("broker", "bounded error ledger types"),

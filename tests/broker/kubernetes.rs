@@ -176,7 +176,11 @@ fn a_pod_that_has_a_share_of_a_drained_device_keeps_it_and_no_other_pod_gets_one
             .unwrap_err()
             .contains("(a fan)")
     );
-    assert!(scene.tranche_of_root(&["undrain", "0"]).status.success());
+    let mut undrain = Command::new(scene.at("tranche"));
+    undrain
+        .args(["undrain", "0", "--inventory=sim:t4x2"])
+        .arg(scene.option("state-dir", "state"));
+    assert!(undrain.env_clear().status().unwrap().success());
     assert_eq!(why(GPU_0), None);
     reserve(&scene, "b", &[id(1)]).unwrap();
 }
