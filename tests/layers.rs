@@ -94,7 +94,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "accounts claim_spec control facts held mig mutex peer planning refresh replace sys",
             ),
             ("observed", "control held observe"),
-            ("run", "held mig planning sys"),
+            ("run", "held planning sys"),
             ("verify", "held"),
             (
                 "doctor",

@@ -27,7 +27,7 @@ use tranche_core::claims::{self, Claims};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Books, Claim, OutOfService, Outage, QueuedStart, STATE_DIR, WhyOut};
-use tranche_core::types::{DeviceKey, MemorySize, Strategy, USUAL_SPEC_DIRS};
+use tranche_core::types::{CdiKind, DeviceKey, MemorySize, Strategy, USUAL_SPEC_DIRS};
 use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, Roots, Usage};
 use tranche_plan::host_file::{HostFile, HostFileError};
@@ -125,7 +125,7 @@ pub struct WantedRow {
 /// A device that is out of service, or will be. docs/shares.md documents the fields.
 #[derive(Debug, Serialize)]
 pub struct OutageRow {
-    /// `gpu 0`; its key, if the host does not have it.
+    /// `nvidia.com/gpu=0`; its key, if the host does not have it.
     pub device: String,
     /// Its key in the ledger.
     pub key: DeviceKey,
@@ -318,9 +318,14 @@ impl Observed {
     fn read_out_of_service(&mut self, options: &ObserveOptions, inventory: Option<&Inventory>) {
         let out = OutOfService::read(&options.state_dir);
         let name = |key: &DeviceKey| {
+            let claimed = self.devices.iter().find(|device| device.key == *key);
             let all = inventory.map(Inventory::catalogue);
-            let found = all.and_then(|all| all.all().find(|device| device.key() == *key));
-            found.map_or_else(|| key.to_string(), |device| device.to_string())
+            let plain = all.and_then(|all| all.all().find(|device| device.key() == *key));
+            let plain = plain.map(|device| format!("{}={}", CdiKind::nvidia_gpu(), device.device().cdi_name()));
+            claimed
+                .map(|device| device.device.clone())
+                .or(plain)
+                .unwrap_or_else(|| key.to_string())
         };
         let row = |outage: &Outage, by_compute_mode: bool| OutageRow {
             device: name(&outage.device),

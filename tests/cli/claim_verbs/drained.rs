@@ -79,13 +79,13 @@ fn holders_of_a_drained_device_finish_and_nothing_new_is_given() {
     let [row] = &scene.out_of_service()[..] else { panic!() };
     assert_eq!(
         (&row["device"], &row["reason"], &row["in_force"]),
-        (&json!("gpu 0"), &json!("a fan"), &json!(true))
+        (&json!("nvidia.com/gpu=0"), &json!("a fan"), &json!(true))
     );
     let page = scene.at_specs(&["status", "--no-gpu"]).run().ok();
     assert!(page.contains("OUT OF SERVICE") && page.contains("a fan"), "{page}");
     let metrics = scene.at_specs(&["metrics", "--no-gpu"]).run().ok();
     assert!(
-        metrics.contains("tranche_device_out_of_service{device=\"gpu 0\",reason=\"a fan\"} 1"),
+        metrics.contains("tranche_device_out_of_service{device=\"nvidia.com/gpu=0\",reason=\"a fan\"} 1"),
         "{metrics}"
     );
 
