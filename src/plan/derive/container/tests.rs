@@ -201,7 +201,7 @@ fn the_hook_of_a_share_that_may_be_waited_for_has_more_time() {
     );
     // In addition to the time for the broker.
     let managed = claims(&format!("{MPS}  wait: 30s\n"));
-    let expected = Some(10 + 30 + tranche_core::call::ClaimCall::PREPARING);
+    let expected = Some(10 + 30 + ClaimCall::PREPARING);
     assert!(
         !managed.is_empty() && managed.iter().all(|(_, timeout)| *timeout == expected),
         "{managed:?}"
