@@ -5,6 +5,7 @@ mod broker;
 mod cdi;
 mod claim;
 mod doctor;
+mod drain;
 mod export;
 mod inventory;
 mod list;
@@ -73,6 +74,8 @@ enum Verb {
     Claim(claim::Verb),
     Status(status::Args),
     Doctor(doctor::Args),
+    Drain(Box<drain::DrainArgs>),
+    Undrain(Box<drain::UndrainArgs>),
     Run(Box<run::Args>),
     Verify(Box<verify::Args>),
     Top(top::Args),
@@ -188,6 +191,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Plan(args) => plan::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),
+        Verb::Drain(args) => drain::drain(&args),
+        Verb::Undrain(args) => drain::undrain(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Verify(args) => verify::run(&args),

@@ -6,6 +6,7 @@
 //! the container.
 
 mod claim;
+mod in_service;
 mod link;
 mod moved;
 mod nvidia;
@@ -14,6 +15,7 @@ mod prepare;
 mod release;
 
 pub use claim::{ClaimCall, OwnNode, Siblings};
+pub use in_service::InServiceCall;
 pub use moved::with_moved_paths;
 pub use nvidia::{NvidiaCall, NvidiaHook};
 pub use options::{Unknown, state_dir};
@@ -83,6 +85,7 @@ fn options_of(program: Program, verb: &str) -> &'static [(&'static str, ValueKin
         PrepareCall::VERB if program == Program::Tranche => PrepareCall::OPTIONS,
         ClaimCall::VERB if program == Program::Tranche => ClaimCall::OPTIONS,
         ReleaseCall::VERB if program == Program::Tranche => ReleaseCall::OPTIONS,
+        InServiceCall::VERB if program == Program::Tranche => InServiceCall::OPTIONS,
         _ if verb.parse::<NvidiaHook>().is_ok() => NvidiaCall::OPTIONS,
         _ => &[],
     }

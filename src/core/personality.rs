@@ -18,7 +18,7 @@ tranche-oci: the hooks of tranche, which container engines run
   tranche-oci --version                    print the version
   tranche-oci --help                       print this help
 
-VERB is prepare, claim, release, precreate, or the name of a hook of nvidia-cdi-hook.
+VERB is prepare, claim, release, in-service, precreate, or the name of a hook of nvidia-cdi-hook.
 
 Engines call this program because the specifications that `tranche cdi generate` writes name it.
 

@@ -15,6 +15,7 @@ mod driver_params;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod in_service;
 mod ldcache;
 mod limits;
 mod links;
@@ -36,7 +37,7 @@ use std::io::{IsTerminal, Read, Write};
 use nix::sys::stat::{Mode, umask};
 
 use report::HookReport;
-use tranche_core::call::{self, ClaimCall, NvidiaHook, PrepareCall, ReleaseCall};
+use tranche_core::call::{self, ClaimCall, InServiceCall, NvidiaHook, PrepareCall, ReleaseCall};
 use tranche_core::error::{Error, Result};
 use tranche_core::oci::State;
 
@@ -56,9 +57,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     let state_dir = call::state_dir(&arguments);
     let done = match name.as_deref() {
         Some(PrepareCall::VERB) => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
-        // These two work in the engine's namespaces and on the ledger, not in an image.
+        // These three work in the engine's namespaces and on the ledger, not in an image.
         Some(ClaimCall::VERB) => limits::lift().and_then(|()| claim::claim(arguments, state, &mut report)),
         Some(ReleaseCall::VERB) => limits::lift().and_then(|()| claim::release(arguments, state, &mut report)),
+        Some(InServiceCall::VERB) => limits::lift().and_then(|()| in_service::run(arguments, state, &mut report)),
         Some(name) => match name.parse::<NvidiaHook>() {
             Ok(hook) => confine::enter().and_then(|()| nvidia::run(hook, arguments, state, &mut report)),
             Err(_) => {
@@ -89,7 +91,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     code
 }
 
-const OWN: [&str; 3] = [PrepareCall::VERB, ClaimCall::VERB, ReleaseCall::VERB];
+const OWN: [&str; 4] = [
+    PrepareCall::VERB,
+    ClaimCall::VERB,
+    ReleaseCall::VERB,
+    InServiceCall::VERB,
+];
 
 /// Whether `verb` exists. An unknown verb may be any text, so it is not written at the beginning of a line.
 fn is_known(verb: &str) -> bool {
@@ -112,7 +119,9 @@ mod tests {
         let error = no_verb().unwrap_err();
         assert_eq!(error.kind().exit_code(), 2);
         assert!(
-            error.to_string().contains("there is: prepare, claim, release"),
+            error
+                .to_string()
+                .contains("there is: prepare, claim, release, in-service"),
             "{error}"
         );
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use tranche_core::call::ClaimCall;
 use tranche_core::error::{Error, Result};
+use tranche_core::ledger::{OutOfService, WhyOut};
 use tranche_core::text::some;
 use tranche_core::types::{CdiKind, Device, DeviceKey, DevicePart, Part, QualifiedName, ShareName, Subject};
 use tranche_plan::cdi::registry::Registry;
@@ -32,7 +33,7 @@ pub(super) struct ResolvedRequest {
 }
 
 /// Works out what `request` means. `held` are the devices of which something is held under an earlier policy: `all`
-/// does not contain them. `reservation` makes a reservation for this start.
+/// contains none of them, and none of those in `out_of_service`. `reservation` makes a reservation for this start.
 ///
 /// # Errors
 /// Returns a usage error for a device or a share that does not exist; it says which ones there are, or where they were
@@ -42,6 +43,7 @@ pub(super) fn resolve(
     request: &Request,
     host: &HostFile,
     held: &BTreeSet<DeviceKey>,
+    out_of_service: &OutOfService,
     reservation: &dyn Fn(Wish) -> Result<Reservation>,
 ) -> Result<ResolvedRequest> {
     let mut resolver = Resolver {
@@ -49,6 +51,7 @@ pub(super) fn resolve(
         host,
         catalogue: host.inventory.catalogue(),
         held,
+        out_of_service,
         guarded: GuardedDevices::of(&host.plan, held, &host.inventory),
         registry: OnceCell::new(),
         reservation,
@@ -100,6 +103,7 @@ struct Resolver<'a> {
     request: &'a Request,
     catalogue: Catalogue<'a>,
     held: &'a BTreeSet<DeviceKey>,
+    out_of_service: &'a OutOfService,
     guarded: GuardedDevices,
     /// Read only if a request needs it.
     registry: OnceCell<Registry>,
@@ -130,8 +134,15 @@ impl<'a> Resolver<'a> {
     fn all(&mut self) -> Result<()> {
         let is_held = |device: &HostDevice<'_>| self.held.iter().any(|held| held.overlaps(&device.key()));
         let is_free = |device: &HostDevice<'_>| self.host.plan.split(device.device()).is_none() && !is_held(device);
-        let free: Vec<_> = self.catalogue.usable().filter(is_free).collect();
+        let (out, free): (Vec<_>, Vec<_>) = self
+            .catalogue
+            .usable()
+            .filter(is_free)
+            .partition(|device| self.why_out(*device).is_some());
         if free.is_empty() {
+            if let Some(device) = out.first() {
+                return self.check_in_service(*device);
+            }
             let names: Vec<String> = self.catalogue.usable().map(HostDevice::name).collect();
             if names.is_empty() {
                 return Err(Error::usage("device all", "this host has no GPU"));
@@ -173,11 +184,30 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    fn why_out(&self, device: HostDevice<'_>) -> Option<WhyOut> {
+        self.out_of_service.why(&device.key())
+    }
+
+    /// Refuses a device that is out of service and that nothing claims. A claim is refused by the ledger.
+    fn check_in_service(&self, device: HostDevice<'_>) -> Result<()> {
+        let Some(why) = self.why_out(device) else {
+            return Ok(());
+        };
+        let others = self.catalogue.usable().filter(|other| self.why_out(*other).is_none());
+        let others: Vec<String> = others.map(HostDevice::name).collect();
+        let error = Error::failed(device, why);
+        Err(match others.is_empty() {
+            true => error.hint("this host has no other device"),
+            false => error.hint(format!("other devices: {}", some(&others))),
+        })
+    }
+
     /// A part of `device`. The whole of a dedicated device is reserved as its only share, so that a start can wait for
     /// it.
     fn part(&mut self, device: HostDevice<'_>, part: &Part) -> Result<()> {
         let is_dedicated = |split: &SplitDevice| split.method.is_whole();
         if *part == Part::Whole && !self.host.plan.split(device.device()).is_some_and(is_dedicated) {
+            self.check_in_service(device)?;
             self.push(device.device());
             return Ok(());
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use tranche_core::call::ClaimCall;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Kind, Result};
-use tranche_core::ledger::{Claim, ContainerName, Holder};
+use tranche_core::ledger::{Claim, ContainerName, Holder, OutOfService};
 use tranche_core::root::is_in_user_namespace;
 use tranche_core::types::{DeviceKey, HostPath, WaitTime};
 use tranche_plan::cdi::{self, ContainerEdits, inject};
@@ -144,6 +144,7 @@ pub(super) struct StartLedger {
     claims: Option<Claims>,
     /// Devices that the plan does not split and of which something is held under an earlier policy.
     pub(super) held: BTreeSet<DeviceKey>,
+    pub(super) out_of_service: OutOfService,
 }
 
 impl StartLedger {
@@ -162,7 +163,11 @@ impl StartLedger {
             let found = findings(&host.plan, &books.books);
             held = held_unsplit(&found, &books, host.inventory.gpus.iter().map(|gpu| &gpu.uuid));
         }
-        Ok(Self { claims, held })
+        Ok(Self {
+            claims,
+            held,
+            out_of_service: OutOfService::read(state_dir),
+        })
     }
 
     /// Whether `config` has claims that exist and were made for the start of `container`, or of one whose name was not
@@ -200,7 +205,13 @@ impl Injection<'_> {
             let holder = self.context.container.clone().map_or(Holder::Person, Holder::Container);
             Reservation::for_start(wish, holder, self.context.process)
         };
-        let resolved = resolve::resolve(self.request, self.host, &self.ledger.held, &reservation)?;
+        let resolved = resolve::resolve(
+            self.request,
+            self.host,
+            &self.ledger.held,
+            &self.ledger.out_of_service,
+            &reservation,
+        )?;
         let mut edits = self.beside_gpus()?;
         // Everything that can fail without a claim comes before the claim.
         let reserved = self.reserve(&resolved.reservations)?;
@@ -291,6 +302,7 @@ impl Injection<'_> {
                 ..self.host.plan.clone()
             },
             held: self.ledger.held.clone(),
+            out_of_service: self.ledger.out_of_service.clone(),
             state_dir: HostPath::new(self.context.state_dir)?,
         };
         let options = self.options(Some(sharing));

@@ -149,9 +149,11 @@ fn why_unhealthy(offer: &Offer, id: &str, pods: Option<&Pods>) -> Option<String>
     let outside = offer
         .taken
         .iter()
-        .find(|taken| taken.pod.is_none() && offer.covers(taken, id))?;
+        .find(|taken| taken.pod.is_none() && offer.covers(taken, id));
+    let held = outside.map(|outside| format!("held by {}", outside.by));
+    let why = offer.out_of_service.clone().or(held)?;
     let allocated = pods.is_some_and(|pods| pods.owner(id).is_some());
-    (!allocated).then(|| format!("held by {}", outside.by))
+    (!allocated).then_some(why)
 }
 
 #[cfg(test)]
@@ -208,6 +210,22 @@ mod tests {
         assert!(devices(&catalog, "nvidia.com/gpu").iter().all(|(_, why)| why.is_some()));
         offer.taken.clear();
         catalog.update(&offers([offer]), None);
+        assert!(devices(&catalog, "nvidia.com/gpu").iter().all(|(_, why)| why.is_none()));
+    }
+
+    #[test]
+    fn a_device_out_of_service_is_unhealthy_for_every_pod_but_those_that_have_it() {
+        let mut offer = replicas("GPU-0", 2);
+        offer.out_of_service = Some("out of service since 2026-11-25 10:00:00 UTC (a fan)".into());
+        let mut catalog = Catalog::default();
+        catalog.update(&offers([offer.clone()]), Some(&pods(&[("a", &["GPU-0.0"])])));
+        let why = Some("out of service since 2026-11-25 10:00:00 UTC (a fan)");
+        assert_eq!(
+            devices(&catalog, "nvidia.com/gpu"),
+            [device("GPU-0.0", None), device("GPU-0.1", why)]
+        );
+        offer.out_of_service = None;
+        catalog.update(&offers([offer]), Some(&pods(&[])));
         assert!(devices(&catalog, "nvidia.com/gpu").iter().all(|(_, why)| why.is_none()));
     }
 

@@ -18,6 +18,7 @@ pub mod gather;
 mod hooks;
 mod host_file;
 mod imex;
+mod in_service;
 mod ledger;
 mod low_level;
 mod mig;
@@ -161,6 +162,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ledger", ledger::check),
     ("use of shared devices", shared_use::check),
     ("compute mode", compute_mode::check),
+    ("devices in service", in_service::check),
     ("broker", broker::check),
     ("MPS daemons", mps::check),
 ];

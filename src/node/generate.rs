@@ -18,6 +18,7 @@ pub(crate) use outcome::Outcome;
 
 use crate::digests;
 use crate::held::earlier;
+use crate::out_of_service;
 use crate::planning::{self, PlanOptions, pipe_directories};
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Result};
@@ -147,8 +148,8 @@ pub(crate) fn derived(inventory: &Inventory, options: &Options, outcome: &Outcom
     Ok(derived)
 }
 
-/// `sharing` with the devices that it does not split and of which something is held under an earlier policy. Reports
-/// what is held, and what that changes in the specification.
+/// `sharing` with the devices that are out of service, and those that it does not split and of which something is held
+/// under an earlier policy. Reports what is held, and what that changes in the specification.
 ///
 /// # Errors
 /// Returns an error if the ledger cannot be listed.
@@ -161,12 +162,14 @@ fn with_held(
 ) -> Result<Option<Sharing>> {
     let earlier = earlier::earlier(inventory, sharing.as_ref().map(|s| &s.plan), state_dir)?;
     notes.extend(earlier.all_lines().cloned());
-    if earlier.held.is_empty() {
+    let out_of_service = out_of_service::of_host(inventory, state_dir);
+    if earlier.held.is_empty() && out_of_service.is_empty() {
         return Ok(sharing);
     }
     let sharing = Sharing {
         plan: sharing.map(|sharing| sharing.plan).unwrap_or_default(),
         held: earlier.held,
+        out_of_service,
         state_dir: HostPath::absolute(state_dir)?,
     };
     let claimed = derive::claimed_since_held(inventory, &sharing);

@@ -8,6 +8,7 @@
 //! | [`nvidia_config`] | the configuration file of NVIDIA's container toolkit |
 //! | [`mutex`] | locks of values that each change leaves complete |
 //! | [`accounts`] | who is counted when shares and connections are limited |
+//! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
 //! | [`held`] | what is held, by the names that people know devices and containers by |
@@ -46,6 +47,7 @@ pub mod mutex;
 pub mod nvidia_config;
 pub mod observe;
 pub mod observed;
+pub mod out_of_service;
 pub mod peer;
 pub mod planning;
 pub mod refresh;

@@ -27,11 +27,12 @@ use tranche_core::broker::StatusRequest;
 use tranche_core::claims::{self, Claims};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
-use tranche_core::ledger::{Books, Claim, QueuedStart, STATE_DIR};
-use tranche_core::types::{MemorySize, Strategy, USUAL_SPEC_DIRS};
+use tranche_core::ledger::{Books, Claim, OutOfService, Outage, QueuedStart, STATE_DIR, WhyOut};
+use tranche_core::types::{CdiKind, DeviceKey, MemorySize, Strategy, USUAL_SPEC_DIRS};
 use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, Roots, Usage};
 use tranche_plan::host_file::{HostFile, HostFileError};
+use tranche_plan::inventory::Inventory;
 use tranche_plan::share::Plan;
 
 /// What to look at.
@@ -84,6 +85,8 @@ pub struct Observed {
     pub waiters: Vec<WaiterRow>,
     /// Requests of users that wait in the broker: for root all, for a user the user's own.
     pub user_waits: Vec<UserWait>,
+    /// The devices that are out of service, or will be.
+    pub out_of_service: Vec<OutageRow>,
     /// The MPS daemons of the broker.
     pub daemons: Vec<DaemonRow>,
     /// Whether host.json describes the host.
@@ -120,6 +123,23 @@ pub struct WantedRow {
     pub device: String,
     /// The shares; empty for any part of the device.
     pub shares: Vec<String>,
+}
+
+/// A device that is out of service, or will be. docs/shares.md documents the fields.
+#[derive(Debug, Serialize)]
+pub struct OutageRow {
+    /// `nvidia.com/gpu=0`; its key, if the host does not have it.
+    pub device: String,
+    /// Its key in the ledger.
+    pub key: DeviceKey,
+    /// From when on, in seconds since 1970.
+    pub from: u64,
+    /// Why.
+    pub reason: Option<String>,
+    /// Whether its time has come.
+    pub in_force: bool,
+    /// Whether it is because the compute mode of the GPU is PROHIBITED, and not because of `tranche drain`.
+    pub by_compute_mode: bool,
 }
 
 /// The MPS daemon of a device.
@@ -163,7 +183,8 @@ impl Observed {
     /// # Errors
     /// Returns an error if the ledger or a root of the host cannot be read at all.
     pub fn look(options: &ObserveOptions, with_gpus: bool) -> Result<Self> {
-        let (host_file, plan) = host_file(&options.state_dir);
+        let (host_file, file) = host_file(&options.state_dir);
+        let (inventory, plan) = file.map(|file| (file.inventory, file.plan)).unzip();
         let mut observed = Self {
             devices: Vec::new(),
             claims: Vec::new(),
@@ -173,6 +194,7 @@ impl Observed {
             processes: Vec::new(),
             waiters: Vec::new(),
             user_waits: Vec::new(),
+            out_of_service: Vec::new(),
             daemons: Vec::new(),
             host_file,
             deviations: Vec::new(),
@@ -192,6 +214,7 @@ impl Observed {
             Err(unseen) => observed.take_public(public.as_ref(), unseen),
         }
         observed.daemons = daemons(public.as_ref());
+        observed.read_out_of_service(options, inventory.as_ref());
         // A description of another machine says nothing about what this one does.
         if with_gpus && options.host.inventory.is_none() {
             let roots = Roots::new(&options.host.roots)?;
@@ -300,6 +323,37 @@ impl Observed {
         queued.into_iter().map(row).collect()
     }
 
+    /// Which devices are out of service: every user may read that.
+    fn read_out_of_service(&mut self, options: &ObserveOptions, inventory: Option<&Inventory>) {
+        let out = OutOfService::read(&options.state_dir);
+        let name = |key: &DeviceKey| {
+            let claimed = self.devices.iter().find(|device| device.key == *key);
+            let all = inventory.map(Inventory::catalogue);
+            let plain = all.and_then(|all| all.all().find(|device| device.key() == *key));
+            let plain = plain.map(|device| format!("{}={}", CdiKind::nvidia_gpu(), device.device().cdi_name()));
+            claimed
+                .map(|device| device.device.clone())
+                .or(plain)
+                .unwrap_or_else(|| key.to_string())
+        };
+        let row = |outage: &Outage, by_compute_mode: bool| OutageRow {
+            device: name(&outage.device),
+            key: outage.device.clone(),
+            from: outage.from,
+            reason: outage.reason.clone(),
+            in_force: outage.is_in_force(),
+            by_compute_mode,
+        };
+        let drained = out.drained.iter().map(|outage| row(outage, false));
+        self.out_of_service = drained
+            .chain(out.prohibited.iter().map(|outage| row(outage, true)))
+            .collect();
+        if let Some(why) = out.unreadable {
+            self.problems
+                .push(Error::failed("out of service", WhyOut::Unreadable(why)));
+        }
+    }
+
     /// What the broker wrote for everybody; `None` if it wrote nothing.
     fn read_public(&mut self, state_dir: &Path) -> Option<PublicStatus> {
         PublicStatus::read(state_dir).unwrap_or_else(|error| {
@@ -323,8 +377,8 @@ fn daemons(public: Option<&PublicStatus>) -> Vec<DaemonRow> {
     devices.filter_map(row).collect()
 }
 
-/// Whether host.json is current, and its plan.
-fn host_file(state_dir: &Path) -> (HostFileRow, Option<Plan>) {
+/// Whether host.json is current, and what it has.
+fn host_file(state_dir: &Path) -> (HostFileRow, Option<HostFile>) {
     let (current, problem, file) = match HostFile::read(state_dir) {
         Ok(file) => (true, None, Some(file)),
         Err(HostFileError::Missing { .. }) => (false, None, None),
@@ -333,5 +387,5 @@ fn host_file(state_dir: &Path) -> (HostFileRow, Option<Plan>) {
         Err(HostFileError::Refused(_)) if !nix::unistd::geteuid().is_root() => (false, None, None),
         Err(error) => (false, Some(error.to_string()), None),
     };
-    (HostFileRow { current, problem }, file.map(|file| file.plan))
+    (HostFileRow { current, problem }, file)
 }

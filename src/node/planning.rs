@@ -6,7 +6,7 @@ pub mod pipe_directories;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, Kind, Result};
-use tranche_core::ledger::{STATE_DIR, kept_dir};
+use tranche_core::ledger::{OutOfService, STATE_DIR, kept_dir};
 use tranche_core::types::HostPath;
 use tranche_host::examine::{self, HostOptions};
 use tranche_plan::derive::Sharing;
@@ -109,6 +109,7 @@ pub fn of(inventory: &Inventory, options: &PlanOptions) -> Result<Option<Sharing
     Ok(Some(Sharing {
         plan,
         held: BTreeSet::new(),
+        out_of_service: OutOfService::default(),
         state_dir: HostPath::absolute(&options.state_dir)?,
     }))
 }

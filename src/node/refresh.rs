@@ -5,6 +5,7 @@
 //! which records the specifications, is replaced last: after a refresh that was killed, a reader of it finds that it is
 //! out of date.
 
+mod again;
 mod changes;
 mod char_links;
 mod found;
@@ -16,12 +17,14 @@ mod signs;
 mod take_over;
 mod watch;
 
+pub use again::again;
 pub use changes::RefreshReport;
 pub use options::{OUTPUT_DIR, RefreshOptions};
 pub use take_over::{RECORD_DIR, TakeOverOptions, UNIT_DIR};
 pub use watch::watch;
 
 use crate::generate::Outcome;
+use crate::out_of_service;
 use crate::planning::pipe_directories;
 use changes::Changes;
 use found::FoundFiles;
@@ -115,6 +118,9 @@ impl<'a> Refresh<'a> {
             Err(error) if error.kind() == Kind::Nothing => return Err(nothing(&error, place, dry_run)?),
             Err(error) => return Err(error),
         };
+        if !dry_run {
+            out_of_service::record_prohibited(&found.inventory, &place.state_dir)?;
+        }
         let sharing = found.sharing.clone();
         let links = options.char_links.as_deref().filter(|_| !dry_run);
         let links = links.map(|dir| (dir, char_links::of(&found.inventory)));

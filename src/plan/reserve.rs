@@ -17,8 +17,9 @@ use std::time::Duration;
 use tranche_core::claims::{Claims, LockedClaims};
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::{
-    Book, Books, Claim, DamagedBook, Holder, LedgerError, Refused, Waiter, is_start_name, start_name,
+    Book, Books, Claim, DamagedBook, Holder, LedgerError, Refused, Waiter, WhyOut, is_start_name, start_name,
 };
+use tranche_core::types::Device;
 
 /// Seconds for which shares are reserved for a start whose process is not known: more than an engine needs from its
 /// `precreate` hooks to its `createRuntime` hooks.
@@ -135,6 +136,14 @@ pub enum ReserveError {
         /// How many wait for it already.
         waiting: usize,
     },
+    /// Every device that could serve the wish is out of service.
+    #[error("{}", out.iter().map(|(device, why)| format!("{device}: {why}")).collect::<Vec<_>>().join("; "))]
+    OutOfService {
+        /// The devices, each with the reason.
+        out: Vec<(Device, WhyOut)>,
+        /// The devices of the plan that are in service.
+        others: Vec<Device>,
+    },
     /// What is free is left to others who have waited for it.
     #[error("{wish}: {}", Refused::Waiting { waiting: *waiting })]
     Behind {
@@ -175,7 +184,10 @@ impl ReserveError {
                 matches!(refused, Refused::Misfit { .. } | Refused::Taken { .. })
             }
             ReserveError::Behind { .. } | ReserveError::OverLimit(_) => true,
-            ReserveError::Ledger(_) | ReserveError::TimedOut { .. } | ReserveError::Offer(_) => false,
+            ReserveError::Ledger(_)
+            | ReserveError::OutOfService { .. }
+            | ReserveError::TimedOut { .. }
+            | ReserveError::Offer(_) => false,
         }
     }
 }
@@ -240,9 +252,10 @@ impl Plan {
         let Books {
             books: mut old,
             damaged,
+            ..
         } = locked.books_on_disk()?;
         let machine = locked.claims().machine();
-        add_missing(&mut old, self);
+        add_missing(&mut old, self, |gpu| locked.ledger().empty_book(gpu));
         let is_for_starts = reservations.iter().all(|reservation| is_start_name(&reservation.name));
         if !is_for_starts && !damaged.is_empty() {
             return Err(damaged_one(damaged, |_| true));

@@ -144,6 +144,48 @@ fn the_plugin_sees_what_there_is_and_who_has_it() {
 }
 
 #[test]
+fn a_pod_that_has_a_share_of_a_drained_device_keeps_it_and_no_other_pod_gets_one() {
+    let Some(scene) = Scene::new("a_pod_that_has_a_share_of_a_drained_device_keeps_it_and_no_other_pod_gets_one")
+    else {
+        return;
+    };
+    reserve(&scene, "a", &[id(0)]).unwrap();
+    let drained = scene.tranche_of_root(&["drain", "0", "--reason=a fan"]);
+    assert!(drained.status.success(), "{drained:?}");
+    let why = |gpu: &str| {
+        let all = offers(&scene).offers;
+        let offer = all.into_iter().find(|offer| offer.gpu == gpu).unwrap();
+        assert_eq!(offer.unhealthy, None);
+        offer.out_of_service
+    };
+    assert!(why(GPU_0).is_some_and(|why| why.starts_with("out of service since ") && why.ends_with("(a fan)")));
+    assert_eq!(why(GPU_1), None);
+    let refused = reserve(&scene, "b", &[id(1)]).unwrap_err();
+    assert!(
+        refused.contains("gpu 0: out of service since ") && refused.contains("(a fan)"),
+        "{refused}"
+    );
+    // Its kubelet asks again for what the pod has, and a container of the pod starts.
+    reserve(&scene, "a", &[id(0)]).unwrap();
+    let pod = PodCgroup::new();
+    let init = pod.container("c");
+    enter(&scene, "0", "c", &init, annotations("a")).unwrap();
+    let other = Sleeper::new(0);
+    assert!(
+        enter(&scene, "1", "d", &other, json!({}))
+            .unwrap_err()
+            .contains("(a fan)")
+    );
+    let mut undrain = Command::new(scene.at("tranche"));
+    undrain
+        .args(["undrain", "0", "--inventory=sim:t4x2"])
+        .arg(scene.option("state-dir", "state"));
+    assert!(undrain.env_clear().status().unwrap().success());
+    assert_eq!(why(GPU_0), None);
+    reserve(&scene, "b", &[id(1)]).unwrap();
+}
+
+#[test]
 fn a_pod_keeps_its_share_and_nobody_else_gets_it() {
     let Some(scene) = Scene::new("a_pod_keeps_its_share_and_nobody_else_gets_it") else {
         return;

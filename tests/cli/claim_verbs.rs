@@ -3,6 +3,7 @@
 
 mod collected;
 mod created;
+mod drained;
 mod killed;
 mod metrics;
 mod observed;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use tranche_core::error::Error;
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{HostPath, Percent};
 use tranche_plan::cdi::validate::validate;
 use tranche_plan::cdi::{Spec, build};
@@ -30,6 +31,7 @@ fn specs(yaml: &str, inventory: &Inventory) -> Result<Vec<Spec>, Error> {
         names: vec![NameStrategy::Index, NameStrategy::Uuid],
         sharing: Some(Sharing {
             held: BTreeSet::new(),
+            out_of_service: OutOfService::default(),
             plan: planned(yaml, inventory)?,
             state_dir: HostPath::new("/run/tranche").unwrap(),
         }),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{
     CdiVersion, ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, MigIndex, Minor,
 };
@@ -286,6 +287,7 @@ fn everything(inventory: &Inventory) -> Vec<Option<Spec>> {
         sharing: plan.map(|plan| Sharing {
             plan,
             held: BTreeSet::new(),
+            out_of_service: OutOfService::default(),
             state_dir,
         }),
         split_by_coherence: true,

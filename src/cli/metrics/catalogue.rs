@@ -70,6 +70,8 @@ families! {
     WHOLE: "tranche_device_held_whole" Gauge ["device"] "Whether one claim holds all of the device: 1 or 0.";
     READABLE: "tranche_device_readable" Gauge ["device"]
         "Whether the device's part of the ledger could be read: 1 or 0. If not, its other values are not known.";
+    OUT: "tranche_device_out_of_service" Gauge ["device" "reason"]
+        "A device that is taken out of service: 1, or 0 if its time has not come.";
     MEMORY: "tranche_device_memory_bytes" Gauge ["device"] "Memory of the device.";
     MEMORY_USED: "tranche_device_memory_used_bytes" Gauge ["device"] "Memory of the device that is allocated.";
     BUSY: "tranche_device_busy_ratio" Gauge ["device"]

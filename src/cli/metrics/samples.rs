@@ -70,6 +70,10 @@ fn devices(out: &mut Exposition, observed: &Observed) {
             out.add(family::WHOLE, &label, truth(device.held_whole));
         }
     }
+    for outage in &observed.out_of_service {
+        let label = [outage.device.as_str(), outage.reason.as_deref().unwrap_or_default()];
+        out.add(family::OUT, &label, truth(outage.in_force));
+    }
     for gpu in observed.gpus.iter().flatten() {
         let label = [gpu.device.as_str()];
         out.add_some(family::MEMORY, &label, gpu.memory_mib.map(bytes));

@@ -5,7 +5,7 @@ use tranche_core::ledger::utc;
 use tranche_core::text::{shown, some};
 use tranche_node::held::user_wait::UserWait;
 use tranche_node::held::{or_dash, span};
-use tranche_node::observed::{DaemonRow, DeviceUsage, Status, WaiterRow};
+use tranche_node::observed::{DaemonRow, DeviceUsage, OutageRow, Status, WaiterRow};
 
 /// The whole page. `now` is in seconds since 1970.
 pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
@@ -24,6 +24,7 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
         text.push_str(&table.text());
         text.push('\n');
     }
+    out_of_service(&mut text, status.out_of_service);
     claims(&mut text, status, sees_ledger);
     if let Some(gpus) = status.gpus {
         usage(&mut text, gpus);
@@ -39,6 +40,19 @@ pub(super) fn of(status: &Status<'_>, sees_ledger: bool, now: u64) -> String {
     }
     text.push_str(&super::messages::text(&status.messages));
     text
+}
+
+fn out_of_service(text: &mut String, outages: &[OutageRow]) {
+    if outages.is_empty() {
+        return;
+    }
+    let mut table = Table::with_header(&["OUT OF SERVICE", "FROM", "REASON"]);
+    for outage in outages {
+        let reason = or_dash(outage.reason.as_ref().map(|reason| shown(reason).into_owned()));
+        table.row([outage.device.clone(), utc(outage.from), reason]);
+    }
+    text.push_str(&table.text());
+    text.push('\n');
 }
 
 fn claims(text: &mut String, status: &Status<'_>, sees_ledger: bool) {

@@ -44,6 +44,9 @@ pub struct DraDivided {
     /// Why no container can use the GPU now; `None` if it works.
     #[serde(default)]
     pub unhealthy: Option<String>,
+    /// Why the GPU is out of service: no new instance is made on it; `None` if it is in service.
+    #[serde(default)]
+    pub out_of_service: Option<String>,
 }
 
 /// An instance of MIG that can exist at a place of a GPU.
@@ -92,6 +95,9 @@ pub struct DraDevice {
     /// Why no container can use it now; `None` if it works.
     #[serde(default)]
     pub unhealthy: Option<String>,
+    /// Why nothing new is given of it, while what a claim has stays as it is; `None` if it is in service.
+    #[serde(default)]
+    pub out_of_service: Option<String>,
     /// What is held of it by holders other than the resource claims of this cluster.
     #[serde(default)]
     pub held: Vec<DraHeld>,

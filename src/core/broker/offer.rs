@@ -33,6 +33,9 @@ pub struct Offer {
     /// Why no container can use it now; `None` if it works.
     #[serde(default)]
     pub unhealthy: Option<String>,
+    /// Why nothing new is given of it, while what a pod has stays as it is; `None` if it is in service.
+    #[serde(default)]
+    pub out_of_service: Option<String>,
     /// What is held or reserved of it.
     #[serde(default)]
     pub taken: Vec<Taken>,
@@ -143,6 +146,7 @@ mod tests {
             parts,
             one_share: false,
             unhealthy: None,
+            out_of_service: None,
             taken,
         }
     }

@@ -25,6 +25,7 @@ fn refusal(object: impl Display, refused: Refused) -> Error {
             error.hint("stop that container, or give --force: it then keeps its access to the device until it ends")
         }
         Refused::Waiting { .. } => error.hint("try again later, or wait as well: with sharing.wait in the policy, or with the annotation tranche.dev/wait"),
+        Refused::OutOfService(_) => error.hint("ask for another device; tranche list shows them, and tranche status what is free"),
         Refused::NotForRoot(_) => error.hint("its owner allows it with tranche claim create --for-root"),
         Refused::Taken { .. }
         | Refused::Another { .. }

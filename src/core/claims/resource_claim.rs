@@ -32,11 +32,12 @@ impl LockedClaims<'_> {
         let Books {
             books: mut old,
             damaged,
+            ..
         } = self.books_on_disk()?;
         for part in parts {
             let gpu = part.device.gpu();
             if old.iter().all(|book| book.gpu != *gpu) {
-                old.push(Book::new(gpu.clone()));
+                old.push(self.ledger().empty_book(gpu));
             }
         }
         let is_needed = |gpu: &_| parts.iter().any(|part| part.device.gpu() == gpu);

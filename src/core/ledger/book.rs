@@ -6,6 +6,7 @@ mod reserved;
 use super::claim::{self, Claim, ClaimState, InitProcess};
 use super::fit::{self, Misfit};
 use super::holder::Holder;
+use super::out_of_service::{OutOfService, WhyOut};
 use super::raw::Unread;
 use super::record;
 use super::refused::Refused;
@@ -25,6 +26,8 @@ pub struct Book {
     pub(super) unread: Unread,
     /// Those who wait: a new claim must leave to them what they wait for.
     pub(super) waiters: Vec<Waiter>,
+    /// The devices of which nothing new is claimed.
+    pub(super) out_of_service: OutOfService,
 }
 
 /// What the rules must know of the world.
@@ -86,7 +89,19 @@ impl Book {
             claims: Vec::new(),
             unread: Unread::default(),
             waiters: Vec::new(),
+            out_of_service: OutOfService::default(),
         }
+    }
+
+    /// The same book, which gives nothing new of the devices in `out_of_service`.
+    #[must_use]
+    pub fn without(self, out_of_service: OutOfService) -> Self {
+        Self { out_of_service, ..self }
+    }
+
+    /// Why nothing new of `device` is claimed; `None` if it is in service.
+    pub fn why_out(&self, device: &DeviceKey) -> Option<WhyOut> {
+        self.out_of_service.why(device)
     }
 
     /// Leaves to `waiters` what they wait for: nobody else takes it from now on.
@@ -190,8 +205,8 @@ impl Book {
     /// Takes a claim, or takes it again: by the same container and user it is the same claim.
     ///
     /// # Errors
-    /// Returns which claim holds what is asked for, what does not fit in addition to what is held, or that others wait
-    /// for it.
+    /// Returns which claim holds what is asked for, what does not fit in addition to what is held, that others wait
+    /// for it, or that the device is out of service.
     pub fn take(&mut self, ask: &Ask, world: &impl World) -> Result<(), Refused> {
         let own = |claim: &Claim| claim.holder.is_same_user(&ask.holder);
         self.read_of(&ask.holder, |device, part| {
@@ -210,6 +225,9 @@ impl Book {
             (same.state, same.once) = (ask.state, ask.once);
             same.until = None;
             return Ok(());
+        }
+        if let Some(why) = self.why_out(&ask.device) {
+            return Err(Refused::OutOfService(why));
         }
         // What the container itself holds is the better reason, because then no other container has to end first.
         let in_the_way = |claim: &&Claim| claim.overlaps(&ask.device, &ask.part);
@@ -295,6 +313,9 @@ impl Book {
         });
         let own: Vec<&HeldShare> = own.flat_map(|claim| claim.part.shares()).collect();
         let kept = (!own.is_empty()).then(|| shares.clone().find(|share| own.contains(&share)));
+        if let Some(why) = self.why_out(&ask.device).filter(|_| kept.is_none()) {
+            return Err(Refused::OutOfService(why));
+        }
         // A share that nobody waits for is preferred. If somebody waits for each of them, the refusal of the first
         // one says how many wait.
         let free_one = |book: &Self| {
@@ -332,10 +353,11 @@ impl Book {
         shares.filter(move |share| !closed && !held.contains(share))
     }
 
-    /// Whether `part` of `device` can be claimed now: no claim holds any of it, and it fits in addition to what is
-    /// held.
+    /// Whether `part` of `device` can be claimed now: the device is in service, no claim holds any of it, and it fits
+    /// in addition to what is held.
     pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
-        !self.held().any(|held| claim::meet(held, (device, part)))
+        self.why_out(device).is_none()
+            && !self.held().any(|held| claim::meet(held, (device, part)))
             && fit::fits(device, part, bounds, self.held()).is_ok()
     }
 

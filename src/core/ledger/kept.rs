@@ -97,7 +97,9 @@ impl Locked<'_> {
         let Some(kept) = ledger.kept(missing)? else {
             return Ok(Vec::new());
         };
-        let Books { books: old, damaged } = kept.books()?;
+        let Books {
+            books: old, damaged, ..
+        } = kept.books()?;
         for gpu in damaged.iter().filter_map(|damaged| damaged.gpu.as_ref()) {
             kept.set_aside(gpu)?;
         }

@@ -2,6 +2,7 @@
 
 use super::claim::Claim;
 use super::fit::Misfit;
+use super::out_of_service::WhyOut;
 use super::utc;
 use crate::text::some;
 use crate::types::HeldPart;
@@ -40,6 +41,9 @@ pub enum Refused {
         /// How many wait.
         waiting: usize,
     },
+    /// The device is out of service: nothing new is given of it.
+    #[error("{0}")]
+    OutOfService(WhyOut),
     /// No claim has that name.
     #[error("there is no claim {0}")]
     NoSuchClaim(String),

@@ -6,10 +6,11 @@ use super::directory::LedgerDirectory;
 use super::error::{LedgerError, LedgerResult};
 use super::kept;
 use super::lock;
+use super::out_of_service::OutOfService;
 use super::record::{self, FORMAT, Unreadable};
 use crate::error::{Error, line};
 use crate::root::Missing;
-use crate::types::{DeviceKey, GpuUuid};
+use crate::types::{Bounds, DeviceKey, GpuUuid, HeldPart};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,7 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Ledger {
     directory: LedgerDirectory,
+    state_dir: PathBuf,
     /// The directory in which reservations survive a reboot.
     kept_in: PathBuf,
 }
@@ -44,12 +46,23 @@ pub struct Books {
     pub books: Vec<Book>,
     /// The others.
     pub damaged: Vec<DamagedBook>,
+    /// The devices of which nothing new is claimed.
+    pub out_of_service: OutOfService,
 }
 
 impl Books {
     /// Every claim in the books that can be read, by GPU and age.
     pub fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.books.iter().flat_map(|book| &book.claims)
+    }
+
+    /// Whether `part` of `device` can be claimed now, as [`Book::is_free`]. Of a GPU without a book, nothing is held.
+    pub fn is_free(&self, device: &DeviceKey, part: &HeldPart, bounds: Bounds) -> bool {
+        let book = self.books.iter().find(|book| book.gpu == *device.gpu());
+        book.map_or_else(
+            || self.out_of_service.why(device).is_none(),
+            |book| book.is_free(device, part, bounds),
+        )
     }
 
     /// What is wrong with the other books.
@@ -116,6 +129,7 @@ impl Ledger {
     pub(super) fn at(directory: LedgerDirectory, state_dir: &Path) -> Self {
         Self {
             directory,
+            state_dir: state_dir.to_owned(),
             kept_in: kept::kept_dir(state_dir),
         }
     }
@@ -152,7 +166,10 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the directory cannot be listed.
     pub fn books(&self) -> LedgerResult<Books> {
-        let mut all = Books::default();
+        let mut all = Books {
+            out_of_service: self.out_of_service(),
+            ..Books::default()
+        };
         for name in self.directory.names()? {
             match self.book_of(&name) {
                 None => {}
@@ -179,6 +196,11 @@ impl Ledger {
     /// Returns an error if it cannot be read.
     pub fn book(&self, gpu: &GpuUuid) -> LedgerResult<Book> {
         self.read_with(gpu, |text| record::decode(&text))
+    }
+
+    /// The devices of which nothing new is claimed.
+    pub fn out_of_service(&self) -> OutOfService {
+        OutOfService::read(&self.state_dir)
     }
 
     /// The book in the file `name`; `None` for a file that is not a book.
@@ -208,7 +230,7 @@ impl Ledger {
     fn read_with(&self, gpu: &GpuUuid, read: impl FnOnce(String) -> Result<Book, Unreadable>) -> LedgerResult<Book> {
         let name = Self::name_of(gpu);
         let Some(bytes) = self.directory.read(&name, MOST_BYTES)? else {
-            return Ok(Book::new(gpu.clone()));
+            return Ok(Book::new(gpu.clone()).without(self.out_of_service()));
         };
         let line = |line: usize| self.not_valid(&name, format_args!("line {line} is not valid in a ledger"));
         let text = String::from_utf8(bytes).map_err(|_| line(1))?;
@@ -219,7 +241,7 @@ impl Ledger {
         if book.gpu != *gpu || !book.is_sound() {
             return Err(self.not_valid(&name, "holds claims that exclude one another or are of another GPU"));
         }
-        Ok(book)
+        Ok(book.without(self.out_of_service()))
     }
 
     pub(super) fn write(&self, book: &Book) -> LedgerResult<()> {
@@ -251,6 +273,11 @@ fn gpu_of(name: &str) -> Option<GpuUuid> {
 }
 
 impl Locked<'_> {
+    /// A book of `gpu` without claims, for a GPU that has none on disk.
+    pub fn empty_book(&self, gpu: &GpuUuid) -> Book {
+        Book::new(gpu.clone()).without(self.ledger.out_of_service())
+    }
+
     pub(super) fn ledger(&self) -> &Ledger {
         self.ledger
     }

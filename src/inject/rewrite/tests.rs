@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 use std::path::PathBuf;
 use tranche_core::error::line;
-use tranche_core::ledger::{ClaimState, ContainerName};
+use tranche_core::ledger::{ClaimState, ContainerName, Outage, outages_text};
 use tranche_plan::cdi::inject::host_node;
 use tranche_plan::digest::Digest;
 use tranche_plan::policy::read;
@@ -171,6 +171,43 @@ fn who_asks_for_nothing_stays_as_it_is_even_without_a_host() {
     let bytes = serde_json::to_vec(&asking(&["NVIDIA_VISIBLE_DEVICES=0"])).unwrap();
     let error = scene.run_bytes("a", &bytes, &missing).unwrap_err();
     assert_eq!(line(&error), "host.json: not found");
+}
+
+#[test]
+fn a_device_that_is_out_of_service_is_refused_with_the_others_and_all_leaves_it_out() {
+    let scene = Scene::of("t4x2", "version: v1");
+    let drain = |numbers: &[usize]| {
+        let outages = numbers.iter().map(|number| Outage {
+            device: DeviceKey::whole(scene.host.inventory.gpus[*number].uuid.clone()),
+            from: 1_795_227_000,
+            reason: Some("a fan".into()),
+        });
+        let file = OutOfService::drained_file(scene.state.path());
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, outages_text(outages.collect()).unwrap()).unwrap();
+    };
+    drain(&[1]);
+    assert_eq!(
+        scene.refused("a", &asking(&["NVIDIA_VISIBLE_DEVICES=1"])),
+        "gpu 1: out of service since 2026-11-21 02:10:00 UTC (a fan); other devices: 0"
+    );
+    let all = asking(&["NVIDIA_VISIBLE_DEVICES=all"]);
+    let after = scene.changed("b", &all);
+    assert_eq!(nodes(&after), ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]);
+    drain(&[0, 1]);
+    assert_eq!(
+        scene.refused("c", &all),
+        "gpu 0: out of service since 2026-11-21 02:10:00 UTC (a fan); this host has no other device"
+    );
+    let shared = Scene::of("t4x2", POLICY);
+    std::fs::create_dir_all(shared.state.path().join("kept")).unwrap();
+    let from = OutOfService::drained_file(scene.state.path());
+    std::fs::copy(from, OutOfService::drained_file(shared.state.path())).unwrap();
+    let line = shared.refused("d", &asking(&["NVIDIA_VISIBLE_DEVICES=0.any"]));
+    assert!(
+        line.contains("gpu 0: out of service since ") && shared.held().is_empty(),
+        "{line}"
+    );
 }
 
 #[test]

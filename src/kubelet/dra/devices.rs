@@ -108,6 +108,7 @@ impl<'a> Devices<'a> {
             compute_guarantee: gpu.guarantee.clone(),
             parts: None,
             unhealthy: gpu.unhealthy.clone(),
+            out_of_service: gpu.out_of_service.clone(),
             held: held.collect(),
         };
         let is_of_set = |(counter, amount): (&String, &u32)| gpu.counters.get(counter).is_some_and(|has| has >= amount);
@@ -215,11 +216,15 @@ impl<'a> Devices<'a> {
         capacity: BTreeMap<String, DeviceCapacity>,
         is_held: bool,
     ) -> Option<Device> {
-        let taints: Vec<DeviceTaint> = [(is_held, "held"), (device.unhealthy.is_some(), "unhealthy")]
+        let mut taints: Vec<DeviceTaint> = [(is_held, "held"), (device.unhealthy.is_some(), "unhealthy")]
             .into_iter()
             .filter(|(counts, _)| *counts)
             .map(|(_, key)| taint(key))
             .collect();
+        taints.extend(device.out_of_service.as_deref().map(|why| DeviceTaint {
+            value: Some(label_value(why)).filter(|value| !value.is_empty()),
+            ..taint("out-of-service")
+        }));
         if self.form == Form::Plain && !taints.is_empty() {
             return None;
         }
@@ -333,6 +338,20 @@ fn taint(key: &str) -> DeviceTaint {
         key: format!("{TRANCHE}/{key}"),
         ..DeviceTaint::default()
     }
+}
+
+/// `text` as the value of a taint, which has the form of the value of a label: at most 63 letters, digits, `-`, `_` and
+/// `.`, the latter three not at an end.
+fn label_value(text: &str) -> String {
+    let valid = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    let value: String = text.chars().map(valid).take(MOST_LABEL).collect();
+    value.trim_matches(['-', '_', '.']).to_owned()
 }
 
 /// Whether `name` is a DNS label: small letters, digits and hyphens, the latter not at an end (RFC 1123).

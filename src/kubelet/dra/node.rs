@@ -73,7 +73,7 @@ impl DraNode {
                 self.said.is_well(&Topic::Broker);
                 for device in &devices.devices {
                     let topic = Topic::Device(device.name.clone());
-                    match &device.unhealthy {
+                    match device.unhealthy.as_ref().or(device.out_of_service.as_ref()) {
                         Some(why) => self.said.warn(topic, format!("{}: {why}", device.name)),
                         None => self.said.is_well(&topic),
                     }
@@ -135,22 +135,31 @@ fn health(devices: &DraDevices, pool: &str) -> Vec<DeviceHealth> {
         let shares = shares.map(|share| share.device.clone());
         std::iter::once(device.name.clone()).chain(shares).collect()
     };
-    let one = |device: String, unhealthy: &Option<String>| DeviceHealth {
+    let one = |device: String, unhealthy: &Option<String>, out_of_service: &Option<String>| DeviceHealth {
         pool: pool.to_owned(),
         device,
         health: match unhealthy {
             Some(_) => Health::Unhealthy,
             None => Health::Healthy,
         },
-        message: unhealthy.clone().unwrap_or_default(),
+        // What a pod has of a device that is out of service works.
+        message: unhealthy
+            .as_ref()
+            .or(out_of_service.as_ref())
+            .cloned()
+            .unwrap_or_default(),
     };
     let of_device = |device: &DraDevice| -> Vec<DeviceHealth> {
         let names = names(device).into_iter();
-        names.map(|name| one(name, &device.unhealthy)).collect()
+        names
+            .map(|name| one(name, &device.unhealthy, &device.out_of_service))
+            .collect()
     };
     let of_instances = |gpu: &DraDivided| -> Vec<DeviceHealth> {
         let names = gpu.instances.iter().map(|instance| instance.name.clone());
-        names.map(|name| one(name, &gpu.unhealthy)).collect()
+        names
+            .map(|name| one(name, &gpu.unhealthy, &gpu.out_of_service))
+            .collect()
     };
     let existing = devices.devices.iter().flat_map(of_device);
     existing.chain(devices.divided.iter().flat_map(of_instances)).collect()

@@ -145,7 +145,7 @@ impl PublicDevice {
         let book = books.books.iter().find(|book| book.gpu == *split.key.gpu());
         let is_free = |name: &ShareName| {
             let part = split.part(std::slice::from_ref(name));
-            book.is_none_or(|book| book.is_free(&split.key, &part, split.bounds()))
+            books.is_free(&split.key, &part, split.bounds())
         };
         let other = Self::other(&split.key, books);
         let names = || {

@@ -125,6 +125,10 @@ tranche_core::types::words! {
         UseUnknown = "use-unknown",
         /// A GPU is in a compute mode that tranche did not set.
         ComputeModeChanged = "compute-mode-changed",
+        /// A device is out of service.
+        DeviceOutOfService = "device-out-of-service",
+        /// It is unknown which devices are out of service.
+        OutOfServiceDamaged = "out-of-service-damaged",
         /// The broker does not run, and shares need it.
         BrokerStopped = "broker-stopped",
         /// The broker runs and does not answer as this version of tranche expects.

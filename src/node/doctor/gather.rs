@@ -21,6 +21,7 @@ use machine::Machine;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
+use tranche_core::ledger::OutOfService;
 use tranche_core::root::{HostDirectory, Missing};
 use tranche_core::text::shown;
 use tranche_core::types::HostPath;
@@ -79,6 +80,7 @@ pub fn subject(at: &PlanOptions, spec_dirs: &[PathBuf], engines: &EngineDirs) ->
         not_compared: stale.notes,
         low_level: low_level(&engine_files, host_file.as_ref().and_then(|file| file.as_ref().ok())),
         ledger: usable.and_then(|state| ledger(&inventory, plan.as_ref(), state, public.as_ref())),
+        out_of_service: usable.map(OutOfService::read),
         shared_use: usable.and_then(|state| shared_use(at, state, &machine.spec_dirs)),
         broker: match (usable, &plan) {
             (Some(state), Some(plan)) if machine.is_here => needs::broker(plan, policy.makes_instances, state),

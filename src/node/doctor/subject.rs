@@ -5,6 +5,7 @@ use crate::engine_config::view::EngineView;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranche_core::error::{Error, line, parts};
+use tranche_core::ledger::OutOfService;
 use tranche_core::text::shown;
 use tranche_plan::cdi::registry::{Loaded, Registry};
 use tranche_plan::cdi::{Problem, ProblemKind};
@@ -39,6 +40,8 @@ pub struct DoctorSubject {
     pub low_level: Option<Result<PathBuf, FoundError>>,
     /// The ledger; `None` if this user cannot read it.
     pub ledger: Option<LedgerFacts>,
+    /// The devices that are out of service; `None` if another machine is examined.
+    pub out_of_service: Option<OutOfService>,
     /// What uses the devices that are shared; `None` if no device is, or if nobody can be asked.
     pub shared_use: Option<SharedUse>,
     /// Why layouts of MIG were not made at boot.

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use tranche_core::ledger::Outage;
+use tranche_core::types::DeviceKey;
 use tranche_plan::cdi::Problem;
 use tranche_plan::cdi::registry::Registry;
 use tranche_plan::engines::FoundEngine;
@@ -49,6 +51,7 @@ fn healthy(top: &Path) -> DoctorSubject {
         })),
         low_level: None,
         ledger: Some(LedgerFacts::default()),
+        out_of_service: Some(tranche_core::ledger::OutOfService::default()),
         shared_use: None,
         engines: vec![engine("podman", "4.3.1")],
         crun: None,
@@ -153,6 +156,20 @@ fn the_driver_and_its_nodes() {
     });
     fires(Finding::ComputeModeChanged, "gpu 1", |subject, _| {
         subject.inventory.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
+    });
+    fires(
+        Finding::DeviceOutOfService,
+        "gpu 1: out of service since",
+        |subject, _| {
+            subject.out_of_service.as_mut().unwrap().drained = vec![Outage {
+                device: DeviceKey::whole(subject.inventory.gpus[1].uuid.clone()),
+                from: 1_795_227_000,
+                reason: Some("a fan".into()),
+            }];
+        },
+    );
+    fires(Finding::OutOfServiceDamaged, "is damaged", |subject, _| {
+        subject.out_of_service.as_mut().unwrap().unreadable = Some("x: is damaged".into());
     });
     fires(Finding::FabricManagerStopped, "does not exist", |subject, _| {
         let node = subject.inventory.gpus[0].node.clone().unwrap();

@@ -77,7 +77,7 @@ impl DeviceStatus {
         let is_free = |name: &str| {
             let part = |size| Some(HeldPart::share(name.parse().ok()?, size));
             let part = offered.size(name).and_then(part);
-            part.is_some_and(|part| book.is_none_or(|book| book.is_free(key, &part, offered.bounds)))
+            part.is_some_and(|part| books.is_free(key, &part, offered.bounds))
         };
         let siblings = |is_meant: &dyn Fn(&str) -> bool| -> Vec<String> {
             offered.siblings.iter().filter(|name| is_meant(name)).cloned().collect()

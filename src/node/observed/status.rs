@@ -1,7 +1,7 @@
 //! What `tranche status --json` prints.
 
 use super::messages::{Said, said};
-use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, WaiterRow};
+use super::{DaemonRow, Deviation, DeviceStatus, DeviceUsage, HostFileRow, Observed, OutageRow, WaiterRow};
 use crate::held::Held;
 use crate::held::user_wait::UserWait;
 use serde::Serialize;
@@ -22,6 +22,8 @@ pub struct Status<'o> {
     pub waiters: &'o [WaiterRow],
     /// Requests of users that wait in the broker, in the order in which they are served after those.
     pub user_waits: &'o [UserWait],
+    /// The devices that are out of service, or will be.
+    pub out_of_service: &'o [OutageRow],
     /// The MPS daemons of the broker.
     pub daemons: &'o [DaemonRow],
     /// Whether host.json describes the host.
@@ -49,6 +51,7 @@ impl<'o> Status<'o> {
             gpus: observed.gpus.as_deref(),
             waiters: &observed.waiters,
             user_waits: &observed.user_waits,
+            out_of_service: &observed.out_of_service,
             daemons: &observed.daemons,
             host_file: &observed.host_file,
             deviations: &observed.deviations,

@@ -14,6 +14,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;
+use tranche_core::ledger::OutOfService;
 use tranche_host::Roots;
 use tranche_plan::cdi::directory::entries;
 use tranche_plan::inventory::Inventory;
@@ -103,6 +104,7 @@ pub(super) fn now(options: &RefreshOptions, place: &RefreshPlace, spec_dirs: &[P
     for file in options.at.policy.candidates() {
         files.push(absolute(&file)?);
     }
+    files.push(OutOfService::drained_file(&place.state_dir));
     let mut signs = Vec::new();
     match &options.at.host.inventory {
         Some(file) => files.extend(Some(file.into()).filter(|file: &PathBuf| file.exists())),

@@ -300,8 +300,7 @@ fn object(split: &SplitDevice, subject: &EnterSubject) -> String {
 
 /// The names of the shares of `split` that can be claimed now.
 fn free(books: &Books, split: &SplitDevice) -> Vec<String> {
-    let book = books.books.iter().find(|book| book.gpu == *split.key.gpu());
-    let is_free = |name| book.is_none_or(|book| book.is_free(&split.key, &split.part(&[name]), split.bounds()));
+    let is_free = |name| books.is_free(&split.key, &split.part(&[name]), split.bounds());
     let names = split.shares.iter().map(|share| &share.name);
     let names = names.filter(|name| !split.method.is_whole() && is_free((*name).clone()));
     names.map(ToString::to_string).collect()

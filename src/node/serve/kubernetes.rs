@@ -38,6 +38,7 @@ pub(super) fn offers(commands: &Commands<'_>) -> Result<Value> {
     for (key, offer) in &mut offers {
         offer.taken = taken(key, offer, &books);
         offer.unhealthy = faults.of(key);
+        offer.out_of_service = books.out_of_service.why(key).map(|why| why.to_string());
     }
     let offers = offers.into_iter().map(|(_, offer)| offer).collect();
     serde_json::to_value(Offers { offers }).about("broker", "cannot write what it offers")

@@ -6,15 +6,15 @@ use crate::control::nvml::Nvml;
 use crate::mig::{MigOrder, MigTools, OnDemandInstance, OnDemandInstances, Record, holders};
 use crate::mutex::lock;
 use crate::planning;
+use crate::refresh;
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tranche_core::broker::MigMakeAnswer;
 use tranche_core::claims::Claims;
-use tranche_core::error::{Context, Error, Result, line};
+use tranche_core::error::{Error, Result, line};
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{DeviceKey, DeviceSelector, GpuUuid, MigProfile, MigUuid};
-use tranche_plan::host_file::HostFile;
 use tranche_plan::inventory::MigMode;
 use tranche_plan::mig::{
     ExactCompute, ExactGpu, ExactInstance, GpuInstance, InstanceHolder, InstanceProfile, MigGpu, Placement, choose,
@@ -51,7 +51,7 @@ pub(super) fn make(commands: &Commands<'_>, profile: &MigProfile) -> Result<MigM
         }
     })?;
     lock(&commands.given).insert(device.clone(), Instant::now());
-    refresh(commands)?;
+    refresh::again(commands.state_dir())?;
     Ok(MigMakeAnswer {
         device: DeviceSelector::MigUuid(device),
     })
@@ -69,7 +69,20 @@ fn candidates(commands: &Commands<'_>, policy: &Policy, profile: &MigProfile, nv
             "is a part of an instance, and whole ones are made on demand",
         ));
     }
-    let gpus = on_demand_now(commands, policy, nvml)?;
+    let mut gpus = on_demand_now(commands, policy, nvml)?;
+    let out = OutOfService::read(commands.state_dir());
+    let mut why_none = None;
+    gpus.retain(|gpu| {
+        let why = out.why(&DeviceKey::whole(gpu.uuid.clone()));
+        why_none = why
+            .as_ref()
+            .map(|why| format!("gpu {}: {why}", gpu.index))
+            .or(why_none.take());
+        why.is_none()
+    });
+    if let Some(why) = why_none.filter(|_| gpus.is_empty()) {
+        return Err(Error::failed(profile, why));
+    }
     match gpus.is_empty() {
         false => Ok(gpus),
         true => Err(Error::failed(
@@ -217,7 +230,7 @@ pub(super) fn destroy_idle(commands: &Commands<'_>) -> Result<()> {
     }
     let _one = lock(&commands.mig);
     match with_tools(commands, false, |tools, nvml| destroy_unused(commands, tools, nvml))? {
-        true => refresh(commands),
+        true => refresh::again(commands.state_dir()),
         false => Ok(()),
     }
 }
@@ -258,23 +271,4 @@ pub(super) fn destroy_unused(commands: &Commands<'_>, tools: &MigTools<'_>, nvml
         all.write(tools.state_dir)?;
     }
     Ok(all.made.len() < before)
-}
-
-/// Brings the specifications up to date, in the way in which they were written last.
-pub(super) fn refresh(commands: &Commands<'_>) -> Result<()> {
-    let program = std::env::current_exe().about("tranche", "cannot be found")?;
-    let arguments = HostFile::load(commands.state_dir())
-        .map(|host| host.arguments)
-        .unwrap_or_default();
-    let mut command = Command::new(program);
-    command.args(["cdi", "refresh"]).args(arguments).stdin(Stdio::null());
-    let output = command.output().about("tranche cdi refresh", "cannot be run")?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().last().unwrap_or("it failed").to_owned();
-            Err(Error::failed("tranche cdi refresh", last))
-        }
-    }
 }

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use tranche_core::broker::ClaimRequest;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
-use tranche_core::ledger::{Claim, HeldShare};
+use tranche_core::ledger::{Claim, HeldShare, OutOfService};
 use tranche_core::text::some;
 use tranche_core::types::{HostPath, RequestedDevice, Strategy};
 use tranche_plan::derive::Sharing;
@@ -60,6 +60,7 @@ pub(super) fn claim(
     let sharing = Sharing {
         plan,
         held: BTreeSet::new(),
+        out_of_service: OutOfService::default(),
         state_dir: HostPath::new(commands.state_dir())?,
     };
     let claims = commands.claims(peer)?;

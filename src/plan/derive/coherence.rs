@@ -18,7 +18,7 @@ use tranche_core::types::CdiKind;
 /// # Errors
 /// Returns an error if a class is not valid in CDI, or if two devices cannot be merged into `all`.
 pub(super) fn split(
-    found: &[&(HostDevice<'_>, Edits)],
+    found: &[(HostDevice<'_>, Edits)],
     source: Source,
     programs: &Edits,
     options: &Options,

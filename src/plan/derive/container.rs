@@ -2,10 +2,10 @@
 
 use super::share::Claimer;
 use super::{Derived, DerivedDevice, Options, gpu, open_directories, settle};
-use crate::edits::{Edits, Stage};
+use crate::edits::Edits;
 use crate::inventory::Inventory;
 use crate::share::{Fit, SplitDevice};
-use tranche_core::call::ReleaseCall;
+use tranche_core::call::{ClaimCall, ReleaseCall};
 use tranche_core::error::{Error, Result};
 use tranche_core::types::{Device, Subject};
 
@@ -128,9 +128,9 @@ pub(super) fn claim_of(
     claimer.limit(edits, call, split, promise, priority)
 }
 
-/// Whether a hook of `edits` claims something: no other hook runs at this stage.
+/// Whether a hook of `edits` claims something.
 fn claims_something(edits: &Edits) -> bool {
-    edits.hooks.iter().any(|hook| hook.stage == Stage::CreateRuntime)
+    edits.hooks.iter().any(|hook| ClaimCall::of_hook(&hook.args).is_some())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::share::Claimer;
 use super::{Derived, DerivedDevice, DeviceChoice, Options, coherence, device, files, hook, node};
 use crate::edits::Edits;
 use crate::inventory::{ControlRole, Driver, DriverFile, Gpu, HostDevice, Inventory};
+use crate::policy::WholeDevice;
 use crate::share::SplitDevice;
 use tranche_core::call::ReleaseCall;
 use tranche_core::error::{Error, Kind, Result};
@@ -56,6 +57,11 @@ pub(super) fn derive(inventory: &Inventory, options: &Options, derived: &mut Der
         derived.common.hooks.push(claimer.release(ReleaseCall::default()));
     }
     // A container that asks for all devices asks for no claim, so it gets only the devices that need none.
+    let plain_ones: Vec<_> = plain_ones
+        .into_iter()
+        .filter(|(one, _)| !is_out(*one, options))
+        .map(|(one, edits)| (*one, with_in_service(*one, edits.clone(), options)))
+        .collect();
     if select::wants_all(options) && !plain_ones.is_empty() {
         let mut all = Edits::default();
         for (_, edits) in &plain_ones {
@@ -99,6 +105,13 @@ fn named(
         derived.warn(format_args!("device {name}"), text);
         return Ok(());
     }
+    if claimer.is_none() && is_out(one, options) {
+        derived.warn(
+            format_args!("device {name}"),
+            "is left out, because it is out of service",
+        );
+        return Ok(());
+    }
     let asked_as = format!("{}={name}", derived.kind);
     if let Some(edits) = whole(one, asked_as, edits, programs, options)? {
         let name = name.clone();
@@ -134,10 +147,15 @@ pub(super) fn whole(
         edits.merge(programs)?;
         if is_held(one, options) {
             edits.hooks.push(claimer()?.whole_of(asked_as, one));
+            return Ok(Some(edits));
         }
-        return Ok(Some(edits));
+        return Ok(Some(with_in_service(one, edits, options)));
     };
     let mut whole = claimer()?.whole(asked_as, edits, split);
+    let whole_device = options.sharing.as_ref().map(|sharing| sharing.plan.whole_device);
+    if whole_device == Some(WholeDevice::Open) && !split.method.is_whole() {
+        whole = whole.map(|edits| with_in_service(one, edits, options));
+    }
     if let Some(edits) = whole.as_mut().filter(|_| split.method.is_whole()) {
         edits.merge(programs)?;
     }
@@ -150,6 +168,17 @@ fn split_of<'a>(one: HostDevice<'_>, options: &'a Options) -> Option<&'a SplitDe
 
 fn is_held(one: HostDevice<'_>, options: &Options) -> bool {
     options.sharing.as_ref().is_some_and(|sharing| sharing.is_held(one))
+}
+
+fn is_out(one: HostDevice<'_>, options: &Options) -> bool {
+    options.sharing.as_ref().is_some_and(|sharing| sharing.is_out(one))
+}
+
+/// `edits` of a device without a claim, with the hook that refuses it if it is, or will be, out of service.
+fn with_in_service(one: HostDevice<'_>, mut edits: Edits, options: &Options) -> Edits {
+    let hook = Claimer::of(options).and_then(|claimer| claimer.in_service(one));
+    edits.hooks.extend(hook);
+    edits
 }
 
 /// Removes the programs from `common` that a container with a share must not have, and returns them for the containers

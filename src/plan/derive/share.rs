@@ -6,8 +6,9 @@ use crate::inventory::{HostDevice, Inventory};
 use crate::policy::{Priority, WholeDevice};
 use crate::share::{DirectoryInContainer, Plan, SplitDevice};
 use std::collections::BTreeSet;
-use tranche_core::call::{ClaimCall, OwnNode, ReleaseCall, Siblings};
+use tranche_core::call::{ClaimCall, InServiceCall, OwnNode, ReleaseCall, Siblings};
 use tranche_core::error::Result;
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{CdiKind, DeviceKey, DeviceName, HostPath, Part, Promise, Subject, WaitTime};
 
 /// The plan of a specification, and where its hooks find the ledger.
@@ -18,6 +19,9 @@ pub struct Sharing {
     /// Devices of which a part is held under an earlier policy. If the plan does not split such a device, its names
     /// claim all of it, so that no container gets a device of which another holds a share.
     pub held: BTreeSet<DeviceKey>,
+    /// The devices of which nothing new is given: `all` does not contain them, and names without a claim get a hook
+    /// that refuses.
+    pub out_of_service: OutOfService,
     /// Where the ledger is.
     pub state_dir: HostPath,
 }
@@ -27,6 +31,17 @@ impl Sharing {
     pub(super) fn is_held(&self, device: HostDevice<'_>) -> bool {
         let key = device.key();
         self.plan.split(device.device()).is_none() && self.held.iter().any(|held| held.overlaps(&key))
+    }
+
+    /// Whether nothing new is given of a device now.
+    pub(super) fn is_out(&self, device: HostDevice<'_>) -> bool {
+        self.out_of_service.why(&device.key()).is_some()
+    }
+
+    /// Whether nothing new is given of a device now, or from a later time on.
+    fn may_be_out(&self, device: HostDevice<'_>) -> bool {
+        let key = device.key();
+        self.is_out(device) || self.out_of_service.outages().any(|outage| outage.covers(&key))
     }
 
     /// Whether a container with a share of one of the devices must not have the driver's program `name`.
@@ -105,6 +120,18 @@ impl<'a> Claimer<'a> {
             state_dir: self.sharing.state_dir.clone(),
             ..ClaimCall::of(device.key(), device.device().to_string(), Subject::WHOLE)
         })
+    }
+
+    /// The hook that refuses a device that is out of service, for a container that claims nothing of it; `None` if the
+    /// device stays in service.
+    pub(super) fn in_service(self, device: HostDevice<'_>) -> Option<HookEdit> {
+        let call = InServiceCall {
+            device: device.key(),
+            label: device.device().to_string(),
+            state_dir: self.sharing.state_dir.clone(),
+        };
+        let is_needed = self.sharing.may_be_out(device);
+        is_needed.then(|| hook::tranche(self.hook, Stage::CreateRuntime, call.write()))
     }
 
     /// The edits of the whole of a split or dedicated device; `None` if the policy hides it. `edits` are those of the

@@ -7,6 +7,7 @@ use crate::inventory::{
 };
 use std::collections::BTreeSet;
 use tranche_core::call::NvidiaHook;
+use tranche_core::ledger::{OutOfService, Outage};
 use tranche_core::types::{
     ComputeInstanceId, ContainerPath, GpuIndex, GpuInstanceId, HostPath, ImexChannelId, MigIndex, Minor,
 };
@@ -433,9 +434,14 @@ fn nothing_to_do_is_said() {
 
 mod shares {
     use super::*;
+    use tranche_core::types::DeviceKey;
 
     /// GPU 0 split by turns, GPU 1 whole; with this `wholeDevice`.
     fn shared(whole_device: &str) -> Derived {
+        without(whole_device, OutOfService::default())
+    }
+
+    fn without(whole_device: &str, out_of_service: OutOfService) -> Derived {
         let inventory = host(vec![gpu(0, 0), gpu(1, 1)]);
         let yaml = format!(
             "sharing:\n  wholeDevice: {whole_device}\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [0], replicas: 2}}\n"
@@ -446,6 +452,7 @@ mod shares {
             sharing: Some(Sharing {
                 plan: crate::share::plan(&policy, &inventory).unwrap(),
                 held: BTreeSet::new(),
+                out_of_service,
                 state_dir: HostPath::new("/run/tranche").unwrap(),
             }),
             ..Options::default()
@@ -486,6 +493,38 @@ mod shares {
         assert_eq!(claims(&open, "0"), [""; 0]);
         assert_eq!(claims(&open, "0.1").len(), 1);
         assert_eq!(names(&shared("hide")), ["0.any", "0.0", "0.1", "1", "all", "none"]);
+    }
+
+    #[test]
+    fn names_without_a_claim_get_a_hook_that_refuses_while_the_device_is_out_of_service() {
+        let out = |number: u32, from: u64| OutOfService {
+            drained: vec![Outage {
+                device: DeviceKey::whole(gpu(number, number).uuid),
+                from,
+                reason: None,
+            }],
+            ..OutOfService::default()
+        };
+        let hook = |number: u32| {
+            let uuid = gpu(number, number).uuid;
+            [format!("in-service --device={uuid} --label=gpu {number}")]
+        };
+        let now = without("claim", out(1, 1));
+        assert_eq!(claims(&now, "1"), hook(1));
+        assert_eq!(
+            names(&now),
+            ["0", "0.any", "0.0", "0.1", "1", "none"],
+            "all has nothing left"
+        );
+        let later = without("claim", out(1, u64::MAX));
+        assert_eq!(claims(&later, "1"), hook(1));
+        assert_eq!(claims(&later, "all"), hook(1), "it is refused when its time comes");
+        // The ledger refuses what is claimed.
+        let split = without("claim", out(0, 1));
+        assert!(claims(&split, "0")[0].starts_with("claim ") && claims(&split, "0").len() == 1);
+        assert_eq!(claims(&split, "0.1").len(), 1);
+        assert_eq!(claims(&split, "1"), [""; 0]);
+        assert_eq!(claims(&without("open", out(0, 1)), "0"), hook(0));
     }
 
     #[test]

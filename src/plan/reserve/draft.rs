@@ -5,7 +5,10 @@ use super::{Reservation, ReserveError};
 use crate::share::{Fit, Plan, Share, SplitDevice, Wish, fit};
 use tranche_core::error::{Error, Kind};
 use tranche_core::ledger::process::Machine;
-use tranche_core::ledger::{Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter};
+use tranche_core::ledger::{
+    Ask, Book, Claim, ClaimState, DamagedBook, LedgerError, Refused, WaitedFor, Waiter, WhyOut,
+};
+use tranche_core::types::{Device, DeviceKey, GpuUuid};
 
 /// The books as they are with the claims that were chosen so far.
 pub(super) struct Draft<'a> {
@@ -21,19 +24,19 @@ pub(super) struct Draft<'a> {
 }
 
 /// The books of GPUs of `plan` of which nothing is held are not on disk.
-pub(super) fn add_missing(books: &mut Vec<Book>, plan: &Plan) {
+pub(super) fn add_missing(books: &mut Vec<Book>, plan: &Plan, empty: impl Fn(&GpuUuid) -> Book) {
     for split in &plan.devices {
         if books.iter().all(|book| book.gpu != *split.key.gpu()) {
-            books.push(Book::new(split.key.gpu().clone()));
+            books.push(empty(split.key.gpu()));
         }
     }
 }
 
 impl<'a> Draft<'a> {
-    /// A machine where nothing is held and nobody waits.
+    /// A machine where nothing is held, nobody waits, and every device is in service.
     pub(super) fn new(plan: &'a Plan, machine: &'a Machine, uid: u32) -> Self {
         let mut books = Vec::new();
-        add_missing(&mut books, plan);
+        add_missing(&mut books, plan, |gpu| Book::new(gpu.clone()));
         Self {
             plan,
             machine,
@@ -111,7 +114,8 @@ impl<'a> Draft<'a> {
         let asked = || self.plan.devices.iter().filter(|split| wish.is_about(split));
         let claims = self.books.iter().flat_map(|book| &book.claims);
         let is_asked = |claim: &&Claim| asked().any(|split| claim.device.overlaps(&split.key));
-        // A wish that can never be served has nothing to do with what others hold or wait for.
+        // A wish that can never be served has nothing to do with what others hold or wait for, nor with what is out of
+        // service.
         if error.kind() == Kind::Usage {
             return ReserveError::NothingFits {
                 error,
@@ -119,11 +123,35 @@ impl<'a> Draft<'a> {
                 waiting: 0,
             };
         }
+        let out: Vec<(Device, WhyOut)> = asked()
+            .filter_map(|split| Some((split.device, self.why_out(&split.key)?)))
+            .collect();
+        let serve = wanted(self.plan, wish);
+        if !serve.is_empty() && serve.iter().all(|one| self.why_out(&one.device).is_some()) {
+            let others = self.in_service();
+            return ReserveError::OutOfService { out, others };
+        }
+        let error = out.iter().fold(error, |error, (device, why)| {
+            error.and_hint(format_args!("{device}: {why}"))
+        });
         ReserveError::NothingFits {
             error,
             held: claims.filter(is_asked).cloned().collect(),
             waiting: self.waiting(wish),
         }
+    }
+
+    /// Why nothing new is given of a device.
+    fn why_out(&self, key: &DeviceKey) -> Option<WhyOut> {
+        let book = self.books.iter().find(|book| book.gpu == *key.gpu())?;
+        book.why_out(key)
+    }
+
+    /// The devices of the plan that are in service.
+    fn in_service(&self) -> Vec<Device> {
+        let in_service = |split: &&SplitDevice| self.why_out(&split.key).is_none();
+        let devices = self.plan.devices.iter().filter(in_service);
+        devices.map(|split| split.device).collect()
     }
 
     /// Whether it is not known what is held of a device.

@@ -13,6 +13,21 @@ pub fn explain(object: impl Display, error: ReserveError, list: impl FnOnce(&[Cl
     match error {
         ReserveError::Offer(error) | ReserveError::OverLimit(error) => error,
         ReserveError::Ledger(error) => claims::explain(object, error),
+        ReserveError::OutOfService { out, others } => {
+            let mut out = out.into_iter();
+            let error = match out.next() {
+                Some((device, why)) => Error::failed(device, why),
+                None => Error::failed(object, "its device is out of service"),
+            };
+            let error = out.fold(error, |error, (device, why)| {
+                error.and_hint(format_args!("{device}: {why}"))
+            });
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            match others.is_empty() {
+                true => error.and_hint("the policy shares no other device"),
+                false => error.and_hint(format_args!("other devices: {}", some(&others))),
+            }
+        }
         ReserveError::Behind { wish, waiting } => claims::explain(wish, Refused::Waiting { waiting }.into()),
         ReserveError::NothingFits { error, held, waiting } => {
             let error = match waiting {

@@ -185,6 +185,7 @@ fn offers_of(device: HostDevice<'_>, plan: &Plan) -> Vec<Offer> {
         parts,
         one_share: split.is_some_and(|split| split.one_share_a_claim || split.method.strategy() == Strategy::Mps),
         unhealthy: None,
+        out_of_service: None,
         taken: Vec::new(),
     };
     let Some(split) = split.filter(|split| !split.method.is_whole()) else {

@@ -45,3 +45,5 @@ check "layouts of MIG are applied" "" sh -c "tranche mig apply --yes --layout $m
 check "one GPU has its layout" "$mig_layout" mig_of_first
 cp /opt/test/loaded.json /opt/test/healthy.json
 cp /opt/test/next-boot.json /opt/test/loaded.json
+# And a device that stays out of service.
+check "a device is drained" "" sh -c "tranche drain 5 --reason 'a fan' | grep -q '^gpu 5: out of service since .* (a fan)$'"

@@ -19,6 +19,11 @@ check "tranche doctor has nothing to say of it" "0" mig_lines
 
 check "the socket listens after the boot" "active" state tranche-broker.socket
 check "the specification is there again" "" await grep -q 7.big /run/cdi/tranche.yaml
+is_refused() {
+    tranche claim create --name drained --shares 1 --device 5 2>&1 | grep -q 'gpu 5: out of service since .* (a fan)'
+}
+check "the drained device is still out of service" "" is_refused
+check "it is put back into service" "" sh -c "tranche undrain 5 | grep -q '^gpu 5: in service'"
 check "the directory of MPS is there again" "755" stat -c %a /run/tranche/mps/7
 check "the service with a share is started" "" await tenant_runs
 check "the share of a pod is reserved again" "" await is_reserved

@@ -14,6 +14,7 @@ pub(crate) fn whole(device: &str) -> Offer {
         parts: OfferedParts::Whole,
         one_share: false,
         unhealthy: None,
+        out_of_service: None,
         taken: Vec::new(),
     }
 }

@@ -143,6 +143,8 @@ const FIXES: &[(Finding, Shown)] = &[
         Finding::ComputeModeChanged,
         Person("decides whether the mode is needed; nvidia-smi needs a GPU"),
     ),
+    (Finding::DeviceOutOfService, Person("knows when the device works again")),
+    (Finding::OutOfServiceDamaged, Person("knows which devices were drained")),
     (
         Finding::BrokerStopped,
         Test("cli/doctor/starts.rs::shares_under_mps_without_a_broker"),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use tranche_core::broker::{AllocatedDevice, PrepareClaimRequest, PreparedClaim};
 use tranche_core::claims::{ClaimPart, Claims, LockedClaims, explain, remove};
 use tranche_core::error::{Context, Error, Result, line};
-use tranche_core::ledger::KubernetesObject;
+use tranche_core::ledger::{KubernetesObject, OutOfService};
 use tranche_core::types::{CdiKind, DeviceKey, HostPath, Promise};
 use tranche_plan::cdi::build;
 use tranche_plan::cdi::encode::{Format, encode};
@@ -184,6 +184,7 @@ fn write(commands: &Commands<'_>, facts: &Facts, claim: &KubernetesObject, parts
         sharing: Some(Sharing {
             plan: facts.plan.clone(),
             held: BTreeSet::new(),
+            out_of_service: OutOfService::default(),
             state_dir: HostPath::new(commands.state_dir())?,
         }),
         ..Options::default()

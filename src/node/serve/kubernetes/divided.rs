@@ -53,7 +53,9 @@ pub(super) fn divided_gpus(commands: &Commands<'_>, facts: &Facts, faults: &Faul
             Some(mig) if can_be_made_on(mig, &policy) => {
                 let instances = claimable_instances(&policy, gpu, mig);
                 let mut divided = dra_divided(gpu, mig, &instances);
-                divided.unhealthy = faults.of(&DeviceKey::whole(gpu.uuid.clone()));
+                let whole = DeviceKey::whole(gpu.uuid.clone());
+                divided.unhealthy = faults.of(&whole);
+                divided.out_of_service = faults.books.out_of_service.why(&whole).map(|why| why.to_string());
                 let others = Others::on(commands, gpu, mig, &instances, &made, faults.books);
                 for (shown, one) in divided.instances.iter_mut().zip(&instances) {
                     shown.held_by = others.in_the_way_of(one);

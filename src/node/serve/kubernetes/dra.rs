@@ -25,6 +25,7 @@ pub(in crate::serve) fn dra_devices(commands: &Commands<'_>) -> Result<Value> {
             continue;
         }
         device.unhealthy = faults.of(&key);
+        device.out_of_service = books.out_of_service.why(&key).map(|why| why.to_string());
         device.held = held(&key, &books);
         devices.push(device);
     }

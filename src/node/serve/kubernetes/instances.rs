@@ -7,8 +7,9 @@ use crate::facts::Facts;
 use crate::mig::{MigTools, holders};
 use crate::mutex::lock;
 use crate::planning;
+use crate::refresh;
 use crate::serve::mig::with_tools;
-use crate::serve::on_demand::{create_at, destroy_unused, is_given, on_demand_now, refresh};
+use crate::serve::on_demand::{create_at, destroy_unused, is_given, on_demand_now};
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -97,7 +98,7 @@ impl<'a> ClaimInstances<'a> {
         if self.keys.values().all(has) {
             return Ok(facts);
         }
-        refresh(commands)?;
+        refresh::again(commands.state_dir())?;
         commands.facts()
     }
 

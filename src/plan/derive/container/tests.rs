@@ -4,6 +4,7 @@ use super::*;
 use crate::derive::Sharing;
 use crate::share::{Wish, fit};
 use std::collections::BTreeSet;
+use tranche_core::ledger::OutOfService;
 use tranche_core::types::{ContainerPath, HostPath};
 
 const TURNS: &str =
@@ -23,6 +24,7 @@ fn host(yaml: &str) -> Case {
     let sharing = Sharing {
         plan,
         held: BTreeSet::new(),
+        out_of_service: OutOfService::default(),
         state_dir: HostPath::new("/run/tranche").unwrap(),
     };
     let options = Options {
@@ -199,7 +201,7 @@ fn the_hook_of_a_share_that_may_be_waited_for_has_more_time() {
     );
     // In addition to the time for the broker.
     let managed = claims(&format!("{MPS}  wait: 30s\n"));
-    let expected = Some(10 + 30 + tranche_core::call::ClaimCall::PREPARING);
+    let expected = Some(10 + 30 + ClaimCall::PREPARING);
     assert!(
         !managed.is_empty() && managed.iter().all(|(_, timeout)| *timeout == expected),
         "{managed:?}"

@@ -77,6 +77,7 @@ pub fn dra_divided(gpu: &Gpu, mig: &MigGpu, instances: &[ClaimableInstance<'_>])
         instances: instances.iter().map(of_one).collect(),
         guarantee: Grade::Hard.to_string(),
         unhealthy: None,
+        out_of_service: None,
     }
 }
 

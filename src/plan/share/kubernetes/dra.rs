@@ -44,6 +44,7 @@ fn dra_device(inventory: &Inventory, device: HostDevice<'_>, split: &SplitDevice
         compute_guarantee: grade(|share| share.guarantees.compute.grade.to_string()),
         parts: (!split.method.is_whole()).then(|| parts(inventory, &name, split)),
         unhealthy: None,
+        out_of_service: None,
         held: Vec::new(),
         name,
     })

@@ -54,6 +54,7 @@ pub(crate) fn whole(minor: u32) -> DraDevice {
         compute_guarantee: "hard".into(),
         parts: None,
         unhealthy: None,
+        out_of_service: None,
         held: Vec::new(),
     }
 }

@@ -243,6 +243,24 @@ fn devices_that_are_held_unhealthy_or_withdrawn_are_published_so() {
 }
 
 #[test]
+fn a_device_out_of_service_has_a_taint_with_the_reason_that_evicts_nobody() {
+    let scene = Scene::new(vec![whole(0)]);
+    scene.wait_devices(&["gpu-0"]);
+    let mut drained = whole(0);
+    drained.out_of_service = Some("out of service since 2026-11-25 10:00:00 UTC (a fan)".into());
+    scene.set(vec![drained]);
+    scene.wait("it has a taint", |slices| {
+        let taint = &slices.specs()[0]["devices"][0]["taints"][0];
+        let is_it = taint["key"] == "gpu.tranche.dev/out-of-service" && taint["effect"] == "NoSchedule";
+        is_it && taint["value"] == "out-of-service-since-2026-11-25-10-00-00-UTC--a-fan"
+    });
+    scene.set(vec![whole(0)]);
+    scene.wait("it has none", |slices| {
+        slices.specs()[0]["devices"][0]["taints"].is_null()
+    });
+}
+
+#[test]
 fn an_api_server_that_drops_fields_gets_plain_devices_and_all_of_them_when_it_keeps_them() {
     let api = FakeApi::start();
     api.cluster().slices.drops_gated = true;

@@ -1,0 +1,26 @@
+//! The same refresh once more, for a program that has changed what specifications depend on.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tranche_core::error::{Context, Error, Result};
+use tranche_plan::host_file::HostFile;
+
+/// Brings the specifications up to date, in the way in which they were written last.
+///
+/// # Errors
+/// Returns an error if the refresh cannot be run, or what it said last.
+pub fn again(state_dir: &Path) -> Result<()> {
+    let program = std::env::current_exe().about("tranche", "cannot be found")?;
+    let arguments = HostFile::load(state_dir).map(|host| host.arguments).unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(["cdi", "refresh"]).args(arguments).stdin(Stdio::null());
+    let output = command.output().about("tranche cdi refresh", "cannot be run")?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or("it failed").to_owned();
+            Err(Error::failed("tranche cdi refresh", last))
+        }
+    }
+}
