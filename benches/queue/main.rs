@@ -2,7 +2,7 @@
 //!
 //! The world is the one with which the rule is tested, and the invariants of the rule are checked after each step. The
 //! simulation uses no clock and no other source of chance than a seed, so its numbers are the same on any machine; its
-//! table and its plots are written into `docs`.
+//! table and its plot are written into `docs`.
 //!
 //! ```text
 //! cargo bench --bench queue
@@ -59,12 +59,6 @@ fn main() {
         |outcome| outcome.longest_of_four / 60.0,
     );
     fs::write(docs.join("queue-large.svg"), longest).unwrap();
-    let shares = plot(
-        "device-hours of a user of weight 3, as % of those of weight 1, by load (% of devices)",
-        &[0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
-        |outcome| outcome.heavy_to_light * 100.0,
-    );
-    fs::write(docs.join("queue-weights.svg"), shares).unwrap();
 }
 
 fn outcome(load: f64, order: Order) -> Outcome {
