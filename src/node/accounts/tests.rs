@@ -216,10 +216,10 @@ fn users_and_groups_of_the_policy_that_do_not_exist_are_named() {
     use tranche_plan::policy::{UserPolicy, UserRules};
     let scene = Scene::new("");
     scene.getent(r#"case "$1 $2" in 'passwd carol') echo 'carol:*:70001:1::/:/bin/sh';; 'group phd') echo 'phd:x:50:';; *) exit 2;; esac"#);
-    let named = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), UserRules::default()));
+    let rules = |name: &str| (name.to_owned(), UserRules::default());
     let policy = UserPolicy {
-        users: named(&["ann", "carol", "nobody-here"]).collect(),
-        groups: named(&["phd", "pdh"]).collect(),
+        users: ["ann", "carol", "nobody-here"].map(rules).into(),
+        groups: ["phd", "pdh"].map(rules).into(),
         ..UserPolicy::default()
     };
     assert_eq!(
