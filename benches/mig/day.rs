@@ -1,5 +1,6 @@
 //! A simulated day: requests for instances of mixed profiles, and their releases.
 
+use crate::chance::Chance;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use tranche_core::types::{GpuIndex, GpuInstanceId, MigProfile};
@@ -79,37 +80,17 @@ impl Outcome {
     }
 }
 
-/// Numbers that depend on a seed only.
-struct Chance(u64);
-
-impl Chance {
-    /// From 0 to 1, without both.
-    fn next(&mut self) -> f64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((x ^ (x >> 31)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-    }
-
-    /// Times between events that have no memory.
-    fn wait(&mut self, mean: f64) -> f64 {
-        -self.next().ln() * mean
-    }
-
-    /// The position of what is requested in [`MIX`].
-    fn request(&mut self) -> usize {
-        let mut left = (self.next() * 100.0) as usize;
-        let found = MIX.iter().position(|(_, share)| match left.checked_sub(*share) {
-            Some(rest) => {
-                left = rest;
-                false
-            }
-            None => true,
-        });
-        found.unwrap()
-    }
+/// The position of what is requested in [`MIX`].
+fn request(chance: &mut Chance) -> usize {
+    let mut left = (chance.next() * 100.0) as usize;
+    let found = MIX.iter().position(|(_, share)| match left.checked_sub(*share) {
+        Some(rest) => {
+            left = rest;
+            false
+        }
+        None => true,
+    });
+    found.unwrap()
 }
 
 /// The instances of a GPU: the profile and the first unit of each, in order.
@@ -235,7 +216,7 @@ impl Day {
         let before = (2.0 * lifetime) as usize;
         for at in 0..before + requests {
             now += chance.wait(1.0);
-            let (wanted, held) = (chance.request(), chance.wait(lifetime));
+            let (wanted, held) = (request(&mut chance), chance.wait(lifetime));
             let over = |end: &Reverse<(u64, usize, u32)>| f64::from_bits(end.0.0) <= now;
             while let Some(Reverse((_, gpu, start))) = ends.peek().copied().filter(over) {
                 ends.pop();
@@ -276,7 +257,7 @@ pub(crate) fn check_against_the_product(product: &MigGpu) {
     let mut chance = Chance(99);
     let mut fleet = vec![State::default(); 8];
     for _ in 0..300 {
-        let wanted = chance.request();
+        let wanted = request(&mut chance);
         let gpus: Vec<MigGpu> = fleet
             .iter()
             .enumerate()

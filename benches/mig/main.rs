@@ -15,7 +15,12 @@
     reason = "a benchmark fails by a panic"
 )]
 
+#[path = "../support/chance.rs"]
+mod chance;
 mod day;
+#[path = "../support/page.rs"]
+mod page;
+#[path = "../support/plot.rs"]
 mod plot;
 mod times;
 
@@ -45,7 +50,7 @@ fn main() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let table = table(&gpu);
     println!("{table}");
-    into_page(&docs.join("mig.md"), &table);
+    page::write_table(&docs.join("mig.md"), &table);
     fs::write(docs.join("mig-acceptance.svg"), curve(&gpu)).unwrap();
 }
 
@@ -86,14 +91,4 @@ fn curve(gpu: &MigGpu) -> String {
         (choice.name(), points.to_vec())
     });
     plot::svg("requests accepted (%) by load (% of compute slices), 64 GPUs", &lines)
-}
-
-/// Writes the table into the page, between its marks.
-fn into_page(page: &Path, table: &str) {
-    const BEGIN: &str = "<!-- simulation: written by make bench -->\n";
-    const END: &str = "<!-- end of simulation -->";
-    let text = fs::read_to_string(page).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("the page has no mark for the table");
-    let (_, after) = rest.split_once(END).expect("the page has no mark after the table");
-    fs::write(page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
 }

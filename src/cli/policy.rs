@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::error::{Kind, line};
 use tranche_host::examine;
+use tranche_node::accounts::{AccountSources, Accounts};
 use tranche_node::held::earlier::earlier;
 use tranche_node::planning::PlanOptions;
 use tranche_plan::policy::read;
@@ -88,6 +89,10 @@ impl PolicyReport {
             Err(error) => return refused(report, error),
         };
         report.warnings.extend(read.warnings);
+        if options.host.is_here() {
+            let accounts = Accounts::new(AccountSources::default());
+            report.warnings.extend(accounts.not_found(&read.policy.users));
+        }
         let inventory = examine::inventory(&options.host)?;
         report.gpu_found = !inventory.gpus.is_empty();
         if !report.gpu_found {

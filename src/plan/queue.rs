@@ -14,10 +14,11 @@
 //!
 //! What follows from it, and what the tests check:
 //!
-//! - Nothing is left free that a waiting request could have, except by rule 5.
-//! - What is kept free for one request is kept for no longer than rule 5 says at a time.
-//! - A locked request that is the first is overtaken at most `log2(reserve_at_most / reserve_for) + 1` times, before
-//!   things are kept for it as long as `reserve_at_most`. If nobody holds anything for longer than that, it is served then.
+//! - I1: Nothing is left free that a waiting request could have, except by rule 5.
+//! - I2: What is kept free for one request is kept for no longer than rule 5 says at a time.
+//! - I3: A locked request that is the first is overtaken at most `log2(reserve_at_most / reserve_for) + 1` times, before
+//!   things are kept for it as long as `reserve_at_most`.
+//! - I4: If nobody holds anything for longer than that, it is served then.
 
 mod usage;
 
@@ -121,24 +122,46 @@ impl<A: Copy + Ord> FairQueue<A> {
 
     /// The requests in the order in which they are served (rules 1 and 2).
     pub fn order(&self, used: &UsedLately<A>, now: Duration) -> Vec<RequestNumber> {
-        let mut order: Vec<RequestNumber> = self.waiting.keys().copied().collect();
-        order.sort_by(|a, b| {
-            let rank = |number: &RequestNumber| {
-                let Some(request) = self.waiting.get(number) else {
-                    return (2, f64::MAX);
-                };
-                match request.overtaken >= self.patience {
-                    true => (0, 0.0),
-                    false => (1, request.weight.share_of(used.of(request.account, now))),
-                }
-            };
-            let ((locked, used), (other_locked, other_used)) = (rank(a), rank(b));
-            locked
-                .cmp(&other_locked)
-                .then(used.total_cmp(&other_used))
-                .then(a.cmp(b))
+        let rank = |request: &WaitingRequest<A>| match self.is_at_its_limit(request) {
+            true => (0, 0.0),
+            false => (1, request.weight.share_of(used.of(request.account, now))),
+        };
+        let waiting = self.waiting.iter();
+        let mut ranked: Vec<((u8, f64), RequestNumber)> =
+            waiting.map(|(number, request)| (rank(request), *number)).collect();
+        ranked.sort_by(|((class, used), number), ((other_class, other_used), other)| {
+            let by_use = class.cmp(other_class).then(used.total_cmp(other_used));
+            by_use.then(number.cmp(other))
         });
-        order
+        ranked.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Whether others have overtaken the request so often that it comes first now (rule 2).
+    pub fn is_locked(&self, request: RequestNumber) -> bool {
+        let request = self.waiting.get(&request);
+        request.is_some_and(|request| self.is_at_its_limit(request))
+    }
+
+    fn is_at_its_limit(&self, request: &WaitingRequest<A>) -> bool {
+        request.overtaken >= self.patience
+    }
+
+    /// The requests for which something is kept free at `now` (rule 5).
+    pub fn kept(&self, now: Duration) -> Vec<RequestNumber> {
+        let is_kept = |request: &WaitingRequest<A>| {
+            let since = request.kept_since;
+            since.is_some_and(|since| now.saturating_sub(since) < self.times.kept_for(request.in_vain))
+        };
+        let waiting = self.waiting.iter();
+        waiting
+            .filter(|(_, request)| is_kept(request))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+
+    /// How often something was kept free for the request in vain.
+    pub fn in_vain(&self, request: RequestNumber) -> u32 {
+        self.waiting.get(&request).map_or(0, |request| request.in_vain)
     }
 
     /// Grants whatever can be granted at `now` (rules 3 to 5). Requests that were granted, or that have gone, are not in

@@ -1,9 +1,11 @@
+mod invariants;
 mod world;
 
 use super::*;
+use invariants::Watch;
 use proptest::prelude::{prop, prop_assert, proptest};
 use std::collections::BTreeSet;
-use world::{Wanted, World};
+use world::{Wanted, World, request_for_both};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -26,39 +28,19 @@ fn times(reserve_for: u64, reserve_at_most: u64) -> QueueTimes {
     }
 }
 
-/// The case of facts that no fixed time serves: two devices, jobs of 100 s that begin 50 s after one another, and one
-/// request for both devices. Returns when it was served, and for how many seconds a device was free meanwhile.
-fn request_for_both(times: QueueTimes) -> Option<(u64, u64)> {
-    let mut world = World::new(2);
-    let mut queue = FairQueue::new(times, 2);
-    let mut used = UsedLately::new(seconds(86_400));
-    world.held = vec![Some((1, seconds(50))), Some((2, seconds(100)))];
-    let mut idle = 0;
-    for second in 1..5_000 {
-        let mut arrivals = Vec::new();
-        if second == 1 {
-            arrivals.push((0, wanted(0, &[0, 1], 2, 100)));
-        }
-        // Somebody else always waits for one device.
-        if world.waiting.len() < 4 {
-            arrivals.push((second, wanted(u32::try_from(3 + second).unwrap(), &[0, 1], 1, 100)));
-        }
-        world.second(&mut queue, &mut used, arrivals, false);
-        if !world.waiting.contains_key(&0) {
-            return Some((second, idle));
-        }
-        idle += world.held.iter().filter(|slot| slot.is_none()).count() as u64;
-    }
-    None
-}
-
 #[test]
 fn a_request_for_two_devices_is_served_by_doubling_and_never_by_a_fixed_time() {
-    assert_eq!(request_for_both(times(10, 10)), None);
-    let (served, idle) = request_for_both(times(10, 3600)).unwrap();
-    assert!((200..=400).contains(&served), "{served}");
+    let fixed = request_for_both(times(10, 10));
+    assert_eq!(fixed.served, None);
+    // It has cost more than its service would have.
+    assert!(fixed.free > 500, "{fixed:?}");
+    let doubled = request_for_both(times(10, 3600));
+    assert!(
+        doubled.served.is_some_and(|served| (200..=400).contains(&served)),
+        "{doubled:?}"
+    );
     // 10 s, 20 s and 40 s in vain, and the last time until the second device is free.
-    assert!(idle < 10 + 20 + 40 + 80 + 10, "{idle}");
+    assert!(doubled.free < 10 + 20 + 40 + 80 + 10, "{doubled:?}");
 }
 
 #[test]
@@ -101,9 +83,14 @@ fn a_request_that_was_overtaken_often_is_served_before_those_who_have_held_less(
         if world.waiting.len() < 4 {
             arrivals.push((second, wanted(u32::try_from(100 + second).unwrap(), &[0], 1, 10)));
         }
-        world.second(&mut queue, &mut used, arrivals, true);
+        world.step(seconds(1), &mut queue, &mut used, arrivals, true);
         if !world.waiting.contains_key(&0) {
-            assert_eq!(world.served.len(), 4, "three were served before it");
+            let order: Vec<RequestNumber> = world.served.iter().map(|served| served.number).collect();
+            assert_eq!(
+                (order.len(), order.last()),
+                (4, Some(&0)),
+                "three were served before it"
+            );
             return;
         }
     }
@@ -121,13 +108,19 @@ fn who_waits_for_other_devices_is_not_held_up() {
         (2, wanted(2, &[2, 3], 2, 10)),
         (3, wanted(3, &[1, 3], 1, 10)),
     ];
-    world.second(&mut queue, &mut used, arrivals, true);
+    world.step(seconds(1), &mut queue, &mut used, arrivals, true);
     // Device 1 is kept for the first, and device 3 for the second, which competes with nobody ahead.
     assert_eq!(world.served.len(), 0);
-    world.second(&mut queue, &mut used, vec![(4, wanted(4, &[3], 1, 10))], true);
+    world.step(
+        seconds(1),
+        &mut queue,
+        &mut used,
+        vec![(4, wanted(4, &[3], 1, 10))],
+        true,
+    );
     assert_eq!(world.served.len(), 0);
     while world.waiting.len() > 2 {
-        world.second(&mut queue, &mut used, Vec::new(), true);
+        world.step(seconds(1), &mut queue, &mut used, Vec::new(), true);
     }
     assert_eq!((world.served[0].wanted.user, world.served[0].at), (1, seconds(500)));
 }
@@ -172,46 +165,18 @@ proptest! {
         let mut world = World::new(day.devices);
         let mut queue = FairQueue::new(times, day.devices);
         let mut used = UsedLately::new(seconds(200));
-        let mut kept: BTreeMap<RequestNumber, (u32, u64)> = BTreeMap::new();
+        let mut watch = Watch::new(times, seconds(60));
         for second in 0..20_000_u64 {
             let arrivals: Vec<(RequestNumber, Wanted)> = (0..)
                 .zip(&day.requests)
                 .filter(|(_, (at, _))| *at == second)
                 .map(|(number, (_, wanted))| (number, wanted.clone()))
                 .collect();
-            world.second(&mut queue, &mut used, arrivals, true);
+            world.step(seconds(1), &mut queue, &mut used, arrivals, true);
             if second > 400 && world.waiting.is_empty() {
                 break;
             }
-            let keeping: Vec<RequestNumber> = queue.waiting.iter()
-                .filter(|(_, request)| request.kept_since.is_some_and(|since| {
-                    world.now - since < times.kept_for(request.in_vain)
-                }))
-                .map(|(number, _)| *number)
-                .collect();
-            for (number, wanted) in &world.waiting {
-                let is_kept = |device: &usize| keeping.iter().any(|other| {
-                    world.waiting[other].of.contains(device)
-                });
-                let open = world.free(*number).iter().filter(|device| !is_kept(device)).count();
-                prop_assert!(open < wanted.number, "request {number} could be served at {second}");
-            }
-            // No two for which things are kept want the same.
-            for (at, one) in keeping.iter().enumerate() {
-                for other in &keeping[at + 1..] {
-                    prop_assert!(!world.compete(*one, *other));
-                }
-            }
-            kept.retain(|number, _| keeping.contains(number));
-            for number in keeping {
-                let in_vain = queue.waiting[&number].in_vain;
-                let entry = kept.entry(number).or_insert((in_vain, 0));
-                if entry.0 != in_vain {
-                    *entry = (in_vain, 0);
-                }
-                entry.1 += 1;
-                prop_assert!(entry.1 <= times.kept_for(in_vain).as_secs(), "kept too long for {number}");
-            }
+            watch.look(seconds(1), &queue, &used, &world);
         }
         prop_assert!(world.waiting.is_empty(), "somebody waits for ever");
         prop_assert!(queue.is_empty());
@@ -229,6 +194,7 @@ proptest! {
         // It has held much, so that it is the last until it is locked.
         used.add(0, 1e9, seconds(1));
         let mut after_lock = None;
+        let mut watch = Watch::new(times, seconds(60));
         for second in 0..20_000_u64 {
             let mut arrivals = Vec::new();
             if second == 10 {
@@ -238,7 +204,8 @@ proptest! {
             if world.waiting.len() < 8 {
                 arrivals.push((1 + second, wanted(u32::try_from(1 + second).unwrap(), &all, 1, hold)));
             }
-            world.second(&mut queue, &mut used, arrivals, false);
+            world.step(seconds(1), &mut queue, &mut used, arrivals, false);
+            watch.look(seconds(1), &queue, &used, &world);
             let passed = world.served.len();
             if let Some(request) = queue.waiting.get(&0) && request.overtaken >= 12 {
                 after_lock.get_or_insert(passed);

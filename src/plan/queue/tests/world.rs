@@ -1,7 +1,7 @@
 //! A world of devices whose holders keep them for a given time: what the rule is tried with. It knows the end of each
-//! hold, and the rule does not.
+//! hold, and the rule does not. The benchmark `queue` simulates days with it.
 
-use super::{Attempted, FairQueue, Grants, RequestNumber, UsedLately, Weight};
+use super::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, UsedLately, Weight};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub(super) struct Wanted {
 /// A request that was served.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
+    pub(super) number: RequestNumber,
     pub(super) wanted: Wanted,
     pub(super) at: Duration,
 }
@@ -59,19 +60,20 @@ impl World {
             .collect()
     }
 
-    /// One second: holds end, `arrivals` join, and the queue serves.
-    pub(super) fn second(
+    /// The next step of time: holds end, `arrivals` join, and the queue serves. With `counts`, what is held counts as used.
+    pub(super) fn step(
         &mut self,
+        step: Duration,
         queue: &mut FairQueue<u32>,
         used: &mut UsedLately<u32>,
         arrivals: Vec<(RequestNumber, Wanted)>,
         counts: bool,
     ) {
-        self.now += Duration::from_secs(1);
+        self.now += step;
         for slot in &mut self.held {
             if let Some((user, end)) = *slot {
                 if counts {
-                    used.add(user, 1.0, self.now);
+                    used.add(user, step.as_secs_f64(), self.now);
                 }
                 if end <= self.now {
                     *slot = None;
@@ -109,7 +111,11 @@ impl Grants for World {
         }
         self.taken = open.into_iter().take(wanted.number).collect();
         self.waiting.remove(&request);
-        self.served.push(Served { wanted, at: self.now });
+        self.served.push(Served {
+            number: request,
+            wanted,
+            at: self.now,
+        });
         Attempted::Granted
     }
 
@@ -124,4 +130,47 @@ impl Grants for World {
         let wanted = self.waiting.get(&waiting);
         wanted.is_some_and(|wanted| wanted.of.iter().any(|device| self.taken.contains(device)))
     }
+}
+
+/// What came of a request for both devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ForBoth {
+    /// When it was served, in seconds after it came; `None`: not within 5,000 s.
+    pub(super) served: Option<u64>,
+    /// For how many seconds a device was free meanwhile.
+    pub(super) free: u64,
+}
+
+/// The case that no fixed time serves: two devices, jobs of 100 s that begin 50 s after one another, always somebody who
+/// waits for one device, and one request for both devices.
+pub(super) fn request_for_both(times: QueueTimes) -> ForBoth {
+    let seconds = Duration::from_secs;
+    let wanted = |user, number| Wanted {
+        user,
+        weight: Weight::ONE,
+        of: vec![0, 1],
+        number,
+        hold: seconds(100),
+    };
+    let mut world = World::new(2);
+    let mut queue = FairQueue::new(times, 2);
+    let mut used = UsedLately::new(seconds(86_400));
+    world.held = vec![Some((1, seconds(50))), Some((2, seconds(100)))];
+    let mut free = 0;
+    for (second, user) in (1..5_000).zip(4..) {
+        let mut arrivals = Vec::new();
+        if second == 1 {
+            arrivals.push((0, wanted(0, 2)));
+        }
+        if world.waiting.len() < 4 {
+            arrivals.push((second, wanted(user, 1)));
+        }
+        world.step(seconds(1), &mut queue, &mut used, arrivals, false);
+        if !world.waiting.contains_key(&0) {
+            let served = Some(second);
+            return ForBoth { served, free };
+        }
+        free += world.held.iter().map(|slot| u64::from(slot.is_none())).sum::<u64>();
+    }
+    ForBoth { served: None, free }
 }

@@ -11,23 +11,31 @@ const EDGE: f64 = 48.0;
 /// of Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#cc79a7", "#d55e00", "#009e73"];
 
+/// The distances between lines of the grid, and at most how many lines there are.
+const GRID: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+const MOST_LINES: f64 = 10.0;
+
 /// Lines by name, each of points from the left to the right.
 pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
     let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
-    let bounds = |number: fn((f64, f64)) -> f64| {
+    let axis = |number: fn((f64, f64)) -> f64| {
         let least = points().map(number).fold(f64::INFINITY, f64::min);
         let most = points().map(number).fold(f64::NEG_INFINITY, f64::max);
-        ((least / 10.0).floor() * 10.0, (most / 10.0).ceil() * 10.0)
+        let step = GRID.into_iter().find(|step| (most - least) / step <= MOST_LINES);
+        let step = step.unwrap_or(1000.0);
+        ((least / step).floor() * step, (most / step).ceil() * step, step)
     };
-    let ((left, right), (low, high)) = (bounds(|point| point.0), bounds(|point| point.1));
+    let ((left, right, across), (low, high, up)) = (axis(|point| point.0), axis(|point| point.1));
     let x = |value: f64| EDGE + (value - left) / (right - left) * (WIDTH - 2.0 * EDGE);
     let y = |value: f64| HEIGHT - EDGE - (value - low) / (high - low) * (HEIGHT - 2.0 * EDGE);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"12\" fill=\"#777\">\n<text x=\"{EDGE}\" y=\"24\">{title}</text>\n"
     );
-    let steps = |from: f64, to: f64| (0..=((to - from) / 10.0) as u32).map(move |step| from + f64::from(step) * 10.0);
-    for value in steps(low, high) {
+    let grid = |from: f64, to: f64, step: f64| {
+        (0..=((to - from) / step) as u32).map(move |line| from + f64::from(line) * step)
+    };
+    for value in grid(low, high, up) {
         let (at, end) = (y(value), WIDTH - EDGE);
         writeln!(text, "<path d=\"M{EDGE} {at:.1}H{end}\" stroke=\"#ccc\"/>").unwrap();
         writeln!(
@@ -38,7 +46,7 @@ pub(crate) fn svg(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> String {
         )
         .unwrap();
     }
-    for value in steps(left, right) {
+    for value in grid(left, right, across) {
         let (at, below) = (x(value), HEIGHT - EDGE + 18.0);
         writeln!(
             text,

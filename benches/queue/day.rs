@@ -1,0 +1,190 @@
+//! Simulated days: what users ask for, and what comes of it.
+
+use crate::chance::Chance;
+use crate::invariants::Watch;
+use crate::world::{Wanted, World};
+use std::time::Duration;
+use tranche_plan::policy::QueueSettings;
+use tranche_plan::queue::{FairQueue, QueueTimes, RequestNumber, UsedLately, Weight};
+
+const DEVICES: usize = 8;
+const USERS: u32 = 500;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How exact time is: each time is a multiple of this.
+const STEP: Duration = Duration::from_secs(10);
+
+/// How many devices a request is for, and the part of the requests.
+const SIZES: [(usize, f64); 3] = [(1, 0.75), (2, 0.15), (4, 0.1)];
+
+/// For how many minutes they are held, and the part of the requests.
+const HOLDS: [(u64, f64); 4] = [(2, 0.5), (10, 0.3), (30, 0.15), (60, 0.05)];
+
+/// By what the queue is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The rule of the product with its defaults: half of the users have weight 3, the others weight 1.
+    Weights,
+    /// The same, with equal weights.
+    Equal,
+    /// By arrival. What is free goes to the first one whom it serves.
+    FirstCome,
+    /// By arrival. What is free is kept for the first one until that one is served.
+    KeptUntilServed,
+}
+
+impl Order {
+    pub(crate) const ALL: [Self; 4] = [Self::Weights, Self::Equal, Self::FirstCome, Self::KeptUntilServed];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Weights => "tranche, weights 3 and 1",
+            Self::Equal => "tranche, equal weights",
+            Self::FirstCome => "arrival, nothing kept free",
+            Self::KeptUntilServed => "arrival, kept free until served",
+        }
+    }
+
+    fn times(self) -> QueueTimes {
+        let both = |time| QueueTimes {
+            reserve_for: time,
+            reserve_at_most: time,
+        };
+        match self {
+            Self::Weights | Self::Equal => QueueSettings::default().times(),
+            Self::FirstCome => both(Duration::ZERO),
+            Self::KeptUntilServed => both(WEEK),
+        }
+    }
+
+    /// Whether what users have held counts.
+    fn counts(self) -> bool {
+        matches!(self, Self::Weights | Self::Equal)
+    }
+}
+
+/// A day.
+pub(crate) struct Day {
+    /// The devices that would be held on average if each request were served at once, as a part of all.
+    pub(crate) load: f64,
+    /// Where chance begins.
+    pub(crate) seed: u64,
+}
+
+/// What came of some days. Times are in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    /// The part of the devices that was held, on average.
+    pub(crate) utilisation: f64,
+    pub(crate) mean_wait: f64,
+    /// Of 100 requests, 99 waited for no longer.
+    pub(crate) wait_of_99: f64,
+    pub(crate) longest_wait: f64,
+    /// Of the requests for four devices.
+    pub(crate) longest_of_four: f64,
+    /// What a user of the half with weight 3 held, as a part of what one of the other half held.
+    pub(crate) heavy_to_light: f64,
+}
+
+/// Half of the users are those with weight 3.
+fn is_heavy(user: u32) -> bool {
+    user.is_multiple_of(2)
+}
+
+/// One of `values`, by their parts.
+fn one_of<T: Copy>(values: &[(T, f64)], chance: &mut Chance) -> T {
+    let mut left = chance.next();
+    let found = values.iter().find(|(_, part)| {
+        left -= part;
+        left < 0.0
+    });
+    // The parts make 1, but for rounding.
+    found.or(values.last()).unwrap().0
+}
+
+impl Day {
+    /// The requests, with the time at which each of them comes.
+    fn requests(&self, order: Order) -> Vec<(Duration, Wanted)> {
+        let mut chance = Chance(self.seed);
+        let mean = |values: &[(f64, f64)]| values.iter().map(|(value, part)| value * part).sum::<f64>();
+        let devices = mean(&SIZES.map(|(devices, part)| (devices as f64, part)));
+        let held = mean(&HOLDS.map(|(minutes, part)| (minutes as f64 * 60.0, part)));
+        let between = devices * held / (self.load * DEVICES as f64);
+        let mut requests = Vec::new();
+        let mut at = 0.0;
+        loop {
+            at += chance.wait(between);
+            if at >= DAY.as_secs_f64() {
+                return requests;
+            }
+            // Some users ask more often than others: a quarter of them makes half of the requests.
+            let user = (chance.next().powi(2) * f64::from(USERS)) as u32;
+            let weight = match order {
+                Order::Weights if is_heavy(user) => 3,
+                _ => 1,
+            };
+            let wanted = Wanted {
+                user,
+                weight: Weight::try_from(weight).unwrap(),
+                of: (0..DEVICES).collect(),
+                number: one_of(&SIZES, &mut chance),
+                hold: Duration::from_secs(one_of(&HOLDS, &mut chance) * 60),
+            };
+            requests.push((Duration::from_secs_f64(at), wanted));
+        }
+    }
+}
+
+/// Runs the days, each until all of its requests are served.
+pub(crate) fn run(days: &[Day], order: Order) -> Outcome {
+    let mut waits: Vec<(f64, usize)> = Vec::new();
+    let (mut heavy, mut light) = (0.0, 0.0);
+    for day in days {
+        let requests = day.requests(order);
+        let world = run_day(&requests, order);
+        assert_eq!(world.served.len(), requests.len(), "each request is served");
+        for served in &world.served {
+            let asked = requests[served.number as usize].0;
+            let wanted = &served.wanted;
+            waits.push((served.at.saturating_sub(asked).as_secs_f64(), wanted.number));
+            let until = (served.at + wanted.hold).min(DAY);
+            let held = until.saturating_sub(served.at).as_secs_f64() * wanted.number as f64;
+            match is_heavy(wanted.user) {
+                true => heavy += held,
+                false => light += held,
+            }
+        }
+    }
+    waits.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let longest = |of: &[(f64, usize)]| of.last().map_or(0.0, |(wait, _)| *wait);
+    let of_four: Vec<(f64, usize)> = waits.iter().copied().filter(|(_, number)| *number == 4).collect();
+    Outcome {
+        utilisation: (heavy + light) / (days.len() as f64 * DEVICES as f64 * DAY.as_secs_f64()),
+        mean_wait: waits.iter().map(|(wait, _)| wait).sum::<f64>() / waits.len() as f64,
+        wait_of_99: waits[waits.len() * 99 / 100].0,
+        longest_wait: longest(&waits),
+        longest_of_four: longest(&of_four),
+        heavy_to_light: heavy / light,
+    }
+}
+
+fn run_day(requests: &[(Duration, Wanted)], order: Order) -> World {
+    let times = order.times();
+    let mut world = World::new(DEVICES);
+    let mut queue = FairQueue::new(times, DEVICES);
+    let mut used = UsedLately::new(QueueSettings::default().half_life.get());
+    let longest_hold = HOLDS.map(|(minutes, _)| minutes).into_iter().max().unwrap();
+    let mut watch = Watch::new(times, Duration::from_secs(longest_hold * 60));
+    let mut left = (0..).zip(requests).peekable();
+    while left.peek().is_some() || !world.waiting.is_empty() {
+        let next = world.now + STEP;
+        let mut arrivals: Vec<(RequestNumber, Wanted)> = Vec::new();
+        while let Some((number, (_, wanted))) = left.next_if(|(_, (at, _))| *at <= next) {
+            arrivals.push((number, wanted.clone()));
+        }
+        world.step(STEP, &mut queue, &mut used, arrivals, order.counts());
+        watch.look(STEP, &queue, &used, &world);
+    }
+    world
+}

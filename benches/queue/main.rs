@@ -1,0 +1,121 @@
+//! The queue of users: who waits how long on a simulated day, with the rule of the product and with others.
+//!
+//! The world is the one with which the rule is tested, and the invariants of the rule are checked after each step. The
+//! simulation uses no clock and no other source of chance than a seed, so its numbers are the same on any machine; its
+//! table and its plot are written into `docs`.
+//!
+//! ```text
+//! cargo bench --bench queue
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark fails by a panic"
+)]
+
+#[path = "../support/chance.rs"]
+mod chance;
+mod day;
+#[path = "../../src/plan/queue/tests/invariants.rs"]
+mod invariants;
+#[path = "../support/page.rs"]
+mod page;
+#[path = "../support/plot.rs"]
+mod plot;
+#[path = "../../src/plan/queue/tests/world.rs"]
+mod world;
+
+use day::{Day, Order, Outcome};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+// What the world takes from its parent.
+use tranche_plan::queue::{Attempted, FairQueue, Grants, QueueTimes, RequestNumber, UsedLately, Weight};
+use world::request_for_both;
+
+/// The load of the table: what would be held on average if each request were served at once, as a part of all devices.
+const LOAD: f64 = 1.1;
+
+/// The days of each number.
+const DAYS: u64 = 5;
+
+fn main() {
+    // `cargo test --all-targets` runs this too, and wants no benchmark.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let table = format!("{}\n{}", of_a_day(), of_two_devices());
+    println!("{table}");
+    page::write_table(&docs.join("sharing.md"), &table);
+    let longest = plot(
+        "longest wait of a request for 4 devices (minutes) by load (% of devices)",
+        &[0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],
+        |outcome| outcome.longest_of_four / 60.0,
+    );
+    fs::write(docs.join("queue-large.svg"), longest).unwrap();
+}
+
+fn outcome(load: f64, order: Order) -> Outcome {
+    let days: Vec<Day> = (0..DAYS).map(|seed| Day { load, seed }).collect();
+    day::run(&days, order)
+}
+
+/// The rows of the simulated days.
+fn of_a_day() -> String {
+    let mut text = "| served by | devices in use | mean wait | 99 % wait at most | longest wait | for 4 devices | weight 3 to weight 1 |\n\
+                    |---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for order in Order::ALL {
+        let outcome = outcome(LOAD, order);
+        writeln!(
+            text,
+            "| {} | {:.1} % | {:.0} min | {:.0} min | {:.0} min | {:.0} min | {:.2} |",
+            order.name(),
+            outcome.utilisation * 100.0,
+            outcome.mean_wait / 60.0,
+            outcome.wait_of_99 / 60.0,
+            outcome.longest_wait / 60.0,
+            outcome.longest_of_four / 60.0,
+            outcome.heavy_to_light,
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// The rows of the case with two devices.
+fn of_two_devices() -> String {
+    let mut text =
+        "| a request for both of two devices | served after | a device was free for |\n|---|---|---|\n".to_owned();
+    let seconds = Duration::from_secs;
+    for (name, reserve_for, reserve_at_most) in [
+        ("kept for 10 s each time", seconds(10), seconds(10)),
+        ("10 s, and doubled", seconds(10), seconds(3600)),
+        ("kept until it is served", day::WEEK, day::WEEK),
+    ] {
+        let came = request_for_both(QueueTimes {
+            reserve_for,
+            reserve_at_most,
+        });
+        let served = came
+            .served
+            .map_or("not within 5,000 s".to_owned(), |at| format!("{at} s"));
+        writeln!(text, "| {name} | {served} | {} s |", came.free).unwrap();
+    }
+    text
+}
+
+/// A number of each order, by load.
+fn plot(title: &str, loads: &[f64], number: fn(&Outcome) -> f64) -> String {
+    let lines = Order::ALL.map(|order| {
+        let points = loads.iter().map(|load| (load * 100.0, number(&outcome(*load, order))));
+        (order.name(), points.collect())
+    });
+    plot::svg(title, &lines)
+}
