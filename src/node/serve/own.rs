@@ -150,7 +150,9 @@ impl Offer for WithinQuota<'_> {
         let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
         // The caller has locked the ledger, and has not written it yet.
         let books = self.claims.books()?;
-        self.quota.allow(&books, &split.key, fit.shares.len())
+        // None is the whole device.
+        let more = if split.method.is_whole() { 0 } else { fit.shares.len() };
+        self.quota.allow(&books, &split.key, more)
     }
 
     fn publish(&self, fit: &Fit) -> Result<Option<String>> {
