@@ -48,6 +48,7 @@ pub mod nvidia_config;
 pub mod observe;
 pub mod observed;
 pub mod out_of_service;
+pub mod overdue;
 pub mod peer;
 pub mod planning;
 pub mod refresh;

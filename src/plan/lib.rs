@@ -27,6 +27,7 @@ pub mod derive;
 pub mod digest;
 pub mod edits;
 pub mod engines;
+pub mod hold;
 pub mod host_file;
 pub mod inventory;
 pub mod mig;

@@ -137,6 +137,15 @@ pub struct UserRules {
     /// How many whole devices the user may hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_devices: Option<u32>,
+    /// For how long the user may hold something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_hold: Option<WaitTime>,
+    /// What is done about what is held for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_limit: Option<AtLimit>,
+    /// How long a holder has to end after SIGTERM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<WaitTime>,
 }
 
 // With `remote`, these two are beside what serde makes, and refuse what contradicts itself with the place of the entry.
@@ -163,6 +172,29 @@ pub struct Sourced<T> {
     pub from: String,
 }
 
+/// What is done about what a user holds for too long. The later one is the more generous one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AtLimit {
+    /// The holder is ended, and a claim that nobody uses is released.
+    End,
+    /// A claim that nobody uses is released.
+    Release,
+    /// It is shown.
+    Warn,
+}
+
+/// For how long a user may hold something, and what is done then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HoldLimit {
+    /// For how long.
+    pub most: WaitTime,
+    /// What is done then.
+    pub at_limit: AtLimit,
+    /// How long a holder has to end after SIGTERM.
+    pub grace: WaitTime,
+}
+
 /// How much a user may hold. `None`: the policy says nothing of this user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserLimits {
@@ -170,7 +202,12 @@ pub struct UserLimits {
     pub shares: Option<Sourced<u32>>,
     /// How many whole devices.
     pub devices: Option<Sourced<u32>>,
+    /// For how long.
+    pub hold: Option<Sourced<HoldLimit>>,
 }
+
+/// How long a holder has to end if the policy does not say it.
+const GRACE: WaitTime = WaitTime::seconds(30);
 
 /// How many requests of a user may wait if the policy does not say it. Fewer than the connections that a user may have, so
 /// that the user can still release something.
@@ -185,7 +222,7 @@ impl UserPolicy {
         *self == Self::default()
     }
 
-    /// What it says about the user `name`, who is in `groups`.
+    /// What it says about how the user `name`, who is in `groups`, waits.
     pub fn rules_of(&self, name: Option<&str>, groups: &[String]) -> UserRules {
         let of = OfUser {
             policy: self,
@@ -196,8 +233,7 @@ impl UserPolicy {
             weight: of.value(|rules| rules.weight),
             max_wait: of.value(|rules| rules.max_wait),
             waits: of.value(|rules| rules.waits),
-            max_shares: of.value(|rules| rules.max_shares),
-            max_devices: of.value(|rules| rules.max_devices),
+            ..UserRules::default()
         }
     }
 
@@ -211,7 +247,14 @@ impl UserPolicy {
         UserLimits {
             shares: of.find(|rules| rules.max_shares),
             devices: of.find(|rules| rules.max_devices),
+            hold: of.find(UserRules::hold),
         }
+    }
+
+    /// Whether it limits for how long anybody may hold something.
+    pub fn limits_time(&self) -> bool {
+        let named = self.groups.values().chain(self.users.values());
+        named.chain([&self.everybody]).any(|rules| rules.max_hold.is_some())
     }
 }
 
@@ -250,12 +293,31 @@ impl OfUser<'_> {
 impl UserRules {
     /// Refuses what contradicts itself.
     fn check(&self) -> Result<(), String> {
+        match (self.max_hold, self.at_limit, self.grace) {
+            (Some(most), ..) if most.is_zero() => {
+                return Err("maxHold is 0s, and would end what has just begun".to_owned());
+            }
+            (None, Some(_), _) => return Err("atLimit has no effect without maxHold".to_owned()),
+            (_, None | Some(AtLimit::Warn | AtLimit::Release), Some(_)) => {
+                return Err("grace has no effect without atLimit: end".to_owned());
+            }
+            _ => {}
+        }
         match (self.max_devices, self.max_shares) {
             (Some(devices), Some(shares)) if devices > shares => Err(format!(
                 "maxDevices is {devices}, and more than maxShares, which is {shares}: a whole device counts as one share"
             )),
             _ => Ok(()),
         }
+    }
+
+    /// For how long the user may hold something. An entry that says it says also what is done then.
+    fn hold(&self) -> Option<HoldLimit> {
+        Some(HoldLimit {
+            most: self.max_hold?,
+            at_limit: self.at_limit.unwrap_or(AtLimit::Warn),
+            grace: self.grace.unwrap_or(GRACE),
+        })
     }
 
     /// How much the user counts in the queue.
@@ -368,6 +430,18 @@ mod tests {
             (
                 "  users:\n    groups:\n      phd: {maxDevices: 3, maxShares: 2}\n",
                 "p.yaml:5:12: groups: maxDevices is 3, and more than maxShares, which is 2: a whole device counts as one share",
+            ),
+            (
+                "  users:\n    default: {maxHold: 0s}\n",
+                "maxHold is 0s, and would end what has just begun",
+            ),
+            (
+                "  users:\n    default: {atLimit: end}\n",
+                "p.yaml:4:14: users: atLimit has no effect without maxHold",
+            ),
+            (
+                "  users:\n    default: {maxHold: 1h, grace: 1s}\n",
+                "grace has no effect without atLimit: end",
             ),
             (
                 "  users:\n    default: {weight: 1001}\n",
