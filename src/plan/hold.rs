@@ -59,7 +59,7 @@ mod tests {
         };
         Claim {
             name: Some("1000.a".to_owned()),
-            device: "GPU-1".parse().unwrap(),
+            device: "GPU-11111111".parse().unwrap(),
             part: HeldPart::Whole,
             asked_as: None,
             spec_file: None,

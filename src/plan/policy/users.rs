@@ -437,7 +437,7 @@ mod tests {
             ),
             (
                 "  users:\n    default: {atLimit: end}\n",
-                "p.yaml:4:14: users: atLimit has no effect without maxHold",
+                "p.yaml:4:14: default: atLimit has no effect without maxHold",
             ),
             (
                 "  users:\n    default: {maxHold: 1h, grace: 1s}\n",
