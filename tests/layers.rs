@@ -55,7 +55,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("sources", "inventory sim"),
             ("engines", ""),
             ("queue", ""),
-            ("policy", "inventory mig yaml"),
+            ("policy", "inventory mig queue yaml"),
             ("hold", "policy"),
             ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
