@@ -80,7 +80,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("digests", ""),
             ("engine_config", "digests replace"),
             ("planning", "replace"),
-            ("held", "claim_spec"),
+            ("held", "claim_spec replace"),
             ("overdue", "accounts held"),
             ("generate", "claim_spec digests held out_of_service planning replace"),
             ("peer", ""),
