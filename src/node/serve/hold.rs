@@ -31,8 +31,8 @@ struct Acted {
     ending: BTreeMap<ClaimKey, Option<Ending>>,
 }
 
-/// Looks again and again until the other end of `until` is gone. What was done is not kept: a later broker tells it again,
-/// and gives a holder its time to end again.
+/// Looks again and again until the other end of `until` is gone. What was done is not kept: a later broker tells it
+/// again, and gives a holder its time to end again.
 pub(super) fn run(commands: &Commands<'_>, until: &Receiver<()>) {
     let mut acted = Acted::default();
     loop {

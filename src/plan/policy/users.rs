@@ -209,8 +209,8 @@ pub struct UserLimits {
 /// How long a holder has to end if the policy does not say it.
 const GRACE: WaitTime = WaitTime::seconds(30);
 
-/// How many requests of a user may wait if the policy does not say it. Fewer than the connections that a user may have, so
-/// that the user can still release something.
+/// How many requests of a user may wait if the policy does not say it. Fewer than the connections that a user may have,
+/// so that the user can still release something.
 const WAITS: u32 = 4;
 
 /// The most requests of a user that may wait.
