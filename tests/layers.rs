@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("engines", ""),
             ("queue", ""),
             ("policy", "inventory mig queue yaml"),
+            ("hold", "policy"),
             ("share", "inventory mig policy"),
             ("host_file", "digest inventory policy share"),
             ("reserve", "share"),
@@ -80,6 +81,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("engine_config", "digests replace"),
             ("planning", "replace"),
             ("held", "claim_spec replace"),
+            ("overdue", "accounts held"),
             ("generate", "claim_spec digests held out_of_service planning replace"),
             ("peer", ""),
             ("facts", "generate mutex planning"),
@@ -92,9 +94,9 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "serve",
-                "accounts claim_spec control facts held mig mutex peer planning refresh replace sys",
+                "accounts claim_spec control facts held mig mutex overdue peer planning refresh replace sys",
             ),
-            ("observed", "control held observe"),
+            ("observed", "accounts control held observe overdue"),
             ("run", "held planning sys"),
             ("verify", "held"),
             (

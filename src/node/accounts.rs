@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tranche_core::error::{Error, Result};
-use tranche_plan::policy::{UserPolicy, UserRules};
+use tranche_plan::policy::{UserLimits, UserPolicy, UserRules};
 
 /// Who is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,15 +144,28 @@ impl Accounts {
 
     /// What `policy` says about the user `uid`, who counts as the owner of the uid. It may ask NSS.
     pub fn rules(&self, uid: u32, policy: &UserPolicy) -> UserRules {
+        let (name, groups) = self.known_as(uid, policy);
+        policy.rules_of(name.as_deref(), &groups)
+    }
+
+    /// How much `policy` lets the user `uid` hold, who counts as the owner of the uid. It may ask NSS.
+    pub fn limits(&self, uid: u32, policy: &UserPolicy) -> UserLimits {
+        let (name, groups) = self.known_as(uid, policy);
+        policy.limits_of(name.as_deref(), &groups)
+    }
+
+    /// The name of the user `uid`, and those groups of `policy` that the user is in. Nobody is asked if the policy
+    /// names nobody.
+    fn known_as(&self, uid: u32, policy: &UserPolicy) -> (Option<String>, Vec<String>) {
         if policy.groups.is_empty() && policy.users.is_empty() {
-            return policy.everybody;
+            return Default::default();
         }
         let Account::User(owner) = self.of(uid) else {
-            return policy.everybody;
+            return Default::default();
         };
         let person = self.groups.person(owner, &self.names);
         let groups = self.groups.of(&person, policy.groups.keys(), &self.names);
-        policy.rules_of(person.name.as_deref(), &groups)
+        (person.name, groups)
     }
 
     /// A line for each user and group of `policy` that this machine does not have. It asks NSS.

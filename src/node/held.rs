@@ -8,7 +8,7 @@ pub mod root_only;
 pub mod specs;
 pub mod user_wait;
 
-pub use claim::{ClaimNames, Held, HeldContainer, HeldProcess, HeldUsage};
+pub use claim::{ClaimNames, Held, HeldContainer, HeldProcess, HeldTooLong, HeldUsage};
 
 use containers::Names;
 use specs::Specs;

@@ -15,11 +15,13 @@ pub use messages::{Said, kept};
 pub use process::ProcessRow;
 pub use status::{Status, problems};
 
+use crate::accounts::{AccountSources, Accounts};
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
 use crate::held::specs::Specs;
 use crate::held::user_wait::{self, UserWait};
 use crate::held::{Held, HeldUsage, View, by_broker, root_only};
 use crate::observe;
+use crate::overdue;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -249,7 +251,14 @@ impl Observed {
         };
         self.view = View::new(Specs::read(&options.spec_dirs, &options.state_dir), uptime);
         self.devices = device::devices(&self.view.specs, plan, &self.books);
-        self.claims = self.books.claims().map(|claim| self.view.held(claim)).collect();
+        let accounts = Accounts::new(AccountSources::default());
+        for claim in self.books.claims() {
+            let mut held = self.view.held(claim);
+            if let Some(plan) = plan {
+                overdue::show(&mut held, claim, &accounts, &plan.users, uptime);
+            }
+            self.claims.push(held);
+        }
         Ok(())
     }
 

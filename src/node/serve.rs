@@ -12,6 +12,7 @@ mod answer;
 mod commands;
 mod connection;
 mod entry;
+mod hold;
 mod kubernetes;
 mod limits;
 mod mig;
@@ -43,6 +44,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
@@ -94,15 +96,21 @@ pub fn serve(
         serving: ConnectionPlaces::to_serve(),
         refusing: ConnectionPlaces::to_refuse(),
         accounts: &accounts,
-        control,
+        commands: &commands,
         state_dir: &options.state_dir,
         last: Mutex::new(Instant::now()),
     };
+    // When it is dropped, the thread that looks at limits of time ends.
+    let (serving, until) = channel();
     socket.ready();
     let served = thread::scope(|threads| {
         threads.spawn(|| ticker::run(&commands, &woken));
         threads.spawn(|| mig::recover(&commands));
         threads.spawn(|| queue::run(&commands));
+        threads.spawn({
+            let commands = &commands;
+            move || hold::run(commands, &until)
+        });
         let ended = door.open(&|stream, connection| {
             let (commands, last) = (&commands, &door.last);
             let answer = move || match connection {
@@ -122,6 +130,7 @@ pub fn serve(
             let _ = thread::Builder::new().spawn_scoped(threads, answer);
         });
         commands.queue.close();
+        drop(serving);
         let closed = wake.shutdown(Shutdown::Write).about("broker", "cannot end its watch");
         ended.and(closed)
     });
@@ -143,7 +152,7 @@ struct Door<'s> {
     serving: ConnectionPlaces,
     refusing: ConnectionPlaces,
     accounts: &'s Accounts,
-    control: &'s dyn MachineControl,
+    commands: &'s Commands<'s>,
     state_dir: &'s Path,
     /// When the last request was answered.
     last: Mutex<Instant>,
@@ -189,7 +198,9 @@ impl Door<'_> {
         let since = self.last.lock().map_or(Duration::ZERO, |last| last.elapsed());
         let left = idle.saturating_sub(since);
         let time = match left.is_zero() && self.serving.is_empty() {
-            true => match self.control.tick() {
+            true => match self.commands.control.tick() {
+                // Users may hold something for a limited time, and this process looks whether they do for longer.
+                None if self.commands.limits_time() => idle,
                 // Instances that were made on demand are destroyed by this process.
                 None if OnDemandInstances::read(self.state_dir).is_ok_and(|all| all.made.is_empty()) => {
                     return Look::End;

@@ -14,6 +14,7 @@
 //! | [`sources`] | opens an inventory from a file, standard input or the built-in ones |
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
+//! | [`hold`] | what users hold for longer than the policy lets them |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
 //! | [`queue`] | who of the waiting users is served next |
@@ -27,6 +28,7 @@ pub mod derive;
 pub mod digest;
 pub mod edits;
 pub mod engines;
+pub mod hold;
 pub mod host_file;
 pub mod inventory;
 pub mod mig;

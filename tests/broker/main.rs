@@ -16,6 +16,7 @@ mod commands;
 mod entries;
 mod killed;
 mod kubernetes;
+mod limits;
 mod names;
 mod process;
 mod resource_claims;

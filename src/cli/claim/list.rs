@@ -57,7 +57,10 @@ fn table(held: &[Held]) -> String {
             claim.compute(),
             claim.state.to_string(),
             claim.holder(),
-            or_dash(claim.seconds_left.map(held::span)),
+            match &claim.too_long {
+                Some(too_long) => format!("over by {}", held::span(too_long.by_seconds)),
+                None => or_dash(claim.seconds_left.map(held::span)),
+            },
         ]);
     }
     table.text()

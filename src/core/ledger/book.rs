@@ -267,6 +267,7 @@ impl Book {
             for_root: ask.for_root,
             uid: ask.uid,
             since: world.now(),
+            since_boot: Some(world.uptime()),
             ttl: ask.ttl,
             until: ask
                 .ttl

@@ -77,6 +77,9 @@ pub struct Claim {
     pub uid: u32,
     /// When it was made, in seconds since 1970: for people.
     pub since: u64,
+    /// When it was made, in seconds since boot: no clock that jumps makes it older. `None` if an earlier version of tranche
+    /// recorded it.
+    pub since_boot: Option<u64>,
     /// Seconds for which it lasts while no container uses it; `None`: until it is released.
     pub ttl: Option<u64>,
     /// When it ends if no container uses it by then, in seconds since boot: no clock that jumps can end it. `None`

@@ -140,7 +140,11 @@ fn line(text: &mut String, claim: &Claim, promises: &mut Promises) {
     }
     text.extend(["\t", claim.state.as_str(), "\t"]);
     number(text, Some(u64::from(claim.uid)));
-    number(text, Some(claim.since));
+    let _ = write!(text, "{}", claim.since);
+    if let Some(since_boot) = claim.since_boot {
+        let _ = write!(text, ":{since_boot}");
+    }
+    text.push('\t');
     number(text, claim.ttl);
     number(text, claim.until);
     text.push_str(match (claim.once, claim.for_root) {
@@ -330,7 +334,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let state = fields.word()?;
     let state = *ClaimState::ALL.iter().find(|known| known.as_str() == state)?;
     let uid = u32::try_from(fields.number()??).ok()?;
-    let since = fields.number()??;
+    let (since, since_boot) = with_optional(fields.word()?)?;
     let (ttl, until) = (fields.number()?, fields.number()?);
     // Versions before for-root wrote the first two.
     let (once, for_root) = match fields.word()? {
@@ -352,11 +356,7 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
     let cgroup = match (fields.word()?, fields.text()?) {
         ("", None) => None,
         (inode, Some(path)) => {
-            let (inode, top) = match inode.split_once(':') {
-                Some((inode, top)) => (inode, Some(decimal(top)?)),
-                None => (inode, None),
-            };
-            let inode = decimal(inode)?;
+            let (inode, top) = with_optional(inode)?;
             Some(Cgroup { path, inode, top })
         }
         _ => return None,
@@ -388,9 +388,18 @@ fn claim(gpu: &GpuUuid, line: &str, promises: &mut Promises) -> Option<Claim> {
         for_root,
         uid,
         since,
+        since_boot,
         ttl,
         until,
     })
+}
+
+/// A number, and behind a colon one that earlier versions did not write.
+fn with_optional(text: &str) -> Option<(u64, Option<u64>)> {
+    match text.split_once(':') {
+        Some((number, more)) => Some((decimal(number)?, Some(decimal(more)?))),
+        None => Some((decimal(text)?, None)),
+    }
 }
 
 fn device(gpu: &GpuUuid, instance: &str) -> Option<DeviceKey> {

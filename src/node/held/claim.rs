@@ -49,6 +49,9 @@ pub struct Held {
     pub ttl: Option<u64>,
     /// Seconds until it ends; `null` while it is in use, and for one without a ttl.
     pub seconds_left: Option<u64>,
+    /// For how much longer it is held than the policy lets its user; `null` if it is not, and where nobody has looked.
+    #[serde(default)]
+    pub too_long: Option<HeldTooLong>,
     /// Whether it is released together with its container.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
@@ -64,6 +67,15 @@ pub struct Held {
     /// Whether its processes can be told from others here.
     #[serde(skip)]
     pub can_be_seen: bool,
+}
+
+/// A claim that its user has held for too long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTooLong {
+    /// For how many seconds longer than the limit.
+    pub by_seconds: u64,
+    /// The entry of the policy that has the limit: `sharing.users.default`.
+    pub limit: String,
 }
 
 /// What the processes of a claim use. A field is `null` if the driver does not report it of each process.
@@ -152,6 +164,7 @@ impl Held {
             since: claim.since,
             ttl: claim.ttl,
             seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
+            too_long: None,
             once: claim.once,
             for_root: claim.for_root,
             spec_file: claim.spec_file.clone(),

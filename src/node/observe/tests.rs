@@ -48,6 +48,7 @@ fn claim(device: &str, id: &str, process: Option<InitProcess>) -> Claim {
         for_root: false,
         uid: 0,
         since: 0,
+        since_boot: None,
         ttl: None,
         until: None,
     }

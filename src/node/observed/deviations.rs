@@ -4,7 +4,7 @@ use super::Observed;
 use super::gpu::DeviceUsage;
 use super::process::ProcessRow;
 use crate::control::DaemonState;
-use crate::held::Held;
+use crate::held::{Held, span};
 use serde::Serialize;
 use tranche_core::types::Strategy;
 use tranche_plan::inventory::ComputeMode;
@@ -36,6 +36,8 @@ pub enum DeviationKind {
     ProcessWithoutClaim,
     /// The processes of a claim use more memory than it was promised.
     MoreMemoryThanPromised,
+    /// A user holds something for longer than the policy allows.
+    HeldTooLong,
     /// The MPS daemon of the device does not serve clients.
     Daemon,
     /// host.json does not describe the host.
@@ -52,6 +54,7 @@ impl DeviationKind {
             Self::NotExclusive => "not-exclusive",
             Self::ProcessWithoutClaim => "process-without-claim",
             Self::MoreMemoryThanPromised => "more-memory-than-promised",
+            Self::HeldTooLong => "held-too-long",
             Self::Daemon => "daemon",
             Self::HostFile => "host-file",
         }
@@ -84,6 +87,7 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
         found.extend(of_mode(observed, gpu, plan));
     }
     found.extend(observed.claims.iter().filter_map(of_memory));
+    found.extend(observed.claims.iter().filter_map(of_time));
     found.extend(strangers(observed));
     for daemon in &observed.daemons {
         let text = match daemon.state {
@@ -162,6 +166,18 @@ fn of_memory(held: &Held) -> Option<Deviation> {
         );
         Deviation::of(&held.device, DeviationKind::MoreMemoryThanPromised, text)
     })
+}
+
+fn of_time(held: &Held) -> Option<Deviation> {
+    let too_long = held.too_long.as_ref()?;
+    let text = format!(
+        "{} by {} is held {} longer than maxHold in {} allows",
+        held.cdi,
+        held.by(),
+        span(too_long.by_seconds),
+        too_long.limit
+    );
+    Some(Deviation::of(&held.device, DeviationKind::HeldTooLong, text))
 }
 
 /// Processes without a claim on devices that are handed out with one. If a holder of the device is in a foreign pid

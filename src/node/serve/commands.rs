@@ -158,6 +158,11 @@ impl<'a> Commands<'a> {
         self.host.now()
     }
 
+    /// Whether the policy limits for how long users may hold something.
+    pub(super) fn limits_time(&self) -> bool {
+        self.facts().is_ok_and(|facts| facts.plan.users.limits_time())
+    }
+
     pub(super) fn state_dir(&self) -> &Path {
         &self.options.state_dir
     }

@@ -8,6 +8,7 @@ use super::refusal::claim_refused;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::facts::Facts;
 use crate::held::{ClaimNames, Held};
+use crate::overdue;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -150,7 +151,9 @@ impl Offer for WithinQuota<'_> {
         let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
         // The caller has locked the ledger, and has not written it yet.
         let books = self.claims.books()?;
-        self.quota.allow(&books, &split.key, fit.shares.len())
+        // None is the whole device.
+        let more = if split.method.is_whole() { 0 } else { fit.shares.len() };
+        self.quota.allow(&books, &split.key, more)
     }
 
     fn publish(&self, fit: &Fit) -> Result<Option<String>> {
@@ -171,7 +174,12 @@ pub(super) fn list(commands: &Commands<'_>, peer: &BrokerClient) -> Result<Value
     let books = claims.books()?;
     let plan = plan(commands);
     let own = books.claims().filter(|claim| claim.uid == peer.uid);
-    let own: Vec<Held> = own.map(|claim| held(claim, &plan, claims.uptime())).collect();
+    let shown = |claim| {
+        let mut shown = held(claim, &plan, claims.uptime());
+        overdue::show(&mut shown, claim, commands.accounts, &plan.users, claims.uptime());
+        shown
+    };
+    let own: Vec<Held> = own.map(shown).collect();
     let mut waiting = commands.queue.waiting();
     waiting.retain(|waits| waits.uid == peer.uid);
     Ok(json!({ "claims": own, "waiting": waiting }))

@@ -46,7 +46,10 @@ impl BrokerClient {
         };
         let is_here = namespace(&at(client), "pid") == namespace(Path::new("/proc/self"), "pid");
         let numbers = if is_here { vec![pid] } else { numbers_here(client, pid) };
-        match numbers.iter().find(|number| self.owns(**number)) {
+        match numbers
+            .iter()
+            .find(|number| self.is_owner() || owns(self.uid, **number))
+        {
             Some(number) => machine.process(*number),
             None if numbers.is_empty() => Err(Error::failed(
                 format!("process {pid}"),
@@ -62,22 +65,20 @@ impl BrokerClient {
             }
         }
     }
+}
 
-    /// Whether the user may end the process: it runs as the user, or in a user namespace in which the user is mapped.
-    fn owns(self, pid: u32) -> bool {
-        if self.is_owner() {
-            return true;
-        }
-        let directory = at(pid);
-        let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
-        if real_uid(&status) == Some(self.uid) {
-            return true;
-        }
-        let own = namespace(Path::new("/proc/self"), "user");
-        let is_below = namespace(&directory, "user").is_some_and(|of_client| Some(of_client) != own);
-        let map = fs::read_to_string(directory.join("uid_map")).unwrap_or_default();
-        is_below && maps(&map, self.uid)
+/// Whether the user `uid` may end the process `pid`: it runs as the user, or in a user namespace in which the user is
+/// mapped.
+pub(super) fn owns(uid: u32, pid: u32) -> bool {
+    let directory = at(pid);
+    let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
+    if real_uid(&status) == Some(uid) {
+        return true;
     }
+    let own = namespace(Path::new("/proc/self"), "user");
+    let is_below = namespace(&directory, "user").is_some_and(|of_client| Some(of_client) != own);
+    let map = fs::read_to_string(directory.join("uid_map")).unwrap_or_default();
+    is_below && maps(&map, uid)
 }
 
 pub(super) fn at(pid: u32) -> PathBuf {

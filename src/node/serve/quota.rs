@@ -8,12 +8,14 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Books, Claim};
 use tranche_core::types::DeviceKey;
+use tranche_plan::policy::{Sourced, UserLimits};
 use tranche_plan::share::{Plan, SplitDevice};
 
 /// The limits of one client, whose account was asked for.
 pub(super) struct ClientQuota<'a> {
     account: Account,
     uid: u32,
+    limits: UserLimits,
     accounts: &'a Accounts,
     facts: &'a Facts,
 }
@@ -37,6 +39,7 @@ impl<'a> ClientQuota<'a> {
         Ok(Self {
             account: accounts.of(peer.uid),
             uid: peer.uid,
+            limits: accounts.limits(peer.uid, &facts.plan.users),
             accounts,
             facts,
         })
@@ -52,23 +55,27 @@ impl<'a> ClientQuota<'a> {
             return Ok(());
         }
         let plan = &self.facts.plan;
-        let (mut own, mut all) = (0, 0);
+        let (mut own, mut own_devices, mut all) = (0, 0, 0);
         for claim in books.claims() {
             // A user who came after the accounts were read was looked up by the thread of that connection.
             let account = self.accounts.already_known(claim.uid);
-            own += if account == self.account { count(claim) } else { 0 };
+            if account == self.account {
+                own += count(claim);
+                own_devices += usize::from(claim.part.shares().is_empty());
+            }
             all += if account == Account::Owner {
                 0
             } else {
                 taken_by(claim, plan)
             };
         }
-        let most = usize::try_from(plan.quota.shares).unwrap_or(usize::MAX);
-        let asked = more.max(1);
-        if asked.saturating_add(own) > most {
-            let what = format!("may hold {most} shares, holds {own} and asks for {asked} more");
-            return Err(Error::failed(self.who(), what)
-                .hint("release some; tranche claim list shows them; root sets sharing.quota in the policy"));
+        let limit = self.limits.shares.clone().unwrap_or_else(|| Sourced {
+            value: plan.quota.shares,
+            from: "sharing.quota".to_owned(),
+        });
+        self.check(&limit, "shares", own, more.max(1))?;
+        if let Some(limit) = self.limits.devices.as_ref().filter(|_| more == 0) {
+            self.check(limit, "whole devices", own_devices, 1)?;
         }
         let most = most_of_all(plan);
         let asked = taken(plan, device, more);
@@ -78,6 +85,17 @@ impl<'a> ClientQuota<'a> {
                 .hint("try again when something was released; root sets sharing.quota.all in the policy"));
         }
         Ok(())
+    }
+
+    /// Refuses `asked` more of `what` than `limit` lets this account hold, which holds `own`.
+    fn check(&self, limit: &Sourced<u32>, what: &str, own: usize, asked: usize) -> Result<()> {
+        let Sourced { value: most, from } = limit;
+        if asked.saturating_add(own) <= usize::try_from(*most).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        let refused = format!("may hold {most} {what}, holds {own} and asks for {asked} more");
+        let hint = format!("release some; tranche claim list shows them; root sets {from} in the policy");
+        Err(Error::failed(self.who(), refused).hint(hint))
     }
 
     fn who(&self) -> String {

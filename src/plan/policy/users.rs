@@ -1,7 +1,7 @@
 //! What the policy says about users other than root who wait for shares.
 
 use crate::queue::{QueueTimes, Weight};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tranche_core::types::WaitTime;
@@ -115,6 +115,7 @@ pub struct UserPolicy {
 /// What the policy says about a user. `None`: nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
+    remote = "Self",
     rename = "an entry of sharing.users",
     rename_all = "camelCase",
     deny_unknown_fields,
@@ -130,10 +131,86 @@ pub struct UserRules {
     /// How many requests of the user may wait at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<u32>,
+    /// How many shares the user may hold, instead of `sharing.quota.shares`. A whole device counts as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_shares: Option<u32>,
+    /// How many whole devices the user may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_devices: Option<u32>,
+    /// For how long the user may hold something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_hold: Option<WaitTime>,
+    /// What is done about what is held for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_limit: Option<AtLimit>,
+    /// How long a holder has to end after SIGTERM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<WaitTime>,
 }
 
-/// How many requests of a user may wait if the policy does not say it. Fewer than the connections that a user may have, so
-/// that the user can still release something.
+// With `remote`, these two are beside what serde makes, and refuse what contradicts itself with the place of the entry.
+impl<'de> Deserialize<'de> for UserRules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rules = Self::deserialize(deserializer)?;
+        rules.check().map_err(serde::de::Error::custom)?;
+        Ok(rules)
+    }
+}
+
+impl Serialize for UserRules {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// A rule with the entry of the policy that gives it: `sharing.users.groups.phd`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// What it says.
+    pub value: T,
+    /// The entry.
+    pub from: String,
+}
+
+/// What is done about what a user holds for too long. The later one is the more generous one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AtLimit {
+    /// The holder is ended, and a claim that nobody uses is released.
+    End,
+    /// A claim that nobody uses is released.
+    Release,
+    /// It is shown.
+    Warn,
+}
+
+/// For how long a user may hold something, and what is done then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HoldLimit {
+    /// For how long.
+    pub most: WaitTime,
+    /// What is done then.
+    pub at_limit: AtLimit,
+    /// How long a holder has to end after SIGTERM.
+    pub grace: WaitTime,
+}
+
+/// How much a user may hold. `None`: the policy says nothing of this user.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserLimits {
+    /// How many shares; a whole device counts as one.
+    pub shares: Option<Sourced<u32>>,
+    /// How many whole devices.
+    pub devices: Option<Sourced<u32>>,
+    /// For how long.
+    pub hold: Option<Sourced<HoldLimit>>,
+}
+
+/// How long a holder has to end if the policy does not say it.
+const GRACE: WaitTime = WaitTime::seconds(30);
+
+/// How many requests of a user may wait if the policy does not say it. Fewer than the connections that a user may have,
+/// so that the user can still release something.
 const WAITS: u32 = 4;
 
 /// The most requests of a user that may wait.
@@ -145,31 +222,104 @@ impl UserPolicy {
         *self == Self::default()
     }
 
-    /// What it says about the user `name`, who is in `groups`. For each rule, the user's own entry counts, or else the
-    /// most generous one of the groups, or else that of everybody.
+    /// What it says about how the user `name`, who is in `groups`, waits.
     pub fn rules_of(&self, name: Option<&str>, groups: &[String]) -> UserRules {
-        let own = name.and_then(|name| self.users.get(name)).copied().unwrap_or_default();
-        let of_groups: Vec<&UserRules> = groups.iter().filter_map(|group| self.groups.get(group)).collect();
-        let most = |rules: &dyn Fn(&UserRules) -> Option<u64>| of_groups.iter().filter_map(|one| rules(one)).max();
-        let everybody = self.everybody;
+        let of = OfUser {
+            policy: self,
+            name,
+            groups,
+        };
         UserRules {
-            weight: own
-                .weight
-                .or_else(|| of_groups.iter().filter_map(|one| one.weight).max())
-                .or(everybody.weight),
-            max_wait: own
-                .max_wait
-                .or_else(|| of_groups.iter().filter_map(|one| one.max_wait).max())
-                .or(everybody.max_wait),
-            waits: own
-                .waits
-                .or_else(|| most(&|one| one.waits.map(u64::from)).and_then(|waits| u32::try_from(waits).ok()))
-                .or(everybody.waits),
+            weight: of.value(|rules| rules.weight),
+            max_wait: of.value(|rules| rules.max_wait),
+            waits: of.value(|rules| rules.waits),
+            ..UserRules::default()
         }
+    }
+
+    /// How much the user `name`, who is in `groups`, may hold.
+    pub fn limits_of(&self, name: Option<&str>, groups: &[String]) -> UserLimits {
+        let of = OfUser {
+            policy: self,
+            name,
+            groups,
+        };
+        UserLimits {
+            shares: of.find(|rules| rules.max_shares),
+            devices: of.find(|rules| rules.max_devices),
+            hold: of.find(UserRules::hold),
+        }
+    }
+
+    /// Whether it limits for how long anybody may hold something.
+    pub fn limits_time(&self) -> bool {
+        let named = self.groups.values().chain(self.users.values());
+        named.chain([&self.everybody]).any(|rules| rules.max_hold.is_some())
+    }
+}
+
+/// What the policy says about one user.
+struct OfUser<'p> {
+    policy: &'p UserPolicy,
+    name: Option<&'p str>,
+    groups: &'p [String],
+}
+
+impl OfUser<'_> {
+    /// What counts of a rule: the user's own entry, or else the most generous one of the groups, or else that of
+    /// everybody.
+    fn find<T: Ord>(&self, rule: impl Fn(&UserRules) -> Option<T>) -> Option<Sourced<T>> {
+        let sourced = |rules: &UserRules, place: &str, name: &str| {
+            let from = format!("sharing.users.{place}{name}");
+            rule(rules).map(|value| Sourced { value, from })
+        };
+        let UserPolicy {
+            everybody,
+            groups,
+            users,
+        } = self.policy;
+        let own = self.name.and_then(|name| sourced(users.get(name)?, "users.", name));
+        let of_groups = self.groups.iter();
+        let of_groups = of_groups.filter_map(|name| sourced(groups.get(name)?, "groups.", name));
+        own.or_else(|| of_groups.max_by(|a, b| a.value.cmp(&b.value)))
+            .or_else(|| sourced(everybody, "default", ""))
+    }
+
+    fn value<T: Ord>(&self, rule: impl Fn(&UserRules) -> Option<T>) -> Option<T> {
+        self.find(rule).map(|found| found.value)
     }
 }
 
 impl UserRules {
+    /// Refuses what contradicts itself.
+    fn check(&self) -> Result<(), String> {
+        match (self.max_hold, self.at_limit, self.grace) {
+            (Some(most), ..) if most.is_zero() => {
+                return Err("maxHold is 0s, and would end what has just begun".to_owned());
+            }
+            (None, Some(_), _) => return Err("atLimit has no effect without maxHold".to_owned()),
+            (_, None | Some(AtLimit::Warn | AtLimit::Release), Some(_)) => {
+                return Err("grace has no effect without atLimit: end".to_owned());
+            }
+            _ => {}
+        }
+        match (self.max_devices, self.max_shares) {
+            (Some(devices), Some(shares)) if devices > shares => Err(format!(
+                "maxDevices is {devices}, and more than maxShares, which is {shares}: a whole device counts as one share"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long the user may hold something. An entry that says it says also what is done then.
+    fn hold(&self) -> Option<HoldLimit> {
+        Some(HoldLimit {
+            most: self.max_hold?,
+            at_limit: self.at_limit.unwrap_or(AtLimit::Warn),
+            grace: self.grace.unwrap_or(GRACE),
+        })
+    }
+
     /// How much the user counts in the queue.
     pub fn weight(&self) -> Weight {
         self.weight.unwrap_or(Weight::ONE)
@@ -228,6 +378,37 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_names_the_entry_that_gives_it() {
+        let shares = |max_shares| UserRules {
+            max_shares: Some(max_shares),
+            ..UserRules::default()
+        };
+        let policy = UserPolicy {
+            everybody: UserRules {
+                max_devices: Some(1),
+                ..shares(2)
+            },
+            groups: [("phd", shares(3)), ("staff", shares(9))]
+                .map(|(name, rules)| (name.to_owned(), rules))
+                .into(),
+            users: [("ann".to_owned(), shares(0))].into(),
+        };
+        let of = |name, groups: &[&str]| {
+            let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+            let limits = policy.limits_of(name, &groups);
+            [limits.shares, limits.devices].map(|one| one.map(|Sourced { value, from }| format!("{value} {from}")))
+        };
+        let texts = |shares: &str| [Some(shares.to_owned()), Some("1 sharing.users.default".to_owned())];
+        assert_eq!(of(Some("ann"), &["staff"]), texts("0 sharing.users.users.ann"));
+        assert_eq!(
+            of(Some("bob"), &["staff", "phd"]),
+            texts("9 sharing.users.groups.staff")
+        );
+        assert_eq!(of(None, &["other"]), texts("2 sharing.users.default"));
+        assert_eq!(UserPolicy::default().limits_of(Some("ann"), &[]), UserLimits::default());
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused_with_its_place() {
         let read = |text: &str| crate::policy::read::parse("p.yaml", &format!("version: v1\nsharing:\n{text}"));
         let policy = read(
@@ -245,6 +426,22 @@ mod tests {
             (
                 "  queue: {halfLife: 1s}\n",
                 "p.yaml:3:10: queue: halfLife is 1s; write at least 1m",
+            ),
+            (
+                "  users:\n    groups:\n      phd: {maxDevices: 3, maxShares: 2}\n",
+                "p.yaml:5:12: groups: maxDevices is 3, and more than maxShares, which is 2: a whole device counts as one share",
+            ),
+            (
+                "  users:\n    default: {maxHold: 0s}\n",
+                "maxHold is 0s, and would end what has just begun",
+            ),
+            (
+                "  users:\n    default: {atLimit: end}\n",
+                "p.yaml:4:14: default: atLimit has no effect without maxHold",
+            ),
+            (
+                "  users:\n    default: {maxHold: 1h, grace: 1s}\n",
+                "grace has no effect without atLimit: end",
             ),
             (
                 "  users:\n    default: {weight: 1001}\n",

@@ -142,6 +142,7 @@ impl Book {
             joined: true,
             spec_file: None,
             since: world.now(),
+            since_boot: Some(world.uptime()),
             ..reserved
         });
         Ok(())

@@ -46,10 +46,10 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         object.prop_map(Holder::ResourceClaim),
     ];
     let holder = (holder, prop::option::of(process));
-    let rest = any::<(bool, bool, bool, bool, u32, u64, Option<u64>, Option<u64>)>();
+    let rest = any::<(bool, bool, bool, bool, u32, u64, Option<u64>, Option<u64>, Option<u64>)>();
     let names = any::<(Option<String>, Option<String>, Option<String>)>();
     (device, part, holder, rest, names).prop_map(|(device, part, (holder, process), rest, names)| {
-        let (once, for_root, held, joined, uid, since, ttl, until) = rest;
+        let (once, for_root, held, joined, uid, since, since_boot, ttl, until) = rest;
         let (name, asked_as, spec_file) = names;
         Claim {
             name,
@@ -65,6 +65,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
             for_root,
             uid,
             since,
+            since_boot,
             ttl,
             until,
         }

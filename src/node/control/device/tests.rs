@@ -62,6 +62,7 @@ fn claim(part: HeldPart, number: u32, inode: u64) -> Claim {
         for_root: false,
         uid: 0,
         since: 0,
+        since_boot: None,
         ttl: None,
         until: None,
     }
