@@ -12,6 +12,7 @@
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
 //! | [`held`] | what is held, by the names that people know devices and containers by |
+//! | [`policy_change`] | what would change if another file became the policy |
 //! | [`generate`] | specifications of a host and its policy, and whether they are stale |
 //! | [`refresh`] | keeps the specifications and `host.json` current |
 //! | [`facts`] | what the broker knows of the host now |
@@ -50,6 +51,7 @@ pub mod observed;
 pub mod out_of_service;
 pub mod peer;
 pub mod planning;
+pub mod policy_change;
 pub mod refresh;
 pub mod replace;
 pub mod run;
