@@ -65,7 +65,7 @@ enum Verb {
     /// Write, check and show CDI specifications for engines (podman, docker, containerd, CRI-O)
     #[command(subcommand)]
     Cdi(cdi::Verb),
-    /// Check the policy, which says how devices are shared
+    /// Check the policy, which says how devices are shared, and show what another one would change
     #[command(subcommand)]
     Policy(policy::Verb),
     Plan(plan::Args),
@@ -188,6 +188,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Verb::Inventory(args) => inventory::run(&args),
         Verb::Cdi(verb) => cdi::run(verb),
         Verb::Policy(policy::Verb::Check(args)) => policy::check(&args),
+        Verb::Policy(policy::Verb::Diff(args)) => policy::diff(&args),
         Verb::Plan(args) => plan::run(&args),
         Verb::Claim(verb) => claim::run(&verb),
         Verb::Status(args) => status::run(&args),

@@ -1,16 +1,18 @@
-//! `tranche policy check`: whether a policy is valid, and can be applied to this host.
+//! `tranche policy check`: whether a policy is valid, and can be applied to this host; and `tranche policy diff`: what
+//! would change with it.
 
 use super::out;
 use super::sharing::SharingArgs;
 use anyhow::Result;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tranche_core::error::{Kind, line};
 use tranche_host::examine;
 use tranche_node::accounts::{AccountSources, Accounts};
 use tranche_node::held::earlier::earlier;
 use tranche_node::planning::PlanOptions;
+use tranche_node::policy_change;
 use tranche_plan::policy::read;
 use tranche_plan::share;
 
@@ -19,11 +21,27 @@ use tranche_plan::share;
 pub(super) enum Verb {
     /// Read the policy, plan its shares for this host, and print the problems. Exit code 4 means that there are any
     Check(Box<CheckArgs>),
+    /// Show what would change if NEW became the policy: names, sizes, who holds what is no longer offered, and what is
+    /// refused until when. Changes nothing. Exit code 4 means that something would change
+    Diff(Box<DiffArgs>),
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
     // Options without a heading of their own come first: clap would show them below the heading of those before them.
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: SharingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DiffArgs {
+    // Options without a heading of their own come first: clap would show them below the heading of those before them.
+    /// The policy file that is to be compared with the present policy
+    #[arg(value_name = "NEW", value_hint = clap::ValueHint::FilePath)]
+    new: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -71,6 +89,21 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode> {
         Ok(ExitCode::SUCCESS)
     } else {
         Ok(out::code(Kind::Found))
+    }
+}
+
+/// `tranche policy diff`.
+pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode> {
+    let mut warnings = Vec::new();
+    let change = policy_change::of(&args.at.options(), &args.new, &mut warnings)?;
+    warnings.iter().for_each(out::note);
+    out::either(args.json, &change, || match change.is_empty() {
+        true => "nothing changes\n".to_owned(),
+        false => change.lines.iter().map(|line| format!("{line}\n")).collect(),
+    })?;
+    match change.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(out::code(Kind::Found)),
     }
 }
 

@@ -26,11 +26,12 @@ pub use resource_claim::ClaimPart;
 pub use turn::Attempt;
 
 use crate::bounded;
+use crate::call::ClaimCall;
 use crate::error::{Context, Error};
 use crate::ledger::process::Machine;
 use crate::ledger::{
-    Ask, Book, Books, Bounds, Change, Claim, HeldPart, HeldShare, Holder, Ledger, LedgerError, LedgerResult, Locked,
-    PodName, Refused, World,
+    Ask, Book, Books, Bounds, Change, Claim, ClaimState, HeldPart, HeldShare, Holder, InitProcess, Ledger, LedgerError,
+    LedgerResult, Locked, PodName, Refused, World,
 };
 use crate::types::GpuUuid;
 use crate::types::{DeviceKey, Part, ShareName, Subject};
@@ -109,6 +110,59 @@ impl ClaimEntry {
             bounds: Bounds::default(),
             asked_as: claim.asked_as.clone(),
             alone: true,
+        }
+    }
+
+    /// What a container's hook enters.
+    pub fn of(call: &ClaimCall) -> Self {
+        Self {
+            device: call.device.clone(),
+            subject: call.subject.clone(),
+            replicas: call.siblings.replicas(),
+            bounds: call.bounds.unwrap_or_default(),
+            asked_as: call.asked_as.clone(),
+            alone: call.alone,
+        }
+    }
+
+    /// What is asked of the ledger for `holder`, who belongs to the user `uid`. `process` is the init of its container.
+    #[inline(never)]
+    pub fn ask(&self, holder: Holder, process: Option<InitProcess>, uid: u32) -> Ask {
+        Ask {
+            device: self.device.clone(),
+            part: HeldPart::Whole,
+            bounds: self.bounds,
+            asked_as: self.asked_as.clone(),
+            spec_file: None,
+            name: None,
+            holder,
+            process,
+            state: ClaimState::Held,
+            once: true,
+            for_root: false,
+            alone: self.alone,
+            uid,
+            ttl: None,
+        }
+    }
+
+    /// Enters it in `book`, for a holder that is not a container of a pod.
+    ///
+    /// # Errors
+    /// Returns why the rules of the ledger refuse it.
+    pub fn enter(&self, book: &mut Book, ask: Ask, world: &impl World) -> Result<(), Refused> {
+        match &self.subject {
+            Subject::Claim(name, promise) => book.enter(name, &ask, *promise, world),
+            Subject::Part(_, promise) => match self.subject.held() {
+                Some(part) => book.take(&Ask { part, ..ask }, world),
+                None => {
+                    let share = |name| HeldShare {
+                        name,
+                        promise: *promise,
+                    };
+                    book.take_any(self.replicas().map(share), &ask, world).map(drop)
+                }
+            },
         }
     }
 
@@ -293,20 +347,7 @@ impl Claims {
         if let Some(name) = self.reserved_for_pod(book, entry) {
             return book.enter(&name, &ask, entry.subject.promise(), &self.machine);
         }
-        match &entry.subject {
-            Subject::Claim(name, promise) => book.enter(name, &ask, *promise, &self.machine),
-            Subject::Part(_, promise) => match entry.subject.held() {
-                Some(part) => book.take(&Ask { part, ..ask }, &self.machine),
-                None => {
-                    let share = |name| HeldShare {
-                        name,
-                        promise: *promise,
-                    };
-                    book.take_any(entry.replicas().map(share), &ask, &self.machine)
-                        .map(drop)
-                }
-            },
-        }
+        entry.enter(book, ask, &self.machine)
     }
 
     /// The claim that is reserved for the pod of the holder, on what it wants.

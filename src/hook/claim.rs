@@ -53,14 +53,7 @@ pub(super) fn claim(arguments: Vec<OsString>, state: &mut dyn Read, report: &mut
     if !call.prepare {
         refuse_without_daemon(&call)?;
     }
-    let entry = ClaimEntry {
-        device: call.device.clone(),
-        subject: call.subject.clone(),
-        replicas: call.siblings.replicas(),
-        bounds: call.bounds.unwrap_or_default(),
-        asked_as: call.asked_as.clone(),
-        alone: call.alone,
-    };
+    let entry = ClaimEntry::of(&call);
     // The low-level runtime, and the engine's program that started it.
     let claims = Claims::open(call.state_dir.as_path())?.called_by(2);
     let pod = pod::of(&state, pid, claims.machine());

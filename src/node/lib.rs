@@ -13,6 +13,7 @@
 //! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
 //! | [`held`] | what is held, by the names that people know devices and containers by |
 //! | [`overdue`] | what users of this machine hold for longer than the policy lets them |
+//! | [`policy_change`] | what would change if another file became the policy |
 //! | [`generate`] | specifications of a host and its policy, and whether they are stale |
 //! | [`refresh`] | keeps the specifications and `host.json` current |
 //! | [`facts`] | what the broker knows of the host now |
@@ -52,6 +53,7 @@ pub mod out_of_service;
 pub mod overdue;
 pub mod peer;
 pub mod planning;
+pub mod policy_change;
 pub mod refresh;
 pub mod replace;
 pub mod run;

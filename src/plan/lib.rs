@@ -20,11 +20,13 @@
 //! | [`queue`] | who of the waiting users is served next |
 //! | [`reserve`] | reserves shares of a plan, and says what of the held shares a plan does not know |
 //! | [`derive`](mod@derive) | inventory and plan to edits |
+//! | [`difference`] | what changes with a plan: names, sizes, and what is refused because of what is held |
 //! | [`cdi`] | CDI specifications: builds, reads, checks and writes them |
 //! | [`engines`] | what tranche knows of each engine |
 
 pub mod cdi;
 pub mod derive;
+pub mod difference;
 pub mod digest;
 pub mod edits;
 pub mod engines;

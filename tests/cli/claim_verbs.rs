@@ -8,6 +8,7 @@ mod killed;
 mod metrics;
 mod observed;
 mod policy_changed;
+mod policy_diff;
 mod released;
 mod shown;
 mod starts;

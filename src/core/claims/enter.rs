@@ -4,9 +4,7 @@
 use super::turn::Attempt;
 use super::{ClaimEntry, Claims, LockedClaims, NotEntered};
 use crate::error::Error;
-use crate::ledger::{
-    Ask, Book, Change, ClaimState, HeldPart, Holder, InitProcess, LedgerError, Refused, WaitedFor, Waiter, World,
-};
+use crate::ledger::{Book, Change, Holder, InitProcess, LedgerError, Refused, WaitedFor, Waiter, World};
 use crate::types::{Part, Subject};
 use std::time::Duration;
 
@@ -44,27 +42,6 @@ impl Claims {
             process,
         }
     }
-
-    /// What is asked of the ledger for an entry.
-    #[inline(never)]
-    fn ask(&self, entry: &ClaimEntry, holder: Holder, process: Option<InitProcess>) -> Ask {
-        Ask {
-            device: entry.device.clone(),
-            part: HeldPart::Whole,
-            bounds: entry.bounds,
-            asked_as: entry.asked_as.clone(),
-            spec_file: None,
-            name: None,
-            holder,
-            process,
-            state: ClaimState::Held,
-            once: true,
-            for_root: false,
-            alone: entry.alone,
-            uid: self.uid,
-            ttl: None,
-        }
-    }
 }
 
 struct EntryAttempt<'a> {
@@ -97,7 +74,9 @@ impl Attempt for EntryAttempt<'_> {
     fn would_succeed(&self, ahead: &[Waiter]) -> bool {
         let mut unused = Book::new(self.entry.device.gpu().clone());
         unused.leave_to(ahead.to_vec());
-        let ask = self.claims.ask(self.entry, self.holder.clone(), self.process.clone());
+        let ask = self
+            .entry
+            .ask(self.holder.clone(), self.process.clone(), self.claims.uid);
         self.claims.enter_book(&mut unused, self.entry, ask).is_ok()
     }
 
@@ -146,7 +125,7 @@ impl LockedClaims<'_> {
         process: Option<InitProcess>,
         ahead: Vec<Waiter>,
     ) -> Result<(), NotEntered> {
-        let ask = self.claims.ask(entry, holder, process);
+        let ask = entry.ask(holder, process, self.claims.uid);
         let mut refused_in = None;
         let entered = self.locked.change_scanned(&entry.device, |book| {
             book.leave_to(ahead);

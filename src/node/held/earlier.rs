@@ -59,29 +59,34 @@ pub fn earlier(inventory: &Inventory, plan: Option<&Plan>, state_dir: &Path) -> 
     let found = findings(plan.unwrap_or(&nothing), &books.books);
     let held = held_unsplit(&found, &books, inventory.gpus.iter().map(|gpu| &gpu.uuid));
     let mut view = View::new(plan.map(Specs::of_plan).unwrap_or_default(), 0);
+    let lines = found.iter().map(|finding| text(&mut view, finding));
+    Ok(Earlier {
+        lines: lines.map(|line| shown(&line).into_owned()).collect(),
+        damaged: books.errors().map(|error| line(error)).collect(),
+        held,
+    })
+}
+
+/// The line about what is held and what a plan does not provide for.
+pub(crate) fn text(view: &mut View, finding: &Finding<'_>) -> String {
     let by = |view: &mut View, claim: &Claim| {
         let held = view.held(claim);
         format!("{}: held by {} since {}", held.cdi, held.by(), utc(held.since))
     };
-    let lines = found.iter().map(|finding| match finding {
+    match finding {
         Finding::UnknownShare { claim } => format!(
             "{}; the policy does not have this share, which stays valid until it is released",
-            by(&mut view, claim)
+            by(view, claim)
         ),
         Finding::NotSplit { claim } => format!(
             "{}; the policy does not share this device, and tranche cdi generate keeps the whole of it claimed until this \
              is released",
-            by(&mut view, claim)
+            by(view, claim)
         ),
         Finding::NoLongerFits { device, misfit, claims } => format!(
             "{device}: the shares of the policy do not fit in addition to what is held: {misfit}; held: {}; some shares \
              are refused until that is released",
             view.list(claims.iter().copied())
         ),
-    });
-    Ok(Earlier {
-        lines: lines.map(|line| shown(&line).into_owned()).collect(),
-        damaged: books.errors().map(|error| line(error)).collect(),
-        held,
-    })
+    }
 }

@@ -37,6 +37,16 @@ pub enum Finding<'a> {
     },
 }
 
+impl<'a> Finding<'a> {
+    /// The claim that the plan does not provide for; `None` for a finding about a device.
+    pub fn claim(&self) -> Option<&'a Claim> {
+        match self {
+            Self::UnknownShare { claim } | Self::NotSplit { claim } => Some(claim),
+            Self::NoLongerFits { .. } => None,
+        }
+    }
+}
+
 /// What is held in `books` (without claims that are over) and not provided for by `plan`.
 pub fn findings<'a>(plan: &Plan, books: &'a [Book]) -> Vec<Finding<'a>> {
     let mut found = Vec::new();
