@@ -9,15 +9,15 @@
 //!    first, by arrival.
 //! 3. Whatever fits is granted, in this order.
 //! 4. A request that does not fit may have what is free of it kept free, if nobody ahead of it waits for the same.
-//! 5. That is kept free for `reserve_for`, doubled with each time that it was in vain, and at most for `reserve_at_most`.
-//!    Then the others may have it. It was in vain when one of them has taken some of it.
+//! 5. That is kept free for `reserve_for`, doubled with each time that it was in vain, and at most for
+//!    `reserve_at_most`. Then the others may have it. It was in vain when one of them has taken some of it.
 //!
 //! What follows from it, and what the tests check:
 //!
 //! - I1: Nothing is left free that a waiting request could have, except by rule 5.
 //! - I2: What is kept free for one request is kept for no longer than rule 5 says at a time.
-//! - I3: A locked request that is the first is overtaken at most `log2(reserve_at_most / reserve_for) + 1` times, before
-//!   things are kept for it as long as `reserve_at_most`.
+//! - I3: A locked request that is the first is overtaken at most `log2(reserve_at_most / reserve_for) + 1` times,
+//!   before things are kept for it as long as `reserve_at_most`.
 //! - I4: If nobody holds anything for longer than that, it is served then.
 
 mod usage;
@@ -41,8 +41,8 @@ pub struct QueueTimes {
 
 /// What the rule needs of the world: the ledger, or a simulation of it.
 pub trait Grants {
-    /// Gives the request what it waits for, if it can have that while everything that the requests `left_to` wait for is
-    /// left to them.
+    /// Gives the request what it waits for, if it can have that while everything that the requests `left_to` wait for
+    /// is left to them.
     fn attempt(&mut self, request: RequestNumber, left_to: &[RequestNumber]) -> Attempted;
 
     /// Whether two waiting requests may be served by the same thing.
@@ -164,8 +164,8 @@ impl<A: Copy + Ord> FairQueue<A> {
         self.waiting.get(&request).map_or(0, |request| request.in_vain)
     }
 
-    /// Grants whatever can be granted at `now` (rules 3 to 5). Requests that were granted, or that have gone, are not in
-    /// the queue any more.
+    /// Grants whatever can be granted at `now` (rules 3 to 5). Requests that were granted, or that have gone, are not
+    /// in the queue any more.
     pub fn serve(&mut self, used: &UsedLately<A>, now: Duration, grants: &mut impl Grants) {
         let mut ahead: Vec<RequestNumber> = Vec::new();
         let mut left_to: Vec<RequestNumber> = Vec::new();

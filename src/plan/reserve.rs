@@ -88,7 +88,7 @@ pub trait Offer {
         Ok(())
     }
 
-    /// Checks that whoever asks may hold the shares of `fit` in addition to what is held.
+    /// Checks that the user who asks may hold the shares of `fit` in addition to what is held.
     ///
     /// # Errors
     /// Returns the limit. It may be different when something is released.

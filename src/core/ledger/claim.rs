@@ -77,8 +77,8 @@ pub struct Claim {
     pub uid: u32,
     /// When it was made, in seconds since 1970: for people.
     pub since: u64,
-    /// When it was made, in seconds since boot: no clock that jumps makes it older. `None` if an earlier version of tranche
-    /// recorded it.
+    /// When it was made, in seconds since boot: no clock that jumps makes it older. `None` if an earlier version of
+    /// tranche recorded it.
     pub since_boot: Option<u64>,
     /// Seconds for which it lasts while no container uses it; `None`: until it is released.
     pub ttl: Option<u64>,

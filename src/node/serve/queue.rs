@@ -1,8 +1,8 @@
 //! Users who wait for what others hold, in the order that [`FairQueue`] says.
 //!
 //! The thread of a connection that waits gets its turn from one thread that serves the queue ([`run`]), and makes the
-//! attempt by itself. So that thread knows nothing of what is waited for, and an attempt has what the request has. Root's
-//! containers wait in the queue of the ledger, and users come after them.
+//! attempt by itself. So that thread knows nothing of what is waited for, and an attempt has what the request has.
+//! Root's containers wait in the queue of the ledger, and users come after them.
 
 mod turn;
 mod usage;
@@ -43,8 +43,8 @@ pub(super) struct UserQueue {
     state: Mutex<QueueState>,
     /// Somebody has joined, or the broker ends.
     changed: Condvar,
-    /// The broker ends. It is asked without the lock, which the thread that serves the queue has while a request has its
-    /// turn.
+    /// The broker ends. It is asked without the lock, which the thread that serves the queue has while a request has
+    /// its turn.
     is_closing: AtomicBool,
 }
 
@@ -86,11 +86,14 @@ pub(super) struct WaitOptions<'a> {
     pub(super) client: &'a UnixStream,
 }
 
+/// A part of a device that was given to a request.
+pub(super) type TakenPart = (DeviceKey, HeldPart);
+
 /// An attempt, and what the queue asks about it.
 pub(super) struct UserAttempt<'a, A: Attempt> {
     pub(super) attempt: &'a A,
     /// What was got.
-    pub(super) taken: &'a dyn Fn(&A::Got) -> Vec<(DeviceKey, HeldPart)>,
+    pub(super) taken: &'a dyn Fn(&A::Got) -> Vec<TakenPart>,
     /// Whether it failed because of what the user holds, so that nothing is kept free for it.
     pub(super) is_over_limit: fn(&A::Error) -> bool,
 }
@@ -132,7 +135,8 @@ impl UserQueue {
                 () => attempt.check_needed().err().map(Some),
             };
             if let Some(why) = over {
-                // First the end of the channel: the thread that serves the queue may wait for an answer, and has the lock.
+                // First the end of the channel: the thread that serves the queue may wait for an answer, and has the
+                // lock.
                 drop(turns);
                 drop(place);
                 return match why {

@@ -60,7 +60,8 @@ impl World {
             .collect()
     }
 
-    /// The next step of time: holds end, `arrivals` join, and the queue serves. With `counts`, what is held counts as used.
+    /// The next step of time: holds end, `arrivals` join, and the queue serves. With `counts`, what is held counts as
+    /// used.
     pub(super) fn step(
         &mut self,
         step: Duration,
@@ -141,8 +142,8 @@ pub(super) struct ForBoth {
     pub(super) free: u64,
 }
 
-/// The case that no fixed time serves: two devices, jobs of 100 s that begin 50 s after one another, always somebody who
-/// waits for one device, and one request for both devices.
+/// The case that no fixed time serves: two devices, jobs of 100 s that begin 50 s after one another, always somebody
+/// who waits for one device, and one request for both devices.
 pub(super) fn request_for_both(times: QueueTimes) -> ForBoth {
     let seconds = Duration::from_secs;
     let wanted = |user, number| Wanted {
