@@ -95,7 +95,7 @@ fn a_request_that_has_begun_is_answered_before_the_broker_ends() {
         let ending = threads.spawn(|| scene.stop(Signal::SIGTERM));
         begun.write_all(b"\"command\":\"list\"}\n").unwrap();
         let answered = crate::scene::answer(&mut begun);
-        assert_eq!(answered, Ok(json!({"claims": []})));
+        assert_eq!(answered, Ok(json!({"claims": [], "waiting": []})));
         ending.join().unwrap()
     });
     assert_eq!(ending, Some(0));
