@@ -4,6 +4,7 @@ use crate::shares::place;
 use crate::support::fake_mps::FakeMps;
 use crate::support::{engines, fake_host, session, skip};
 use engines::{Bed, Engine};
+use fake_host::Host;
 use serde_json::Value;
 use session::session;
 use std::fs;
@@ -22,7 +23,7 @@ sharing:
     - {name: nvidia.com/mig-2g.10gb, replicas: 4}
 ";
 
-const SCRIPT: &str = r#"
+const SHARES: &str = r#"
 "$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
@@ -46,31 +47,93 @@ wait
 [ -z "$pid" ] || kill -9 $pid
 "#;
 
+/// In each round a container and a layout without its instance begin at once, or one of them a little earlier.
+const RACE: &str = r#"
+"$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
+broker=$!
+await test -S /run/tranche/broker.sock
+round=0
+for pause in '1 0' '0.3 0' '0.15 0' '0.05 0' '0 0' '0 0.1' '0 0.3' '0 1'; do
+    round=$((round + 1))
+    step base-$round tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:2g.10gb@0,3g.20gb@4
+    (sleep ${pause% *}; step start-$round start c$round "$1" --device nvidia.com/gpu=0:0.0) &
+    starting=$!
+    (sleep ${pause#* }; step apply-$round tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:7g.40gb)
+    wait $starting
+    step after-$round tranche mig status $place --json
+    step caps-$round podman exec c$round /bin/ls /dev/nvidia-caps
+    podman rm --all --force --time 0 > /dev/null 2>&1
+    shift
+done
+step broker-log cat "$bed/broker.log"
+kill "$broker"
+wait
+"#;
+
+/// A bed with a host whose GPUs have MIG, and the policy. `None`, and a line of what was not run, where that cannot be.
+fn scene(test: &str, engine: Engine) -> Option<(Bed, Host)> {
+    if let Some(reason) = engine.missing() {
+        skip::not_run(test, &reason);
+        return None;
+    }
+    let bed = Bed::new();
+    let host = fake_host::build("dgx-a100-mig", &bed.at("host")).unwrap();
+    if let Some(missing) = host.not_made.first() {
+        skip::not_run(test, &missing.why);
+        return None;
+    }
+    fs::write(bed.at("policy.yaml"), POLICY).unwrap();
+    Some((bed, host))
+}
+
+/// `steps` with the place of the host and this build's program.
+fn script(bed: &Bed, steps: &str) -> String {
+    let place = place(bed).join(" ");
+    format!("place='{place}'\nprogram='{}'\n{steps}", env!("CARGO_BIN_EXE_tranche"))
+}
+
+#[test]
+fn a_container_that_starts_during_an_apply_keeps_its_instance_or_is_refused() {
+    let engine = Engine::PodmanCrun;
+    let test = "mig::a_container_that_starts_during_an_apply_keeps_its_instance_or_is_refused";
+    let Some((bed, _host)) = scene(test, engine) else {
+        return;
+    };
+    let session = session(&bed, engine, 8, &script(&bed, RACE));
+    let mut started = 0;
+    for round in 1..=8 {
+        session.ok(&format!("base-{round}"));
+        let [start, apply] = ["start", "apply"].map(|step| session.step(&format!("{step}-{round}")));
+        let after = session.ok(&format!("after-{round}"));
+        if start.code == 0 {
+            started += 1;
+            assert_eq!(apply.code, 1, "round {round}: {apply:?}");
+            assert!(
+                apply.text.contains("in the way of the layout"),
+                "round {round}: {apply:?}"
+            );
+            assert!(after.contains("\"2g.10gb@0,3g.20gb@4\""), "round {round}: {after}");
+            // The nodes are those of the instance that exists.
+            session.ok(&format!("caps-{round}"));
+        } else {
+            assert_eq!(apply.code, 0, "round {round}: {start:?} {apply:?}");
+            assert!(after.contains("\"7g.40gb@0\""), "round {round}: {after}");
+        }
+    }
+    assert!((1..8).contains(&started), "{started} of 8 have started");
+}
+
 #[test]
 fn a_container_starts_with_a_share_of_an_instance_that_was_just_made() {
     let name = "a_container_starts_with_a_share_of_an_instance_that_was_just_made";
     for engine in [Engine::PodmanCrun, Engine::PodmanRunc] {
-        let test = format!("mig::{name} {engine:?}");
-        if let Some(reason) = engine.missing() {
-            skip::not_run(&test, &reason);
+        let Some((bed, host)) = scene(&format!("mig::{name} {engine:?}"), engine) else {
             continue;
-        }
-        let bed = Bed::new();
-        let host = fake_host::build("dgx-a100-mig", &bed.at("host")).unwrap();
-        if let Some(missing) = host.not_made.first() {
-            skip::not_run(&test, &missing.why);
-            return;
-        }
+        };
         let fake = FakeMps::install(&host.root);
         host.nvml(|config| config["record"] = fake.record().to_str().unwrap().into())
             .unwrap();
-        fs::write(bed.at("policy.yaml"), POLICY).unwrap();
-        let script = format!(
-            "place='{}'\nprogram='{}'\n{SCRIPT}",
-            place(&bed).join(" "),
-            env!("CARGO_BIN_EXE_tranche")
-        );
-        let session = session(&bed, engine, 2, &script);
+        let session = session(&bed, engine, 2, &script(&bed, SHARES));
         for step in ["apply", "turns", "mps"] {
             session.ok(step);
         }
