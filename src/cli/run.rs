@@ -6,7 +6,6 @@ use anyhow::Result;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
 use tranche_core::types::{Selection, WaitTime};
 use tranche_node::run::{self, NotStarted, RunOptions, ShareForRun};
 
@@ -57,7 +56,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                 select: args.select.clone().unwrap_or_default(),
             },
         },
-        wait: args.wait.map_or(Duration::ZERO, WaitTime::get),
+        wait: args.wait.unwrap_or_default(),
         command: args.command.clone(),
     };
     Ok(exit_code(out::with_notes(|notes| run::run(&options, notes))?))

@@ -21,8 +21,8 @@ pub use offer::{Offer, OfferedParts, Offers, Taken};
 pub use request::{
     ClaimRequest, Command, DraDevicesRequest, DrainRequest, EnterRequest, EnterSubject, GiveUpRequest, LeaveRequest,
     ListRequest, MigAnswer, MigMakeAnswer, MigMakeRequest, MigRequest, MpsRequest, OffersRequest, PolicyAnswer,
-    PolicyRequest, PrepareClaimRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, StatusRequest,
-    UnprepareClaimRequest,
+    PolicyRequest, PrepareClaimRequest, PrepareRequest, ReleaseRequest, Request, ReserveRequest, RunAnswer, RunRequest,
+    StatusRequest, UnprepareClaimRequest,
 };
 
 /// The broker's socket in the state directory.

@@ -8,9 +8,12 @@
 //! 5. The claim is released when the program has ended.
 //!
 //! If this process is killed before step 4 is complete, the waiting process sees it and ends, and so does the claim.
+//!
+//! For a user other than root, the broker does 1, 3 and 5 ([`by_broker`]).
 
+mod by_broker;
 mod cgroup;
-mod environment;
+pub(crate) mod environment;
 mod served;
 mod start;
 mod supervise;
@@ -19,7 +22,7 @@ pub mod wanted;
 pub use start::{NotStarted, run_if_asked};
 
 use crate::held::specs::Specs;
-use crate::held::{View, root_only};
+use crate::held::{self, View};
 use crate::planning::{self, PlanOptions};
 use cgroup::OwnCgroup;
 use start::WaitingProgram;
@@ -31,7 +34,7 @@ use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
-use tranche_core::types::{MigProfile, Selection};
+use tranche_core::types::{MigProfile, Selection, WaitTime};
 use tranche_plan::derive::Sharing;
 use tranche_plan::policy::Priority;
 use tranche_plan::reserve::{Reservation, Unoffered};
@@ -45,9 +48,18 @@ pub struct RunOptions {
     /// The share.
     pub share: ShareForRun,
     /// How long to wait for what others hold.
-    pub wait: Duration,
+    pub wait: WaitTime,
     /// The program and its arguments.
     pub command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// The name of the program's file, for people.
+    fn program(&self) -> String {
+        let program = self.command.first().map(OsString::as_os_str).unwrap_or_default();
+        let program = Path::new(program).file_name().unwrap_or(program);
+        program.to_string_lossy().into_owned()
+    }
 }
 
 /// What a program holds while it runs.
@@ -70,7 +82,7 @@ impl ShareForRun {
         let Self::Named { names, select } = self else {
             return Ok(self.clone());
         };
-        let named = |name: &String| match MigProfile::of_on_demand(name.strip_prefix(GPU_KIND).unwrap_or(name)) {
+        let named = |name: &String| match on_demand_profile(name) {
             Some(profile) => Ok(MigMakeRequest { profile }.ask(state_dir)?.to_string()),
             None => Ok(name.clone()),
         };
@@ -79,6 +91,11 @@ impl ShareForRun {
             select: select.clone(),
         })
     }
+}
+
+/// The profile of an instance that is made on demand, if `typed` is the name of one.
+fn on_demand_profile(typed: &str) -> Option<MigProfile> {
+    MigProfile::of_on_demand(typed.strip_prefix(GPU_KIND).unwrap_or(typed))
 }
 
 /// The kind of devices, which may stand before their names.
@@ -92,14 +109,14 @@ const GPU_KIND: &str = "nvidia.com/gpu=";
 /// be started.
 pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> {
     let state_dir = &options.at.state_dir;
-    root_only::check(state_dir)?;
+    if held::by_broker::is_needed(state_dir) {
+        return by_broker::run(options);
+    }
     let share = options.share.with_instances(state_dir)?;
     let (inventory, sharing) = planning::required(&options.at)?;
     let claims = Claims::open(state_dir)?;
-    let program = options.command.first().map(OsString::as_os_str).unwrap_or_default();
-    let program = Path::new(program).file_name().unwrap_or(program);
     let holder = Holder::Process {
-        program: program.to_string_lossy().into_owned(),
+        program: options.program(),
         id: start_name()?,
     };
     let reserved = match &share {
@@ -110,7 +127,7 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
                 asked_as: wanted::asked_as(names, &wish, &sharing.plan),
                 ..Reservation::for_start(wish, holder.clone(), Some(std::process::id()))?
             };
-            ReservedForRun::new(&reservation, &claims, &sharing, options.wait)?
+            ReservedForRun::new(&reservation, &claims, &sharing, options.wait.get())?
         }
     };
     let ran = reserved.run(&options.command, &claims, &holder, &sharing, notes);
@@ -193,16 +210,16 @@ impl<'a> ReservedForRun<'a> {
         let inside = self
             .split
             .in_container(self.promise, self.priority, &sharing.state_dir)?;
-        let environment = environment::of(self.split, inside, std::env::vars_os())?;
+        let of_share = environment::of_share(self.split, inside)?;
         // Declared first, because it can only be removed after the process has ended.
         let cgroup;
-        let mut waiting = WaitingProgram::start(command, environment)?;
+        let mut waiting = WaitingProgram::start(command, environment::without_shares(std::env::vars_os()))?;
         cgroup = OwnCgroup::of(waiting.pid());
         let entry = ClaimEntry::reserved(&self.name, &self.claim);
         let entered = claims.enter(&entry, holder.clone(), Some(waiting.pid()));
         entered.map_err(|refused| explain(&self.label, refused.error))?;
         served::check(self.split, &self.label, &sharing.state_dir)?;
-        let status = supervise::wait(waiting.release()?)?;
+        let status = supervise::wait(waiting.release(&of_share)?)?;
         if cgroup.as_ref().is_some_and(OwnCgroup::has_processes) {
             notes.push(format!(
                 "{}: is held until the processes that the program left behind have ended",

@@ -20,6 +20,7 @@ mod nested;
 mod on_demand;
 mod own;
 mod peer;
+mod program;
 mod queue;
 mod quota;
 mod refusal;

@@ -19,6 +19,7 @@ mod kubernetes;
 mod limits;
 mod names;
 mod process;
+mod programs;
 mod resource_claims;
 mod scene;
 mod subordinate;

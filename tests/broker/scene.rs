@@ -131,6 +131,13 @@ impl Scene {
         command.env_clear().output().unwrap()
     }
 
+    /// Runs `tranche` as root, on the ledger alone.
+    pub(crate) fn of_root(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(self.at("tranche"));
+        command.args(arguments).arg(self.option("state-dir", "state"));
+        command.env_clear().output().unwrap()
+    }
+
     /// Takes over a broker that was started, and waits until it answers.
     pub(crate) fn watch(&mut self, broker: Child) {
         self.broker = Some(broker);

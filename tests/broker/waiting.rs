@@ -28,13 +28,6 @@ fn scene(test: &str, policy: &str) -> Option<Scene> {
     Some(scene)
 }
 
-/// Runs `tranche` as root, on the ledger alone.
-fn of_root(scene: &Scene, arguments: &[&str]) -> Output {
-    let mut command = Command::new(scene.at("tranche"));
-    command.args(arguments).arg(scene.option("state-dir", "state"));
-    command.env_clear().output().unwrap()
-}
-
 /// A request of `uid` that waits: its connection.
 struct Waiting {
     stream: UnixStream,
@@ -107,11 +100,11 @@ fn who_has_held_less_lately_is_served_first_and_sees_the_place() {
         "{text}"
     );
     assert!(!text.contains(&format!("claim {ANN}.b")), "{text}");
-    let status = of_root(&scene, &["status", "--no-gpu"]);
+    let status = scene.of_root(&["status", "--no-gpu"]);
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(text.contains(&format!("claim {ANN}.b")), "{text}");
     // Who comes without waiting passes nobody.
-    assert!(of_root(&scene, &["claim", "release", "root"]).status.success());
+    assert!(scene.of_root(&["claim", "release", "root"]).status.success());
     let cdi = of_bob.answer().unwrap();
     assert_eq!(cdi["cdi"], format!("nvidia.com/claim={BOB}.c"));
     scene.ask(ANN, "release", json!({"what": "a"})).unwrap();
@@ -244,7 +237,7 @@ fn weights_and_waits_come_from_the_policy_by_user_and_group() {
     until_waiting(&scene, 1);
     let line = Waiting::claim(&scene, ANN, "more", "1m").answer().unwrap_err();
     assert!(line.contains("1 request of this user wait"), "{line}");
-    assert!(of_root(&scene, &["claim", "release", "r1"]).status.success());
+    assert!(scene.of_root(&["claim", "release", "r1"]).status.success());
     assert_eq!(ann.answer().unwrap()["note"], "gpu 1: the whole device");
 }
 

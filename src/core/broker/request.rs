@@ -9,6 +9,7 @@ mod container;
 mod enter;
 mod kubernetes;
 mod mig;
+mod run;
 
 pub use claim::ClaimRequest;
 pub use enter::{EnterRequest, EnterSubject};
@@ -17,6 +18,7 @@ pub use kubernetes::{
     UnprepareClaimRequest,
 };
 pub use mig::{MigAnswer, MigMakeAnswer, MigMakeRequest, MigRequest};
+pub use run::{RunAnswer, RunRequest};
 
 use super::VERSION;
 use crate::error::{Error, Kind, Result};
@@ -76,6 +78,8 @@ commands! {
     "leave" = Leave(LeaveRequest),
     /// Reserve shares under a name.
     "claim" = Claim(ClaimRequest),
+    /// A program of a user takes something.
+    "run" = Run(RunRequest),
     /// Release what the user holds.
     "release" = Release(ReleaseRequest),
     /// What the user holds.

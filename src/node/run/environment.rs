@@ -11,32 +11,33 @@ type Variable = (OsString, OsString);
 /// The variable that leads a process to its MPS daemon.
 const PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
-/// `inherited` without the variables that choose a device or limit it, and with those of the share.
+/// `inherited` without the variables that choose a device or limit it.
+pub(super) fn without_shares(inherited: impl Iterator<Item = Variable>) -> Vec<Variable> {
+    inherited.filter(|(name, _)| !is_of_a_share(name)).collect()
+}
+
+/// The variables of a share.
 ///
 /// # Errors
 /// Returns an error if the UUID of the device is unknown: another name of it could mean another device tomorrow.
-pub(super) fn of(
-    split: &SplitDevice,
-    inside: InContainer,
-    inherited: impl Iterator<Item = Variable>,
-) -> Result<Vec<Variable>> {
+pub(crate) fn of_share(split: &SplitDevice, inside: InContainer) -> Result<Vec<(String, String)>> {
     let uuid = split.uuid.as_ref();
     let uuid = uuid.ok_or_else(|| Error::failed(split.device, "has no UUID, by which a program finds it"))?;
-    let mut environment: Vec<Variable> = inherited.filter(|(name, _)| !is_of_a_share(name)).collect();
-    let mut set = |name: &str, value: String| environment.push((name.into(), value.into()));
+    let mut environment = Vec::new();
     if inside
         .environment
         .iter()
         .all(|(name, _)| *name != "CUDA_VISIBLE_DEVICES")
     {
-        set("CUDA_VISIBLE_DEVICES", uuid.clone());
+        environment.push(("CUDA_VISIBLE_DEVICES".to_owned(), uuid.clone()));
     }
     for (name, value) in inside.environment {
-        match &inside.daemon {
+        let value = match &inside.daemon {
             // In a container, the directory is mounted at another place.
-            Some(pipe) if name == PIPE => set(name, pipe.to_string()),
-            _ => set(name, value),
-        }
+            Some(pipe) if name == PIPE => pipe.to_string(),
+            _ => value,
+        };
+        environment.push((name.to_owned(), value));
     }
     Ok(environment)
 }
@@ -65,10 +66,12 @@ mod tests {
             .in_container(promise, split.shares[0].priority, &state_dir)
             .unwrap();
         let inherited = inherited.iter().map(|(name, value)| (name.into(), value.into()));
-        let all = of(split, inside, inherited).unwrap();
-        let count = all.len();
         let text = |text: OsString| text.into_string().unwrap();
-        let map: BTreeMap<String, String> = all.into_iter().map(|(name, value)| (text(name), text(value))).collect();
+        let kept = without_shares(inherited).into_iter();
+        let mut all: Vec<(String, String)> = kept.map(|(name, value)| (text(name), text(value))).collect();
+        all.extend(of_share(split, inside).unwrap());
+        let count = all.len();
+        let map: BTreeMap<String, String> = all.into_iter().collect();
         assert_eq!(map.len(), count, "no variable is set twice");
         map
     }

@@ -1,8 +1,9 @@
 //! A process that waits until it may become a program.
 //!
 //! A program must not run before its process holds the share, and the ledger needs the process for that. So this
-//! program starts itself with [`CHILD_ARGUMENT`], and that process waits for a byte on a pipe. It keeps its number when
-//! it becomes the program. If the pipe is closed without a byte, because its parent ended in any way, it ends.
+//! program starts itself with [`CHILD_ARGUMENT`], and that process waits for the variables of the share on a pipe. It keeps
+//! its number when it becomes the program. If the pipe is closed before all of them came, because its parent ended in any
+//! way, it ends.
 
 use crate::sys::descriptor;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -25,7 +26,7 @@ pub(super) struct WaitingProgram {
 }
 
 impl WaitingProgram {
-    /// Starts a process that will be the program `command`, with this environment and no other.
+    /// Starts a process that will be the program `command`, with this environment and with the variables of the share.
     ///
     /// # Errors
     /// Returns an error if no process can be started.
@@ -52,13 +53,13 @@ impl WaitingProgram {
         self.child.id()
     }
 
-    /// Lets the process become the program.
+    /// Lets the process become the program, with these variables of the share.
     ///
     /// # Errors
     /// Returns an error if the process has ended.
-    pub(super) fn release(&mut self) -> Result<&mut Child, Error> {
+    pub(super) fn release(&mut self, of_share: &[(String, String)]) -> Result<&mut Child, Error> {
         if let Some(mut pipe) = self.pipe.take() {
-            pipe.write_all(b"!")
+            pipe.write_all(&encode(of_share))
                 .about("process", "has ended before the program began")?;
         }
         Ok(&mut self.child)
@@ -93,15 +94,50 @@ pub fn run_if_asked() -> Option<NotStarted> {
     let pipe = arguments.next().and_then(|number| number.to_str()?.parse().ok());
     let mut pipe = PipeReader::from(descriptor::inherited(pipe?).ok()?);
     let program = arguments.next()?;
-    match pipe.read(&mut [0]) {
-        Ok(1) => {}
-        _ => return Some(NotStarted { error: None, code: 1 }),
-    }
-    let error = Command::new(&program).args(arguments).exec();
+    let mut text = Vec::new();
+    let read = pipe.read_to_end(&mut text);
+    let Some(of_share) = read.ok().and_then(|_| decode(&text)) else {
+        return Some(NotStarted { error: None, code: 1 });
+    };
+    let error = Command::new(&program).args(arguments).envs(of_share).exec();
     let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
     let error = Error::failed(program.display(), "cannot be started").from_source(error);
     Some(NotStarted {
         error: Some(error),
         code,
     })
+}
+
+/// Variables as they are sent: each with a NUL at its end, and one more NUL after the last.
+fn encode(variables: &[(String, String)]) -> Vec<u8> {
+    let mut text: Vec<u8> = variables
+        .iter()
+        .flat_map(|(name, value)| format!("{name}={value}\0").into_bytes())
+        .collect();
+    text.push(0);
+    text
+}
+
+/// The variables that were sent; `None` if their end is missing.
+fn decode(text: &[u8]) -> Option<Vec<(&str, &str)>> {
+    let text = std::str::from_utf8(text.strip_suffix(b"\0")?).ok()?;
+    let is_whole = text.is_empty() || text.ends_with('\0');
+    is_whole.then_some(())?;
+    text.split_terminator('\0').map(|one| one.split_once('=')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_taken_as_a_whole_or_not_at_all() {
+        let variables = [("A", "1=2"), ("B", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let text = encode(&variables);
+        assert_eq!(decode(&text).unwrap(), [("A", "1=2"), ("B", "")]);
+        assert_eq!(decode(&encode(&[])).unwrap(), []);
+        for end in 0..text.len() {
+            assert_eq!(decode(&text[..end]), None, "{end}");
+        }
+    }
 }

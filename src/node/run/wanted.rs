@@ -34,7 +34,7 @@ pub fn wish(names: &[String], select: &Selection, inventory: &Inventory, plan: &
 }
 
 /// The CDI name of what was asked for, for people; `None` for several shares.
-pub(super) fn asked_as(names: &[String], wish: &Wish, plan: &Plan) -> Option<String> {
+pub(crate) fn asked_as(names: &[String], wish: &Wish, plan: &Plan) -> Option<String> {
     let [typed] = names else { return None };
     if wish.is_whole {
         return Some(format!("{}={}", CdiKind::nvidia_gpu(), ShareName::ANY));

@@ -2,7 +2,7 @@
 
 use super::peer::BrokerClient;
 use super::queue::UserQueue;
-use super::{ServeOptions, entry, kubernetes, mig, on_demand, own};
+use super::{ServeOptions, entry, kubernetes, mig, on_demand, own, program};
 use crate::accounts::Accounts;
 use crate::control::{MachineControl, PublicStatus};
 use crate::facts::{Facts, HostFacts};
@@ -86,6 +86,7 @@ impl<'a> Commands<'a> {
             Request::Enter(request) => entry::enter(self, peer, client, &request),
             Request::Leave(LeaveRequest { container }) => entry::leave(self, peer, container),
             Request::Claim(request) => own::claim(self, peer, client, request),
+            Request::Run(request) => program::run(self, peer, client, &request),
             Request::Release(ReleaseRequest { what, force }) => own::release(self, peer, &what, force),
             Request::List(ListRequest {}) => own::list(self, peer),
             Request::Status(StatusRequest {}) => {

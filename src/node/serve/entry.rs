@@ -8,7 +8,7 @@ use super::own::own_name;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
-use super::refusal::entry_refused;
+use super::refusal::{entry_refused, refuse_mps};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tranche_core::claims::{Attempt, ClaimEntry, Claims, LockedClaims, NotEntered
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Books, Claim, ContainerName, HeldPart, Holder, Ledger, LedgerError, WaitedFor, Waiter};
-use tranche_core::types::{DeviceKey, HostPath, Part, Promise, Strategy, Subject};
+use tranche_core::types::{DeviceKey, HostPath, Part, Promise, Subject};
 use tranche_plan::policy::WholeDevice;
 use tranche_plan::share::{Plan, SplitDevice};
 
@@ -255,16 +255,6 @@ fn subject(peer: &BrokerClient, request: &EnterRequest, plan: &Plan, split: &Spl
         EnterSubject::Part(Part::Whole) => Ok(Subject::WHOLE),
         EnterSubject::Claim(name) => Ok(Subject::Claim(own_name(peer, name)?, request.size)),
     }
-}
-
-/// Why a share under MPS cannot be used in a user's own engine.
-fn refuse_mps(object: String, strategy: Strategy) -> Result<()> {
-    if strategy != Strategy::Mps {
-        return Ok(());
-    }
-    let what = "shares under MPS are for containers of engines that run as root: in an engine of a user, a process that \
-                leaves MPS runs without any limit";
-    Err(Error::failed(object, what).hint("ask for a share under time-slicing, or start the container as root"))
 }
 
 /// Refuses a claim that does not exist, that is of another device than the request says, or that is under MPS.

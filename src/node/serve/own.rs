@@ -4,7 +4,7 @@ use super::commands::Commands;
 use super::peer::BrokerClient;
 use super::queue::{UserAttempt, WaitOptions};
 use super::quota::ClientQuota;
-use super::refusal::claim_refused;
+use super::refusal::reserve_refused;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::facts::Facts;
 use crate::held::{ClaimNames, Held};
@@ -17,9 +17,9 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Claim, HeldShare, OutOfService};
 use tranche_core::text::some;
-use tranche_core::types::{HostPath, RequestedDevice, Strategy};
+use tranche_core::types::{DeviceSelector, HostPath, RequestedDevice, Strategy};
 use tranche_plan::derive::Sharing;
-use tranche_plan::reserve::{Offer, ReserveError};
+use tranche_plan::reserve::{Offer, Reservation, ReserveError};
 use tranche_plan::share::{Fit, Plan};
 
 /// The fewest characters of a container's id that are taken for the beginning of one.
@@ -56,7 +56,8 @@ pub(super) fn claim(
         ..request
     };
     let cdi = claim_spec::device_name(&request.name)?;
-    let plan = for_users(&facts, &request)?;
+    let named = request.device.as_ref().and_then(RequestedDevice::named);
+    let plan = for_users(&facts, named)?;
     let reservation = claim_spec::reservation(&request, &facts.inventory, &plan)?;
     let sharing = Sharing {
         plan,
@@ -66,7 +67,7 @@ pub(super) fn claim(
     };
     let claims = commands.claims(peer)?;
     let offer = WithinQuota {
-        file: ClaimFile::new(
+        offer: ClaimFile::new(
             &request,
             &facts.inventory,
             &sharing,
@@ -77,15 +78,6 @@ pub(super) fn claim(
         claims: &claims,
         plan: &facts.plan,
     };
-    let attempt = sharing
-        .plan
-        .attempt(&claims, std::slice::from_ref(&reservation), &offer);
-    let taken = |got: &Vec<(Fit, Claim)>| {
-        let parts = got.iter();
-        parts
-            .map(|(_, claim)| (claim.device.clone(), claim.part.clone()))
-            .collect()
-    };
     let options = WaitOptions {
         peer,
         rules: commands.accounts.rules(peer.uid, &facts.plan.users),
@@ -93,17 +85,9 @@ pub(super) fn claim(
         wait: request.wait.get(),
         client,
     };
-    let reserved = commands.queue.take_turn(
-        commands,
-        &claims,
-        &UserAttempt {
-            attempt: &attempt,
-            taken: &taken,
-            is_over_limit: |error| matches!(error, ReserveError::OverLimit(_)),
-        },
-        &options,
-    );
-    let reserved = reserved.map_err(|error| claim_refused(peer.uid, &request.name, error))?;
+    let reserved = reserve(commands, &sharing.plan, &reservation, &offer, &options);
+    let reserved =
+        reserved.map_err(|error| reserve_refused(peer.uid, format_args!("claim {}", request.name), error))?;
     let Some((fit, claim)) = reserved.into_iter().next() else {
         return Err(Error::failed(cdi, "was not reserved"));
     };
@@ -111,9 +95,38 @@ pub(super) fn claim(
     Ok(json!({"cdi": cdi.to_string(), "claim": held, "note": describe(&fit, &sharing.plan)}))
 }
 
-/// The plan without the devices of which a user's engine can have no share.
-fn for_users(facts: &Facts, request: &ClaimRequest) -> Result<Plan> {
-    if let Some(selector) = request.device.as_ref().and_then(RequestedDevice::named) {
+/// Reserves what `reservation` says, in the user's turn.
+///
+/// # Errors
+/// Returns why nothing was reserved.
+pub(super) fn reserve<O: Offer>(
+    commands: &Commands<'_>,
+    plan: &Plan,
+    reservation: &Reservation,
+    offer: &WithinQuota<'_, O>,
+    options: &WaitOptions<'_>,
+) -> Result<Vec<(Fit, Claim)>, ReserveError> {
+    let attempt = plan.attempt(offer.claims, std::slice::from_ref(reservation), offer);
+    let taken = |got: &Vec<(Fit, Claim)>| {
+        let parts = got.iter();
+        parts
+            .map(|(_, claim)| (claim.device.clone(), claim.part.clone()))
+            .collect()
+    };
+    let asked = UserAttempt {
+        attempt: &attempt,
+        taken: &taken,
+        is_over_limit: |error| matches!(error, ReserveError::OverLimit(_)),
+    };
+    commands.queue.take_turn(commands, offer.claims, &asked, options)
+}
+
+/// The plan without the devices of which users can have no share. `named` is the device that is asked for by name.
+///
+/// # Errors
+/// Returns an error if users can have no share of `named`, or of any device.
+pub(super) fn for_users(facts: &Facts, named: Option<&DeviceSelector>) -> Result<Plan> {
+    if let Some(selector) = named {
         let device = facts.inventory.catalogue().get(selector)?.device();
         if facts
             .plan
@@ -133,17 +146,17 @@ fn for_users(facts: &Facts, request: &ClaimRequest) -> Result<Plan> {
     }
 }
 
-/// The specification of a claim, if the user may hold as much as was found for it.
-struct WithinQuota<'a> {
-    file: ClaimFile<'a>,
-    quota: ClientQuota<'a>,
-    claims: &'a Claims,
-    plan: &'a Plan,
+/// What makes a claim known, if the user may hold as much as was found for it.
+pub(super) struct WithinQuota<'a, O> {
+    pub(super) offer: O,
+    pub(super) quota: ClientQuota<'a>,
+    pub(super) claims: &'a Claims,
+    pub(super) plan: &'a Plan,
 }
 
-impl Offer for WithinQuota<'_> {
+impl<O: Offer> Offer for WithinQuota<'_, O> {
     fn sweep(&self, claims: &[&Claim]) -> Result<()> {
-        self.file.sweep(claims)
+        self.offer.sweep(claims)
     }
 
     fn allow(&self, fit: &Fit) -> Result<()> {
@@ -157,11 +170,11 @@ impl Offer for WithinQuota<'_> {
     }
 
     fn publish(&self, fit: &Fit) -> Result<Option<String>> {
-        self.file.publish(fit)
+        self.offer.publish(fit)
     }
 
     fn withdraw(&self) -> Result<()> {
-        self.file.withdraw()
+        self.offer.withdraw()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use tranche_core::claims::explain;
-use tranche_core::error::Error;
+use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Claim, LedgerError, Refused, utc};
 use tranche_core::text::some;
+use tranche_core::types::Strategy;
 use tranche_plan::reserve::{ReserveError, explain as explain_reserve};
 
 /// The line for the user `uid` about `object`, which was not given. `free` are the shares of the device that are free.
@@ -34,13 +35,22 @@ fn of_ledger(uid: u32, object: impl Display, error: LedgerError) -> Error {
     }
 }
 
-/// The line for the user `uid` about a claim `name` that was not made.
-pub(super) fn claim_refused(uid: u32, name: &str, error: ReserveError) -> Error {
-    let object = format!("claim {name}");
+/// The line for the user `uid` about `object`, which was not reserved.
+pub(super) fn reserve_refused(uid: u32, object: impl Display, error: ReserveError) -> Error {
     match error {
         ReserveError::Ledger(error) => of_ledger(uid, object, error),
         other => explain_reserve(object, other, |held| list(uid, held)),
     }
+}
+
+/// Why a share under MPS cannot be used by what a user starts.
+pub(super) fn refuse_mps(object: impl Display, strategy: Strategy) -> Result<()> {
+    if strategy != Strategy::Mps {
+        return Ok(());
+    }
+    let what = "shares under MPS are for containers of engines that run as root: in an engine of a user, a process that \
+                leaves MPS runs without any limit";
+    Err(Error::failed(object, what).hint("ask for a share under time-slicing, or start the container as root"))
 }
 
 /// What is held, in one line.
