@@ -48,6 +48,10 @@ fn holders_of_a_drained_device_finish_and_nothing_new_is_given() {
     );
     assert!(said.err.contains("aaaa1111") && said.err.contains("train"), "{said:?}");
 
+    let list = scene.tranche(&["list", "--inventory=sim:t4x2"]).run().ok();
+    let with_note: Vec<&str> = list.lines().filter(|line| line.ends_with("out of service")).collect();
+    assert!(matches!(with_note[..], [line] if line.starts_with("0 ")), "{list}");
+
     let other = Init::new();
     for device in ["nvidia.com/gpu=0.0", "nvidia.com/gpu=0.any", share, "nvidia.com/gpu=0"] {
         let line = scene
