@@ -306,9 +306,7 @@ fn worker(scene: &Scene, uid: u32, number: u32) -> Child {
 /// Forty processes of eight users, some of which are killed while they wait or hold, and a broker that is killed once.
 #[test]
 fn forty_processes_of_eight_users_share_two_devices() {
-    let policy = DEDICATED
-        .replace("shares: 2", "shares: 2")
-        .replace("  quota", "  users: {default: {waits: 6}}\n  quota");
+    let policy = DEDICATED.replace("  quota", "  users: {default: {waits: 6}}\n  quota");
     let Some(mut scene) = scene("forty_processes_of_eight_users_share_two_devices", &policy) else {
         return;
     };
