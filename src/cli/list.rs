@@ -2,12 +2,13 @@
 
 use super::look::{self, LookArgs};
 use super::out;
-use super::place::HostArgs;
+use super::place::{HostArgs, StateArgs};
 use super::table::Table;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::iter;
 use std::process::ExitCode;
+use tranche_core::ledger::{OutOfService, WhyOut};
 use tranche_core::text::counted;
 use tranche_core::types::MemorySize;
 use tranche_host::examine;
@@ -27,6 +28,8 @@ pub(super) struct Args {
     wide: bool,
     #[command(flatten)]
     at: HostArgs,
+    #[command(flatten)]
+    state: StateArgs,
     #[command(flatten)]
     how: LookArgs,
 }
@@ -68,6 +71,17 @@ impl<'a> From<HostDevice<'a>> for Listed<'a> {
     }
 }
 
+impl Listed<'_> {
+    /// The same device with a note if nothing new is given of it. A damaged file says nothing of this device:
+    /// `tranche doctor` reports it.
+    fn in_service(mut self, out: &OutOfService) -> Self {
+        if let Some(WhyOut::Since(_)) = out.why(&self.device.key()) {
+            self.notes.push("out of service".to_owned());
+        }
+        self
+    }
+}
+
 /// Lists the devices.
 ///
 /// # Errors
@@ -77,7 +91,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if inventory.gpus.is_empty() {
         bail!(examine::no_gpu(&inventory));
     }
-    let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(Listed::from).collect();
+    let out_of_service = OutOfService::read(&args.state.state_dir);
+    let row = |device| Listed::from(device).in_service(&out_of_service);
+    let rows: Vec<Listed<'_>> = inventory.catalogue().all().map(row).collect();
     out::either(args.json, &rows, || text(&inventory, &rows, args.wide))?;
     Ok(look::exit_code(examine::missing(&inventory.degraded).as_deref()))
 }

@@ -1,6 +1,7 @@
 //! Devices that are taken out of service and put back, with what is held of them, with those who wait, and over a
 //! reboot.
 
+use super::killed::{killed, may_trace, steps};
 use super::*;
 use crate::support::until;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -46,6 +47,10 @@ fn holders_of_a_drained_device_finish_and_nothing_new_is_given() {
         "{said:?}"
     );
     assert!(said.err.contains("aaaa1111") && said.err.contains("train"), "{said:?}");
+
+    let list = scene.tranche(&["list", "--inventory=sim:t4x2"]).run().ok();
+    let with_note: Vec<&str> = list.lines().filter(|line| line.ends_with("out of service")).collect();
+    assert!(matches!(with_note[..], [line] if line.starts_with("0 ")), "{list}");
 
     let other = Init::new();
     for device in ["nvidia.com/gpu=0.0", "nvidia.com/gpu=0.any", share, "nvidia.com/gpu=0"] {
@@ -266,4 +271,52 @@ fn bad_input_changes_nothing_and_is_one_line() {
     }
     scene.undrain(&["all"]).run().ok();
     start.run().ok();
+}
+
+#[test]
+fn a_killed_command_leaves_the_device_in_service_or_out_of_it_and_can_be_repeated() {
+    let test = "drained_killed";
+    let Some(scene) = Scene::new(test) else { return };
+    if !may_trace(test) {
+        return;
+    }
+    let drain = |scene: &Scene| scene.drain(&["0", "--reason=a fan"]);
+    let undrain = |scene: &Scene| scene.undrain(&["0"]);
+    let drain_steps = steps(&scene, &drain(&scene));
+    let undrain_steps = steps(&scene, &undrain(&scene));
+    assert!(
+        drain_steps.len() >= 8 && undrain_steps.len() >= 2,
+        "{drain_steps:?} {undrain_steps:?}"
+    );
+    for (is_drain, step) in drain_steps
+        .iter()
+        .map(|step| (true, step))
+        .chain(undrain_steps.iter().map(|step| (false, step)))
+    {
+        let scene = Scene::new(test).unwrap();
+        if !is_drain {
+            drain(&scene).run().ok();
+        }
+        let call = if is_drain { drain(&scene) } else { undrain(&scene) };
+        killed(&call, step);
+        // The file is the old one or the new one, and what a start gets agrees with what status says.
+        let out = scene.out_of_service();
+        assert!(out.len() <= 1, "{step:?}: {out:?}");
+        let init = Init::new();
+        let start = scene.hook("createRuntime", "nvidia.com/gpu=0.0", "aaaa1111", init.pid());
+        match &out[..] {
+            [] => {
+                start.run().ok();
+            }
+            [one] => {
+                assert_eq!(one["reason"], "a fan", "{step:?}");
+                let line = start.run().failed(1);
+                assert!(line.contains("(a fan)"), "{step:?}: {line}");
+            }
+            _ => unreachable!(),
+        }
+        // The same command again finishes what was begun.
+        call.run().ok();
+        assert_eq!(scene.out_of_service().len(), usize::from(is_drain), "{step:?}");
+    }
 }

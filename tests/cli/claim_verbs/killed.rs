@@ -29,7 +29,7 @@ const CHANGING: &[&str] = &[
 ];
 
 /// The calls of one run that change something, each as its name and which of that name it is.
-fn steps(scene: &Scene, call: &Call) -> Vec<(String, usize)> {
+pub(super) fn steps(scene: &Scene, call: &Call) -> Vec<(String, usize)> {
     let log = scene.at("trace");
     // A name that this architecture does not have is skipped where a question mark is before it.
     let set: Vec<String> = CHANGING.iter().map(|name| format!("?{name}")).collect();
@@ -63,7 +63,7 @@ fn steps(scene: &Scene, call: &Call) -> Vec<(String, usize)> {
 }
 
 /// Runs `call` and kills it before its step.
-fn killed(call: &Call, (name, count): &(String, usize)) {
+pub(super) fn killed(call: &Call, (name, count): &(String, usize)) {
     let (trace, inject) = (
         format!("trace={name}"),
         format!("inject={name}:signal=KILL:when={count}"),
@@ -116,6 +116,28 @@ fn in_order(scene: &Scene, at: &str) {
     drop(inits);
 }
 
+/// Whether strace is there and may trace a process. If not, the test `test` is reported as not run.
+pub(super) fn may_trace(test: &str) -> bool {
+    let test = format!("claim_verbs::killed::{test}");
+    let is_there = Command::new("strace")
+        .arg("-V")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !is_there {
+        skip::not_run(&test, "strace is missing");
+        return false;
+    }
+    let traced = Call {
+        words: vec!["/bin/true".into()],
+        input: None,
+    }
+    .run_behind(&["strace", "-f", "-qq", "-o", "/dev/null"]);
+    if traced.code != Some(0) {
+        skip::not_run(&test, "may not trace a process");
+    }
+    traced.code == Some(0)
+}
+
 /// Kills a call at each of its steps. `set_up` makes what it needs in a fresh scene, and gives the call, with what must
 /// live until it has run.
 fn at_each_step<T>(test: &str, fewest: usize, set_up: impl Fn(&Scene) -> (Call, T)) {
@@ -128,20 +150,8 @@ pub(super) fn at_each_step_of<T>(test: &str, calls: &[&str], fewest: usize, set_
         return;
     };
     let (call, _alive) = set_up(&first);
-    if !Command::new("strace")
-        .arg("-V")
-        .output()
-        .is_ok_and(|o| o.status.success())
-    {
-        return skip::not_run(&format!("claim_verbs::killed::{test}"), "strace is missing");
-    }
-    let traced = Call {
-        words: vec!["/bin/true".into()],
-        input: None,
-    }
-    .run_behind(&["strace", "-f", "-qq", "-o", "/dev/null"]);
-    if traced.code != Some(0) {
-        return skip::not_run(&format!("claim_verbs::killed::{test}"), "may not trace a process");
+    if !may_trace(test) {
+        return;
     }
     let mut steps = steps(&first, &call);
     steps.retain(|(name, _)| calls.contains(&name.as_str()));

@@ -190,3 +190,37 @@ fn a_policy_that_cannot_be_read_is_one_line() {
     let line = diff(&scene, POLICY, &[]).failed(2);
     assert!(line.contains("policy.yaml:2:"), "{line}");
 }
+
+#[test]
+fn a_refusal_that_an_earlier_policy_causes_names_what_the_comparison_named() {
+    let Some(scene) = Scene::new("policy_diff::a_refusal_names_what_the_comparison_named") else {
+        return;
+    };
+    scene.name_containers(&[("0123456789abcdef", "train")]);
+    let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    let said = diff(&scene, DEDICATED, &[]);
+    let until = "is refused until container train (0123456789ab) on nvidia.com/gpu=0.3 has ended";
+    assert!(said.out.contains(until), "{}", said.out);
+    scene.policy(DEDICATED);
+    scene.generate();
+    let other = Init::new();
+    let start = scene.hook("createRuntime", "nvidia.com/gpu=0", "second", other.pid());
+    let line = start.run().failed(1);
+    assert!(line.contains("0123456789ab") && line.contains("share 3"), "{line}");
+    drop(init);
+    start.run().ok();
+}
+
+#[test]
+fn rules_for_users_never_bind_root() {
+    let Some(scene) = Scene::new("policy_diff::rules_for_users_never_bind_root") else {
+        return;
+    };
+    let nothing = "sharing:\n  quota: {shares: 0, all: 0}\n  users:\n    default: {maxShares: 0, maxDevices: 0, weight: 0}\n    \
+                   users: {root: {maxShares: 0, maxDevices: 0, weight: 0, maxHold: 1s, atLimit: end}}\n";
+    scene.policy(&POLICY.replacen("sharing:\n", nothing, 1));
+    scene.generate();
+    let init = scene.start("nvidia.com/gpu=0.3", "0123456789abcdef");
+    scene.create(&["--name=mine", "--shares=2", "--of=0"]).run().ok();
+    drop(init);
+}

@@ -48,9 +48,11 @@ inside dpkg -i "/$tranche" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log
 
 make_specifications > /dev/null 2>&1
 mkdir -p "$ROOT/etc/tranche" && echo 'version: v1' > "$ROOT/etc/tranche/config.yaml"
+mkdir -p "$ROOT/var/lib/tranche" && echo '{"version":1,"devices":[]}' > "$ROOT/var/lib/tranche/out-of-service.json"
 inside dpkg -r tranche > "$work/log" 2>&1 || fail "dpkg -r: $(cat "$work/log")"
 check_removal "$work/log"
 [ -e "$ROOT/etc/tranche/config.yaml" ] || fail "a removal without a purge took the policy"
+[ -e "$ROOT/var/lib/tranche/out-of-service.json" ] || fail "a removal without a purge put devices back into service"
 inside dpkg -P tranche > "$work/log" 2>&1 || fail "dpkg -P: $(cat "$work/log")"
 files > "$work/after"
 same "$work/before" "$work/after" "the deb"
