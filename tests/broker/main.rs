@@ -18,6 +18,7 @@ mod killed;
 mod kubernetes;
 mod limits;
 mod names;
+mod podman;
 mod process;
 mod resource_claims;
 mod scene;
