@@ -20,6 +20,7 @@ mod limits;
 mod names;
 mod podman;
 mod process;
+mod programs;
 mod resource_claims;
 mod scene;
 mod subordinate;
