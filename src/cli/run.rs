@@ -31,7 +31,8 @@ pub(super) struct Args {
     /// Use this claim, which was made with tranche claim create
     #[arg(long, value_name = "NAME")]
     claim: Option<String>,
-    /// Wait up to this time for what others hold: 30s, 5m. Those who wait are served in the order of their coming
+    /// Wait up to this time for what others hold: 30s, 5m. Root's requests are served in the order of their coming, and
+    /// then those of users: who has held less lately comes first
     #[arg(long, value_name = "TIME", conflicts_with = "claim")]
     wait: Option<WaitTime>,
     /// The program and its arguments

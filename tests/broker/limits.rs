@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// GPU 0 in ten turns, GPU 1 whole, and these rules for users.
-fn scene(test: &str, users: &str) -> Option<Scene> {
+pub(crate) fn scene(test: &str, users: &str) -> Option<Scene> {
     let mut scene = Scene::without_broker(&format!("limits::{test}"))?;
     let policy = format!(
         "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {{name: nvidia.com/gpu, devices: [0], replicas: 10}}\n  \

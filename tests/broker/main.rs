@@ -13,11 +13,13 @@ mod support;
 
 mod cluster_policy;
 mod commands;
+mod ended;
 mod entries;
 mod killed;
 mod kubernetes;
 mod limits;
 mod names;
+mod podman;
 mod process;
 mod programs;
 mod resource_claims;

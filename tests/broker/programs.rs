@@ -27,7 +27,7 @@ fn command(scene: &Scene, uid: u32, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(scene: &Scene, uid: u32, arguments: &[&str]) -> Output {
+pub(crate) fn run(scene: &Scene, uid: u32, arguments: &[&str]) -> Output {
     command(scene, uid, arguments).output().unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! The files in which the broker keeps what it has to know: JSON with the version of its form.
 
-use crate::replace;
+use crate::replace::{self, FileOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
@@ -40,7 +40,22 @@ impl FileForm {
     /// # Errors
     /// Returns an error if it cannot be written.
     pub(crate) fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(content).about(path.display(), "cannot be written")?;
-        replace::write(path, &text)
+        replace::write(path, &text(path, content)?)
     }
+
+    /// As [`FileForm::write`], readable for root alone.
+    ///
+    /// # Errors
+    /// As [`FileForm::write`].
+    pub(crate) fn write_private(&self, path: &Path, content: &impl Serialize) -> Result<()> {
+        let options = FileOptions {
+            mode: 0o600,
+            ..FileOptions::default()
+        };
+        replace::Prepared::new(path, &text(path, content)?, &options)?.put_in_place()
+    }
+}
+
+fn text(path: &Path, content: &impl Serialize) -> Result<String> {
+    serde_json::to_string(content).about(path.display(), "cannot be written")
 }

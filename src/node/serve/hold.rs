@@ -1,6 +1,8 @@
 //! The thread that acts on what users hold for longer than the policy lets them (`maxHold`).
 
 mod ending;
+mod engine;
+mod rest;
 
 use super::commands::Commands;
 use crate::claim_spec;
@@ -93,7 +95,7 @@ impl Acted {
 
     /// Begins to end the holder of a claim, or goes on with it.
     fn end(&mut self, key: &str, who: &str, one: &Overdue<'_>, claims: &Claims) {
-        let uptime = claims.uptime();
+        let (grace, uptime) = (one.limit.value.grace.get(), claims.uptime());
         let Some(process) = &one.claim.process else { return };
         // A claim that was made beforehand may have another container by now.
         let known = self.ending.get_mut(key).filter(|known| {
@@ -102,15 +104,15 @@ impl Acted {
         });
         let done = match known {
             None => {
-                let begun = Ending::ask(process, one.claim.uid, claims.machine(), uptime);
+                let begun = Ending::ask(one.claim, process, grace, claims.machine(), uptime);
                 let (ending, done) = match begun {
-                    Ok(ending) => (Some(ending), Ok(Some("asked to end, by SIGTERM"))),
+                    Ok((ending, what)) => (Some(ending), Ok(Some(what))),
                     Err(why) => (None, Err(why)),
                 };
                 self.ending.insert(key.to_owned(), ending);
                 done
             }
-            Some(Some(ending)) => ending.go_on(one.limit.value.grace.get(), uptime),
+            Some(Some(ending)) => ending.go_on(grace, claims.machine(), uptime),
             Some(None) => Ok(None),
         };
         match done {

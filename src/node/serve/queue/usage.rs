@@ -105,7 +105,8 @@ impl UserQueue {
             users: users.collect(),
         };
         drop(state);
-        FORM.write(&path, &kept)
+        // Who has used how much is nobody else's business.
+        FORM.write_private(&path, &kept)
     }
 }
 
