@@ -96,7 +96,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "serve",
-                "accounts claim_spec control facts held mig mutex overdue peer planning refresh replace sys",
+                "accounts claim_spec control facts held mig mutex overdue peer planning refresh replace run sys",
             ),
             ("observed", "accounts control held observe overdue"),
             ("run", "held planning sys"),

@@ -27,9 +27,9 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "json")]
     wide: bool,
     #[command(flatten)]
-    at: HostArgs,
-    #[command(flatten)]
     state: StateArgs,
+    #[command(flatten)]
+    at: HostArgs,
     #[command(flatten)]
     how: LookArgs,
 }

@@ -29,8 +29,8 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Asks the holder of `claim`, whose process is `record`, to end: by the user's engine if that is podman, and else by
-    /// SIGTERM. Returns also what was done, for people.
+    /// Asks the holder of `claim`, whose process is `record`, to end: by the user's engine if that is podman, and else
+    /// by SIGTERM. Returns also what was done, for people.
     ///
     /// # Errors
     /// Returns a line if nothing of the user's is left of the recorded process, or if it cannot be signalled.
@@ -85,8 +85,8 @@ impl Ending {
         self.record == *record
     }
 
-    /// Kills it when `grace` is over, with all that is left in its cgroup, and again as long as something is left. Returns
-    /// what was done, for people.
+    /// Kills it when `grace` is over, with all that is left in its cgroup, and again as long as something is left.
+    /// Returns what was done, for people.
     ///
     /// # Errors
     /// Returns a line if it cannot be signalled.

@@ -11,8 +11,8 @@ use tranche_core::ledger::Holder;
 /// Where packages put podman. The user chooses none of these.
 const PODMAN: [&str; 2] = ["/usr/bin/podman", "/run/current-system/sw/bin/podman"];
 
-/// With this program, systemd starts another one outside of the broker's unit. The unit takes away what a rootless engine
-/// needs: homes, namespaces, and `newuidmap`, which has the setuid bit.
+/// With this program, systemd starts another one outside of the broker's unit. The unit takes away what a rootless
+/// engine needs: homes, namespaces, and `newuidmap`, which has the setuid bit.
 const SYSTEMD_RUN: &str = "/usr/bin/systemd-run";
 
 /// Exists where systemd is the init (sd_booted(3)).

@@ -13,7 +13,7 @@ use tranche_core::ledger::{Cgroup, InitProcess};
 /// the kernel can do that (cgroup.kill of version 2), so that nothing forks away from it. Returns how many were there.
 ///
 /// # Errors
-/// Returns a line if the cgroup cannot be read, or if a process of somebody else is in it.
+/// Returns a line if the cgroup cannot be read, or if a process of another user is in it.
 pub(super) fn signal(record: &InitProcess, uid: u32, machine: &Machine, signal: Signal) -> Result<usize, String> {
     let Some(cgroup) = &record.cgroup else { return Ok(0) };
     let list = || machine.processes(record).map_err(|error| error.to_string());
@@ -138,7 +138,7 @@ mod tests {
             }
         };
         let machine = Machine::here().unwrap();
-        // The children of the shells are theirs, and end by themselves.
+        // The children of the shells are their own, and end by themselves.
         let [mut init, mut left, mut other] = [65533, 65533, 65532].map(stubborn);
         cgroup.add(&init);
         let mut record = machine.process(init.id()).unwrap();
