@@ -94,12 +94,12 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "refresh",
                 "claim_spec device_files digests generate installed nvidia_config out_of_service planning replace",
             ),
+            ("run", "held planning sys"),
             (
                 "serve",
                 "accounts claim_spec control facts held mig mutex overdue peer planning refresh replace run sys",
             ),
             ("observed", "accounts control held observe overdue"),
-            ("run", "held planning sys"),
             ("verify", "held"),
             (
                 "doctor",

@@ -53,7 +53,7 @@ const RACE: &str = r#"
 broker=$!
 await test -S /run/tranche/broker.sock
 round=0
-for pause in '1 0' '0.3 0' '0.15 0' '0.05 0' '0 0' '0 0.1' '0 0.3' '0 1'; do
+for pause in '3 0' '0.3 0' '0.15 0' '0.05 0' '0 0' '0 0.1' '0 0.3' '0 3'; do
     round=$((round + 1))
     step base-$round tranche mig apply $place --output-dir /etc/cdi --yes --layout 0:2g.10gb@0,3g.20gb@4
     (sleep ${pause% *}; step start-$round start c$round "$1" --device nvidia.com/gpu=0:0.0) &

@@ -102,7 +102,9 @@ impl MigTools<'_> {
             ));
         }
         self.stop_daemons(&devices)?;
-        let _held = DevicesHeld::take(self.claims, devices)?;
+        // A container may have started since the plan was made.
+        let held = DevicesHeld::take(self.claims, devices);
+        let _held = held.map_err(|error| error.and_hint("that is in the way of the layout; end it first"))?;
         // From here on no container gets one of them. Who has one already is seen now.
         for (planned, target) in wanted {
             let now = self.gpu(&planned.uuid)?;

@@ -2,8 +2,8 @@
 //!
 //! A program must not run before its process holds the share, and the ledger needs the process for that. So this
 //! program starts itself with [`CHILD_ARGUMENT`], and that process waits for the variables of the share on a pipe. It
-//! keeps its number when it becomes the program. If the pipe is closed before all of them came, because its parent ended
-//! in any way, it ends.
+//! keeps its number when it becomes the program. If the pipe is closed before all of them came, because its parent
+//! ended in any way, it ends.
 
 use crate::sys::descriptor;
 use rustix::io::{FdFlags, fcntl_setfd};
