@@ -6,6 +6,10 @@
 //! The cold claim is the same hook while no broker runs: the program `tranche broker` is started with its socket, as
 //! systemd does when the hook connects, examines a built-in host and then answers.
 //!
+//! The claims of a user are requests on one connection each, without a program: to a broker whose policy says nothing about
+//! users, to one that limits what each user may hold and for how long, and to such a one in which another user waits.
+//! The base is a request that changes nothing.
+//!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
 //! ```
@@ -18,7 +22,9 @@ mod crun;
 mod support;
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +35,9 @@ use std::time::{Duration, Instant};
 use crun::median;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+use serde_json::{Value, json};
 use support::init::Init;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::ContainerName;
@@ -128,6 +136,7 @@ fn main() {
     });
     drop(socket);
     cold(&oci, top.path(), rounds);
+    of_users(top.path(), rounds * 20);
 }
 
 /// The hook `verb` of a container with one of a hundred shares.
@@ -276,4 +285,98 @@ fn activated(listener: &UnixListener, state_dir: &Path, policy: &Path) -> Child 
     let socket = OwnedFd::from(listener.try_clone().unwrap());
     command.env_clear().stdin(Stdio::from(socket)).stdout(Stdio::null());
     command.spawn().unwrap()
+}
+
+/// What the policy says about users, in the broker that limits them.
+const LIMITS: &str = "  queue: {reserveFor: 30s}
+  users: {default: {maxShares: 60, maxDevices: 1, maxHold: 8h, weight: 2, waits: 2}}
+";
+
+/// Two users.
+const USERS: [u32; 2] = [65_532, 65_533];
+
+fn of_users(top: &Path, rounds: usize) {
+    let dedicated = "  dedicated: {devices: [1]}\n  quota: {shares: 60}\n";
+    let policies = [
+        format!("{POLICY}{dedicated}"),
+        format!("{POLICY}{dedicated}{LIMITS}"),
+        format!("{POLICY}{dedicated}{LIMITS}"),
+    ];
+    // Users go through it.
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut brokers = Vec::new();
+    for (number, policy) in policies.iter().enumerate() {
+        let state_dir = top.join(format!("users-{number}"));
+        fs::create_dir(&state_dir).unwrap();
+        let file = top.join(format!("users-{number}.yaml"));
+        fs::write(&file, policy).unwrap();
+        let socket = state_dir.join("broker.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+        brokers.push((activated(&listener, &state_dir, &file), socket));
+    }
+    let whole = json!({"version": 1, "command": "claim", "name": "whole", "device": "1", "wait": "1h"});
+    asked(USERS[0], &brokers[2].1, &whole);
+    let waits = request(USERS[1], &brokers[2].1, &whole);
+    let list = json!({"version": 1, "command": "list"});
+    let claim = json!({"version": 1, "command": "claim", "name": "a", "device": "0", "shares": 1});
+    let release = json!({"version": 1, "command": "release", "what": "a"});
+    let sockets = [0, 0, 1, 2].map(|number: usize| &brokers[number].1);
+    let mut times = [const { Vec::new() }; 4];
+    for _ in 0..rounds {
+        for (number, times) in times.iter_mut().enumerate() {
+            let is_base = number == 0;
+            times.push(asked(USERS[1], sockets[number], if is_base { &list } else { &claim }));
+            if !is_base {
+                asked(USERS[1], sockets[number], &release);
+            }
+        }
+    }
+    drop(waits);
+    for (mut broker, _) in brokers {
+        kill(Pid::from_raw(broker.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        broker.wait().unwrap();
+    }
+    let [base, plain, limited, waiting] = times.map(median);
+    println!(
+        "a user's request that changes nothing: {:.0} us",
+        base.as_secs_f64() * 1e6
+    );
+    for (what, time) in [
+        ("a user's claim", plain),
+        ("with limits and a queue", limited),
+        ("the same, while another user waits", waiting),
+    ] {
+        println!(
+            "{what:36} {:>8.0} us, {:.2} times the claim without limits",
+            time.as_secs_f64() * 1e6,
+            time.as_secs_f64() / plain.as_secs_f64()
+        );
+    }
+}
+
+/// A connection of the user with this request.
+fn request(uid: u32, socket: &Path, request: &Value) -> UnixStream {
+    // The kernel tells the broker who has connected.
+    let connected = thread::scope(|threads| {
+        let connect = || {
+            let uid = Uid::from_raw(uid);
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            UnixStream::connect(socket)
+        };
+        threads.spawn(connect).join().unwrap()
+    });
+    let mut connection = connected.unwrap();
+    connection.write_all(format!("{request}\n").as_bytes()).unwrap();
+    connection
+}
+
+/// How long it takes to connect, to ask and to be answered without an error.
+fn asked(uid: u32, socket: &Path, what: &Value) -> Duration {
+    let start = Instant::now();
+    let mut answer = String::new();
+    request(uid, socket, what).read_to_string(&mut answer).unwrap();
+    let time = start.elapsed();
+    assert!(answer.contains("\"ok\""), "{what}: {answer}");
+    time
 }
