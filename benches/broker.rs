@@ -6,9 +6,9 @@
 //! The cold claim is the same hook while no broker runs: the program `tranche broker` is started with its socket, as
 //! systemd does when the hook connects, examines a built-in host and then answers.
 //!
-//! The claims of a user are requests on one connection each, without a program: to a broker whose policy says nothing about
-//! users, to one that limits what each user may hold and for how long, and to such a one in which another user waits.
-//! The base is a request that changes nothing.
+//! The claims of a user are requests on one connection each, without a program: to a broker whose policy says nothing
+//! about users, to one that limits what each user may hold and for how long, and to such a one in which another user
+//! waits. The base is a request that changes nothing.
 //!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
