@@ -1,6 +1,6 @@
 //! A holder that is being ended.
 
-use super::engine::PodmanContainer;
+use super::engine::{self, PodmanContainer};
 use super::rest;
 use crate::serve::peer::owns;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -9,9 +9,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 use tranche_core::ledger::process::Machine;
 use tranche_core::ledger::{Claim, InitProcess, World};
-
-/// How much longer than the grace the engine has before the processes are killed without it.
-const ENGINE_PATIENCE: u64 = 20;
 
 /// The processes of a container, or of a program, that were asked to end.
 #[derive(Debug)]
@@ -92,11 +89,11 @@ impl Ending {
     /// Returns a line if it cannot be signalled.
     pub(super) fn go_on(&mut self, grace: Duration, machine: &Machine, uptime: u64) -> Result<Option<String>, String> {
         let asked_for = uptime.saturating_sub(self.asked);
-        if let Some(engine) = &self.engine {
-            let why = match engine.try_recv() {
+        if let Some(answer) = &self.engine {
+            let why = match answer.try_recv() {
                 Ok(Ok(())) => None,
                 Ok(Err(why)) => Some(why),
-                Err(TryRecvError::Empty) if asked_for < grace.as_secs() + ENGINE_PATIENCE => return Ok(None),
+                Err(TryRecvError::Empty) if asked_for < (grace + engine::PATIENCE).as_secs() => return Ok(None),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => Some("no answer".to_owned()),
             };
             self.engine = None;

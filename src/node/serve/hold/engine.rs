@@ -19,7 +19,7 @@ const SYSTEMD_RUN: &str = "/usr/bin/systemd-run";
 const BOOTED: &str = "/run/systemd/system";
 
 /// For how much longer than the grace the engine may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often it is looked whether the engine is done.
 const TICK: Duration = Duration::from_millis(50);
