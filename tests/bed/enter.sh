@@ -78,6 +78,13 @@ if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
     export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 fi
 
+# podman makes its locks in shared memory where they are missing, and the later one of two that do so at once fails
+# ("failed to create 2048 locks in /libpod_lock: file exists"). So this is done by one at a time.
+if command -v podman > /dev/null; then
+    flock /dev/shm sh -c '[ -e /dev/shm/libpod_lock ] || podman --storage-driver vfs --cgroup-manager cgroupfs \
+        --root /run/locks --runroot /run/locks.run ps > /dev/null' || echo "enter.sh: podman ps failed" >&2
+fi
+
 # The demonstration runs without ip.
 if command -v ip > /dev/null; then
     ip link set lo up

@@ -200,6 +200,7 @@ step at verify mounted --at /bin/tranche-verify --json
         script,
         |engine, session| {
             let said = |name: &str| (session.step(name).code, session.step(name).text.clone());
+            session.ok("plain");
             let (code, text) = said("no-cuda");
             assert_eq!(code, 1, "{text}");
             assert!(
