@@ -4,11 +4,12 @@ pub mod by_broker;
 mod claim;
 pub mod containers;
 pub mod earlier;
+pub mod idleness;
 pub mod root_only;
 pub mod specs;
 pub mod user_wait;
 
-pub use claim::{ClaimNames, Held, HeldContainer, HeldProcess, HeldTooLong, HeldUsage};
+pub use claim::{ClaimNames, Held, HeldContainer, HeldIdle, HeldProcess, HeldTooLong, HeldUsage};
 
 use containers::Names;
 use specs::Specs;

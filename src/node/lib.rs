@@ -9,6 +9,7 @@
 //! | [`mutex`] | locks of values that each change leaves complete |
 //! | [`accounts`] | who is counted when shares and connections are limited |
 //! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
+//! | [`state_file`] | files in which the broker keeps what it has to know, with the version of their form |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
 //! | [`planning`] | from the policy to a plan for this host, and what the plan needs there |
 //! | [`held`] | what is held, by the names that people know devices and containers by |
@@ -58,6 +59,7 @@ pub mod refresh;
 pub mod replace;
 pub mod run;
 pub mod serve;
+pub mod state_file;
 pub mod sys;
 pub mod verify;
 

@@ -15,7 +15,6 @@ mod real;
 mod restore_failures;
 mod saved;
 mod services;
-mod state_file;
 
 pub use apply::{MigOrder, MigTools};
 pub use change::{Progress, Settled, Unchanged, change, settle};
@@ -31,7 +30,6 @@ pub use real::NvmlMachine;
 pub use restore_failures::{FailedRestore, RestoreFailures};
 pub use saved::{SavedGpu, SavedLayouts};
 pub use services::KNOWN_SERVICES;
-pub(crate) use state_file::FileForm;
 
 #[cfg(test)]
 mod tests;

@@ -19,9 +19,9 @@ use crate::accounts::{AccountSources, Accounts};
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
 use crate::held::specs::Specs;
 use crate::held::user_wait::{self, UserWait};
-use crate::held::{Held, HeldUsage, View, by_broker, root_only};
+use crate::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
 use crate::observe;
-use crate::overdue;
+use crate::overdue::TimeLimits;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -34,6 +34,7 @@ use tranche_core::types::{CdiKind, DeviceKey, MemorySize, Strategy, USUAL_SPEC_D
 use tranche_host::examine::HostOptions;
 use tranche_host::{DiscoveryOptions, Roots, Usage};
 use tranche_plan::host_file::{HostFile, HostFileError};
+use tranche_plan::idle::Idleness;
 use tranche_plan::inventory::Inventory;
 use tranche_plan::share::Plan;
 
@@ -252,10 +253,19 @@ impl Observed {
         self.view = View::new(Specs::read(&options.spec_dirs, &options.state_dir), uptime);
         self.devices = device::devices(&self.view.specs, plan, &self.books);
         let accounts = Accounts::new(AccountSources::default());
+        let limits = plan.map(|plan| TimeLimits {
+            accounts: &accounts,
+            policy: &plan.users,
+            uptime,
+        });
+        let idleness = idleness::read(&options.state_dir).unwrap_or_else(|error| {
+            self.problems.push(error);
+            Idleness::default()
+        });
         for claim in self.books.claims() {
             let mut held = self.view.held(claim);
-            if let Some(plan) = plan {
-                overdue::show(&mut held, claim, &accounts, &plan.users, uptime);
+            if let Some(limits) = &limits {
+                limits.show(&mut held, claim, &idleness);
             }
             self.claims.push(held);
         }

@@ -1,24 +1,69 @@
-//! What users hold for longer than the policy lets them, on this machine.
+//! What users hold for longer than the policy lets them, or without using it, on this machine.
 
 use crate::accounts::{Account, Accounts};
-use crate::held::{Held, HeldTooLong};
+use crate::held::{Held, HeldIdle, HeldTooLong};
 use tranche_core::ledger::Claim;
-use tranche_plan::hold::Overdue;
-use tranche_plan::policy::UserPolicy;
+use tranche_plan::hold::{self, Overdue};
+use tranche_plan::idle::Idleness;
+use tranche_plan::policy::{Sourced, TimeLimit, UserLimits, UserPolicy};
 
-/// Whether `claim` is held for too long at `uptime` seconds since boot. Root's claims never are. It may ask NSS if the
-/// policy has limits of time.
-pub fn of<'c>(claim: &'c Claim, accounts: &Accounts, policy: &UserPolicy, uptime: u64) -> Option<Overdue<'c>> {
-    if !policy.limits_time() || accounts.of(claim.uid) == Account::Owner {
-        return None;
-    }
-    Overdue::of(claim, accounts.limits(claim.uid, policy).hold?, uptime)
+/// The limits of time of a policy, at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeLimits<'a> {
+    /// Who is whom. NSS may be asked if the policy has limits of time.
+    pub accounts: &'a Accounts,
+    /// The policy.
+    pub policy: &'a UserPolicy,
+    /// Seconds since boot.
+    pub uptime: u64,
 }
 
-/// Writes into `held`, which shows `claim`, whether it is held for too long.
-pub fn show(held: &mut Held, claim: &Claim, accounts: &Accounts, policy: &UserPolicy, uptime: u64) {
-    held.too_long = of(claim, accounts, policy, uptime).map(|overdue| HeldTooLong {
-        by_seconds: overdue.by.as_secs(),
-        limit: overdue.limit.from,
-    });
+impl TimeLimits<'_> {
+    /// The limits that count for the user of `claim`; `None` for root's claims, which have none.
+    fn of_user(&self, claim: &Claim) -> Option<UserLimits> {
+        if !self.policy.limits_time() || self.accounts.of(claim.uid) == Account::Owner {
+            return None;
+        }
+        Some(self.accounts.limits(claim.uid, self.policy))
+    }
+
+    /// For how long `claim` may do nothing.
+    pub fn idle(&self, claim: &Claim) -> Option<Sourced<TimeLimit>> {
+        self.of_user(claim)?.idle
+    }
+
+    /// Which limits `claim` exceeds.
+    pub fn exceeded<'c>(&self, claim: &'c Claim, idleness: &Idleness) -> Vec<Overdue<'c>> {
+        let Some(limits) = self.of_user(claim) else {
+            return Vec::new();
+        };
+        let held = limits.hold.and_then(|limit| Overdue::held(claim, limit, self.uptime));
+        let idle = limits.idle.and_then(|limit| {
+            let lasted = idleness.of(&hold::key(claim), self.uptime)?;
+            Overdue::idle(claim, limit, lasted.ok()?)
+        });
+        held.into_iter().chain(idle).collect()
+    }
+
+    /// Writes into `held`, which shows `claim`, whether it is held for too long, and for how long it is idle.
+    pub fn show(&self, held: &mut Held, claim: &Claim, idleness: &Idleness) {
+        let Some(limits) = self.of_user(claim) else { return };
+        let too_long = limits.hold.and_then(|limit| Overdue::held(claim, limit, self.uptime));
+        held.too_long = too_long.map(|overdue| HeldTooLong {
+            by_seconds: overdue.by.as_secs(),
+            limit: overdue.limit.from,
+        });
+        let lasted = idleness.of(&hold::key(claim), self.uptime);
+        held.idle = limits.idle.zip(lasted).map(|(limit, lasted)| {
+            let by = lasted
+                .ok()
+                .and_then(|lasted| lasted.checked_sub(limit.value.most.get()));
+            HeldIdle {
+                seconds: lasted.ok().map(|lasted| lasted.as_secs()),
+                unknown: lasted.err().map(str::to_owned),
+                by_seconds: by.map(|by| by.as_secs()),
+                limit: limit.from,
+            }
+        });
+    }
 }

@@ -8,13 +8,13 @@ use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 
 /// The form of one of the files.
-pub(crate) struct FileForm {
+pub struct FileForm {
     /// Its version. Fields are added without a new version.
-    pub(crate) version: u32,
+    pub version: u32,
     /// What is said of a file that does not parse.
-    pub(crate) invalid: &'static str,
+    pub invalid: &'static str,
     /// What is to be done with a file that cannot be used.
-    pub(crate) hint: &'static str,
+    pub hint: &'static str,
 }
 
 impl FileForm {
@@ -22,7 +22,7 @@ impl FileForm {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or was not written by this version of tranche.
-    pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path, version: impl Fn(&T) -> u32) -> Result<Option<T>> {
+    pub fn read<T: DeserializeOwned>(&self, path: &Path, version: impl Fn(&T) -> u32) -> Result<Option<T>> {
         let bytes = match std::fs::read(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.about(path.display(), "cannot be read")?,
@@ -39,20 +39,31 @@ impl FileForm {
     ///
     /// # Errors
     /// Returns an error if it cannot be written.
-    pub(crate) fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
+    pub fn write(&self, path: &Path, content: &impl Serialize) -> Result<()> {
         replace::write(path, &text(path, content)?)
     }
+}
 
-    /// As [`FileForm::write`], readable for root alone.
-    ///
-    /// # Errors
-    /// As [`FileForm::write`].
-    pub(crate) fn write_private(&self, path: &Path, content: &impl Serialize) -> Result<()> {
-        let options = FileOptions {
-            mode: 0o600,
-            ..FileOptions::default()
-        };
-        replace::Prepared::new(path, &text(path, content)?, &options)?.put_in_place()
+/// Writes a file that is readable for root alone, so that a reader finds the old content or the new one.
+///
+/// # Errors
+/// Returns an error if it cannot be written.
+pub fn write_private(path: &Path, content: &impl Serialize) -> Result<()> {
+    let options = FileOptions {
+        mode: 0o600,
+        ..FileOptions::default()
+    };
+    replace::Prepared::new(path, &text(path, content)?, &options)?.put_in_place()
+}
+
+/// Removes such a file. One that does not exist is no error.
+///
+/// # Errors
+/// Returns an error if it cannot be removed.
+pub fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).about(path.display(), "cannot be removed"),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
-//! What users hold for longer than the policy lets them.
+//! What users hold for longer than the policy lets them, and what they hold without using it.
 
-use crate::policy::{AtLimit, HoldLimit, Sourced};
+use crate::policy::{AtLimit, Sourced, TimeLimit};
 use std::time::Duration;
 use tranche_core::ledger::{Claim, ClaimState, Holder};
 
@@ -15,17 +15,33 @@ pub enum Due {
     End,
 }
 
-/// A claim that a user has held for too long.
+/// Which limit of the policy is exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exceeded {
+    /// `maxHold`: it has been held for longer.
+    MaxHold,
+    /// `idle`: it has done nothing for longer.
+    Idle,
+}
+
+/// A claim that a user has held, or held without using it, for too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overdue<'c> {
     /// The claim, with the user.
     pub claim: &'c Claim,
-    /// For how much longer it has been held than the limit says.
+    /// Which limit is exceeded.
+    pub exceeded: Exceeded,
+    /// For how much longer this has lasted than the limit says.
     pub by: Duration,
     /// What is done.
     pub due: Due,
     /// The limit.
-    pub limit: Sourced<HoldLimit>,
+    pub limit: Sourced<TimeLimit>,
+}
+
+/// A name for a claim, as long as nobody makes it again: no two claims hold one part of a device at the same time.
+pub fn key(claim: &Claim) -> String {
+    format!("{} {} {:?}", claim.device, claim.part, claim.since_boot)
 }
 
 impl<'c> Overdue<'c> {
@@ -33,16 +49,31 @@ impl<'c> Overdue<'c> {
     /// not, and if it is unknown since when it is held: of an earlier version of tranche or of an earlier boot.
     ///
     /// What a container of an engine that runs as root uses is never ended.
-    pub fn of(claim: &'c Claim, limit: Sourced<HoldLimit>, uptime: u64) -> Option<Self> {
+    pub fn held(claim: &'c Claim, limit: Sourced<TimeLimit>, uptime: u64) -> Option<Self> {
         let held = Duration::from_secs(uptime.checked_sub(claim.since_boot?)?);
-        let by = held.checked_sub(limit.value.most.get())?;
+        Self::of(claim, Exceeded::MaxHold, held, limit)
+    }
+
+    /// Whether `claim`, which has done nothing for `idle`, has done so for too long.
+    pub fn idle(claim: &'c Claim, limit: Sourced<TimeLimit>, idle: Duration) -> Option<Self> {
+        Self::of(claim, Exceeded::Idle, idle, limit)
+    }
+
+    fn of(claim: &'c Claim, exceeded: Exceeded, lasted: Duration, limit: Sourced<TimeLimit>) -> Option<Self> {
+        let by = lasted.checked_sub(limit.value.most.get())?;
         let is_unused = claim.holder == Holder::Person && claim.state == ClaimState::Reserved;
         let due = match (limit.value.at_limit, &claim.holder) {
             (AtLimit::Release | AtLimit::End, Holder::Person) if is_unused => Due::Release,
             (AtLimit::End, Holder::Rootless { .. } | Holder::Process { .. }) => Due::End,
             _ => Due::Tell,
         };
-        Some(Self { claim, by, due, limit })
+        Some(Self {
+            claim,
+            exceeded,
+            by,
+            due,
+            limit,
+        })
     }
 }
 
@@ -77,9 +108,9 @@ mod tests {
         }
     }
 
-    fn limit(at_limit: AtLimit) -> Sourced<HoldLimit> {
+    fn limit(at_limit: AtLimit) -> Sourced<TimeLimit> {
         Sourced {
-            value: HoldLimit {
+            value: TimeLimit {
                 most: WaitTime::seconds(10),
                 at_limit,
                 grace: WaitTime::seconds(1),
@@ -90,7 +121,7 @@ mod tests {
 
     /// By how many seconds, and what is done.
     fn due(claim: &Claim, at_limit: AtLimit, uptime: u64) -> Option<(u64, Due)> {
-        Overdue::of(claim, limit(at_limit), uptime).map(|one| (one.by.as_secs(), one.due))
+        Overdue::held(claim, limit(at_limit), uptime).map(|one| (one.by.as_secs(), one.due))
     }
 
     #[test]
@@ -109,6 +140,13 @@ mod tests {
         assert_eq!(done(AtLimit::Warn), [Due::Tell; 3]);
         assert_eq!(done(AtLimit::Release), [Due::Release, Due::Tell, Due::Tell]);
         assert_eq!(done(AtLimit::End), [Due::Release, Due::End, Due::Tell]);
+        // The same is done about what is idle.
+        let idle = |claim, seconds| Overdue::idle(claim, limit(AtLimit::End), Duration::from_secs(seconds));
+        assert_eq!(
+            [&unused, &rootless, &of_root].map(|claim| idle(claim, 10).unwrap().due),
+            [Due::Release, Due::End, Due::Tell]
+        );
+        assert_eq!(idle(&rootless, 9), None);
     }
 
     #[test]

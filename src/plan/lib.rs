@@ -15,6 +15,7 @@
 //! | [`policy`] | the configuration file: how devices are shared |
 //! | [`share`] | policy and inventory to a plan: which shares there are, and what each guarantees |
 //! | [`hold`] | what users hold for longer than the policy lets them |
+//! | [`idle`] | for how long what users hold has done nothing |
 //! | [`host_file`] | what the host has and the plan for it, in a file for programs that never query the GPU |
 //! | [`mig`] | the division of GPUs by MIG: what is offered, what exists, what is wanted, and the steps between |
 //! | [`queue`] | who of the waiting users is served next |
@@ -32,6 +33,7 @@ pub mod edits;
 pub mod engines;
 pub mod hold;
 pub mod host_file;
+pub mod idle;
 pub mod inventory;
 pub mod mig;
 pub mod policy;

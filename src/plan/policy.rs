@@ -18,7 +18,7 @@ pub use runtime::{
 };
 
 pub use tranche_core::types::{Place, Strategy};
-pub use users::{AtLimit, HoldLimit, QueueSettings, Sourced, UserLimits, UserPolicy, UserRules};
+pub use users::{AtLimit, QueueSettings, Sourced, TimeLimit, UserLimits, UserPolicy, UserRules};
 
 use crate::mig::Layout;
 use serde::{Deserialize, Serialize};

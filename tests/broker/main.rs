@@ -15,6 +15,7 @@ mod cluster_policy;
 mod commands;
 mod ended;
 mod entries;
+mod idle;
 mod killed;
 mod kubernetes;
 mod limits;

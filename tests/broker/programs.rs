@@ -42,13 +42,13 @@ fn refused(scene: &Scene, uid: u32, arguments: &[&str]) -> String {
 }
 
 /// A program of `uid` that holds a share and sleeps.
-struct Running {
+pub(crate) struct Running {
     tranche: Child,
-    program: Pid,
+    pub(crate) program: Pid,
 }
 
 impl Running {
-    fn new(scene: &Scene, uid: u32, share: &str) -> Self {
+    pub(crate) fn new(scene: &Scene, uid: u32, share: &str) -> Self {
         let before = programs(scene, uid);
         let tranche = command(scene, uid, &["--share", share, "--", "sleep", "1000"]);
         let tranche = { tranche }.spawn().unwrap();
@@ -64,6 +64,11 @@ impl Running {
             fs::read_to_string(&comm).unwrap() == "sleep\n"
         });
         Self { tranche, program }
+    }
+
+    /// Whether the command has ended, which waits for its program.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.tranche.try_wait().unwrap().is_some()
     }
 }
 

@@ -598,7 +598,7 @@ fn rules_for_users_that_nobody_has_are_named_and_those_that_contradict_each_othe
         ("{default: {atLimit: end}}", "atLimit has no effect without maxHold"),
         (
             "{default: {maxHold: 1h, grace: 1m}}",
-            "grace has no effect without atLimit: end",
+            "grace has no effect without atLimit: end or atIdle: end",
         ),
         ("{default: {weight: -1}}", "weight"),
     ] {

@@ -9,7 +9,7 @@ use tranche_core::broker::ListRequest;
 use tranche_core::error::Error;
 use tranche_core::ledger::{Books, Claim, utc};
 use tranche_core::text::some;
-use tranche_node::held::{self, Held, by_broker, or_dash};
+use tranche_node::held::{self, Held, HeldIdle, by_broker, or_dash};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -57,13 +57,20 @@ fn table(held: &[Held]) -> String {
             claim.compute(),
             claim.state.to_string(),
             claim.holder(),
-            match &claim.too_long {
-                Some(too_long) => format!("over by {}", held::span(too_long.by_seconds)),
-                None => or_dash(claim.seconds_left.map(held::span)),
-            },
+            left(claim),
         ]);
     }
     table.text()
+}
+
+/// How much longer it lasts, or which limit it exceeds.
+fn left(claim: &Held) -> String {
+    let idle = claim.idle.as_ref().filter(|idle| idle.by_seconds.is_some());
+    match (&claim.too_long, idle.and_then(|idle| idle.seconds)) {
+        (Some(too_long), _) => format!("over by {}", held::span(too_long.by_seconds)),
+        (None, Some(idle)) => format!("idle for {}", held::span(idle)),
+        (None, None) => or_dash(claim.seconds_left.map(held::span)),
+    }
 }
 
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
@@ -99,6 +106,13 @@ fn text(name: &str, held: &Held) -> String {
         (None, Some(ttl)) => format!("{} after its container has ended", held::span(ttl)),
         (None, None) => "until it is released".to_owned(),
     };
+    let idle = match &held.idle {
+        Some(HeldIdle {
+            seconds: Some(idle), ..
+        }) => held::span(*idle),
+        Some(HeldIdle { unknown: Some(why), .. }) => format!("unknown: {why}"),
+        _ => "-".to_owned(),
+    };
     let afterwards = match held.once {
         true => "released",
         false => "kept for the next container",
@@ -114,6 +128,7 @@ fn text(name: &str, held: &Held) -> String {
         ("state", held.state.to_string()),
         ("holder", held.holder()),
         ("time left", left),
+        ("idle for", idle),
         ("when its container ends", afterwards.to_owned()),
         ("user", held.uid.to_string()),
         ("created", utc(held.since)),

@@ -36,6 +36,11 @@ impl DeviceKey {
         &self.gpu
     }
 
+    /// Whether it is a GPU, and not a MIG device.
+    pub fn is_whole(&self) -> bool {
+        self.instance.is_none()
+    }
+
     /// The ids of the GPU instance and the compute instance; `None` for a whole GPU.
     pub fn instance(&self) -> Option<(GpuInstanceId, ComputeInstanceId)> {
         self.instance

@@ -5,6 +5,7 @@
 
 mod child;
 mod mig;
+mod work;
 
 pub use child::run_if_asked;
 
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use tranche_core::bounded;
 use tranche_core::types::{GpuIndex, GpuUuid};
 use tranche_host::nvml::NvmlProcess;
+use tranche_plan::idle::GpuWork;
 use tranche_plan::inventory::ComputeMode;
 use tranche_plan::mig::{MigChange, MigGpu, PciModel};
 
@@ -40,6 +42,8 @@ enum Question {
     FreeCgroup(GpuUuid, String),
     /// The processes that compute on a GPU.
     Processes(GpuUuid),
+    /// Who worked lately on each of these GPUs.
+    Work(Vec<GpuUuid>),
     /// The PCI ids of all GPUs.
     Models,
     /// All GPUs that have MIG.
@@ -56,6 +60,8 @@ enum Question {
 enum NvmlAnswer {
     ComputeMode(ComputeMode),
     Processes(Vec<u32>),
+    /// For each GPU that was asked about, who worked, or why that is unknown.
+    Work(Vec<Result<GpuWork, String>>),
     /// The limit of a cgroup as NVML reports it, in bytes; `None`: no limit.
     CgroupLimit(Option<u64>),
     /// GPUs with their PCI ids.
@@ -132,6 +138,17 @@ impl Nvml {
         }
     }
 
+    /// Who worked on each of `gpus` in the last [`tranche_plan::idle::SPAN`] seconds, or why that is unknown.
+    ///
+    /// # Errors
+    /// Returns why NVML did not say it of any of them.
+    pub fn work(&self, gpus: &[GpuUuid]) -> Result<Vec<Result<GpuWork, String>>, NvmlFailure> {
+        match self.ask(&Question::Work(gpus.to_vec()))? {
+            NvmlAnswer::Work(work) if work.len() == gpus.len() => Ok(work),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Limits the memory of a GPU that the processes of the cgroup in the directory `cgroup` can allocate, in bytes. It
     /// needs root, cgroups of version 2 and a driver since 615, and lasts as long as the cgroup and the driver.
     /// Returns the limit that NVML then reports; `None`: no limit.
@@ -204,7 +221,7 @@ impl Nvml {
         let other = |why: String| NvmlFailure::Other(why);
         let sees_processes = matches!(
             question,
-            Question::Processes(_) | Question::MigGpus | Question::MigGpu(_)
+            Question::Processes(_) | Question::Work(_) | Question::MigGpus | Question::MigGpu(_)
         );
         let most_bytes = match question {
             Question::MigGpus | Question::MigGpu(_) => MOST_BYTES_OF_MIG,

@@ -52,6 +52,9 @@ pub struct Held {
     /// For how much longer it is held than the policy lets its user; `null` if it is not, and where nobody has looked.
     #[serde(default)]
     pub too_long: Option<HeldTooLong>,
+    /// For how long it has done nothing, where the policy limits that; `null` elsewhere, and where nobody has looked.
+    #[serde(default)]
+    pub idle: Option<HeldIdle>,
     /// Whether it is released together with its container.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
@@ -74,6 +77,19 @@ pub struct Held {
 pub struct HeldTooLong {
     /// For how many seconds longer than the limit.
     pub by_seconds: u64,
+    /// The entry of the policy that has the limit: `sharing.users.default`.
+    pub limit: String,
+}
+
+/// For how long a claim has done nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldIdle {
+    /// Seconds since its last work; `null` if the driver does not say it.
+    pub seconds: Option<u64>,
+    /// Why the driver does not say it; `null` if it does.
+    pub unknown: Option<String>,
+    /// For how many seconds longer than the limit; `null` if it is not.
+    pub by_seconds: Option<u64>,
     /// The entry of the policy that has the limit: `sharing.users.default`.
     pub limit: String,
 }
@@ -165,6 +181,7 @@ impl Held {
             ttl: claim.ttl,
             seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
             too_long: None,
+            idle: None,
             once: claim.once,
             for_root: claim.for_root,
             spec_file: claim.spec_file.clone(),

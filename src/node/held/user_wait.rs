@@ -1,6 +1,6 @@
 //! Requests of users that wait in the broker, as they are shown: to root by a file, and to each user by the broker.
 
-use crate::replace::{self, FileOptions};
+use crate::state_file;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,27 +21,17 @@ pub struct UserWait {
 
 const FILE: &str = "waiting.json";
 
-/// Readable for root alone: who waits for what is shown to root and to the user.
-const MODE: u32 = 0o600;
-
-/// Writes the requests that wait now for root, in their order; without any, the file is removed.
+/// Writes the requests that wait now for root, in their order; without any, the file is removed. It is readable for
+/// root alone: who waits for what is shown to root and to the user.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
 pub fn write(waits: &[UserWait], state_dir: &Path) -> Result<()> {
     let path = path(state_dir);
-    if waits.is_empty() {
-        return match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).about(path.display(), "cannot be removed"),
-            _ => Ok(()),
-        };
+    match waits.is_empty() {
+        true => state_file::remove(&path),
+        false => state_file::write_private(&path, &waits),
     }
-    let text = serde_json::to_string(waits).about(path.display(), "cannot be written")?;
-    let options = FileOptions {
-        mode: MODE,
-        ..FileOptions::default()
-    };
-    replace::Prepared::new(&path, &text, &options)?.put_in_place()
 }
 
 /// The requests that waited when the broker wrote them, at most a second ago while it runs.

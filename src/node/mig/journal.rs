@@ -5,8 +5,8 @@
 //! which does not outlive a boot, and neither do the instances.
 
 use super::saved::SavedGpu;
-use super::state_file::FileForm;
 use crate::replace;
+use crate::state_file::FileForm;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::claims::MovedClaim;

@@ -2,7 +2,7 @@
 //!
 //! The file is in the state directory, which does not outlive a boot, and neither do the instances.
 
-use super::state_file::FileForm;
+use crate::state_file::FileForm;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;

@@ -2,8 +2,8 @@
 //!
 //! The file is in the state directory, which does not outlive a boot.
 
-use super::state_file::FileForm;
 use crate::replace;
+use crate::state_file::FileForm;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;

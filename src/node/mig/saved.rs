@@ -1,6 +1,6 @@
 //! The layouts that tranche has made, which no instance survives a boot of: kept on disk, to be made again.
 
-use super::state_file::FileForm;
+use crate::state_file::FileForm;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tranche_core::error::Result;

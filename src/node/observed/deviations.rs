@@ -38,6 +38,8 @@ pub enum DeviationKind {
     MoreMemoryThanPromised,
     /// A user holds something for longer than the policy allows.
     HeldTooLong,
+    /// A user holds something without using it for longer than the policy allows.
+    IdleTooLong,
     /// The MPS daemon of the device does not serve clients.
     Daemon,
     /// host.json does not describe the host.
@@ -55,6 +57,7 @@ impl DeviationKind {
             Self::ProcessWithoutClaim => "process-without-claim",
             Self::MoreMemoryThanPromised => "more-memory-than-promised",
             Self::HeldTooLong => "held-too-long",
+            Self::IdleTooLong => "idle-too-long",
             Self::Daemon => "daemon",
             Self::HostFile => "host-file",
         }
@@ -88,6 +91,7 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
     }
     found.extend(observed.claims.iter().filter_map(of_memory));
     found.extend(observed.claims.iter().filter_map(of_time));
+    found.extend(observed.claims.iter().filter_map(of_idleness));
     found.extend(strangers(observed));
     for daemon in &observed.daemons {
         let text = match daemon.state {
@@ -178,6 +182,19 @@ fn of_time(held: &Held) -> Option<Deviation> {
         too_long.limit
     );
     Some(Deviation::of(&held.device, DeviationKind::HeldTooLong, text))
+}
+
+fn of_idleness(held: &Held) -> Option<Deviation> {
+    let idle = held.idle.as_ref()?;
+    idle.by_seconds?;
+    let text = format!(
+        "{} by {} has done nothing for {}, which is longer than idle in {} allows",
+        held.cdi,
+        held.by(),
+        span(idle.seconds?),
+        idle.limit
+    );
+    Some(Deviation::of(&held.device, DeviationKind::IdleTooLong, text))
 }
 
 /// Processes without a claim on devices that are handed out with one. If a holder of the device is in a foreign pid

@@ -1,20 +1,23 @@
-//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`).
+//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it (`idle`).
 
 mod ending;
 mod engine;
 mod rest;
+mod work;
 
 use super::commands::Commands;
 use crate::claim_spec;
-use crate::overdue;
+use crate::held::idleness;
+use crate::overdue::TimeLimits;
 use ending::Ending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Result, line};
-use tranche_core::ledger::Claim;
-use tranche_plan::hold::{Due, Overdue};
+use tranche_core::ledger::{Books, Claim};
+use tranche_plan::hold::{self, Due, Exceeded, Overdue};
+use tranche_plan::idle::{Idleness, Moment};
 
 /// How often it looks while the policy has a limit of time.
 const OFTEN: Duration = Duration::from_secs(5);
@@ -22,15 +25,19 @@ const OFTEN: Duration = Duration::from_secs(5);
 /// How often it looks whether the policy has one.
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// A claim, as long as nobody makes it again: no two claims hold one part of a device at the same time.
+/// A claim, as [`hold::key`] makes it.
 type ClaimKey = String;
 
-/// What was done about the claims that are still held for too long.
+/// What was done about the claims that are still held, or idle, for too long.
 #[derive(Default)]
 struct Acted {
-    told: BTreeSet<ClaimKey>,
+    told: BTreeSet<(ClaimKey, Exceeded)>,
     /// `None`: its holder cannot be ended.
     ending: BTreeMap<ClaimKey, Option<Ending>>,
+    /// `None` until it was read: that of an earlier broker counts on.
+    idleness: Option<Idleness>,
+    /// Of which claims it was said that their idle time is unknown.
+    unknown: BTreeSet<ClaimKey>,
 }
 
 /// Looks again and again until the other end of `until` is gone. What was done is not kept: a later broker tells it
@@ -55,6 +62,8 @@ impl Acted {
         let facts = commands.facts().ok();
         let policy = facts.as_ref().map(|facts| &facts.plan.users);
         let Some(policy) = policy.filter(|policy| policy.limits_time()) else {
+            let idleness = Idleness::default();
+            idleness::write(&idleness, commands.state_dir())?;
             *self = Self::default();
             return Ok(SELDOM);
         };
@@ -62,20 +71,29 @@ impl Acted {
             return Ok(OFTEN);
         };
         let (books, uptime) = (claims.books()?, claims.uptime());
-        let found = books.claims();
-        let found: BTreeMap<ClaimKey, Overdue<'_>> = found
-            .filter_map(|claim| overdue::of(claim, commands.accounts, policy, uptime))
-            .map(|one| (key(one.claim), one))
-            .collect();
-        self.told.retain(|key| found.contains_key(key));
-        let is_due = |key: &ClaimKey| found.get(key).is_some_and(|one| one.due == Due::End);
+        let limits = TimeLimits {
+            accounts: commands.accounts,
+            policy,
+            uptime,
+        };
+        let idleness = self.watch(commands, &limits, &claims, &books)?;
+        let found = books.claims().flat_map(|claim| limits.exceeded(claim, &idleness));
+        let found: Vec<(ClaimKey, Overdue<'_>)> = found.map(|one| (hold::key(one.claim), one)).collect();
+        self.told
+            .retain(|(key, exceeded)| found.iter().any(|(of, one)| of == key && one.exceeded == *exceeded));
+        let is_due = |key: &ClaimKey| found.iter().any(|(of, one)| of == key && one.due == Due::End);
         self.ending.retain(|key, _| is_due(key));
+        let mut ended = BTreeSet::new();
         for (key, one) in &found {
             let who = one.claim.who();
-            if self.told.insert(key.clone()) {
+            if self.told.insert((key.clone(), one.exceeded)) {
                 let limit = &one.limit;
+                let (state, rule) = match one.exceeded {
+                    Exceeded::MaxHold => ("held", "maxHold"),
+                    Exceeded::Idle => ("idle", "idle"),
+                };
                 tracing::warn!(
-                    "{who}: held for longer than {}, which is maxHold in {}",
+                    "{who}: {state} for longer than {}, which is {rule} in {}",
                     limit.value.most,
                     limit.from
                 );
@@ -87,10 +105,53 @@ impl Acted {
                         tracing::warn!("{who}: released");
                     }
                 }
-                Due::End => self.end(key, &who, one, &claims),
+                // Once in a look, also for a claim that exceeds both limits.
+                Due::End if ended.insert(key) => self.end(key, &who, one, &claims),
+                Due::End => {}
             }
         }
         Ok(OFTEN)
+    }
+
+    /// Finds out which claims have worked, and writes down since when the others have not.
+    fn watch(
+        &mut self,
+        commands: &Commands<'_>,
+        limits: &TimeLimits<'_>,
+        claims: &Claims,
+        books: &Books,
+    ) -> Result<Idleness> {
+        let mut idleness = match self.idleness.take() {
+            Some(known) => known,
+            // What cannot be read is written anew.
+            None => idleness::read(commands.state_dir()).unwrap_or_else(|error| {
+                tracing::warn!("{}", line(&error));
+                Idleness::default()
+            }),
+        };
+        let watched: Vec<&Claim> = books.claims().filter(|claim| limits.idle(claim).is_some()).collect();
+        // Before NVML is asked, which may take long: the samples are at least as new.
+        let now = Moment {
+            uptime: claims.uptime(),
+            clock: UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
+        };
+        let found = work::of(&watched, books, commands.control, claims.machine());
+        idleness.look(now, found.into_iter().map(|(claim, work)| (hold::key(claim), work)));
+        let mut unknown = BTreeSet::new();
+        for claim in watched {
+            let key = hold::key(claim);
+            let Some(Err(why)) = idleness.of(&key, now.uptime) else {
+                continue;
+            };
+            if !self.unknown.contains(&key) {
+                tracing::warn!("{}: its idle time is unknown, and not limited: {why}", claim.who());
+            }
+            unknown.insert(key);
+        }
+        self.unknown = unknown;
+        self.idleness = Some(idleness.clone());
+        idleness::write(&idleness, commands.state_dir())?;
+        Ok(idleness)
     }
 
     /// Begins to end the holder of a claim, or goes on with it.
@@ -121,10 +182,6 @@ impl Acted {
             Err(why) => tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid),
         }
     }
-}
-
-fn key(claim: &Claim) -> ClaimKey {
-    format!("{} {} {:?}", claim.device, claim.part, claim.since_boot)
 }
 
 /// Releases `meant` with its specification, unless something of it has changed. Returns whether it was released.

@@ -7,8 +7,8 @@ use super::quota::ClientQuota;
 use super::refusal::reserve_refused;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::facts::Facts;
-use crate::held::{ClaimNames, Held};
-use crate::overdue;
+use crate::held::{ClaimNames, Held, idleness};
+use crate::overdue::TimeLimits;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -187,9 +187,15 @@ pub(super) fn list(commands: &Commands<'_>, peer: &BrokerClient) -> Result<Value
     let books = claims.books()?;
     let plan = plan(commands);
     let own = books.claims().filter(|claim| claim.uid == peer.uid);
+    let limits = TimeLimits {
+        accounts: commands.accounts,
+        policy: &plan.users,
+        uptime: claims.uptime(),
+    };
+    let idleness = idleness::read(commands.state_dir())?;
     let shown = |claim| {
         let mut shown = held(claim, &plan, claims.uptime());
-        overdue::show(&mut shown, claim, commands.accounts, &plan.users, claims.uptime());
+        limits.show(&mut shown, claim, &idleness);
         shown
     };
     let own: Vec<Held> = own.map(shown).collect();

@@ -143,6 +143,12 @@ pub struct UserRules {
     /// What is done about what is held for longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_limit: Option<AtLimit>,
+    /// For how long what the user holds may do nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<WaitTime>,
+    /// What is done about what has done nothing for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_idle: Option<AtLimit>,
     /// How long a holder has to end after SIGTERM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<WaitTime>,
@@ -184,9 +190,9 @@ pub enum AtLimit {
     Warn,
 }
 
-/// For how long a user may hold something, and what is done then.
+/// For how long a user may hold something, or hold it without using it, and what is done then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HoldLimit {
+pub struct TimeLimit {
     /// For how long.
     pub most: WaitTime,
     /// What is done then.
@@ -203,8 +209,13 @@ pub struct UserLimits {
     /// How many whole devices.
     pub devices: Option<Sourced<u32>>,
     /// For how long.
-    pub hold: Option<Sourced<HoldLimit>>,
+    pub hold: Option<Sourced<TimeLimit>>,
+    /// For how long it may do nothing.
+    pub idle: Option<Sourced<TimeLimit>>,
 }
+
+/// The shortest idleness after which a holder may be ended: users lose work by a shorter one.
+const SHORTEST_IDLE: WaitTime = WaitTime::HOUR;
 
 /// How long a holder has to end if the policy does not say it.
 const GRACE: WaitTime = WaitTime::seconds(30);
@@ -248,13 +259,15 @@ impl UserPolicy {
             shares: of.find(|rules| rules.max_shares),
             devices: of.find(|rules| rules.max_devices),
             hold: of.find(UserRules::hold),
+            idle: of.find(UserRules::idle),
         }
     }
 
-    /// Whether it limits for how long anybody may hold something.
+    /// Whether it limits for how long anybody may hold something, used or not.
     pub fn limits_time(&self) -> bool {
         let named = self.groups.values().chain(self.users.values());
-        named.chain([&self.everybody]).any(|rules| rules.max_hold.is_some())
+        let mut all = named.chain([&self.everybody]);
+        all.any(|rules| rules.max_hold.is_some() || rules.idle.is_some())
     }
 }
 
@@ -293,15 +306,32 @@ impl OfUser<'_> {
 impl UserRules {
     /// Refuses what contradicts itself.
     fn check(&self) -> Result<(), String> {
-        match (self.max_hold, self.at_limit, self.grace) {
-            (Some(most), ..) if most.is_zero() => {
-                return Err("maxHold is 0s, and would end what has just begun".to_owned());
+        for (name, most, at_name, at) in [
+            ("maxHold", self.max_hold, "atLimit", self.at_limit),
+            ("idle", self.idle, "atIdle", self.at_idle),
+        ] {
+            match (most, at) {
+                (Some(most), _) if most.is_zero() => {
+                    return Err(format!("{name} is 0s, and would end what has just begun"));
+                }
+                (None, Some(_)) => return Err(format!("{at_name} has no effect without {name}")),
+                _ => {}
             }
-            (None, Some(_), _) => return Err("atLimit has no effect without maxHold".to_owned()),
-            (_, None | Some(AtLimit::Warn | AtLimit::Release), Some(_)) => {
-                return Err("grace has no effect without atLimit: end".to_owned());
-            }
-            _ => {}
+        }
+        if let (Some(idle), Some(AtLimit::End)) = (self.idle, self.at_idle)
+            && idle < SHORTEST_IDLE
+        {
+            return Err(format!(
+                "idle is {idle}; with atIdle: end it is at least {SHORTEST_IDLE}, because work also loads data and compiles"
+            ));
+        }
+        if let (Some(idle), Some(hold)) = (self.idle, self.max_hold)
+            && idle > hold
+        {
+            return Err(format!("idle is {idle}, and more than maxHold, which is {hold}"));
+        }
+        if self.grace.is_some() && ![self.at_limit, self.at_idle].contains(&Some(AtLimit::End)) {
+            return Err("grace has no effect without atLimit: end or atIdle: end".to_owned());
         }
         match (self.max_devices, self.max_shares) {
             (Some(devices), Some(shares)) if devices > shares => Err(format!(
@@ -312,10 +342,19 @@ impl UserRules {
     }
 
     /// For how long the user may hold something. An entry that says it says also what is done then.
-    fn hold(&self) -> Option<HoldLimit> {
-        Some(HoldLimit {
+    fn hold(&self) -> Option<TimeLimit> {
+        Some(TimeLimit {
             most: self.max_hold?,
             at_limit: self.at_limit.unwrap_or(AtLimit::Warn),
+            grace: self.grace.unwrap_or(GRACE),
+        })
+    }
+
+    /// For how long it may do nothing, in the same way.
+    fn idle(&self) -> Option<TimeLimit> {
+        Some(TimeLimit {
+            most: self.idle?,
+            at_limit: self.at_idle.unwrap_or(AtLimit::Warn),
             grace: self.grace.unwrap_or(GRACE),
         })
     }
@@ -441,7 +480,23 @@ mod tests {
             ),
             (
                 "  users:\n    default: {maxHold: 1h, grace: 1s}\n",
-                "grace has no effect without atLimit: end",
+                "grace has no effect without atLimit: end or atIdle: end",
+            ),
+            (
+                "  users:\n    default: {idle: 1h, atLimit: end}\n",
+                "atLimit has no effect without maxHold",
+            ),
+            (
+                "  users:\n    default: {maxHold: 1h, atIdle: end}\n",
+                "atIdle has no effect without idle",
+            ),
+            (
+                "  users:\n    default: {idle: 59m, atIdle: end}\n",
+                "idle is 59m; with atIdle: end it is at least 1h, because work also loads data and compiles",
+            ),
+            (
+                "  users:\n    default: {idle: 9h, maxHold: 8h}\n",
+                "p.yaml:4:14: default: idle is 9h, and more than maxHold, which is 8h",
             ),
             (
                 "  users:\n    default: {weight: 1001}\n",

@@ -1,6 +1,6 @@
 //! The process that asks.
 
-use super::{CHILD_ARGUMENT, NvmlAnswer, NvmlFailure, Question, mig};
+use super::{CHILD_ARGUMENT, NvmlAnswer, NvmlFailure, Question, mig, work};
 use nvml_wrapper::enum_wrappers::device as wrapper;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -47,6 +47,13 @@ fn answer(library: &OsStr, question: &Question) -> Result<NvmlAnswer, NvmlError>
             Ok(NvmlAnswer::Processes(
                 processes.iter().map(|process| process.pid).collect(),
             ))
+        }
+        Question::Work(gpus) => {
+            let of = |gpu| match device(&nvml, gpu) {
+                Ok(device) => work::of(&device),
+                Err(error) => Err(failure(&error).to_string()),
+            };
+            Ok(NvmlAnswer::Work(gpus.iter().map(of).collect()))
         }
         Question::Models => mig::models(&nvml).map(NvmlAnswer::Models),
         Question::MigGpus => mig::gpus(&nvml).map(|(gpus, problems)| NvmlAnswer::MigGpus(gpus, problems)),

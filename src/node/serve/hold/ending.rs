@@ -161,7 +161,7 @@ pub(super) mod tests {
     const GRACE: Duration = Duration::from_secs(10);
 
     /// The claim of a program of `uid`.
-    fn claim(record: &InitProcess, uid: u32) -> Claim {
+    pub(in crate::serve::hold) fn claim(record: &InitProcess, uid: u32) -> Claim {
         Claim {
             name: None,
             device: "GPU-11111111".parse().unwrap(),

@@ -2,9 +2,9 @@
 
 use super::UserQueue;
 use crate::accounts::Account;
-use crate::mig::FileForm;
 use crate::mutex::lock;
 use crate::serve::commands::Commands;
+use crate::state_file::{self, FileForm};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl UserQueue {
         };
         drop(state);
         // Who has used how much is nobody else's business.
-        FORM.write_private(&path, &kept)
+        state_file::write_private(&path, &kept)
     }
 }
 

@@ -1,0 +1,35 @@
+//! What the process that asks NVML finds out about who works.
+
+use nvml_wrapper::Device;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper_sys::bindings::NVML_DEVICE_MIG_ENABLE;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tranche_host::nvml::meaning;
+use tranche_host::sys::nvml::process_utilization;
+use tranche_plan::idle::{GpuWork, SPAN};
+
+/// Which processes worked on `device` in the last [`SPAN`] seconds, or why NVML does not say it.
+pub(super) fn of(device: &Device<'_>) -> Result<GpuWork, String> {
+    if device
+        .mig_mode()
+        .is_ok_and(|mode| mode.current == NVML_DEVICE_MIG_ENABLE)
+    {
+        return Err("NVML does not say who works on a GPU in MIG mode".to_owned());
+    }
+    let not_said = |error: &NvmlError| format!("NVML does not say who works on the GPU: {}", meaning(error));
+    let now = device.utilization_rates().map_err(|error| not_said(&error))?;
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = clock.saturating_sub(Duration::from_secs(SPAN)).as_micros();
+    let samples = match process_utilization(device, u64::try_from(since).unwrap_or(0)) {
+        // No process has worked.
+        Err(NvmlError::NotFound) => Vec::new(),
+        samples => samples.map_err(|error| not_said(&error))?,
+    };
+    let works = samples
+        .iter()
+        .filter(|sample| [sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil] != [0; 4]);
+    Ok(GpuWork {
+        processes: works.map(|sample| sample.pid).collect(),
+        is_busy: now.gpu != 0 || now.memory != 0,
+    })
+}
