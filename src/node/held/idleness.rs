@@ -18,8 +18,8 @@ struct Content<I> {
     idleness: I,
 }
 
-/// Writes it for `tranche status` and for the next broker; without a claim, the file is removed. It is readable for root
-/// alone.
+/// Writes it for `tranche status` and for the next broker; without a claim, the file is removed. Root alone can read
+/// it.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.

@@ -1,4 +1,5 @@
-//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it (`idle`).
+//! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it
+//! (`idle`).
 
 mod ending;
 mod engine;
