@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The longest time between two looks in which no work is missed. The driver keeps 72 samples of each GPU, and takes one
-/// in each sixth of a second to a second, by GPU (ctrl2080perf.h, `NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL`).
+/// The longest time between two looks in which no work is missed. The driver keeps 72 samples of each GPU, and takes
+/// one in each sixth of a second to a second, by GPU (ctrl2080perf.h,
+/// `NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL`).
 const LONGEST_GAP: u64 = 11;
 
 /// Of how many seconds a look asks for samples.
