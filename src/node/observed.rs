@@ -238,13 +238,18 @@ impl Observed {
         let uptime = match &claims {
             Some(claims) => {
                 self.books = claims.books()?;
-                match claims.queued() {
-                    Ok(queued) => self.waiters = self.waiter_rows(queued, options),
-                    Err(error) => self.problems.push(claims::explain("waiting starts".to_owned(), error)),
-                }
                 match user_wait::read(&options.state_dir) {
                     Ok(waits) => self.user_waits = waits,
                     Err(error) => self.problems.push(error),
+                }
+                match claims.queued() {
+                    Ok(mut queued) => {
+                        // Those of users are shown with their users.
+                        let is_of_user = |number| self.user_waits.iter().any(|wait| wait.ticket == Some(number));
+                        queued.retain(|start| !is_of_user(start.number));
+                        self.waiters = self.waiter_rows(queued, options);
+                    }
+                    Err(error) => self.problems.push(claims::explain("waiting starts".to_owned(), error)),
                 }
                 claims.uptime()
             }

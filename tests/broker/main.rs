@@ -24,6 +24,7 @@ mod podman;
 mod process;
 mod programs;
 mod resource_claims;
+mod root_waits;
 mod scene;
 mod subordinate;
 mod users;

@@ -21,7 +21,7 @@ sharing:
 ";
 
 /// A scene with this policy.
-fn scene(test: &str, policy: &str) -> Option<Scene> {
+pub(crate) fn scene(test: &str, policy: &str) -> Option<Scene> {
     let mut scene = Scene::without_broker(&format!("waiting::{test}"))?;
     fs::write(scene.at("policy.yaml"), policy).unwrap();
     scene.start();
@@ -29,7 +29,7 @@ fn scene(test: &str, policy: &str) -> Option<Scene> {
 }
 
 /// A request of `uid` that waits: its connection.
-struct Waiting {
+pub(crate) struct Waiting {
     stream: UnixStream,
 }
 
@@ -43,7 +43,7 @@ impl Waiting {
     }
 
     /// A request for any whole device.
-    fn claim(scene: &Scene, uid: u32, name: &str, wait: &str) -> Self {
+    pub(crate) fn claim(scene: &Scene, uid: u32, name: &str, wait: &str) -> Self {
         Self::new(
             scene,
             uid,
@@ -52,13 +52,13 @@ impl Waiting {
         )
     }
 
-    fn answer(mut self) -> Result<Value, String> {
+    pub(crate) fn answer(mut self) -> Result<Value, String> {
         answer(&mut self.stream)
     }
 }
 
 /// The names of what waits, in the order in which it is served, as root is shown it.
-fn order(scene: &Scene) -> Vec<String> {
+pub(crate) fn order(scene: &Scene) -> Vec<String> {
     let Ok(text) = fs::read(scene.at("state/waiting.json")) else {
         return Vec::new();
     };
@@ -67,7 +67,7 @@ fn order(scene: &Scene) -> Vec<String> {
     waits.as_array().unwrap().iter().map(what).collect()
 }
 
-fn until_waiting(scene: &Scene, number: usize) {
+pub(crate) fn until_waiting(scene: &Scene, number: usize) {
     until("they wait", || order(scene).len() == number);
 }
 

@@ -43,6 +43,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Its number in the order.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Those who wait since before, in their order.
     ///
     /// # Errors

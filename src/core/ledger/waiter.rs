@@ -31,6 +31,11 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// The number of its ticket.
+    pub fn ticket(&self) -> u64 {
+        self.number
+    }
+
     /// One who waits without a ticket: `wants` may serve it.
     pub fn without_ticket(wants: Vec<WaitedFor>) -> Self {
         Self {

@@ -17,6 +17,9 @@ pub struct UserWait {
     pub ahead: usize,
     /// For how many seconds it has waited.
     pub waited: u64,
+    /// The number of its ticket in the ledger, by which root comes after it; `None` where root does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<u64>,
 }
 
 const FILE: &str = "waiting.json";

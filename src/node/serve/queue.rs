@@ -2,8 +2,10 @@
 //!
 //! The thread of a connection that waits gets its turn from one thread that serves the queue ([`run`]), and makes the
 //! attempt by itself. So that thread knows nothing of what is waited for, and an attempt has what the request has.
-//! Root's containers wait in the queue of the ledger, and users come after them.
+//! Root's containers wait in the queue of the ledger, and users come after them; where the policy says that root waits,
+//! each comes after those who came before.
 
+mod tickets;
 mod turn;
 mod usage;
 
@@ -19,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+use tickets::Tickets;
 use tranche_core::claims::{Attempt, Claims};
 use tranche_core::error::{Error, line};
 use tranche_core::ledger::{Ledger, LedgerError, LedgerResult, WaitedFor, Waiter};
@@ -46,6 +49,8 @@ pub(super) struct UserQueue {
     /// The broker ends. It is asked without the lock, which the thread that serves the queue has while a request has
     /// its turn.
     is_closing: AtomicBool,
+    /// The places of requests in the queue of the ledger.
+    tickets: Tickets,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +130,8 @@ impl UserQueue {
         let account = commands.accounts.of(options.peer.uid);
         let number = self.join(commands, account, sender, &wants, options)?;
         let place = Place { queue: self, number };
+        let root_waits = commands.facts().is_ok_and(|facts| facts.plan.queue.root_waits);
+        let mut ticket = None;
         loop {
             let left = wait.saturating_sub(began.elapsed());
             // Each time: while turns come, nothing else is a reason to look.
@@ -138,6 +145,7 @@ impl UserQueue {
                 // First the end of the channel: the thread that serves the queue may wait for an answer, and has the
                 // lock.
                 drop(turns);
+                drop(ticket);
                 drop(place);
                 return match why {
                     Some(error) => Err(error),
@@ -153,14 +161,22 @@ impl UserQueue {
                 Err(RecvTimeoutError::Disconnected) => return Err(ends(&options.about).into()),
             };
             let locked = claims.lock()?;
-            let mut ahead = locked.ledger().waiters()?;
+            let mut ahead = self.tickets.of_root(&locked, ticket.as_ref())?;
             ahead.extend(left_to);
             let made = attempt.make(&locked, Some(ahead));
+            let is_over_limit = made.as_ref().is_err_and(asked.is_over_limit);
+            let is_still_waiting = made.as_ref().is_err_and(A::may_pass);
+            // Nothing is kept from root for somebody who may not have it.
+            match root_waits && is_still_waiting && !is_over_limit {
+                true if ticket.is_none() => ticket = Some(self.tickets.line_up(&locked, number, &wants)?),
+                true => {}
+                false => ticket = None,
+            }
             drop(locked);
             let (answer, done) = match made {
                 Ok(got) => (Reply::Granted((asked.taken)(&got)), Some(Ok(got))),
-                Err(error) if A::may_pass(&error) => {
-                    let is_partly_free = !(asked.is_over_limit)(&error) && is_partly_free(commands, claims, &wants);
+                Err(_) if is_still_waiting => {
+                    let is_partly_free = !is_over_limit && is_partly_free(commands, claims, &wants);
                     (Reply::NotNow { is_partly_free }, None)
                 }
                 Err(error) => (Reply::Gone, Some(Err(error))),
@@ -181,7 +197,7 @@ impl UserQueue {
             wants.map(Waiter::without_ticket).collect()
         };
         let locked = claims.lock()?;
-        let mut ahead = locked.ledger().waiters()?;
+        let mut ahead = self.tickets.of_root(&locked, None)?;
         ahead.extend(waiting);
         attempt.make(&locked, Some(ahead))
     }
@@ -241,6 +257,7 @@ impl UserQueue {
                 uid: waits.uid,
                 ahead,
                 waited: waits.since.elapsed().as_secs(),
+                ticket: self.tickets.of(*number),
             })
         };
         order.iter().enumerate().filter_map(row).collect()

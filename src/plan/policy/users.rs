@@ -16,6 +16,8 @@ pub struct QueueSettings {
     pub reserve_at_most: WaitTime,
     /// After how long what a user has held counts half.
     pub half_life: WaitTime,
+    /// Whether root's containers and claims come after users who have waited for longer.
+    pub root_waits: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -24,6 +26,8 @@ struct QueueFields {
     reserve_for: WaitTime,
     reserve_at_most: WaitTime,
     half_life: WaitTime,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    root_waits: bool,
 }
 
 impl Default for QueueFields {
@@ -32,6 +36,7 @@ impl Default for QueueFields {
             reserve_for: WaitTime::seconds(30),
             reserve_at_most: WaitTime::HOUR,
             half_life: WaitTime::seconds(24 * 3600),
+            root_waits: false,
         }
     }
 }
@@ -42,11 +47,13 @@ impl Default for QueueSettings {
             reserve_for,
             reserve_at_most,
             half_life,
+            root_waits,
         } = QueueFields::default();
         Self {
             reserve_for,
             reserve_at_most,
             half_life,
+            root_waits,
         }
     }
 }
@@ -57,6 +64,7 @@ impl From<QueueSettings> for QueueFields {
             reserve_for: settings.reserve_for,
             reserve_at_most: settings.reserve_at_most,
             half_life: settings.half_life,
+            root_waits: settings.root_waits,
         }
     }
 }
@@ -78,6 +86,7 @@ impl TryFrom<QueueFields> for QueueSettings {
             reserve_for: fields.reserve_for,
             reserve_at_most: fields.reserve_at_most,
             half_life: fields.half_life,
+            root_waits: fields.root_waits,
         })
     }
 }

@@ -12,6 +12,8 @@ use rustix::fs::fstat;
 /// A start that waits, or a person's `tranche claim create --wait`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedStart {
+    /// The number of its ticket.
+    pub number: u64,
     /// What may serve it, each of them alone; `None` if another version of tranche wrote its ticket.
     pub wants: Option<Vec<WaitedFor>>,
     /// Since when it waits, in seconds since 1970.
@@ -38,7 +40,6 @@ impl Ledger {
             .into_iter()
             .filter_map(|name| name.into_string().ok())
             .collect();
-        names.retain(|name| number_of(name).is_some());
         names.sort();
         if names.is_empty() {
             return Ok(Vec::new());
@@ -46,6 +47,7 @@ impl Ledger {
         let locks = std::fs::read_to_string(LOCKS).about(LOCKS, "cannot be read")?;
         let mut queued = Vec::new();
         for name in names {
+            let Some(number) = number_of(&name) else { continue };
             let Some(file) = queue.open(&name)? else { continue };
             let status = fstat(&file).about(queue.path(&name).display(), "cannot be read")?;
             // A ticket without a lock was left by a process that was killed.
@@ -54,7 +56,12 @@ impl Ledger {
             };
             let wants = serde_json::from_slice(&queue.read_file(&name, file, MOST_BYTES)?).ok();
             let since = u64::try_from(status.st_mtime).unwrap_or(0);
-            queued.push(QueuedStart { wants, since, pid });
+            queued.push(QueuedStart {
+                number,
+                wants,
+                since,
+                pid,
+            });
         }
         Ok(queued)
     }
