@@ -13,7 +13,8 @@
 
 mod by_broker;
 mod cgroup;
-pub(crate) mod environment;
+mod environment;
+pub(crate) mod planned;
 mod served;
 mod start;
 mod supervise;
@@ -25,6 +26,7 @@ use crate::held::specs::Specs;
 use crate::held::{self, View};
 use crate::planning::{self, PlanOptions};
 use cgroup::OwnCgroup;
+use planned::PlannedClaim;
 use start::WaitingProgram;
 use std::ffi::OsString;
 use std::path::Path;
@@ -33,12 +35,10 @@ use std::time::Duration;
 use tranche_core::broker::MigMakeRequest;
 use tranche_core::claims::{ClaimEntry, Claims, explain};
 use tranche_core::error::{Error, Result, line};
-use tranche_core::ledger::{Claim, Holder, Promise, is_start_name, start_name};
+use tranche_core::ledger::{Claim, Holder, is_start_name, start_name};
 use tranche_core::types::{MigProfile, Selection, WaitTime};
 use tranche_plan::derive::Sharing;
-use tranche_plan::policy::Priority;
 use tranche_plan::reserve::{Reservation, Unoffered};
-use tranche_plan::share::SplitDevice;
 
 /// What is run, and in which share.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
     let status = ran?;
     if let Err(error) = released.map(drop).and(withdrawn) {
         // The program has ended, so the next one that reads the ledger releases it. The exit code stays the program's.
-        notes.push(line(&explain(&reserved.label, error)));
+        notes.push(line(&explain(&reserved.planned.label, error)));
     }
     Ok(status)
 }
@@ -149,12 +149,8 @@ pub fn run(options: &RunOptions, notes: &mut Vec<String>) -> Result<ExitStatus> 
 struct ReservedForRun<'a> {
     /// The name under which it is entered.
     name: String,
-    /// What it is about, for messages: `gpu 0 share big`.
-    label: String,
     claim: Claim,
-    split: &'a SplitDevice,
-    promise: Promise,
-    priority: Priority,
+    planned: PlannedClaim<'a>,
 }
 
 impl<'a> ReservedForRun<'a> {
@@ -178,23 +174,10 @@ impl<'a> ReservedForRun<'a> {
     }
 
     fn with(name: &str, claim: Claim, sharing: &'a Sharing) -> Result<Self> {
-        let split = sharing.plan.devices.iter().find(|split| split.key == claim.device);
-        let unknown = || {
-            Error::failed(
-                claim.who(),
-                format!("holds {}, which the policy does not share", claim.device),
-            )
-        };
-        let split = split.ok_or_else(unknown)?;
-        let promise = claim.part.promise().ok_or_else(unknown)?;
-        let first = claim.part.shares().first().and_then(|held| split.share(&held.name));
         Ok(Self {
             name: name.to_owned(),
-            label: format!("{} {}", split.device, claim.part),
-            priority: first.map(|share| share.priority).unwrap_or_default(),
+            planned: PlannedClaim::of(&claim, &sharing.plan)?,
             claim,
-            split,
-            promise,
         })
     }
 
@@ -207,23 +190,20 @@ impl<'a> ReservedForRun<'a> {
         sharing: &Sharing,
         notes: &mut Vec<String>,
     ) -> Result<ExitStatus> {
-        let inside = self
-            .split
-            .in_container(self.promise, self.priority, &sharing.state_dir)?;
-        let of_share = environment::of_share(self.split, inside)?;
+        let PlannedClaim { label, split, .. } = &self.planned;
+        let of_share = self.planned.environment(&sharing.state_dir)?;
         // Declared first, because it can only be removed after the process has ended.
         let cgroup;
         let mut waiting = WaitingProgram::start(command, environment::without_shares(std::env::vars_os()))?;
         cgroup = OwnCgroup::of(waiting.pid());
         let entry = ClaimEntry::reserved(&self.name, &self.claim);
         let entered = claims.enter(&entry, holder.clone(), Some(waiting.pid()));
-        entered.map_err(|refused| explain(&self.label, refused.error))?;
-        served::check(self.split, &self.label, &sharing.state_dir)?;
+        entered.map_err(|refused| explain(label, refused.error))?;
+        served::check(split, label, &sharing.state_dir)?;
         let status = supervise::wait(waiting.release(&of_share)?)?;
         if cgroup.as_ref().is_some_and(OwnCgroup::has_processes) {
             notes.push(format!(
-                "{}: is held until the processes that the program left behind have ended",
-                self.label
+                "{label}: is held until the processes that the program left behind have ended"
             ));
         }
         Ok(status)

@@ -20,7 +20,7 @@ pub(super) fn without_shares(inherited: impl Iterator<Item = Variable>) -> Vec<V
 ///
 /// # Errors
 /// Returns an error if the UUID of the device is unknown: another name of it could mean another device tomorrow.
-pub(crate) fn of_share(split: &SplitDevice, inside: InContainer) -> Result<Vec<(String, String)>> {
+pub(super) fn of_share(split: &SplitDevice, inside: InContainer) -> Result<Vec<(String, String)>> {
     let uuid = split.uuid.as_ref();
     let uuid = uuid.ok_or_else(|| Error::failed(split.device, "has no UUID, by which a program finds it"))?;
     let mut environment = Vec::new();

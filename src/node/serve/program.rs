@@ -9,7 +9,7 @@ use super::queue::WaitOptions;
 use super::quota::ClientQuota;
 use super::refusal::{entry_refused, refuse_mps, reserve_refused};
 use crate::facts::Facts;
-use crate::run::{environment, wanted};
+use crate::run::{planned::PlannedClaim, wanted};
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use tranche_core::broker::{RunAnswer, RunRequest};
@@ -115,27 +115,16 @@ fn enter(
     (name, claim): &(String, Claim),
     process: InitProcess,
 ) -> Result<RunAnswer> {
-    let split = facts.plan.devices.iter().find(|split| split.key == claim.device);
-    let unknown = || {
-        Error::failed(
-            claim.who(),
-            format!("holds {}, which the policy does not share", claim.device),
-        )
-    };
-    let split = split.ok_or_else(unknown)?;
-    let label = format!("{} {}", split.device, claim.part);
-    refuse_mps(&label, claim.part.strategy())?;
-    let promise = claim.part.promise().ok_or_else(unknown)?;
-    let first = claim.part.shares().first().and_then(|held| split.share(&held.name));
-    let priority = first.map(|share| share.priority).unwrap_or_default();
-    let inside = split.in_container(promise, priority, &HostPath::new(commands.state_dir())?)?;
-    let environment = environment::of_share(split, inside)?;
+    let planned = PlannedClaim::of(claim, &facts.plan)?;
+    let PlannedClaim { label, split, .. } = &planned;
+    refuse_mps(label, claim.part.strategy())?;
+    let environment = planned.environment(&HostPath::new(commands.state_dir())?)?;
     let entry = ClaimEntry::reserved(name, claim);
     // The process as it was when it was known to be the user's: its number may be another one's by now.
     let entered = claims
         .entry_attempt(&entry, holder, Some(process))
         .make(&claims.lock()?, None);
-    entered.map_err(|refused| entry_refused(claim.uid, &label, refused.error, &[]))?;
+    entered.map_err(|refused| entry_refused(claim.uid, label, refused.error, &[]))?;
     if split.method.is_managed()
         && let Err(error) = commands.control.prepare(&split.key)
     {
