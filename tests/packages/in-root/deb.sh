@@ -20,7 +20,7 @@ check_installed
 files > "$work/without-names"
 inside dpkg -i "/$compat" > "$work/log" 2>&1 || fail "dpkg -i: $(cat "$work/log")"
 echo "{}" | inside nvidia-cdi-hook noop || fail "nvidia-cdi-hook noop"
-printf 'version: v1\nmig-configs: {off: [{devices: all, mig-enabled: false}]}\n' | \
+printf 'version: v1\nmig-configs: {all-disabled: [{devices: all, mig-enabled: false}]}\n' | \
     inside nvidia-mig-parted assert --valid-config -f - > /dev/null || fail "nvidia-mig-parted assert"
 inside dpkg -P tranche-nvidia-compat > /dev/null
 files > "$work/names-removed"
