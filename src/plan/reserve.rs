@@ -96,6 +96,14 @@ pub trait Offer {
         Ok(())
     }
 
+    /// Checks that the user who asks may hold the shares of `fit` when nothing else is held.
+    ///
+    /// # Errors
+    /// Returns the limit, which does not change while the policy stays.
+    fn allow_ever(&self, _fit: &Fit) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Offers the shares of `fit`. Returns the file that offers them, if there is one.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! How much each user may hold by the policy, and for how long.
 
-use crate::scene::{ANN, BOB, GPU_0, Scene, container};
+use crate::scene::{ANN, BOB, GPU_0, GPU_1, Scene, Sleeper, container};
 use crate::support::until;
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -66,6 +66,22 @@ fn a_user_holds_what_the_entry_for_the_user_or_the_group_says_and_the_refusal_na
     // A whole device counts as one share.
     claim(ANN, "d", "1", 0).unwrap();
     assert!(claim(ANN, "e", "0", 1).unwrap_err().contains("holds 5 and asks for 1"));
+    // While the device is held: who may never have it does not wait for it, and is told why.
+    for wait in ["0s", "10m"] {
+        let refused = scene.ask(BOB, "claim", json!({"name": "f", "device": "1", "wait": wait}));
+        assert!(
+            refused.as_ref().is_err_and(|refused| refused.contains(expected)),
+            "{refused:?}"
+        );
+        let init = Sleeper::new(BOB);
+        let start =
+            json!({"container": container("whole"), "pid": init.pid(), "device": GPU_1, "whole": true, "wait": wait});
+        let entered = scene.ask(BOB, "enter", start);
+        assert!(
+            entered.as_ref().is_err_and(|refused| refused.contains(expected)),
+            "{entered:?}"
+        );
+    }
     // Root is never limited.
     let root = scene.tranche_of_root(&["claim", "create", "--name=r", "--device=0", "--shares=3"]);
     assert!(root.status.success(), "{root:?}");

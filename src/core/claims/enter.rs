@@ -67,8 +67,11 @@ impl Attempt for EntryAttempt<'_> {
         error.may_pass()
     }
 
-    fn why_impossible(&self, refused: NotEntered) -> Option<NotEntered> {
-        (!self.would_succeed(&[])).then_some(refused)
+    fn worth_waiting(&self, refused: NotEntered) -> Result<NotEntered, NotEntered> {
+        match self.would_succeed(&[]) {
+            true => Ok(refused),
+            false => Err(refused),
+        }
     }
 
     fn would_succeed(&self, ahead: &[Waiter]) -> bool {

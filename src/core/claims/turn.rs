@@ -28,8 +28,11 @@ pub trait Attempt {
     /// Whether a later attempt may succeed that failed with this error.
     fn may_pass(error: &Self::Error) -> bool;
 
-    /// Why nothing is waited for, if the attempt, which was `refused`, would fail on an unused machine too.
-    fn why_impossible(&self, refused: Self::Error) -> Option<Self::Error>;
+    /// Returns the error of the attempt, which was `refused`, if waiting may help.
+    ///
+    /// # Errors
+    /// Returns why the attempt would fail on an unused machine too.
+    fn worth_waiting(&self, refused: Self::Error) -> Result<Self::Error, Self::Error>;
 
     /// Whether the attempt would succeed if nothing were held and those ahead were served first.
     fn would_succeed(&self, ahead: &[Waiter]) -> bool;
@@ -66,9 +69,7 @@ impl Claims {
             Err(error) if A::may_pass(&error) && !wait.is_zero() => error,
             done => return done,
         };
-        if let Some(why) = attempt.why_impossible(refused) {
-            return Err(why);
-        }
+        attempt.worth_waiting(refused)?;
         let wants = attempt.wants();
         // Under the same lock, so that nobody can come in between.
         let ticket = locked.locked.line_up(&wants)?;

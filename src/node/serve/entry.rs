@@ -107,6 +107,13 @@ struct UserEntry<'a, A> {
     uid: u32,
 }
 
+impl<A> UserEntry<'_, A> {
+    /// How many shares it asks for; none is the whole device.
+    fn more(&self) -> usize {
+        usize::from(*self.subject != Subject::WHOLE)
+    }
+}
+
 /// Why a user's container has not entered.
 enum EntryError {
     /// The user may not hold as much.
@@ -132,9 +139,7 @@ impl<A: Attempt<Got = (), Error = NotEntered>> Attempt for UserEntry<'_, A> {
         let own: Vec<&Claim> = books.claims().filter(|claim| claim.uid == self.uid).collect();
         check_claim(self.request, &own, self.subject).map_err(EntryError::Other)?;
         if !is_held_already(&own, self.holder, self.split, self.subject) {
-            // None is the whole device.
-            let more = usize::from(*self.subject != Subject::WHOLE);
-            let allowed = self.quota.allow(&books, &self.split.key, more);
+            let allowed = self.quota.allow(&books, &self.split.key, self.more());
             allowed.map_err(EntryError::OverLimit)?;
         }
         self.attempt.make(claims, ahead).map_err(EntryError::NotEntered)
@@ -148,11 +153,14 @@ impl<A: Attempt<Got = (), Error = NotEntered>> Attempt for UserEntry<'_, A> {
         }
     }
 
-    fn why_impossible(&self, refused: EntryError) -> Option<EntryError> {
+    fn worth_waiting(&self, refused: EntryError) -> Result<EntryError, EntryError> {
         match refused {
-            EntryError::NotEntered(refused) => self.attempt.why_impossible(refused).map(EntryError::NotEntered),
-            EntryError::OverLimit(_) => None,
-            EntryError::Other(error) => Some(EntryError::Other(error)),
+            EntryError::NotEntered(refused) => match self.attempt.worth_waiting(refused) {
+                Ok(refused) => Ok(EntryError::NotEntered(refused)),
+                Err(refused) => Err(EntryError::NotEntered(refused)),
+            },
+            EntryError::OverLimit(_) if self.quota.may_allow(&self.split.key, self.more()) => Ok(refused),
+            EntryError::OverLimit(_) | EntryError::Other(_) => Err(refused),
         }
     }
 

@@ -17,7 +17,7 @@ use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Claim, HeldShare, OutOfService};
 use tranche_core::text::some;
-use tranche_core::types::{DeviceSelector, HostPath, RequestedDevice, Strategy};
+use tranche_core::types::{DeviceKey, DeviceSelector, HostPath, RequestedDevice, Strategy};
 use tranche_plan::derive::Sharing;
 use tranche_plan::reserve::{Offer, Reservation, ReserveError};
 use tranche_plan::share::{Fit, Plan};
@@ -154,19 +154,34 @@ pub(super) struct WithinQuota<'a, O> {
     pub(super) plan: &'a Plan,
 }
 
+impl<O> WithinQuota<'_, O> {
+    /// The device of `fit` and the number of its shares; none is the whole device.
+    fn asked(&self, fit: &Fit) -> Result<(&DeviceKey, usize)> {
+        let split = self.plan.split(fit.device);
+        let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
+        let more = if split.method.is_whole() { 0 } else { fit.shares.len() };
+        Ok((&split.key, more))
+    }
+}
+
 impl<O: Offer> Offer for WithinQuota<'_, O> {
     fn sweep(&self, claims: &[&Claim]) -> Result<()> {
         self.offer.sweep(claims)
     }
 
     fn allow(&self, fit: &Fit) -> Result<()> {
-        let split = self.plan.split(fit.device);
-        let split = split.ok_or_else(|| Error::failed(fit.device, "is not shared by the policy of this host"))?;
+        let (device, more) = self.asked(fit)?;
         // The caller has locked the ledger, and has not written it yet.
-        let books = self.claims.books()?;
-        // None is the whole device.
-        let more = if split.method.is_whole() { 0 } else { fit.shares.len() };
-        self.quota.allow(&books, &split.key, more)
+        self.quota.allow(&self.claims.books()?, device, more)
+    }
+
+    fn allow_ever(&self, fit: &Fit) -> Result<()> {
+        let (device, more) = self.asked(fit)?;
+        match self.quota.may_allow(device, more) {
+            true => Ok(()),
+            // The refusal says what is held.
+            false => self.quota.allow(&self.claims.books()?, device, more),
+        }
     }
 
     fn publish(&self, fit: &Fit) -> Result<Option<String>> {

@@ -120,11 +120,11 @@ impl UserQueue {
         let wait = options.wait.min(options.rules.max_wait());
         let wants = attempt.wants();
         let refused = match self.attempt_now(claims, attempt) {
-            Err(error) if A::may_pass(&error) && !wait.is_zero() => error,
+            Err(error) if A::may_pass(&error) => attempt.worth_waiting(error)?,
             done => return done,
         };
-        if let Some(why) = attempt.why_impossible(refused) {
-            return Err(why);
+        if wait.is_zero() {
+            return Err(refused);
         }
         let (sender, turns) = channel();
         let account = commands.accounts.of(options.peer.uid);

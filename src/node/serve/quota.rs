@@ -73,10 +73,11 @@ impl<'a> ClientQuota<'a> {
             value: plan.quota.shares,
             from: "sharing.quota".to_owned(),
         });
-        self.check(&limit, "shares", own, more.max(1))?;
+        // First: a user who may hold no whole device need not release shares.
         if let Some(limit) = self.limits.devices.as_ref().filter(|_| more == 0) {
             self.check(limit, "whole devices", own_devices, 1)?;
         }
+        self.check(&limit, "shares", own, more.max(1))?;
         let most = most_of_all(plan);
         let asked = taken(plan, device, more);
         if asked.saturating_add(all) > most {
@@ -85,6 +86,11 @@ impl<'a> ClientQuota<'a> {
                 .hint("try again when something was released; root sets sharing.quota.all in the policy"));
         }
         Ok(())
+    }
+
+    /// Whether [`ClientQuota::allow`] would allow it if nothing were held.
+    pub(super) fn may_allow(&self, device: &DeviceKey, more: usize) -> bool {
+        self.allow(&Books::default(), device, more).is_ok()
     }
 
     /// Refuses `asked` more of `what` than `limit` lets this account hold, which holds `own`.

@@ -78,8 +78,10 @@ impl<'a, O: Offer, U: Fn() -> Draft<'a>> Attempt for ReserveAttempt<'a, O, U> {
         error.may_pass()
     }
 
-    fn why_impossible(&self, _refused: ReserveError) -> Option<ReserveError> {
-        (self.unused)().take_all(self.reservations).err()
+    fn worth_waiting(&self, refused: ReserveError) -> Result<ReserveError, ReserveError> {
+        let fits = (self.unused)().take_all(self.reservations)?;
+        let allowed = fits.iter().try_for_each(|fit| self.offer.allow_ever(fit));
+        allowed.map_err(ReserveError::OverLimit).map(|()| refused)
     }
 
     fn would_succeed(&self, ahead: &[Waiter]) -> bool {
