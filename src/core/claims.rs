@@ -23,7 +23,7 @@ mod turn;
 pub use explain::{explain, kind_of};
 pub use renumber::MovedClaim;
 pub use resource_claim::ClaimPart;
-pub use turn::Attempt;
+pub use turn::{Attempt, nobody_waits};
 
 use crate::bounded;
 use crate::call::ClaimCall;

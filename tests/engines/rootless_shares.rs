@@ -59,6 +59,28 @@ step end-again user rm --force --time 0 again
 step claim-then as_user "$bed/tranche" claim create --name kept --shares 1 --device 0
 step use begin use "$first" claim=65534.kept
 step used tranche status --json --no-gpu
+user rm --force --all --time 0 > /dev/null 2>&1
+as_user "$bed/tranche" claim release kept > /dev/null
+# A start waits, and its client is killed.
+sed 's/^sharing:/&\n  wait: 10m/' "$bed/policy.yaml" > "$bed/waiting.yaml"
+step generate-waiting tranche cdi generate $place --config "$bed/waiting.yaml" --cdi-version 0.5 --hook-path "$oci" \
+    --output /etc/cdi/nvidia.yaml
+step holds begin holds "$first" gpu=0.a
+client() {
+    # shellcheck disable=SC2086 # options are meant to be split
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups env -i PATH="$PATH" PODMAN_IGNORE_CGROUPSV1_WARNING=1 \
+        HOME="$bed/nobody" XDG_RUNTIME_DIR=/run/user/65534 podman --storage-driver vfs --cgroup-manager cgroupfs \
+        --events-backend none --root "$bed/nobody/store" --runroot "$bed/nobody/runroot" --runtime "$runtime" \
+        run --name waits --network=none $cgroups $limits --device nvidia.com/gpu=0.a --rootfs "$second" /bin/sleep 1000
+}
+client > /dev/null 2>&1 &
+client=$!
+await test -e /run/tranche/waiting.json
+step waiting cat /run/tranche/waiting.json
+kill -9 "$client"; wait "$client" 2> /dev/null
+await test ! -e /run/tranche/waiting.json
+user rm --force --all --time 0 > /dev/null 2>&1
+step left tranche status --json --no-gpu
 kill -9 "$broker"; wait "$broker" 2> /dev/null
 step without begin without "$second" gpu=0.b
 user rm --force --all --time 0 > /dev/null 2>&1
@@ -151,6 +173,9 @@ fn a_container_of_a_users_engine_holds_a_share_until_it_is_removed() {
         assert!(session.ok("claim-then").contains("nvidia.com/claim=65534.kept"));
         let id = id_of("use");
         assert_eq!(held("used"), [("nvidia.com/claim=65534.kept".to_owned(), uid, id)]);
+        session.ok("holds");
+        assert!(session.ok("waiting").contains("gpu 0 share a"), "{}", session.ok("waiting"));
+        assert_eq!(held("left"), []);
         assert_ne!(session.step("without").code, 0, "without a broker there is no share");
     }
 }

@@ -77,7 +77,7 @@ impl Claims {
         let watch = self.ledger.watch();
         loop {
             if callers.has_ended() {
-                return Err(nobody_waits().into());
+                return Err(LedgerError::from(nobody_waits()).into());
             }
             let left = wait.saturating_sub(began.elapsed());
             let ahead = ticket.ahead()?;
@@ -104,9 +104,10 @@ impl Claims {
     }
 }
 
-fn nobody_waits() -> LedgerError {
+/// The error of a start that nobody waits for any more.
+pub fn nobody_waits() -> Error {
     let what = "given up, because the program that started this container has ended while a share was waited for";
-    Error::failed("start", what).into()
+    Error::failed("start", what)
 }
 
 /// Waits until the last of those ahead who may get what is wanted has left, at most for `left`. It is also over after a

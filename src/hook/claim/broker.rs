@@ -3,11 +3,15 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::spawn;
 use std::time::Duration;
 use tranche_core::broker::{
     BrokerError, Command, EnterRequest, EnterSubject, LeaveRequest, PrepareRequest, SOCKET, tell,
 };
 use tranche_core::call::{ClaimCall, ReleaseCall};
+use tranche_core::caller::Callers;
+use tranche_core::claims::nobody_waits;
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{ContainerName, STATE_DIR};
 use tranche_core::types::{Part, Subject};
@@ -15,6 +19,9 @@ use tranche_core::types::{Part, Subject};
 /// How long the broker may take to enter a container or to let it leave: less than the ten seconds that an engine gives
 /// the hook, so that the hook can report it.
 const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How often a hook that waits looks whether somebody still waits for its container.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Waits until the broker has made the device of `call` ready for the claims on it.
 pub(super) fn prepare(call: &ClaimCall) -> Result<()> {
@@ -47,8 +54,26 @@ pub(super) fn enter(call: &ClaimCall, container: ContainerName, pid: u32) -> Res
     };
     let what = "containers of a user's own engine get shares from the broker";
     let state_dir = call.state_dir.as_path();
+    if call.wait.is_zero() {
+        return refused(send(&request, state_dir, PATIENCE), state_dir, &call.label, what);
+    }
+    // The low-level runtime, and the engine's program that started it.
+    let callers = Callers::nearest(2);
     let patience = PATIENCE.saturating_add(call.wait.get());
-    refused(send(&request, state_dir, patience), state_dir, &call.label, what)
+    let (sender, answer) = channel();
+    let socket = state_dir.join(SOCKET);
+    // It ends with this process, which closes the connection, and so ends the wait.
+    spawn(move || {
+        // Nobody listens any more if nobody waits for the container.
+        let _ = sender.send(tell(&socket, &request, patience));
+    });
+    loop {
+        match answer.recv_timeout(LOOK) {
+            Ok(asked) => return refused(asked, state_dir, &call.label, what),
+            Err(RecvTimeoutError::Timeout) if !callers.has_ended() => {}
+            Err(_) => return Err(nobody_waits()),
+        }
+    }
 }
 
 /// Lets the broker release what a container of this user's engine holds. Without a broker's socket it holds nothing.
