@@ -174,7 +174,11 @@ fn a_container_of_a_users_engine_holds_a_share_until_it_is_removed() {
         let id = id_of("use");
         assert_eq!(held("used"), [("nvidia.com/claim=65534.kept".to_owned(), uid, id)]);
         session.ok("holds");
-        assert!(session.ok("waiting").contains("gpu 0 share a"), "{}", session.ok("waiting"));
+        assert!(
+            session.ok("waiting").contains("gpu 0 share a"),
+            "{}",
+            session.ok("waiting")
+        );
         assert_eq!(held("left"), []);
         assert_ne!(session.step("without").code, 0, "without a broker there is no share");
     }

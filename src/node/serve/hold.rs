@@ -4,6 +4,7 @@
 mod ending;
 mod engine;
 mod rest;
+mod terminals;
 mod work;
 
 use super::commands::Commands;
@@ -12,8 +13,10 @@ use crate::held::idleness;
 use crate::overdue::TimeLimits;
 use ending::Ending;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, UNIX_EPOCH};
+use terminals::TERMINALS;
 use tranche_core::claims::Claims;
 use tranche_core::error::{Result, line};
 use tranche_core::ledger::{Books, Claim};
@@ -93,11 +96,17 @@ impl Acted {
                     Exceeded::MaxHold => ("held", "maxHold"),
                     Exceeded::Idle => ("idle", "idle"),
                 };
-                tracing::warn!(
+                let line = format!(
                     "{who}: {state} for longer than {}, which is {rule} in {}",
-                    limit.value.most,
-                    limit.from
+                    limit.value.most, limit.from
                 );
+                tracing::warn!("{line}");
+                let follows = match one.due {
+                    Due::Tell => "",
+                    Due::Release => "; it is released",
+                    Due::End => "; it is ended",
+                };
+                terminals::tell(one.claim.uid, &format!("{line}{follows}"), Path::new(TERMINALS));
             }
             match one.due {
                 Due::Tell => {}

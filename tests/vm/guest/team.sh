@@ -61,11 +61,15 @@ check "it is put back" 0 sh -c 'tranche undrain 7 > /dev/null 2>&1; echo $?'
 cp -a $user_image /home/tester/forgotten
 cp -a $user_image /home/tester/elsewhere
 default_rules "maxShares: 2, maxHold: 20s, atLimit: end, grace: 5s"
+as_user script --quiet --flush --command 'chmod 620 "$(tty)"; sleep 10000' /tmp/terminal > /dev/null 2>&1 &
+terminal=$!
 check "a container that podman starts again holds a turn" "" sh -c ". ./check.sh; as_user podman run --detach --restart=always \
     --name forgotten --network=none --device nvidia.com/gpu=5.any --rootfs /home/tester/forgotten /bin/sleep 10000 > /dev/null"
 check "the container is ended" "" await nothing_held
 is_stopped() { as_user podman inspect --format '{{.State.Status}}' forgotten | grep -qx exited; }
 check "it is stopped" "" await is_stopped
+check "the terminal of the user shows why" 1 says 'held for longer than 20s, which is maxHold in .*; it is ended' cat /tmp/terminal
+kill $terminal
 sleep 10
 check "it is not started again" "" is_stopped
 check "podman has stopped it" 1 says 'asked to end, by podman stop$' journalctl --boot --no-pager -u tranche-broker
