@@ -124,7 +124,7 @@ impl PolicyReport {
         report.warnings.extend(read.warnings);
         if options.host.is_here() {
             let accounts = Accounts::new(AccountSources::default());
-            report.warnings.extend(accounts.not_found(&read.policy.users));
+            report.warnings.extend(accounts.without_effect(&read.policy.users));
         }
         let inventory = examine::inventory(&options.host)?;
         report.gpu_found = !inventory.gpus.is_empty();

@@ -168,20 +168,18 @@ impl Accounts {
         (person.name, groups)
     }
 
-    /// A line for each user and group of `policy` that this machine does not have. It asks NSS.
-    pub fn not_found(&self, policy: &UserPolicy) -> Vec<String> {
-        let is_missing = |name: &&String| self.names.ask(name) == Answer::NoAccount;
-        let users = policy
-            .users
-            .keys()
-            .filter(is_missing)
-            .map(|name| format!("user {name}"));
+    /// A line for each entry of `policy` without effect: of a user or a group that this machine does not have, and of
+    /// root. It asks NSS.
+    pub fn without_effect(&self, policy: &UserPolicy) -> Vec<String> {
+        let users = policy.users.keys().filter_map(|name| match self.names.ask(name) {
+            Answer::NoAccount => Some(format!("user {name} was not found on this machine")),
+            Answer::Uid(0) => Some(format!("user {name} is root, and has no limits")),
+            Answer::Uid(_) | Answer::Unknown => None,
+        });
         let groups = policy.groups.keys();
         let groups = groups.filter(|group| self.groups.gid(group, &self.names).is_none());
-        let lines = users.chain(groups.map(|group| format!("group {group}")));
-        lines
-            .map(|who| format!("sharing.users: {who} was not found on this machine"))
-            .collect()
+        let lines = users.chain(groups.map(|group| format!("group {group} was not found on this machine")));
+        lines.map(|line| format!("sharing.users: {line}")).collect()
     }
 
     fn ranges(&self) -> Arc<Ranges> {

@@ -66,3 +66,6 @@ pub mod verify;
 #[cfg(test)]
 #[path = "../../tests/support/programs.rs"]
 mod programs;
+#[cfg(test)]
+#[path = "../../tests/support/test_cgroup.rs"]
+mod test_cgroup;

@@ -3,47 +3,15 @@
 use crate::limits::scene;
 use crate::programs::run;
 use crate::scene::{BOB, GPU_1};
+use crate::support::test_cgroup::TestCgroup;
 use crate::support::{skip, until};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tranche_core::claims::{ClaimEntry, Claims};
 use tranche_core::ledger::{Bounds, Change, Holder, Ledger};
 use tranche_core::types::Subject;
-
-/// A cgroup that is removed when its processes have ended.
-struct TestCgroup(PathBuf);
-
-impl TestCgroup {
-    fn new() -> Result<Self, String> {
-        let version_1 = Path::new("/sys/fs/cgroup/pids");
-        let top = if version_1.is_dir() {
-            version_1
-        } else {
-            Path::new("/sys/fs/cgroup")
-        };
-        let path = top.join(format!("tranche-test-program-{}", std::process::id()));
-        match fs::create_dir(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err(format!("{}: {error}", path.display())),
-        }
-    }
-}
-
-impl Drop for TestCgroup {
-    fn drop(&mut self) {
-        // The kernel takes a moment to take the dead out.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
 
 /// A process that does not outlive the test.
 struct Stubborn(Child);
@@ -72,7 +40,7 @@ fn stubborn(cgroup: &TestCgroup) -> Stubborn {
     until("it has become sleep", || {
         fs::read_to_string(&comm).unwrap().trim_end() == "sleep"
     });
-    fs::write(cgroup.0.join("cgroup.procs"), child.0.id().to_string()).unwrap();
+    cgroup.add(child.0.id());
     child
 }
 
@@ -83,7 +51,7 @@ fn a_program_that_is_held_for_too_long_is_killed_with_what_it_started() {
         return;
     };
     scene.stop(Signal::SIGTERM);
-    let cgroup = match TestCgroup::new() {
+    let cgroup = match TestCgroup::new("program") {
         Ok(cgroup) => cgroup,
         Err(why) => return skip::not_run(&format!("broker::ended::{test}"), &why),
     };

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -107,6 +108,11 @@ fn who_works_is_not_idle_and_who_does_nothing_is_told() {
     bed.works(&[(ann.program, 40), (bob.program, 0)]);
     until("it is shown", || bed.is_over(BOB));
     assert_eq!(bed.idle(BOB)["limit"], "sharing.users.default");
+    let mode = fs::metadata(bed.scene.at("state/idle.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
     assert_eq!(bed.idle(ANN)["unknown"], Value::Null);
     assert!(!bed.is_over(ANN), "{}", bed.idle(ANN));
     let status = bed.command(&["status"]).output().unwrap();

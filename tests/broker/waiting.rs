@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -103,6 +104,13 @@ fn who_has_held_less_lately_is_served_first_and_sees_the_place() {
     let status = scene.of_root(&["status", "--no-gpu"]);
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(text.contains(&format!("claim {ANN}.b")), "{text}");
+    for file in ["waiting.json", "used-lately.json"] {
+        let file = scene.at("state").join(file);
+        // What was held is written every ten seconds.
+        until("it is written", || file.exists());
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+    }
     // Who comes without waiting passes nobody.
     assert!(scene.of_root(&["claim", "release", "root"]).status.success());
     let cdi = of_bob.answer().unwrap();

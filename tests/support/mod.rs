@@ -20,6 +20,7 @@ pub(crate) mod scene;
 pub(crate) mod session;
 pub(crate) mod skip;
 pub(crate) mod strict_json;
+pub(crate) mod test_cgroup;
 pub(crate) mod until;
 
 pub(crate) use fake_host::{ld_so_cache, stub_elf};

@@ -215,17 +215,18 @@ fn a_person_names_a_user_by_name_or_by_uid() {
 fn users_and_groups_of_the_policy_that_do_not_exist_are_named() {
     use tranche_plan::policy::{UserPolicy, UserRules};
     let scene = Scene::new("");
-    scene.getent(r#"case "$1 $2" in 'passwd carol') echo 'carol:*:70001:1::/:/bin/sh';; 'group phd') echo 'phd:x:50:';; *) exit 2;; esac"#);
+    scene.getent(r#"case "$1 $2" in 'passwd carol') echo 'carol:*:70001:1::/:/bin/sh';; 'passwd root') echo 'root:*:0:0::/:/bin/sh';; 'group phd') echo 'phd:x:50:';; *) exit 2;; esac"#);
     let rules = |name: &str| (name.to_owned(), UserRules::default());
     let policy = UserPolicy {
-        users: ["ann", "carol", "nobody-here"].map(rules).into(),
+        users: ["ann", "carol", "nobody-here", "root"].map(rules).into(),
         groups: ["phd", "pdh"].map(rules).into(),
         ..UserPolicy::default()
     };
     assert_eq!(
-        scene.accounts().not_found(&policy),
+        scene.accounts().without_effect(&policy),
         [
             "sharing.users: user nobody-here was not found on this machine",
+            "sharing.users: user root is root, and has no limits",
             "sharing.users: group pdh was not found on this machine"
         ]
     );

@@ -70,43 +70,10 @@ fn kill_all(cgroup: &Cgroup) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_cgroup::TestCgroup;
     use std::fs;
-    use std::path::{Path, PathBuf};
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
-
-    /// A cgroup that is removed with the processes in it.
-    struct TestCgroup(PathBuf);
-
-    impl TestCgroup {
-        fn new(name: &str) -> Result<Self, String> {
-            let version_1 = Path::new("/sys/fs/cgroup/pids");
-            let top = if version_1.is_dir() {
-                version_1
-            } else {
-                Path::new("/sys/fs/cgroup")
-            };
-            let path = top.join(format!("tranche-test-{name}-{}", std::process::id()));
-            fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok(Self(path))
-        }
-
-        fn add(&self, child: &Child) {
-            fs::write(self.0.join("cgroup.procs"), child.id().to_string()).unwrap();
-        }
-    }
-
-    impl Drop for TestCgroup {
-        fn drop(&mut self) {
-            // The kernel takes a moment to take the dead out.
-            for _ in 0..100 {
-                if fs::remove_dir(&self.0).is_ok() {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    }
 
     /// A process of `uid` that ignores SIGTERM.
     fn stubborn(uid: u32) -> Child {
@@ -140,7 +107,7 @@ mod tests {
         let machine = Machine::here().unwrap();
         // The children of the shells are their own, and end by themselves.
         let [mut init, mut left, mut other] = [65533, 65533, 65532].map(stubborn);
-        cgroup.add(&init);
+        cgroup.add(init.id());
         let mut record = machine.process(init.id()).unwrap();
         // A child of the shell may be in it already, and then it is not taken for its own.
         let path = cgroup.0.to_str().unwrap().to_owned();
@@ -149,8 +116,8 @@ mod tests {
             path,
             top: None,
         });
-        cgroup.add(&left);
-        cgroup.add(&other);
+        cgroup.add(left.id());
+        cgroup.add(other.id());
         let (mut ending, what) = super::super::ending::tests::begin(&record, 65533, &machine);
         assert_eq!(what, "asked to end, by SIGTERM");
         let grace = Duration::from_secs(10);
@@ -172,7 +139,7 @@ mod tests {
 
         // What outlives an init that has ended is ended without it.
         let mut left = stubborn(65533);
-        cgroup.add(&left);
+        cgroup.add(left.id());
         let (mut ending, _) = super::super::ending::tests::begin(&record, 65533, &machine);
         let killed = ending.go_on(grace, &machine, 1010).unwrap();
         assert_eq!(
