@@ -40,7 +40,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("broker", "bounded error ledger types"),
             ("oci", "bounded error root"),
             ("call", "error types"),
-            ("claims", "bounded call caller error ledger types"),
+            ("claims", "bounded call caller error ledger text types"),
         ],
     ),
     (

@@ -20,7 +20,7 @@ mod renumber;
 mod resource_claim;
 mod turn;
 
-pub use explain::{explain, kind_of};
+pub use explain::{explain, kind_of, until_ended};
 pub use renumber::MovedClaim;
 pub use resource_claim::ClaimPart;
 pub use turn::{Attempt, nobody_waits};

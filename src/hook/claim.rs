@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Read;
 use tranche_core::call::{ClaimCall, ReleaseCall, Siblings, Unknown};
-use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain};
+use tranche_core::claims::{ClaimEntry, Claims, NotEntered, OfferedClaim, explain, until_ended};
 use tranche_core::error::{Error, Result};
 use tranche_core::ledger::{Book, ContainerName, HeldPart, HeldShare, Holder, LedgerError, Refused, is_start_name};
 use tranche_core::oci::State;
@@ -175,12 +175,15 @@ fn refusal_of(call: &ClaimCall, NotEntered { error, book, .. }: NotEntered) -> E
             Some("give it the whole device or shares of it, and not both".to_owned())
         }
         Refused::Another { .. } => Some("its policy says failRequestsGreaterThanOne".to_owned()),
-        Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => {
-            free(call, &book).map(|free| match &free[..] {
-                [] => "no share of it is free".to_owned(),
-                free => format!("free: {}", some(free)),
-            })
-        }
+        Refused::Taken { .. } | Refused::Unreadable(_) | Refused::NotYours(_) => match (free(call, &book), refused) {
+            (Some(free), _) if free.is_empty() => Some("no share of it is free".to_owned()),
+            (Some(free), _) => Some(format!("free: {}", some(&free))),
+            // Of a policy that gave the device in another way.
+            (None, Refused::Taken { by, .. }) if by.part != HeldPart::Whole => {
+                Some(format!("refused {}", until_ended(&[by.with_part()], &[])))
+            }
+            (None, _) => None,
+        },
         _ => None,
     };
     let error = explain(name, error);

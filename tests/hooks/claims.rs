@@ -429,7 +429,8 @@ fn what_fits_beside_a_share_of_an_earlier_policy_is_not_guessed() {
     // Now the policy has other shares: `big` may be more than the half that is left.
     let line = claim("--whole", "--of=big,small", "c2").unwrap_err();
     assert!(
-        line.contains("container c1 holds share left") && !line.contains("free"),
+        line.contains("container c1 holds share left")
+            && line.ends_with("; refused until container c1 on share left has ended\n"),
         "{line}"
     );
 }

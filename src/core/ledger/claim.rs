@@ -133,6 +133,11 @@ impl Claim {
         PodName::of_claim(self.name.as_deref()?).map(|(pod, _)| pod)
     }
 
+    /// [`Claim::who`], and what it holds: `claim train1 on share 3`.
+    pub fn with_part(&self) -> String {
+        format!("{} on {}", self.who(), self.part)
+    }
+
     /// Who holds it, for a message.
     pub fn who(&self) -> String {
         if let Some(pod) = self.pod() {

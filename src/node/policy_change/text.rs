@@ -1,6 +1,7 @@
 //! The words for what changes.
 
 use crate::held::View;
+use tranche_core::claims::until_ended;
 use tranche_core::ledger::Claim;
 use tranche_core::text::some;
 use tranche_core::types::Promise;
@@ -71,19 +72,12 @@ pub(super) fn until(until: &Until<'_>, view: &mut View) -> String {
     if let Some(why) = &until.otherwise {
         return format!(": {why}");
     }
-    let mut parts = Vec::new();
-    if !until.all.is_empty() {
-        let have = if until.all.len() == 1 { "has" } else { "have" };
-        parts.push(format!("{} {have} ended", list(&until.all, view)));
-    }
-    if !until.enough_of.is_empty() {
-        parts.push(format!("enough of {} has ended", list(&until.enough_of, view)));
-    }
-    format!(" until {}", parts.join(" and "))
+    let (all, enough_of) = (named(&until.all, view), named(&until.enough_of, view));
+    format!(" {}", until_ended(&all, &enough_of))
 }
 
-/// Claims, each by its name or else by its holder.
-fn list(claims: &[&Claim], view: &mut View) -> String {
+/// Claims, each by its name or else by its holder, and with what it holds.
+fn named(claims: &[&Claim], view: &mut View) -> Vec<String> {
     let one = |claim: &&Claim| {
         let who = match claim.given_name() {
             Some(name) => format!("claim {name}"),
@@ -91,5 +85,5 @@ fn list(claims: &[&Claim], view: &mut View) -> String {
         };
         format!("{who} on {}", view.specs.part_name(claim))
     };
-    some(&claims.iter().map(one).collect::<Vec<_>>())
+    claims.iter().map(one).collect()
 }

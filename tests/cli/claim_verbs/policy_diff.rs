@@ -206,7 +206,8 @@ fn a_refusal_that_an_earlier_policy_causes_names_what_the_comparison_named() {
     let other = Init::new();
     let start = scene.hook("createRuntime", "nvidia.com/gpu=0", "second", other.pid());
     let line = start.run().failed(1);
-    assert!(line.contains("0123456789ab") && line.contains("share 3"), "{line}");
+    let until = "refused until container 0123456789ab on share 3 has ended";
+    assert!(line.contains(until), "{line}");
     drop(init);
     start.run().ok();
 }
