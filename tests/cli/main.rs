@@ -39,6 +39,7 @@ mod system;
 mod terminal;
 mod troubleshooting;
 mod units;
+mod user_rules;
 
 use std::process::Command;
 

@@ -573,31 +573,6 @@ fn nothing_is_reserved_for_a_node_that_is_missing() {
 }
 
 #[test]
-fn what_the_owner_forbids_counts_even_if_it_was_not_known_at_first() {
-    let mut scene = Scene::of("t4x2", POLICY);
-    scene.host.runtime.accept_environment = tranche_plan::policy::AcceptEnvironment::Never;
-    let bytes = serde_json::to_vec(&asking(&["NVIDIA_VISIBLE_DEVICES=0.1"])).unwrap();
-    let defaults = RuntimeSettings::default();
-    let remarks = std::cell::RefCell::new(Vec::new());
-    let context = RewriteContext {
-        settings: &defaults,
-        state_dir: scene.state.path(),
-        host: &|| Ok(scene.host.clone()),
-        container: None,
-        process: None,
-        caller: CallingEngine::Ctr,
-        remark: &|remark| remarks.borrow_mut().push(remark.to_string()),
-    };
-    assert!(rewrite(&bytes, &context).unwrap().is_none());
-    let remarks = remarks.borrow();
-    assert!(
-        remarks.len() == 1 && remarks[0].contains("acceptEnvironment: never"),
-        "{remarks:?}"
-    );
-    assert!(scene.held().is_empty());
-}
-
-#[test]
 fn a_key_that_occurs_twice_is_refused_only_if_something_is_asked_for() {
     let scene = Scene::of("t4x2", POLICY);
     let text = r#"{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0.1"]},"root":{"path":"a"},"root":{"path":"b"}}"#;

@@ -441,3 +441,28 @@ fn the_ledger_is_not_needed_to_refuse_a_claim_of_the_environment() {
     let refused = scene.refused("a", &asking(&["NVIDIA_VISIBLE_DEVICES=nvidia.com/claim=train1"]));
     assert!(refused.contains("claimsFromEnvironment"), "{refused}");
 }
+
+#[test]
+fn what_the_owner_forbids_counts_even_if_it_was_not_known_at_first() {
+    let mut scene = Scene::of("t4x2", POLICY);
+    scene.host.runtime.accept_environment = tranche_plan::policy::AcceptEnvironment::Never;
+    let bytes = serde_json::to_vec(&asking(&["NVIDIA_VISIBLE_DEVICES=0.1"])).unwrap();
+    let defaults = RuntimeSettings::default();
+    let remarks = std::cell::RefCell::new(Vec::new());
+    let context = RewriteContext {
+        settings: &defaults,
+        state_dir: scene.state.path(),
+        host: &|| Ok(scene.host.clone()),
+        container: None,
+        process: None,
+        caller: CallingEngine::Ctr,
+        remark: &|remark| remarks.borrow_mut().push(remark.to_string()),
+    };
+    assert!(rewrite(&bytes, &context).unwrap().is_none());
+    let remarks = remarks.borrow();
+    assert!(
+        remarks.len() == 1 && remarks[0].contains("acceptEnvironment: never"),
+        "{remarks:?}"
+    );
+    assert!(scene.held().is_empty());
+}

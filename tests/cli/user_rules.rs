@@ -1,0 +1,56 @@
+//! Rules for users in a policy (`sharing.users`), as `tranche policy check` sees them.
+
+use crate::tranche;
+
+#[test]
+fn rules_for_users_that_nobody_has_are_named_and_those_that_contradict_each_other_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.yaml");
+    let config = format!("--config={}", file.display());
+    // On this machine, because accounts are those of this machine.
+    let check = |users: &str| {
+        std::fs::write(&file, format!("version: v1\nsharing:\n  users: {users}\n")).unwrap();
+        tranche(&["policy", "check", &config])
+    };
+    let said = check(
+        "{groups: {root: {weight: 0}, tranche-nobody: {weight: 2}}, users: {tranche-nobody: {waits: 1}, root: {waits: 1}}}",
+    );
+    let mut lines: Vec<&str> = said.err.lines().filter(|line| line.contains("sharing.users")).collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "sharing.users: group tranche-nobody was not found on this machine",
+            "sharing.users: user root is root, and has no limits",
+            "sharing.users: user tranche-nobody was not found on this machine"
+        ]
+    );
+    assert_eq!(said.code, Some(0), "a warning, and the policy is valid: {said:?}");
+    // A weight of zero is a rule, and so are shares without a whole device.
+    for users in ["{default: {weight: 0}}", "{default: {maxShares: 3, maxDevices: 0}}"] {
+        let said = check(users);
+        assert_eq!(
+            (said.code, said.err.contains("sharing.users")),
+            (Some(0), false),
+            "{said:?}"
+        );
+    }
+    for (users, why) in [
+        (
+            "{default: {maxShares: 2, maxDevices: 3}}",
+            "maxDevices is 3, and more than maxShares, which is 2",
+        ),
+        ("{default: {maxHold: 0s}}", "maxHold is 0s"),
+        ("{default: {atLimit: end}}", "atLimit has no effect without maxHold"),
+        (
+            "{default: {maxHold: 1h, grace: 1m}}",
+            "grace has no effect without atLimit: end or atIdle: end",
+        ),
+        ("{default: {weight: -1}}", "weight"),
+    ] {
+        let said = check(users);
+        let text = format!("{}{}", said.out, said.err);
+        assert_eq!((said.code, text.lines().count()), (Some(4), 1), "{users}: {text}");
+        assert!(text.contains(why) && text.contains(":3:"), "{users}: {text}");
+    }
+}
