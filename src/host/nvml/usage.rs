@@ -10,7 +10,7 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as ffi;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tranche_plan::inventory::ComputeMode;
 
 /// Over how long the utilisation of a process is looked up. The driver keeps one sample of each process for each sixth
@@ -213,15 +213,8 @@ fn processes(gpu: &str, device: &Device<'_>, out: &mut Pipe) -> Option<Vec<Proce
 
 /// The utilisation of each process that ran a kernel lately: its newest sample.
 fn busy(device: &Device<'_>) -> Result<BTreeMap<u32, u32>, NvmlError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = u64::try_from(now.saturating_sub(SAMPLES_OF).as_micros()).unwrap_or(0);
-    let samples = match nvml::process_utilization(device, since) {
-        // No process has run a kernel.
-        Err(NvmlError::NotFound) => Vec::new(),
-        samples => samples?,
-    };
     let mut newest: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
-    for sample in samples {
+    for sample in nvml::process_utilization(device, SAMPLES_OF)? {
         let known = newest.entry(sample.pid).or_default();
         *known = (*known).max((sample.timeStamp, sample.smUtil.min(100)));
     }

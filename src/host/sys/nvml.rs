@@ -12,6 +12,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use std::ffi::{CStr, CString, OsStr, c_char, c_ulonglong};
 use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Loads the library at `path` for the rest of the process; its constructors run.
 ///
@@ -109,9 +110,13 @@ pub fn processes(device: &Device<'_>, of: ProcessList) -> Result<Vec<nvmlProcess
     list(empty, |count, to| unsafe { call(device.handle(), count, to) })
 }
 
-/// The newest sample of each process that ran a kernel after `since`, which is in microseconds since 1970. NVML returns
-/// `NotFound` if there is no such process.
-pub fn process_utilization(device: &Device<'_>, since: u64) -> Result<Vec<nvmlProcessUtilizationSample_t>, NvmlError> {
+/// The samples of the last `span` of processes that ran a kernel; none if no process did.
+pub fn process_utilization(
+    device: &Device<'_>,
+    span: Duration,
+) -> Result<Vec<nvmlProcessUtilizationSample_t>, NvmlError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = u64::try_from(now.saturating_sub(span).as_micros()).unwrap_or(0);
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetProcessUtilization.as_ref())?;
     let empty = nvmlProcessUtilizationSample_t {
         pid: 0,
@@ -122,7 +127,10 @@ pub fn process_utilization(device: &Device<'_>, since: u64) -> Result<Vec<nvmlPr
         decUtil: 0,
     };
     // SAFETY: nvml.h declares `call` with these types: it fills at most `count` structures and sets `count`.
-    list(empty, |count, to| unsafe { call(device.handle(), to, count, since) })
+    match list(empty, |count, to| unsafe { call(device.handle(), to, count, since) }) {
+        Err(NvmlError::NotFound) => Ok(Vec::new()),
+        samples => samples,
+    }
 }
 
 /// `NVML_DEVICE_MEMORY_LIMIT_MAX`: no limit.

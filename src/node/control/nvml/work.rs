@@ -3,7 +3,7 @@
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::NVML_DEVICE_MIG_ENABLE;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tranche_host::nvml::meaning;
 use tranche_host::sys::nvml::process_utilization;
 use tranche_plan::idle::{GpuWork, SPAN};
@@ -18,13 +18,7 @@ pub(super) fn of(device: &Device<'_>) -> Result<GpuWork, String> {
     }
     let not_said = |error: &NvmlError| format!("NVML does not say who works on the GPU: {}", meaning(error));
     let now = device.utilization_rates().map_err(|error| not_said(&error))?;
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = clock.saturating_sub(Duration::from_secs(SPAN)).as_micros();
-    let samples = match process_utilization(device, u64::try_from(since).unwrap_or(0)) {
-        // No process has worked.
-        Err(NvmlError::NotFound) => Vec::new(),
-        samples => samples.map_err(|error| not_said(&error))?,
-    };
+    let samples = process_utilization(device, Duration::from_secs(SPAN)).map_err(|error| not_said(&error))?;
     let works = samples
         .iter()
         .filter(|sample| [sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil] != [0; 4]);
