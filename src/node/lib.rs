@@ -69,3 +69,7 @@ mod programs;
 #[cfg(test)]
 #[path = "../../tests/support/test_cgroup.rs"]
 mod test_cgroup;
+#[cfg(test)]
+#[path = "../../tests/support/until.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod until;

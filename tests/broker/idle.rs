@@ -2,6 +2,7 @@
 
 use crate::programs::Running;
 use crate::scene::{ANN, BOB, Scene, Sleeper};
+use crate::support::on_host::on_host;
 use crate::support::{fake_host, until};
 use fake_host::Host;
 use nix::sys::signal::Signal;
@@ -44,16 +45,7 @@ impl Bed {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.scene.at("tranche"));
         command.args(arguments).env_clear().stdin(Stdio::null());
-        for (variable, path) in [
-            ("TRANCHE_DRIVER_ROOT", "host"),
-            ("TRANCHE_DEV_ROOT", "host"),
-            ("TRANCHE_PROC_ROOT", "host/proc"),
-            ("TRANCHE_SYS_ROOT", "host/sys"),
-            ("TRANCHE_STATE_DIR", "state"),
-            ("TRANCHE_CONFIG", "policy.yaml"),
-        ] {
-            command.env(variable, self.scene.at(path));
-        }
+        on_host(&mut command, &self.scene.at(""));
         command
     }
 

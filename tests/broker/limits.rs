@@ -66,7 +66,7 @@ fn a_user_holds_what_the_entry_for_the_user_or_the_group_says_and_the_refusal_na
     // A whole device counts as one share.
     claim(ANN, "d", "1", 0).unwrap();
     assert!(claim(ANN, "e", "0", 1).unwrap_err().contains("holds 5 and asks for 1"));
-    // While the device is held: who may never have it does not wait for it, and is told why.
+    // The device is held. A user who may never have it is refused at once with the limit, and does not wait for it.
     for wait in ["0s", "10m"] {
         let refused = scene.ask(BOB, "claim", json!({"name": "f", "device": "1", "wait": wait}));
         assert!(

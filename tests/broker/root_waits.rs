@@ -5,7 +5,7 @@ use crate::support::until;
 use crate::waiting::{Waiting, order, scene, until_waiting};
 use serde_json::json;
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// Both GPUs whole, each for one at a time.
 fn policy(root_waits: bool, shares: u32) -> String {
@@ -22,13 +22,12 @@ fn tickets(scene: &Scene) -> usize {
 
 /// Root's request for any device, which waits.
 fn root(scene: &Scene, name: &str) -> Child {
-    let mut command = Command::new(scene.at("tranche"));
-    command.args(["claim", "create", "--device=any", "--wait=1m", "--inventory=sim:t4x2"]);
-    command.arg(format!("--name={name}"));
-    for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
-        command.arg(scene.option(option, path));
-    }
-    command.env_clear().stdout(Stdio::null()).spawn().unwrap()
+    let mut command = scene.command_of_root(&["claim", "create", "--device=any", "--wait=1m"]);
+    command
+        .arg(format!("--name={name}"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// Both devices are held: by [`BOB`] and by root.

@@ -123,12 +123,18 @@ impl Scene {
 
     /// Runs `tranche` as root, on the broker's host.
     pub(crate) fn tranche_of_root(&self, arguments: &[&str]) -> Output {
+        self.command_of_root(arguments).output().unwrap()
+    }
+
+    /// The same command, which is not started.
+    pub(crate) fn command_of_root(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.at("tranche"));
         command.args(arguments).arg("--inventory=sim:t4x2");
         for (option, path) in [("state-dir", "state"), ("spec-dir", "cdi"), ("config", "policy.yaml")] {
             command.arg(self.option(option, path));
         }
-        command.env_clear().output().unwrap()
+        command.env_clear();
+        command
     }
 
     /// Runs `tranche` as root, on the ledger alone.

@@ -1,6 +1,7 @@
 //! A machine with GPUs that have MIG, and a broker that changes them.
 
 use crate::support::fake_host::{self, Host};
+use crate::support::on_host::on_host;
 use crate::support::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,17 +68,9 @@ impl Bed {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
         command.args(arguments).env_clear().stdin(Stdio::null());
-        for (variable, path) in [
-            ("TRANCHE_DRIVER_ROOT", "host"),
-            ("TRANCHE_DEV_ROOT", "host"),
-            ("TRANCHE_PROC_ROOT", "host/proc"),
-            ("TRANCHE_SYS_ROOT", "host/sys"),
-            ("TRANCHE_STATE_DIR", "state"),
-            ("TRANCHE_CONFIG", "policy.yaml"),
-            ("TRANCHE_OUTPUT_DIR", "cdi"),
-            ("TRANCHE_SPEC_DIR", "cdi"),
-        ] {
-            command.env(variable, self.at(path));
+        on_host(&mut command, self.top.path());
+        for variable in ["TRANCHE_OUTPUT_DIR", "TRANCHE_SPEC_DIR"] {
+            command.env(variable, self.at("cdi"));
         }
         command
     }

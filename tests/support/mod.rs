@@ -11,6 +11,7 @@ pub(crate) mod fake_mps;
 pub(crate) mod glibc_image;
 pub(crate) mod init;
 pub(crate) mod old_kernel;
+pub(crate) mod on_host;
 pub(crate) mod openmetrics;
 pub(crate) mod own_mounts;
 pub(crate) mod parity;

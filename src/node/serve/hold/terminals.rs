@@ -40,10 +40,10 @@ fn write(uid: u32, text: &str, path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::until::until;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::process::{Child, Command, Stdio};
-    use std::time::Duration;
 
     /// A session of script(1), which keeps what its terminal shows.
     struct Session(Child);
@@ -62,7 +62,7 @@ mod tests {
                 .arg(shows);
             let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
             let session = Self(child);
-            until(|| text(shows).contains("begun"));
+            until("the session has begun", || text(shows).contains("begun"));
             session
         }
     }
@@ -76,16 +76,6 @@ mod tests {
 
     fn text(file: &Path) -> String {
         fs::read(file).map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn until(is_so: impl Fn() -> bool) {
-        for _ in 0..1000 {
-            if is_so() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("it did not happen in 20 s");
     }
 
     #[test]
@@ -107,7 +97,9 @@ mod tests {
         let _sessions = sessions.map(|(uid, mode, shows)| Session::new(uid, mode, &shows));
         let told = tell(65533, "held for longer\u{1b}[2J than 8h", Path::new(TERMINALS));
         assert!(told >= 1);
-        until(|| text(&file("takes")).contains("tranche: held for longer"));
+        until("the line is shown", || {
+            text(&file("takes")).contains("tranche: held for longer")
+        });
         assert!(!text(&file("takes")).contains('\u{1b}'), "{:?}", text(&file("takes")));
         for quiet in ["refuses", "other"] {
             assert!(!text(&file(quiet)).contains("tranche"), "{quiet}");
