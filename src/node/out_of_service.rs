@@ -124,8 +124,7 @@ pub fn undrain(state_dir: &Path, devices: &[NamedDevice]) -> Result<Vec<Vec<Outa
     let mut ended = Vec::new();
     for NamedDevice { label, key } in devices {
         // A MIG device may not exist any more, and then its GPU is what names it.
-        let is_on =
-            |outage: &Outage| outage.device == *key || key.instance().is_none() && outage.device.gpu() == key.gpu();
+        let is_on = |outage: &Outage| outage.device == *key || key.is_whole() && outage.device.gpu() == key.gpu();
         ended.push(drained.extract_if(.., |outage| is_on(outage)).collect::<Vec<_>>());
         if let Some(outage) = drained.iter().find(|outage| outage.covers(key)) {
             let gpu = &outage.device;

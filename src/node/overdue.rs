@@ -55,14 +55,13 @@ impl TimeLimits<'_> {
         });
         let lasted = idleness.of(&hold::key(claim), self.uptime);
         held.idle = limits.idle.zip(lasted).map(|(limit, lasted)| {
-            let by = lasted
-                .ok()
-                .and_then(|lasted| lasted.checked_sub(limit.value.most.get()));
+            let from = limit.from.clone();
+            let overdue = lasted.ok().and_then(|lasted| Overdue::idle(claim, limit, lasted));
             HeldIdle {
                 seconds: lasted.ok().map(|lasted| lasted.as_secs()),
                 unknown: lasted.err().map(str::to_owned),
-                by_seconds: by.map(|by| by.as_secs()),
-                limit: limit.from,
+                by_seconds: overdue.map(|overdue| overdue.by.as_secs()),
+                limit: from,
             }
         });
     }

@@ -90,7 +90,7 @@ impl fmt::Display for Outage {
 impl Outage {
     /// Whether nothing new is given of `device` because of it, when it is in force.
     pub fn covers(&self, device: &DeviceKey) -> bool {
-        self.device == *device || self.device.instance().is_none() && self.device.gpu() == device.gpu()
+        self.device == *device || self.device.is_whole() && self.device.gpu() == device.gpu()
     }
 
     /// Whether its time has come.

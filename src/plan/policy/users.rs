@@ -352,18 +352,18 @@ impl UserRules {
 
     /// For how long the user may hold something. An entry that says it says also what is done then.
     fn hold(&self) -> Option<TimeLimit> {
-        Some(TimeLimit {
-            most: self.max_hold?,
-            at_limit: self.at_limit.unwrap_or(AtLimit::Warn),
-            grace: self.grace.unwrap_or(GRACE),
-        })
+        self.limit(self.max_hold, self.at_limit)
     }
 
     /// For how long it may do nothing, in the same way.
     fn idle(&self) -> Option<TimeLimit> {
+        self.limit(self.idle, self.at_idle)
+    }
+
+    fn limit(&self, most: Option<WaitTime>, at_limit: Option<AtLimit>) -> Option<TimeLimit> {
         Some(TimeLimit {
-            most: self.idle?,
-            at_limit: self.at_idle.unwrap_or(AtLimit::Warn),
+            most: most?,
+            at_limit: at_limit.unwrap_or(AtLimit::Warn),
             grace: self.grace.unwrap_or(GRACE),
         })
     }

@@ -100,7 +100,7 @@ impl<'g> Others<'g> {
         books: &Books,
     ) -> Self {
         let here = || books.claims().filter(|claim| *claim.device.gpu() == gpu.uuid);
-        let all = here().find(|claim| claim.device.instance().is_none());
+        let all = here().find(|claim| claim.device.is_whole());
         let other = |one: &GpuInstance| {
             let device = claimable.iter().find(|claimable| is_at(claimable, one));
             let is_on_it = |claim: &&Claim| claim.device.instance().is_some_and(|(id, _)| id == one.id);

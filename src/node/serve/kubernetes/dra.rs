@@ -21,7 +21,7 @@ pub(in crate::serve) fn dra_devices(commands: &Commands<'_>) -> Result<Value> {
     let divided = divided_gpus(commands, &facts, &faults)?;
     let mut devices = Vec::new();
     for (key, mut device) in tranche_plan::share::dra_devices(&facts.inventory, &facts.plan) {
-        if key.instance().is_some() && divided.hidden.contains(key.gpu()) {
+        if !key.is_whole() && divided.hidden.contains(key.gpu()) {
             continue;
         }
         device.unhealthy = faults.of(&key);
