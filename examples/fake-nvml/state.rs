@@ -175,6 +175,13 @@ pub(crate) fn init() -> nvmlReturn_t {
         if let Some(path) = &world.config.faults.fork {
             leave_a_process_behind(path);
         }
+        if let Some(path) = &world.config.faults.node {
+            // Whether it succeeds makes no difference to the real library either.
+            let _ = std::process::Command::new("mknod")
+                .arg(path)
+                .args(["c", "195", "255"])
+                .status();
+        }
         std::thread::sleep(std::time::Duration::from_millis(world.config.faults.init_ms));
     }
     match WORLD.get().and_then(|world| world.config.faults.init.as_deref()) {
