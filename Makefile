@@ -13,6 +13,8 @@
 #                   reboot (minutes)
 # make test-engines SUITE=bookworm   runs the tests of engines with those of a Debian suite: bookworm, trixie or sid, in a
 #                   root that is kept (minutes, as root)
+# make test-real-driver   gives the files of NVIDIA's drivers 470, 535 and 550, from Debian's packages, to containers of
+#                   Debian 11, 12 and 13 (minutes and 3 GiB the first time, as root)
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
 # make bench        measures starts, generation and tranche-kubelet, as ratios within one run
 # make build lint
@@ -84,7 +86,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-engines test-real-driver bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -152,6 +154,13 @@ test-engines: rust
 	@tests/bed/packages.sh suites
 	@$(MAKE) --no-print-directory --jobs=2 verify tests
 	@TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/suites/run.sh "$(SUITE)" target/suites
+
+test-real-driver: rust
+	@tests/bed/packages.sh suites
+	@tests/bed/packages.sh demo
+	@$(MAKE) --no-print-directory verify
+	$(CARGO) build --all-features --bin tranche --bin tranche-oci
+	@tests/real-driver/run.sh "$(CURDIR)/$(DEMO)/tranche" "$(CURDIR)/$(DEMO)/tranche-oci" "$(CURDIR)/$(VERIFY)" target/real-driver
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:
