@@ -51,3 +51,7 @@ pub mod types;
 #[cfg(test)]
 #[path = "../../tests/support/programs.rs"]
 mod programs;
+#[cfg(test)]
+#[path = "../../tests/support/until.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod until;
