@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("elf", "error ldcache"),
             ("root", "error"),
             ("ledger", "bounded error root text types"),
-            ("messages", "error root text"),
+            ("messages", "error root sys text"),
             ("caller", ""),
             ("broker", "bounded error ledger types"),
             ("oci", "bounded error root"),

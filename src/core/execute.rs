@@ -190,3 +190,111 @@ fn limits_of_a_user() -> Vec<(u32, u64, u64)> {
 pub fn is_under_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::until::until;
+    use nix::sys::signal::{SigSet, Signal};
+    use rustix::io::{FdFlags, fcntl_setfd};
+
+    /// The fields of `/proc/PID/status` of a shell that `program` starts.
+    fn status(mut program: Program) -> String {
+        program.args([
+            "-c",
+            "cat /proc/$$/status; echo; echo /proc/$$/fd/*; cat /proc/$$/stat; pwd; env",
+        ]);
+        let output = program.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn field<'t>(status: &'t str, name: &str) -> &'t str {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)).unwrap().trim()
+    }
+
+    #[test]
+    fn nothing_is_inherited_that_is_not_passed() {
+        let leaked = fs::File::open("/proc/self/status").unwrap();
+        fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
+        let blocked = SigSet::from_iter([Signal::SIGTERM, Signal::SIGUSR1]);
+        blocked.thread_block().unwrap();
+        let mut program = Program::new("/bin/sh");
+        program.env("PASSED", "1");
+        let status = status(program);
+        blocked.thread_unblock().unwrap();
+        assert_eq!(field(&status, "SigBlk:"), "0".repeat(16));
+        assert_eq!(field(&status, "SigIgn:"), "0".repeat(16));
+        let pid = field(&status, "Pid:");
+        let fds: Vec<String> = (0..3).map(|fd| format!("/proc/{pid}/fd/{fd}")).collect();
+        assert!(status.lines().any(|line| line == fds.join(" ")), "{status}");
+        let stat = status
+            .lines()
+            .find(|line| line.starts_with(&format!("{pid} (")))
+            .unwrap();
+        // State, parent, group, session, terminal (proc(5)).
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        assert_eq!((fields[2], fields[3], fields[4]), (pid, pid, "0"));
+        let rest: Vec<&str> = status.lines().skip_while(|line| *line != stat).skip(1).collect();
+        assert_eq!((rest[0], rest.contains(&"PASSED=1")), ("/", true));
+        assert!(!status.contains("\nHOME="), "{status}");
+    }
+
+    #[test]
+    fn as_a_user_nothing_of_root_is_left() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("not run: execute: not root");
+            return;
+        }
+        let user = AsUser {
+            uid: 65534,
+            gid: 65533,
+            groups: vec![65533, 65000],
+        };
+        let mut program = Program::new("/bin/sh");
+        program.as_user(&user);
+        let status = status(program);
+        assert_eq!(field(&status, "Uid:"), ["65534"; 4].join("\t"));
+        assert_eq!(field(&status, "Gid:"), ["65533"; 4].join("\t"));
+        assert_eq!(field(&status, "Groups:"), "65000 65533");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(field(&status, set), "0".repeat(16), "{set}");
+        }
+    }
+
+    #[test]
+    fn limits_are_never_higher_than_those_of_this_process() {
+        for (resource, soft, hard) in limits_of_a_user() {
+            assert!(soft <= hard, "{resource}");
+        }
+        let (_, own) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let files = limits_of_a_user()
+            .into_iter()
+            .find(|(one, ..)| *one == Resource::RLIMIT_NOFILE as u32);
+        assert_eq!(files.unwrap().2, own.min(512 << 10));
+    }
+
+    #[test]
+    fn it_ends_with_the_thread_that_started_it_where_that_was_asked_for() {
+        let start = |ends: bool| {
+            let mut program = Program::new("/bin/sleep");
+            program.arg("1000");
+            if ends {
+                program.ends_with_caller();
+            }
+            std::thread::spawn(|| program.spawn().unwrap()).join().unwrap()
+        };
+        let (mut tied, mut free) = (start(true), start(false));
+        until("it has ended", || tied.try_wait().unwrap().is_some());
+        assert!(free.try_wait().unwrap().is_none());
+        free.kill().unwrap();
+        free.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_an_error_of_the_caller() {
+        let error = Program::new("/no/such/program").spawn().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}
