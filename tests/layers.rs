@@ -31,11 +31,12 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("mps", ""),
             ("notify", ""),
             ("sys", ""),
+            ("execute", "sys"),
             ("ldcache", "error"),
             ("elf", "error ldcache"),
             ("root", "error"),
             ("ledger", "bounded error root text types"),
-            ("messages", "error root text"),
+            ("messages", "error root sys text"),
             ("caller", ""),
             ("broker", "bounded error ledger types"),
             ("oci", "bounded error root"),
@@ -71,7 +72,9 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("mutex", ""),
             ("sys", ""),
+            ("own_cgroup", ""),
             ("accounts", "mutex"),
+            ("as_user", "accounts own_cgroup"),
             ("export", ""),
             ("replace", ""),
             ("state_file", "replace"),
@@ -96,10 +99,10 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
                 "refresh",
                 "claim_spec device_files digests generate installed nvidia_config out_of_service planning replace",
             ),
-            ("run", "held planning sys"),
+            ("run", "held own_cgroup planning sys"),
             (
                 "serve",
-                "accounts claim_spec control facts held mig mutex overdue peer planning refresh replace run state_file sys",
+                "accounts as_user claim_spec control facts held mig mutex overdue peer planning refresh replace run state_file sys",
             ),
             ("observed", "accounts control held observe overdue"),
             ("verify", "held"),
@@ -341,6 +344,35 @@ fn only_files_in_a_directory_sys_may_have_unsafe_code() {
         }
     }
     assert!(!found.is_empty(), "no file with unsafe code was found");
+}
+
+/// What a program inherits is decided in one place.
+#[test]
+fn one_module_executes_programs() {
+    // The program of `tranche run` is the user's own, and keeps the user's terminal.
+    let allowed = ["core/execute.rs", "node/run/start.rs"];
+    let mut found = BTreeSet::new();
+    for entry in WalkDir::new(src()) {
+        let entry = entry.unwrap();
+        let inside = entry.path().strip_prefix(src()).unwrap().to_owned();
+        let is_for_tests = inside.components().any(|part| {
+            ["tests", "benches", "tests.rs"]
+                .iter()
+                .any(|name| part.as_os_str() == *name)
+        });
+        if !entry.file_type().is_file() || is_for_tests || inside.extension().is_none_or(|e| e != "rs") {
+            continue;
+        }
+        let code = code(&fs::read_to_string(entry.path()).unwrap());
+        let words: String = code.split_whitespace().collect();
+        if ["Command::new(", "posix_spawn", "libc::exec", "libc::system("]
+            .iter()
+            .any(|call| words.contains(call))
+        {
+            found.insert(inside.to_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), allowed);
 }
 
 #[test]

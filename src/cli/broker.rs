@@ -4,10 +4,13 @@ use super::place::SpecDirArg;
 use super::sharing::SharingArgs;
 use super::stop;
 use anyhow::Result;
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tranche_core::error::Context;
+use tranche_core::sys::terminal;
 use tranche_core::types::{HostPath, WaitTime};
 use tranche_node::accounts::AccountSources;
 use tranche_node::control::{Control, ControlOptions};
@@ -34,11 +37,20 @@ pub(super) struct Args {
     at: SharingArgs,
 }
 
+/// Gives up the controlling terminal, and reads nothing of what is typed there. The broker keeps its number, parent and
+/// process group, so that Ctrl-C, the jobs of a shell and a service manager work as before.
+fn leave_terminal() -> tranche_core::error::Result<()> {
+    terminal::leave().about("broker", "cannot give up its terminal")?;
+    let nothing = File::open("/dev/null").about("/dev/null", "cannot be opened")?;
+    nix::unistd::dup2_stdin(nothing).about("broker", "cannot close its standard input")
+}
+
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let at = args.at.options();
     let state_dir = HostPath::absolute(&at.state_dir)?;
     let state_dir = state_dir.as_path();
     root_only::check(state_dir)?;
+    leave_terminal()?;
     let stop = stop::signals("broker")?;
     let socket = Socket::open(state_dir)?;
     let idle = match args.idle.map(WaitTime::get) {

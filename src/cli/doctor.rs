@@ -7,8 +7,9 @@ use anyhow::Result;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use tranche_core::error::{Error, Kind};
+use tranche_core::execute::Program;
 use tranche_core::text::shown;
 use tranche_node::doctor::{CheckResult, Diagnosis, Trouble, examine, gather};
 use tranche_node::planning::PlanOptions;
@@ -140,8 +141,12 @@ fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResu
             .iter()
             .map(OsString::from)
             .chain(host.iter().map(OsString::from));
-        let mut child = Command::new("/proc/self/exe");
-        child.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = Program::new("/proc/self/exe");
+        child
+            .args(words)
+            .environment_of_caller()
+            .ends_with_caller()
+            .stderr(Stdio::inherit());
         if command.first() == Some(&"cdi") {
             child.arg(format!("--state-dir={}", options.state_dir.display()));
             let file = options.policy.file.as_ref();
@@ -149,7 +154,7 @@ fn fix(options: &PlanOptions, output_dir: Option<&PathBuf>, results: &[CheckResu
             // The last directory wins, so engines find there what is written.
             child.args(output_dir.map(|dir| format!("--output-dir={}", dir.display())));
         }
-        if !child.status()?.success() {
+        if !child.spawn()?.wait()?.success() {
             out::note(format_args!("tranche {} failed", command.join(" ")));
         }
     }

@@ -16,6 +16,7 @@
 //! | [`root`] | every path that is followed on behalf of an image goes through it; directories of tranche's own |
 //! | [`ledger`] | the records of who holds which share |
 //! | [`notify`] | messages to a service manager |
+//! | [`execute`] | the one place that executes another program |
 //! | [`messages`] | what hooks reported, for `tranche status` |
 //! | [`oci`] | the state and the configuration of a container |
 //! | [`caller`] | whether the programs that started this one still wait for it |
@@ -31,6 +32,7 @@ pub mod caller;
 pub mod claims;
 pub mod elf;
 pub mod error;
+pub mod execute;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -49,3 +51,7 @@ pub mod types;
 #[cfg(test)]
 #[path = "../../tests/support/programs.rs"]
 mod programs;
+#[cfg(test)]
+#[path = "../../tests/support/until.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod until;

@@ -52,9 +52,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
     // Options before the verb are about the log of NVIDIA's program, which tranche-oci does not have.
     let verb = arguments.find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
     let name = verb.as_ref().map(|verb| verb.to_string_lossy().into_owned());
-    let mut report = HookReport::new("hook", name.as_deref().filter(|name| is_known(name)), lines);
     let arguments: Vec<OsString> = arguments.collect();
-    let state_dir = call::state_dir(&arguments);
+    let known = name.as_deref().filter(|name| is_known(name));
+    let mut report = HookReport::new("hook", known, call::state_dir(&arguments), lines);
+    report.speak_at_limit();
     let done = match name.as_deref() {
         Some(PrepareCall::VERB) => confine::enter().and_then(|()| prepare::run(arguments, state, &mut report)),
         // These three work in the engine's namespaces and on the ledger, not in an image.
@@ -87,7 +88,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, state: &mut dyn Read, 
         report.about(&state);
     }
     // A message that cannot be kept was printed already and must not prevent the start.
-    let _ = report.keep(&state_dir);
+    let _ = report.keep();
     code
 }
 

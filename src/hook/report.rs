@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tranche_core::call::Unknown;
 use tranche_core::error::{Error, Result, line};
 use tranche_core::messages::{LINES, Message, Messages, Severity};
 use tranche_core::oci::State;
+use tranche_core::sys::cpu_time::{self, LastWords};
 use tranche_core::text::beginning;
 
 /// The most bytes of a line. A name in an image or a specification may have any length. An engine that reads the lines
@@ -21,14 +22,15 @@ pub(crate) struct HookReport<'w> {
     lines: &'w mut dyn Write,
     hook: String,
     container: Option<String>,
+    state_dir: PathBuf,
     said: Vec<(Severity, String)>,
     /// The number of remarks that are not kept because there are too many.
     left_out: usize,
 }
 
 impl<'w> HookReport<'w> {
-    /// A report of the command `command VERB`.
-    pub(crate) fn new(command: &str, verb: Option<&str>, lines: &'w mut dyn Write) -> Self {
+    /// A report of the command `command VERB`, whose messages are kept in `state_dir`, or in the directory of this user.
+    pub(crate) fn new(command: &str, verb: Option<&str>, state_dir: PathBuf, lines: &'w mut dyn Write) -> Self {
         let prefix = match verb {
             Some(verb) => format!("tranche-oci: {command} {verb}"),
             None => format!("tranche-oci: {command}"),
@@ -38,6 +40,7 @@ impl<'w> HookReport<'w> {
             lines,
             hook: verb.unwrap_or_default().to_owned(),
             container: None,
+            state_dir,
             said: Vec::new(),
             left_out: 0,
         }
@@ -46,6 +49,30 @@ impl<'w> HookReport<'w> {
     /// Sets the container of the messages, once its state was read.
     pub(crate) fn about(&mut self, state: &State) {
         self.container = Some(state.id.clone());
+        self.speak_at_limit();
+    }
+
+    /// Reports a failure when the limit of processor time ends this process, and keeps it if the container is known and
+    /// if messages were kept before.
+    pub(crate) fn speak_at_limit(&self) {
+        let what = "has used the processor time that a hook may take, and ended";
+        let error = Error::failed("hook", what);
+        let kept = self.container.as_ref().and_then(|container| {
+            let messages = Messages::existing(&self.state_dir, None).ok()??;
+            let message = Message {
+                at: now(),
+                container: container.clone(),
+                hook: self.hook.clone(),
+                severity: Severity::Failure,
+                text: line(&error),
+            };
+            messages.prepare(&message).ok()
+        });
+        cpu_time::at_limit(LastWords {
+            line: format!("{}: {}\n", self.prefix, line(&error)).into_bytes(),
+            kept,
+            code: error.kind().exit_code(),
+        });
     }
 
     /// Whether there are messages to keep and the container is not known yet.
@@ -86,19 +113,15 @@ impl<'w> HookReport<'w> {
         }
     }
 
-    /// Keeps the messages in `state_dir`, or in the directory of this user. Without messages, nothing is done.
+    /// Keeps the messages. Without messages, nothing is done.
     ///
     /// # Errors
     /// Returns an error if they cannot be kept. The engine's log still has them.
-    pub(crate) fn keep(self, state_dir: &Path) -> Result<()> {
+    pub(crate) fn keep(self) -> Result<()> {
         if self.said.is_empty() {
             return Ok(());
         }
-        // A clock before 1970 is not set.
-        let at = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let at = now();
         let more = (self.left_out > 0).then(|| (Severity::Remark, format!("and {} more lines", self.left_out)));
         let container = self.container.unwrap_or_default();
         let message = |(severity, text)| Message {
@@ -116,8 +139,14 @@ impl<'w> HookReport<'w> {
             said.insert(if ends { failure } else { said.len() }, more);
         }
         let messages: Vec<Message> = said.into_iter().map(message).collect();
-        Messages::open(state_dir)?.remember(&messages)
+        Messages::open(&self.state_dir)?.remember(&messages)
     }
+}
+
+/// Seconds since 1970. A clock before 1970 is not set.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
 }
 
 fn shortened(line: &str) -> String {
@@ -134,13 +163,13 @@ mod tests {
     #[test]
     fn a_line_has_an_end() {
         let mut lines = Vec::new();
-        HookReport::new("hook", Some("prepare"), &mut lines).note("é".repeat(100_000), "too long");
+        HookReport::new("hook", Some("prepare"), "/none".into(), &mut lines).note("é".repeat(100_000), "too long");
         let text = String::from_utf8(lines).unwrap();
         assert!(text.len() < LONGEST + 8 && text.ends_with("…\n"), "{}", text.len());
         assert!(text.starts_with("tranche-oci: hook prepare: éé"));
     }
 
-    fn kept(state_dir: &Path) -> Vec<Message> {
+    fn kept(state_dir: &std::path::Path) -> Vec<Message> {
         let messages = Messages::existing(state_dir, Some(state_dir)).unwrap();
         messages
             .map(|messages| messages.all().unwrap().messages)
@@ -151,11 +180,11 @@ mod tests {
     fn what_was_said_is_kept_by_container() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let mut report = HookReport::new("hook", Some("prepare"), &mut lines);
+        let mut report = HookReport::new("hook", Some("prepare"), top.path().to_owned(), &mut lines);
         report.about(&State::parse(br#"{"bundle":"/b","id":"c1"}"#).unwrap());
         report.note("/a\nb", "left out");
         report.failure(&Error::failed("it", "failed"));
-        report.keep(top.path()).unwrap();
+        report.keep().unwrap();
         let seen: Vec<_> = kept(top.path())
             .into_iter()
             .map(|m| (m.container, m.hook, m.severity, m.text))
@@ -174,8 +203,8 @@ mod tests {
     fn a_hook_that_says_nothing_makes_nothing() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let report = HookReport::new("hook", Some("prepare"), &mut lines);
-        report.keep(top.path()).unwrap();
+        let report = HookReport::new("hook", Some("prepare"), top.path().to_owned(), &mut lines);
+        report.keep().unwrap();
         assert_eq!(std::fs::read_dir(top.path()).unwrap().count(), 0);
     }
 
@@ -183,10 +212,10 @@ mod tests {
     fn many_remarks_do_not_hide_the_failure() {
         let top = tempfile::tempdir().unwrap();
         let mut lines = Vec::new();
-        let mut report = HookReport::new("hook", Some("prepare"), &mut lines);
+        let mut report = HookReport::new("hook", Some("prepare"), top.path().to_owned(), &mut lines);
         (0..1000).for_each(|number| report.note(number, "left out"));
         report.failure(&Error::failed("it", "failed"));
-        report.keep(top.path()).unwrap();
+        report.keep().unwrap();
         let texts: Vec<String> = kept(top.path()).into_iter().map(|message| message.text).collect();
         assert_eq!(texts.len(), LINES);
         assert_eq!(texts[0], "0: left out");

@@ -8,8 +8,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tranche_core::execute::Program;
 
 /// The most that a program of the driver may print.
 const MOST_BYTES: usize = 64 << 10;
@@ -91,18 +92,17 @@ pub fn text_of(
     input: &str,
     patience: Duration,
 ) -> Result<String, ProgramError> {
-    let mut command = Command::new(program);
-    command
+    let mut program = Program::new(program);
+    program
         .args(arguments.iter().map(OsStr::new))
-        .env_clear()
         .envs(environment.iter().copied())
-        .current_dir("/")
         .stdin(Stdio::piped());
-    run(&mut command, input, patience, MOST_BYTES)?.into_text()
+    run(program, input, patience, MOST_BYTES)?.into_text()
 }
 
-/// Runs `command` to its end, at most for `patience`, and keeps up to `most_bytes` of each of its outputs. `input`,
-/// which is less than a pipe holds, is written if the command's standard input is a pipe.
+/// Runs `program` to its end, at most for `patience`, and keeps up to `most_bytes` of each of its outputs. `input`,
+/// which is less than a pipe holds, is written if the program's standard input is a pipe. The program gets SIGTERM if
+/// this thread ends meanwhile.
 ///
 /// A process that the program leaves behind may keep an output open: what was written before the program ended is
 /// returned, and the rest is not waited for.
@@ -110,9 +110,10 @@ pub fn text_of(
 /// # Errors
 /// Returns [`ProgramError::Io`], [`ProgramError::Silent`] or [`ProgramError::Endless`]; the program has then been
 /// killed.
-pub fn run(command: &mut Command, input: &str, patience: Duration, most_bytes: usize) -> Result<Ran, ProgramError> {
+pub fn run(mut program: Program, input: &str, patience: Duration, most_bytes: usize) -> Result<Ran, ProgramError> {
     let until = Instant::now() + patience;
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    program.ends_with_caller().stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn()?;
     let ran = talk(&mut child, input, until, most_bytes);
     if ran.is_err() {
         // It may have ended by itself.
@@ -211,13 +212,12 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn shell(script: &str, input: &str, patience: Duration) -> Result<Ran, ProgramError> {
-        let mut command = Command::new("/bin/sh");
-        run(
-            command.args(["-c", script]).stdin(Stdio::piped()),
-            input,
-            patience,
-            5000,
-        )
+        let mut program = Program::new("/bin/sh");
+        program
+            .args(["-c", script])
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::piped());
+        run(program, input, patience, 5000)
     }
 
     #[test]

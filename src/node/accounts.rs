@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tranche_core::error::{Error, Result};
+use tranche_core::execute::AsUser;
 use tranche_plan::policy::{UserLimits, UserPolicy, UserRules};
 
 /// Who is counted.
@@ -182,6 +183,20 @@ impl Accounts {
         lines.map(|line| format!("sharing.users: {line}")).collect()
     }
 
+    /// What a login of the user `uid` begins with; `None` if the user has no account, or if NSS does not answer. It asks
+    /// NSS.
+    pub fn login(&self, uid: u32) -> Option<Login> {
+        let person = self.groups.person(uid, &self.names);
+        Some(Login {
+            user: AsUser {
+                uid,
+                gid: *person.gids.first()?,
+                groups: person.gids,
+            },
+            home: person.home.filter(|home| home.starts_with('/'))?,
+        })
+    }
+
     fn ranges(&self) -> Arc<Ranges> {
         let stamps = [&self.sources.subuid, &self.sources.nsswitch].map(|path| Stamp::of(path));
         let mut known = lock(&self.known);
@@ -197,6 +212,15 @@ impl Accounts {
         }
         Arc::clone(&known.ranges)
     }
+}
+
+/// What a login of a user begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user, with all groups of the account.
+    pub user: AsUser,
+    /// The home of the account.
+    pub home: String,
 }
 
 /// The state of a file: its inode, size and last change (`st_ctime`, which no program can set); `None` if it does not

@@ -7,7 +7,9 @@
 //! | [`replace`] | replaces a file or a link as a whole |
 //! | [`nvidia_config`] | the configuration file of NVIDIA's container toolkit |
 //! | [`mutex`] | locks of values that each change leaves complete |
+//! | [`own_cgroup`] | a cgroup for one program, below that of this process |
 //! | [`accounts`] | who is counted when shares and connections are limited |
+//! | [`as_user`] | runs a program as a user |
 //! | [`out_of_service`] | which devices are out of service, and how they are taken out and put back |
 //! | [`state_file`] | files in which the broker keeps what it has to know, with the version of their form |
 //! | [`claim_spec`] | the CDI specifications of claims that are made beforehand |
@@ -34,6 +36,7 @@
 //! | [`sys`] | the only `unsafe` code |
 
 pub mod accounts;
+pub mod as_user;
 pub mod claim_spec;
 pub mod control;
 pub mod device_files;
@@ -52,6 +55,7 @@ pub mod observe;
 pub mod observed;
 pub mod out_of_service;
 pub mod overdue;
+pub mod own_cgroup;
 pub mod peer;
 pub mod planning;
 pub mod policy_change;

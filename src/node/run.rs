@@ -2,7 +2,7 @@
 //!
 //! 1. The share is reserved. The reservation ends with this process.
 //! 2. The program's process is started, and waits ([`start`]).
-//! 3. The process gets a cgroup of its own where that is possible ([`cgroup`]), and enters the claim. From here on the
+//! 3. The process gets a cgroup of its own where that is possible ([`own_cgroup`](crate::own_cgroup)), and enters the claim. From here on the
 //!    claim lasts while a process of that cgroup lives, or the process itself, whatever happens to this one.
 //! 4. What serves the share is prepared, and the process becomes the program.
 //! 5. The claim is released when the program has ended.
@@ -12,7 +12,6 @@
 //! For a user other than root, the broker does 1, 3 and 5 ([`by_broker`]).
 
 mod by_broker;
-mod cgroup;
 mod environment;
 pub(crate) mod planned;
 mod served;
@@ -24,8 +23,8 @@ pub use start::{NotStarted, run_if_asked};
 
 use crate::held::specs::Specs;
 use crate::held::{self, View};
+use crate::own_cgroup::OwnCgroup;
 use crate::planning::{self, PlanOptions};
-use cgroup::OwnCgroup;
 use planned::PlannedClaim;
 use start::WaitingProgram;
 use std::ffi::OsString;

@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod children;
 mod cluster_policy;
 mod commands;
 mod ended;

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use tranche_core::claims::{Claims, Collected};
 use tranche_core::error::{Error, line};
 use tranche_core::ledger::Claim;
+use tranche_core::ledger::process::Machine;
+use tranche_core::text::shown;
 use tranche_node::claim_spec;
 use tranche_node::held::root_only;
 
@@ -31,6 +33,8 @@ pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
             problems.extend(swept.left);
         }
         problems.extend(claims.iter().filter_map(|claim| without_spec(claim)));
+        let machine = locked.claims().machine();
+        problems.extend(claims.iter().filter_map(|claim| without_end(claim, machine)));
         problems.extend(books.damaged.into_iter().map(|book| book.error));
     }
     // Nothing is printed before: a terminal that was stopped would keep every container with a share from starting.
@@ -59,6 +63,23 @@ fn directories(at: &PlaceArgs, claims: &[&Claim]) -> BTreeSet<PathBuf> {
     let dirs = at.specs.dirs().into_iter().chain(said.map(Path::to_owned));
     // One directory under two paths is looked at once.
     dirs.map(|dir| std::fs::canonicalize(&dir).unwrap_or(dir)).collect()
+}
+
+/// Reports a claim of which nobody sees when its container ends.
+fn without_end(claim: &Claim, machine: &Machine) -> Option<Error> {
+    let process = claim
+        .process
+        .as_ref()
+        .filter(|process| machine.cannot_see_the_end_of(process))?;
+    let cgroup = process
+        .cgroup
+        .as_ref()
+        .map_or_else(String::new, |cgroup| format!(" {}", shown(&cgroup.path)));
+    let error = Error::failed(
+        claim.who(),
+        format!("its cgroup{cgroup} has so many others below it that its end cannot be seen, and its claim stays"),
+    );
+    Some(error.hint("remove those cgroups, or give tranche claim release --force when the container has ended"))
 }
 
 /// Reports a claim whose specification another program has removed, so that no container can use the claim.

@@ -1,8 +1,8 @@
 //! Loading the driver's kernel modules.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 
 /// The modules whose devices containers use, the one that the others need first.
 const MODULES: [&str; 3] = ["nvidia", "nvidia-uvm", "nvidia-modeset"];
@@ -26,15 +26,15 @@ pub(super) fn load(driver_root: Option<&Path>, dry_run: bool) -> Result<Vec<Stri
     let root = driver_root.filter(|root| *root != Path::new("/"));
     let mut commands = Vec::new();
     for module in MODULES {
-        let mut command = Command::new(program);
+        let mut modprobe = Program::new(program);
         if let Some(root) = root {
-            command.arg("-d").arg(root);
+            modprobe.arg("-d").arg(root);
         }
-        command.arg(module).env_clear().stdin(Stdio::null()).current_dir("/");
+        modprobe.arg(module);
         let root = root.map(|root| format!("-d {} ", root.display())).unwrap_or_default();
         let line = format!("{} {root}{module}", program.display());
         if !dry_run {
-            let output = command.output().about(&line, "cannot be started")?;
+            let output = modprobe.output().about(&line, "cannot be started")?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let why = said.lines().next().unwrap_or("it printed nothing");

@@ -24,6 +24,9 @@ use proc_files::ProcFiles;
 use std::io::ErrorKind;
 use time::Offset;
 
+/// The most processes that are looked at for one of a pid namespace, which may happen while the ledger is locked.
+const MOST_LOOKED_AT: usize = 32 << 10;
+
 /// What is in the place of a cgroup now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupState {
@@ -86,10 +89,11 @@ impl Machine {
     }
 
     /// The numbers of the processes of a container, as far as they can be known: those of its cgroup. Without a cgroup
-    /// of its own, those of its pid namespace, or its init alone if it has none of its own either.
+    /// of its own, those of its pid namespace, or its init alone if it has none of its own either. Takes the longer the
+    /// more there are: never under the lock of the ledger.
     ///
     /// # Errors
-    /// Returns an error if the cgroup or `/proc` cannot be read.
+    /// Returns an error if the cgroup or `/proc` cannot be read, or if the cgroup has too many below it.
     pub fn processes(&self, init: &InitProcess) -> Result<Vec<u32>> {
         if let Some(cgroup) = &init.cgroup {
             return cgroup::processes(cgroup).about(&cgroup.path, "cannot be read");
@@ -108,6 +112,34 @@ impl Machine {
             .into_iter()
             .filter(|pid| namespace(*pid).is_ok_and(|other| other == of_init))
             .collect())
+    }
+
+    /// Whether process `pid` is one of the container with this init, as [`Machine::processes`]. Looks at this process
+    /// alone.
+    ///
+    /// # Errors
+    /// Returns an error if the cgroup of the container cannot be looked at.
+    pub fn has_process(&self, init: &InitProcess, pid: u32) -> Result<bool> {
+        if let Some(own) = &init.cgroup {
+            let is_below = |directory: &std::path::PathBuf| directory.starts_with(&own.path);
+            return Ok(
+                self.cgroup(own)? != CgroupState::Gone && cgroup::directories(&self.proc, pid).iter().any(is_below)
+            );
+        }
+        if init.namespace != self.namespace || self.has_ended(init) {
+            return Ok(false);
+        }
+        let namespace = |pid: u32| self.proc.namespace(&format!("{pid}/ns/pid")).ok();
+        Ok(match namespace(init.pid) {
+            Some(of_init) if of_init != self.namespace => namespace(pid) == Some(of_init),
+            _ => pid == init.pid,
+        })
+    }
+
+    /// Whether it cannot be seen when the last process of a container ends: its cgroup has too many others below it, of
+    /// a version that does not say whether they have processes. It then counts as running.
+    pub fn cannot_see_the_end_of(&self, init: &InitProcess) -> bool {
+        init.namespace == self.namespace && init.cgroup.as_ref().is_some_and(cgroup::is_too_large)
     }
 
     /// Whether a cgroup still exists, and of which version it is.
@@ -169,11 +201,14 @@ impl Machine {
     }
 
     /// Whether any process that can be seen from here is in a pid namespace. From the first pid namespace all processes
-    /// of the machine are seen.
+    /// of the machine are seen. Of more processes than are looked at, one may be in it.
     fn has_processes(&self, namespace: u64) -> bool {
         let Ok(pids) = self.proc.processes() else {
             return true;
         };
+        if pids.len() > MOST_LOOKED_AT {
+            return true;
+        }
         let mut namespaces = pids
             .into_iter()
             .map(|pid| self.proc.namespace(&format!("{pid}/ns/pid")));

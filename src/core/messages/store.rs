@@ -4,15 +4,17 @@ use super::runtime_dir::runtime_dir;
 use super::{LINES, Message};
 use crate::error::{Context, Error, Result};
 use crate::root::{HostDirectory, Missing, Permissions};
+use crate::sys::cpu_time::LineOfFile;
 use crate::text::shown;
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, fstat};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// The name of the directory in a state directory.
@@ -95,16 +97,28 @@ impl Messages {
         limit.thread_block().about(about(), "cannot be kept")?;
         let mut lines = Vec::new();
         for message in messages {
-            // The file may end in a part of a line, if the disk was full. This begins a new line.
-            lines.push(b'\n');
-            serde_json::to_writer(&mut lines, &message.bounded()).about(about(), "cannot be kept")?;
-            lines.push(b'\n');
+            lines.extend(line_of(message).about(about(), "cannot be kept")?);
         }
         let is_new = self.append(&name, &lines).about(about(), "cannot be kept")?;
         if is_new {
             self.drop_oldest().about("old messages", "cannot be removed")?;
         }
         Ok(())
+    }
+
+    /// A message that can be kept later without allocating memory.
+    ///
+    /// # Errors
+    /// Returns an error if the message cannot be written, or the directory not be used again.
+    pub fn prepare(&self, message: &Message) -> Result<LineOfFile> {
+        let about = || format!("message of {}", shown(&message.container));
+        let directory = self.directory.as_fd().try_clone_to_owned();
+        let name = CString::new(file_name(&message.container).into_encoded_bytes());
+        Ok(LineOfFile {
+            directory: directory.about(about(), "cannot be kept")?,
+            name: name.about(about(), "cannot be kept")?,
+            line: line_of(message).about(about(), "cannot be kept")?,
+        })
     }
 
     /// Every message that is kept, oldest first.
@@ -199,6 +213,14 @@ impl Messages {
             .take(beyond)
             .try_for_each(|(_, _, name)| self.directory.remove(name))
     }
+}
+
+/// A message as it is in its file. The file may end in a part of a line, if the disk was full, so this begins a new one.
+fn line_of(message: &Message) -> serde_json::Result<Vec<u8>> {
+    let mut line = vec![b'\n'];
+    serde_json::to_writer(&mut line, &message.bounded())?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 fn is_message_file(name: &OsStr) -> bool {

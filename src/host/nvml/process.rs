@@ -16,10 +16,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tranche_core::execute::Program;
 
 /// The environment variable that marks the processes that the library starts.
 const MARK: &str = "TRANCHE_NVML_CHILD";
@@ -126,18 +127,11 @@ impl Drop for NvmlProcess {
 }
 
 fn spawn(program: &Path, arguments: &[OsString], mark: &str) -> io::Result<Child> {
-    use std::os::unix::process::CommandExt;
-    Command::new(program)
-        .args(arguments)
-        // The caller's environment must not affect the library: it may preload a library or write a trace to a file.
-        .env_clear()
-        .env(MARK, mark)
-        .current_dir("/")
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
+    // The caller's environment must not affect the library: it may preload a library or write a trace to a file. The
+    // process leads a session, and so also a group.
+    let mut child = Program::new(program);
+    child.args(arguments).env(MARK, mark).stdout(Stdio::piped());
+    child.spawn()
 }
 
 /// Waits until `is_so`, at most for `limit`. Returns whether it is so.

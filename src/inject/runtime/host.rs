@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::report::RuntimeReport;
 use tranche_core::bounded;
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 use tranche_core::ledger::STATE_DIR;
 use tranche_core::root::is_in_user_namespace;
 use tranche_plan::host_file::{self, HostFile, NAME};
@@ -156,18 +156,17 @@ fn refresh(state_dir: &Path, arguments: &[String]) -> Result<()> {
     let path = std::env::current_exe()
         .about("tranche", "cannot be found")?
         .with_file_name("tranche");
-    let mut command = Command::new(&path);
-    command.args(["cdi", "refresh"]).args(arguments);
+    let mut command = Program::new(&path);
+    command.ends_with_caller().args(["cdi", "refresh"]).args(arguments);
     if state_dir != Path::new(STATE_DIR) && arguments.is_empty() {
         command.arg("--state-dir").arg(state_dir);
     }
-    command.env_clear().current_dir("/");
     let object = format!("{} cdi refresh", path.display());
     // A file and not a pipe: nobody has to read while it is written, and no process that is left behind can be waited
     // for.
     let said = memfd_create("said", MemfdFlags::CLOEXEC).about(&object, "cannot be run")?;
     let stderr = said.try_clone().about(&object, "cannot be run")?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command.stderr(stderr);
     let mut child = command.spawn().about(&object, "cannot be run")?;
     let until = Instant::now() + PATIENCE;
     let status = loop {

@@ -19,8 +19,10 @@ const MOST_KEPT: usize = 4096;
 pub(super) struct Person {
     /// The name of the account.
     pub(super) name: Option<String>,
-    /// The numbers of its groups.
-    gids: Vec<u32>,
+    /// The numbers of its groups, that of the account first.
+    pub(super) gids: Vec<u32>,
+    /// The home of the account.
+    pub(super) home: Option<String>,
 }
 
 /// What NSS has said.
@@ -53,6 +55,7 @@ impl Groups {
             Person {
                 name: Some((*name).to_owned()),
                 gids,
+                home: fields.get(5).map(|home| (*home).to_owned()),
             }
         })
     }

@@ -6,10 +6,10 @@
 use super::{Stamp, lock};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tranche_core::bounded;
+use tranche_core::execute::Program;
 use tranche_host::program;
 
 /// How long NSS may take.
@@ -144,13 +144,9 @@ impl Names {
         let Some(getent) = self.getent.iter().find(|program| program.is_file()) else {
             return unknown("getent was not found");
         };
-        let mut command = Command::new(getent);
-        command
-            .args([database, key])
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null());
-        let ran = match program::run(&mut command, "", PATIENCE, MOST_ANSWER) {
+        let mut command = Program::new(getent);
+        command.args([database, key]);
+        let ran = match program::run(command, "", PATIENCE, MOST_ANSWER) {
             Ok(ran) => ran,
             Err(error) => return unknown(&format!("{}: {error}", getent.display())),
         };

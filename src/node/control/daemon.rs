@@ -20,8 +20,8 @@ use super::target::ControlTarget;
 use socket::Listening;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tranche_core::execute::Program;
 use tranche_core::types::MemorySize;
 use tranche_host::program::{self, ProgramError};
 
@@ -234,12 +234,10 @@ impl Daemon<'_> {
     fn launch(&self) -> Result<process::Starting, DaemonError> {
         let started = match self.starter {
             Starter::Own { program, state_dir } => {
-                let mut command = Command::new(program);
+                let mut command = Program::new(program);
                 command
                     .args(["mps", "run", &self.target.instance(), "--state-dir"])
                     .arg(state_dir);
-                command.env_clear().current_dir("/");
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 command.spawn().map(process::Starting::child)
             }
             Starter::Systemd(systemctl) => {

@@ -271,11 +271,15 @@ impl Control {
         let daemon = self.daemon(&target);
         let failed = |error| Error::failed(target.device, format!("its clients could not be ended: {error}"));
         let left = || until.saturating_duration_since(Instant::now());
-        let own = self.tools.processes.of_container(init)?;
-        let mut clients = daemon.clients(left()).map_err(failed)?;
-        clients.retain(|(_, client)| own.contains(client));
-        daemon.terminate(&clients, left()).map_err(failed)?;
-        Ok(clients.len())
+        // Each client is looked at, of which a daemon has some tens: a container may have any number of processes.
+        let mut own = Vec::new();
+        for (server, client) in daemon.clients(left()).map_err(failed)? {
+            if self.tools.processes.is_of_container(init, client)? {
+                own.push((server, client));
+            }
+        }
+        daemon.terminate(&own, left()).map_err(failed)?;
+        Ok(own.len())
     }
 
     /// Refuses to end a daemon that containers use.

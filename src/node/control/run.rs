@@ -6,10 +6,9 @@ use super::target::ControlTarget;
 use std::convert::Infallible;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
 /// device and its directories alone.
@@ -37,12 +36,9 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
     };
     journal.changes.daemon.as_ref().ok_or_else(nothing)?;
     let log = Directories::of(pipe).log;
-    // A session of its own: what ends the broker, or its terminal, does not end the daemon. A process that leads a
-    // group has that already.
-    let _ = nix::unistd::setsid();
-    let mut command = Command::new(control);
+    // In a session of its own, what ends the broker, or its terminal, does not end the daemon.
+    let mut command = Program::new(control);
     command.arg("-f").args(multi_user.then_some("-multiuser-server"));
-    command.env_clear().current_dir("/").stdin(Stdio::null());
     command.env("CUDA_VISIBLE_DEVICES", uuid);
     command.env("CUDA_MPS_PIPE_DIRECTORY", pipe);
     command.env("CUDA_MPS_LOG_DIRECTORY", &log);
@@ -58,5 +54,5 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
     command
         .stdout(file.try_clone().about(output.display(), "cannot be written")?)
         .stderr(file);
-    Err(Error::failed(control.display(), "cannot be executed").from_source(command.exec()))
+    Err(Error::failed(control.display(), "cannot be executed").from_source(command.replace_this_process()))
 }

@@ -6,9 +6,9 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 use tranche_host::program::{self, ProgramError};
 use tranche_plan::engines::Engine;
 
@@ -62,7 +62,7 @@ pub fn check(
         fs::write(&path, text).about(path.display(), "cannot be written")?;
         Ok(path)
     };
-    let mut command = Command::new(&program);
+    let mut command = engine_program(&program);
     match engine {
         Engine::Docker => {
             command = validate(&program, &copy("daemon.json", main.text)?);
@@ -100,13 +100,13 @@ pub fn check(
                 .arg("version");
         }
     }
-    let answer = run(&mut command).about(program.display(), "cannot be run")?;
+    let answer = run(command).about(program.display(), "cannot be run")?;
     if engine == Engine::Docker && !answer.is_success && !cannot_validate(&answer) {
         let now = match main.path.exists() {
             true => main.path.to_owned(),
             false => copy("now.json", "{}")?,
         };
-        let present = run(&mut validate(&program, &now)).about(program.display(), "cannot be run")?;
+        let present = run(validate(&program, &now)).about(program.display(), "cannot be run")?;
         // The reason may have the name of the file.
         let reason = |answer: &Answer, file: &Path| answer.reason().replace(&*file.to_string_lossy(), "");
         if reason(&present, &now) == reason(&answer, &place.path().join("daemon.json")) {
@@ -122,8 +122,8 @@ pub fn check(
 }
 
 /// dockerd reads `file` and the machine, such as certificates that the file names, and starts nothing.
-fn validate(program: &Path, file: &Path) -> Command {
-    let mut command = Command::new(program);
+fn validate(program: &Path, file: &Path) -> Program {
+    let mut command = engine_program(program);
     command.arg("--validate").arg("--config-file").arg(file);
     command
 }
@@ -212,12 +212,12 @@ pub fn present(engine: Engine, program: Option<&Path>, file: &Path) -> Result<St
     let name = engine.facts().program;
     let program = program.map(Path::to_owned).or_else(|| find(name));
     let program = program.ok_or_else(|| Error::failed(name, "not found").hint("use --config-source file"))?;
-    let mut command = Command::new(&program);
+    let mut command = engine_program(&program);
     match engine {
         Engine::Crio => command.args(["status", "config"]),
         _ => command.arg("--config").arg(file).args(["config", "dump"]),
     };
-    let answer = run(&mut command).about(program.display(), "cannot be run")?;
+    let answer = run(command).about(program.display(), "cannot be run")?;
     match answer.is_success {
         true => Ok(answer.out),
         false => Err(Error::failed(
@@ -233,7 +233,9 @@ pub fn containerd_is_2(program: Option<&Path>) -> Option<bool> {
     let program = program
         .map(Path::to_owned)
         .or_else(|| find(Engine::Containerd.facts().program))?;
-    let answer = run(Command::new(program).arg("--version")).ok()?;
+    let mut command = engine_program(&program);
+    command.arg("--version");
+    let answer = run(command).ok()?;
     // containerd github.com/containerd/containerd/v2 v2.1.0 COMMIT
     let version = answer.out.split_whitespace().nth(2)?.trim_start_matches('v');
     Some(version.split('.').next()?.parse::<u32>().ok()? >= 2)
@@ -289,12 +291,20 @@ impl Answer {
     }
 }
 
-/// Runs `command`, which gets no input. dockerd looks for other programs of docker in `PATH`.
-fn run(command: &mut Command) -> Result<Answer, ProgramError> {
+/// The program of an engine with the environment of the person who changes its configuration: podman finds files of its
+/// user by it. dockerd looks for other programs of docker in `PATH`.
+fn engine_program(path: &Path) -> Program {
+    let mut program = Program::new(path);
+    program.environment_of_caller();
     if let Ok(path) = std::env::join_paths(places_of_programs()) {
-        command.env("PATH", path);
+        program.env("PATH", path);
     }
-    let ran = program::run(command.stdin(Stdio::null()), "", PATIENCE, MOST_BYTES)?;
+    program
+}
+
+/// Runs `command`, which gets no input.
+fn run(command: Program) -> Result<Answer, ProgramError> {
+    let ran = program::run(command, "", PATIENCE, MOST_BYTES)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(Answer {
         is_success: ran.status.success(),

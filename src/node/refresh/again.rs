@@ -1,8 +1,8 @@
 //! The same refresh once more, for a program that has changed what specifications depend on.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use tranche_core::error::{Context, Error, Result};
+use tranche_core::execute::Program;
 use tranche_plan::host_file::HostFile;
 
 /// Brings the specifications up to date, in the way in which they were written last.
@@ -12,9 +12,9 @@ use tranche_plan::host_file::HostFile;
 pub fn again(state_dir: &Path) -> Result<()> {
     let program = std::env::current_exe().about("tranche", "cannot be found")?;
     let arguments = HostFile::load(state_dir).map(|host| host.arguments).unwrap_or_default();
-    let mut command = Command::new(program);
-    command.args(["cdi", "refresh"]).args(arguments).stdin(Stdio::null());
-    let output = command.output().about("tranche cdi refresh", "cannot be run")?;
+    let mut refresh = Program::new(program);
+    refresh.args(["cdi", "refresh"]).args(arguments);
+    let output = refresh.output().about("tranche cdi refresh", "cannot be run")?;
     match output.status.success() {
         true => Ok(()),
         false => {

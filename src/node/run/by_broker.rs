@@ -4,8 +4,9 @@
 //! one is killed before the program begins, because the process that waits then ends.
 
 use super::start::WaitingProgram;
-use super::{OwnCgroup, RunOptions, ShareForRun, environment, on_demand_profile, supervise};
+use super::{RunOptions, ShareForRun, environment, on_demand_profile, supervise};
 use crate::held::by_broker;
+use crate::own_cgroup::OwnCgroup;
 use std::process::ExitStatus;
 use tranche_core::broker::{RunAnswer, RunRequest};
 use tranche_core::error::{Error, Result};

@@ -4,6 +4,9 @@
 //! program starts itself with [`CHILD_ARGUMENT`], and that process waits for the variables of the share on a pipe. It
 //! keeps its number when it becomes the program. If the pipe is closed before all of them came, because its parent
 //! ended in any way, it ends.
+//!
+//! The program is the caller's own, as if a shell had started it: it keeps the terminal, the session, the descriptors
+//! and the limits of the caller, and is not executed by [`tranche_core::execute`].
 
 use crate::sys::descriptor;
 use rustix::io::{FdFlags, fcntl_setfd};

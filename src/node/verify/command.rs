@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranche_core::error::Error;
+use tranche_core::execute::Program;
 use tranche_host::program::{self, ProgramError, Ran};
 
 /// More output than this is an error: what an engine says about a container is a few tens of KiB.
@@ -16,8 +16,10 @@ const MOST_BYTES: usize = 4 << 20;
 /// Returns an error if it cannot be started, does not end in time, or prints too much.
 pub(super) fn run(program: &Path, arguments: &[&OsStr], deadline: Duration) -> Result<Ran, Error> {
     let about = |what: &str| Error::failed(program.display(), what);
-    let mut command = Command::new(program);
-    program::run(command.args(arguments).stdin(Stdio::null()), "", deadline, MOST_BYTES).map_err(|error| match error {
+    let mut command = Program::new(program);
+    // An engine finds its daemon and the containers of its user by the environment.
+    command.args(arguments).environment_of_caller();
+    program::run(command, "", deadline, MOST_BYTES).map_err(|error| match error {
         ProgramError::Io(error) => about("cannot be run").from_source(error),
         ProgramError::Silent(_) => about(&format!("did not end within {} s", deadline.as_secs())),
         error => about("its output cannot be read").from_source(error),

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::support::until;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tranche_core::messages::Messages;
 
 #[test]
 fn who_looks_from_another_time_namespace_evicts_nobody() {
@@ -63,6 +66,49 @@ fn a_lock_that_is_removed_while_containers_start_gives_no_share_to_two() {
     assert_eq!(scene.held(), won, "the ledger says what the hooks said");
 }
 
+/// The kernel's signal may come at any instruction; here it comes while the hook waits.
+#[test]
+fn a_hook_that_its_limit_of_processor_time_ends_leaves_its_message() {
+    let Some(scene) = Scene::new("a_hook_that_its_limit_of_processor_time_ends_leaves_its_message") else {
+        return;
+    };
+    let (first, second) = (Init::new(), Init::new());
+    scene.claim("1", "first", &first).unwrap();
+    // The first message makes the directory of messages.
+    scene.claim("1", "refused", &second).unwrap_err();
+    let lock = File::create(scene.state_dir().join("ledger/lock")).unwrap();
+    let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
+    let mut hook = scene.hook("claim", "2", "/b", "slow", second.pid());
+    // Whoever started it may have blocked the signal.
+    let hook = blocking(Signal::SIGXCPU, || hook.stderr(Stdio::piped()).spawn().unwrap());
+    let tasks = format!("/proc/{}/task", hook.id());
+    // A thread of it waits for the lock.
+    until("the hook waits", || fs::read_dir(&tasks).unwrap().count() > 1);
+    kill(Pid::from_raw(hook.id().try_into().unwrap()), Signal::SIGXCPU).unwrap();
+    let ended = hook.wait_with_output().unwrap();
+    drop(lock);
+    let what = "hook: has used the processor time that a hook may take, and ended";
+    let line = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{line}");
+    assert_eq!(line, format!("tranche-oci: hook claim: {what}\n"));
+    let messages = Messages::existing(&scene.state_dir(), None).unwrap().unwrap();
+    let all = messages.all().unwrap().messages;
+    let kept: Vec<_> = all.iter().filter(|message| message.container == "slow").collect();
+    assert_eq!(kept.len(), 1, "{all:?}");
+    assert_eq!((kept[0].hook.as_str(), kept[0].text.as_str()), ("claim", what));
+    // What it did not finish is not held.
+    scene.claim("2", "later", &second).unwrap();
+}
+
+/// What `what` starts has this signal blocked.
+fn blocking<T>(signal: Signal, what: impl FnOnce() -> T) -> T {
+    let set = SigSet::from_iter([signal]);
+    set.thread_block().unwrap();
+    let result = what();
+    set.thread_unblock().unwrap();
+    result
+}
+
 #[test]
 fn a_lock_that_is_held_long_names_who_holds_it() {
     let Some(scene) = Scene::new("a_lock_that_is_held_long_names_who_holds_it") else {
@@ -89,7 +135,7 @@ fn a_lock_that_is_held_long_names_who_holds_it() {
     holder.wait().unwrap();
     // flock leaves the lock to what it runs.
     let child = nix::unistd::Pid::from_raw(child.trim().parse().unwrap());
-    nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+    kill(child, Signal::SIGKILL).unwrap();
     scene.claim("1", "two", &init).unwrap();
 }
 

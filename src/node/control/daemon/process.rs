@@ -43,12 +43,12 @@ impl Processes {
         })
     }
 
-    /// The numbers of the processes of a container.
+    /// Whether process `pid` is one of the container with this init.
     ///
     /// # Errors
-    /// Returns an error if they cannot be listed.
-    pub(in crate::control) fn of_container(&self, init: &InitProcess) -> Result<Vec<u32>> {
-        self.machine.processes(init)
+    /// Returns an error if the cgroup of the container cannot be looked at.
+    pub(in crate::control) fn is_of_container(&self, init: &InitProcess, pid: u32) -> Result<bool> {
+        self.machine.has_process(init, pid)
     }
 
     /// Whether a cgroup still exists, and of which version it is.

@@ -1,28 +1,21 @@
 //! The engine of a user, which stops a container so that a restart policy does not start it again.
 
-use std::os::unix::process::CommandExt;
+use crate::accounts::{AccountSources, Accounts};
+use crate::as_user::UserProgram;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::{sleep, spawn};
-use std::time::{Duration, Instant};
+use std::thread::spawn;
+use std::time::Duration;
 use tranche_core::ledger::Holder;
 
 /// Where packages put podman. The user chooses none of these.
 const PODMAN: [&str; 2] = ["/usr/bin/podman", "/run/current-system/sw/bin/podman"];
 
-/// With this program, systemd starts another one outside of the broker's unit. The unit takes away what a rootless
-/// engine needs: homes, namespaces, and `newuidmap`, which has the setuid bit.
-const SYSTEMD_RUN: &str = "/usr/bin/systemd-run";
-
-/// Exists where systemd is the init (sd_booted(3)).
-const BOOTED: &str = "/run/systemd/system";
-
 /// For how much longer than the grace the engine may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether the engine is done.
-const TICK: Duration = Duration::from_millis(50);
+/// Where podman finds the programs that it executes.
+const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin";
 
 /// A container of a user's own podman.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,95 +42,34 @@ impl PodmanContainer {
     /// Stops the container as its user, in a thread. The result comes once: a line says why it is not stopped.
     ///
     /// # Errors
-    /// Returns a line if the machine has no podman or no account of the user.
+    /// Returns a line if the machine has no podman.
     pub(super) fn stop(&self, grace: Duration) -> Result<Receiver<Result<(), String>>, String> {
         let podman = PODMAN.into_iter().find(|path| Path::new(path).exists());
         let podman = podman.ok_or("this machine has no podman")?;
-        let found = nix::unistd::User::from_uid(self.user.into()).map_err(|error| error.to_string())?;
-        let account = found.ok_or("the user has no account")?;
-        let runtime = format!("/run/user/{}", self.user);
-        let surroundings = Surroundings {
-            uid: self.user,
-            gid: account.gid.as_raw(),
-            home: account.dir.to_str().ok_or("the user's home is no text")?.to_owned(),
-            runtime_directory: Path::new(&runtime).is_dir().then_some(runtime),
-        };
-        let is_systemd = Path::new(BOOTED).is_dir() && Path::new(SYSTEMD_RUN).exists();
-        let command = self.command(podman, &surroundings, grace, is_systemd);
+        let container = self.clone();
         let (sender, result) = channel();
         spawn(move || {
             // Nobody may listen any more: the container has ended.
-            let _ = sender.send(run(command, grace + PATIENCE));
+            let _ = sender.send(container.stop_now(podman, grace));
         });
         Ok(result)
     }
 
-    fn command(&self, podman: &str, user: &Surroundings, grace: Duration, is_systemd: bool) -> Command {
-        let mut command;
-        if is_systemd {
-            let most = (grace + PATIENCE).as_secs();
-            command = Command::new(SYSTEMD_RUN);
-            command.args(["--quiet", "--collect", "--wait"]);
-            command.args([format!("--uid={}", user.uid), format!("--gid={}", user.gid)]);
-            command.arg(format!("--property=RuntimeMaxSec={most}"));
-            command.args(user.variables().map(|(name, value)| format!("--setenv={name}={value}")));
-            command.args(["--", podman]);
-            command.env_clear();
-        } else {
-            command = Command::new(podman);
-            // Without the groups of root: the standard library drops them with the user.
-            command.uid(user.uid).gid(user.gid);
-            command.env_clear().envs(user.variables());
+    fn stop_now(&self, podman: &str, grace: Duration) -> Result<(), String> {
+        // NSS is asked by a program with a deadline.
+        let login = Accounts::new(AccountSources::default()).login(self.user);
+        let login = login.ok_or("the user has no account with a home")?;
+        let runtime = format!("/run/user/{}", self.user);
+        let mut variables = vec![("HOME", login.home.as_str()), ("PATH", PROGRAMS)];
+        if Path::new(&runtime).is_dir() {
+            variables.push(("XDG_RUNTIME_DIR", &runtime));
         }
-        let grace = grace.as_secs().to_string();
-        command.args(["stop", "--time", &grace, &self.id]).current_dir("/");
-        // What it says is of the user's choice, and is not for the journal.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
-    }
-}
-
-/// As whom, and with which variables, an engine runs.
-struct Surroundings {
-    uid: u32,
-    gid: u32,
-    home: String,
-    runtime_directory: Option<String>,
-}
-
-impl Surroundings {
-    fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let runtime = self.runtime_directory.as_deref();
-        let fixed = [
-            ("HOME", self.home.as_str()),
-            (
-                "PATH",
-                "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin",
-            ),
-        ];
-        fixed
-            .into_iter()
-            .chain(runtime.map(|directory| ("XDG_RUNTIME_DIR", directory)))
-    }
-}
-
-/// Runs a command that may take this long.
-fn run(mut command: Command, most: Duration) -> Result<(), String> {
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let begun = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(status.to_string()),
-            Ok(None) if begun.elapsed() < most => sleep(TICK),
-            Ok(None) => {
-                // It may have ended by itself just now.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("not done after {} s", most.as_secs()));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
+        let stop = UserProgram {
+            path: podman,
+            arguments: &["stop", "--time", &grace.as_secs().to_string(), &self.id],
+            variables: &variables,
+        };
+        stop.run(&login, grace + PATIENCE)
     }
 }
 
@@ -180,44 +112,5 @@ mod tests {
         }
         let name = ContainerName { bundle, id };
         assert_eq!(PodmanContainer::of(&Holder::Container(name)), None);
-    }
-
-    #[test]
-    fn podman_runs_as_the_user_with_nothing_of_the_broker_s() {
-        let user = Surroundings {
-            uid: 1000,
-            gid: 100,
-            home: "/home/ann".to_owned(),
-            runtime_directory: Some("/run/user/1000".to_owned()),
-        };
-        let container = PodmanContainer { user: 1000, id: id() };
-        let words = |is_systemd| {
-            let command = container.command("/usr/bin/podman", &user, Duration::from_secs(9), is_systemd);
-            let words = [command.get_program()].into_iter().chain(command.get_args());
-            words.map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        let own = ["/usr/bin/podman", "stop", "--time", "9", &id()];
-        assert_eq!(words(false), own);
-        let of_systemd = words(true);
-        assert_eq!(of_systemd[0], SYSTEMD_RUN);
-        for word in [
-            "--uid=1000",
-            "--gid=100",
-            "--setenv=HOME=/home/ann",
-            "--property=RuntimeMaxSec=29",
-        ] {
-            assert!(of_systemd.iter().any(|one| one == word), "{of_systemd:?}");
-        }
-        assert!(of_systemd.ends_with(&own.map(str::to_owned)), "{of_systemd:?}");
-    }
-
-    #[test]
-    fn a_command_that_does_not_end_is_killed() {
-        let mut command = Command::new("sleep");
-        command.arg("1000");
-        let error = run(command, Duration::from_millis(100)).unwrap_err();
-        assert!(error.starts_with("not done"), "{error}");
-        assert_eq!(run(Command::new("true"), PATIENCE), Ok(()));
-        assert!(run(Command::new("false"), PATIENCE).is_err());
     }
 }

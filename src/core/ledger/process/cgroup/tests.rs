@@ -1,6 +1,8 @@
 //! On the cgroups of this machine, where it has some and lets us make others.
 
 use super::*;
+use crate::until::until;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 /// A cgroup for a test, removed with its processes.
@@ -164,38 +166,146 @@ fn a_path_that_leads_through_a_file_of_a_cgroup_says_nothing() {
     }
 }
 
-#[test]
-fn a_tree_that_is_too_deep_to_search_is_neither_empty_nor_in_use() {
-    for made in Made::each() {
-        let cgroup = Cgroup {
-            path: made.0.to_str().unwrap().into(),
-            inode: is_cgroup(&made.0).unwrap(),
-            top: None,
-        };
-        let mut deepest = made.0.clone();
-        for _ in 0..MOST_LEVELS {
-            deepest.push("below");
-            fs::create_dir(&deepest).unwrap();
-        }
-        assert!(is_empty(&cgroup), "{}", deepest.display());
-        fs::create_dir(deepest.join("below")).unwrap();
-        assert!(!is_empty(&cgroup) && !has_processes(&cgroup), "{}", deepest.display());
+/// The cgroup in `made` as a claim records it.
+fn recorded(made: &Made) -> Cgroup {
+    Cgroup {
+        path: made.0.to_str().unwrap().into(),
+        inode: is_cgroup(&made.0).unwrap(),
+        top: None,
     }
 }
 
-/// Plain directories, which have links like those of cgroups on most file systems.
+#[test]
+fn depth_does_not_matter() {
+    for made in Made::each() {
+        let cgroup = recorded(&made);
+        let mut deepest = made.0.clone();
+        for _ in 0..40 {
+            deepest.push("below");
+            fs::create_dir(&deepest).unwrap();
+        }
+        assert!(is_empty(&cgroup) && !has_processes(&cgroup), "{}", deepest.display());
+        let process = Sleeper::in_cgroup(&deepest);
+        assert!(!is_empty(&cgroup) && has_processes(&cgroup), "{}", deepest.display());
+        assert_eq!(processes(&cgroup).unwrap(), [process.pid()]);
+    }
+}
+
+/// The processor time of this thread that `what` takes, in nanoseconds: the least of some times.
+fn cost(what: impl Fn()) -> i64 {
+    let now = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+    let once = || {
+        let began = now();
+        (0..20).for_each(|_| what());
+        let spent = now() - began;
+        spent.tv_sec() * 1_000_000_000 + spent.tv_nsec()
+    };
+    (0..15).map(|_| once()).min().unwrap()
+}
+
+#[test]
+fn a_look_costs_the_same_with_any_number_of_cgroups() {
+    for made in Made::each() {
+        let (few, many) = (made.below("few"), made.below("many"));
+        for (top, number) in [(&few, 10), (&many, 5000)] {
+            (0..number).for_each(|number| fs::create_dir(top.join(number.to_string())).unwrap());
+        }
+        let of = |path: &Path| Cgroup {
+            path: path.to_str().unwrap().into(),
+            inode: is_cgroup(path).unwrap(),
+            top: None,
+        };
+        let (of_few, of_many) = (of(&few), of(&many));
+        if i128::from(statfs(&made.0).unwrap().f_type) != VERSION_2 {
+            assert!(is_empty(&of_few) && !is_too_large(&of_few));
+            assert!(
+                is_too_large(&of_many) && has_processes(&of_many) && !is_empty(&of_many),
+                "counts as in use"
+            );
+            continue;
+        }
+        assert!(is_empty(&of_few) && is_empty(&of_many) && !is_too_large(&of_many));
+        let [little, much] = [&of_few, &of_many].map(|cgroup| cost(|| assert!(is_empty(cgroup))));
+        // It grew with the number before: by a factor of some hundred.
+        assert!(much < 8 * little, "{much} ns with 5000, {little} ns with 10");
+        let process = Sleeper::in_cgroup(&many.join("4711"));
+        assert!(
+            has_processes(&of_many) && !is_empty(&of_many),
+            "the kernel finds the one process"
+        );
+        drop(process);
+        let error = processes(&of_many).unwrap_err().to_string();
+        assert_eq!(error, "has more than 4096 cgroups below it");
+        // The init of a container, with what it has made below its own cgroup.
+        let init = Sleeper::in_cgroup(&many);
+        let own = of_process(init.pid());
+        assert_eq!(own.map(|cgroup| cgroup.path), Some(of_many.path));
+    }
+}
+
+fn of_process(pid: u32) -> Option<Cgroup> {
+    of(&ProcFiles::open().unwrap(), pid)
+}
+
+/// Plain directories, which have links like those of cgroups of version 1 on most file systems.
 #[test]
 fn a_cgroup_that_is_removed_during_the_search_has_no_processes() {
     let top = tempfile::tempdir().unwrap();
-    let numbers = || {
-        let mut processes = Vec::new();
-        collect(top.path(), MOST_LEVELS, &mut processes).map(|()| processes)
-    };
-    assert_eq!(numbers().unwrap_err().kind(), io::ErrorKind::NotFound);
-    fs::write(top.path().join("cgroup.procs"), "7\n0\n").unwrap();
-    assert_eq!(numbers().unwrap(), [7, 0]);
-    fs::create_dir(top.path().join("below")).unwrap();
-    assert_eq!(numbers().unwrap(), [7, 0], "its list of processes is gone");
+    let population = || population_of(top.path());
+    assert!(is_gone(&population().unwrap_err()));
+    fs::write(top.path().join("cgroup.procs"), "").unwrap();
+    assert_eq!(population().unwrap(), Population::Empty);
+    let below = top.path().join("below");
+    fs::create_dir(&below).unwrap();
+    assert_eq!(
+        population().unwrap(),
+        Population::Empty,
+        "its list of processes is gone"
+    );
+    fs::write(below.join("cgroup.procs"), "0\n").unwrap();
+    assert_eq!(
+        population().unwrap(),
+        Population::Populated,
+        "one of another pid namespace"
+    );
+}
+
+#[test]
+fn as_many_directories_are_looked_at_as_may_be() {
+    let top = tempfile::tempdir().unwrap();
+    fs::write(top.path().join("cgroup.procs"), "").unwrap();
+    for number in 0..MOST_DIRECTORIES {
+        fs::create_dir(top.path().join(number.to_string())).unwrap();
+    }
+    assert_eq!(population_of(top.path()).unwrap(), Population::Empty);
+    fs::create_dir(top.path().join("0/one-more")).unwrap();
+    assert_eq!(population_of(top.path()).unwrap(), Population::TooMany);
+}
+
+#[test]
+fn thousands_of_processes_are_listed_and_are_one_look() {
+    for made in Made::each().into_iter().take(1) {
+        let cgroup = recorded(&made);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "for n in $(seq 2000); do sleep 1000 & done; echo; wait"]);
+        let mut shell = shell
+            .stdout(std::process::Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = nix::unistd::Pid::from_raw(shell.id().try_into().unwrap());
+        fs::write(made.0.join("cgroup.procs"), shell.id().to_string()).unwrap();
+        // It prints a line when it has started all.
+        let mut line = [0];
+        shell.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        let found = processes(&cgroup).unwrap().len();
+        let is_used = has_processes(&cgroup) && !is_empty(&cgroup);
+        nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
+        shell.wait().unwrap();
+        // The shell may have started some before it was moved.
+        assert!(is_used && found > 1000, "{found}");
+        until("they have ended", || is_empty(&cgroup));
+    }
 }
 
 /// Threads of one process may be in different cgroups of version 2; the process is then listed above them.
