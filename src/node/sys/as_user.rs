@@ -169,7 +169,9 @@ fn parse(bytes: &[u8], processes: usize) -> io::Result<Vec<Answer>> {
     let mut words = bytes.chunks(WORD).map(|word| word.try_into().map(i32::from_ne_bytes));
     let mut next = || match words.next() {
         Some(Ok(word)) => Ok(word),
-        _ => Err(io::Error::other("the process that acts as the user ended without an answer")),
+        _ => Err(io::Error::other(
+            "the process that acts as the user ended without an answer",
+        )),
     };
     match next()? {
         0 => {}
@@ -205,7 +207,13 @@ mod tests {
     /// A process of `uid`, which has become it.
     fn sleeping(uid: u32) -> Child {
         let mut command = Command::new("sleep");
-        command.arg("1000").uid(uid).gid(uid).stdin(Stdio::null()).spawn().unwrap()
+        command
+            .arg("1000")
+            .uid(uid)
+            .gid(uid)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     fn handle(child: &Child) -> OwnedFd {
@@ -231,7 +239,11 @@ mod tests {
         all.push(of_ended.as_fd());
         let expected = [Answer::Sent, Answer::Refused, Answer::Refused, Answer::Ended];
         assert_eq!(signal(BOB, &all, None).unwrap(), expected);
-        assert!(children[..3].iter_mut().all(|child| child.try_wait().unwrap().is_none()));
+        assert!(
+            children[..3]
+                .iter_mut()
+                .all(|child| child.try_wait().unwrap().is_none())
+        );
         assert_eq!(signal(BOB, &all, Some(Signal::SIGKILL)).unwrap(), expected);
         assert_eq!(children[0].wait().unwrap().signal(), Some(9));
         for child in &mut children[1..3] {
@@ -255,14 +267,20 @@ mod tests {
         let of_shooter = handle(&shooter);
         let asked = |_| signal(EVE, &[of_shooter.as_fd()], None).unwrap();
         assert!((0..300).map(asked).all(|answers| answers == [Answer::Sent]));
-        assert_eq!(signal(EVE, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(), [Answer::Sent]);
+        assert_eq!(
+            signal(EVE, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(),
+            [Answer::Sent]
+        );
         shooter.wait().unwrap();
     }
 
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         let bytes = |words: &[i32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-        assert_eq!(parse(&bytes(&[0, 0, libc::ESRCH]), 2).unwrap(), [Answer::Sent, Answer::Ended]);
+        assert_eq!(
+            parse(&bytes(&[0, 0, libc::ESRCH]), 2).unwrap(),
+            [Answer::Sent, Answer::Ended]
+        );
         let error = parse(&bytes(&[libc::EINVAL]), 2).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         for short in [&bytes(&[]), &bytes(&[0, 0]), &bytes(&[0, 0, 0])[..11]] {
