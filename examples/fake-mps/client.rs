@@ -34,8 +34,8 @@ pub(crate) fn commands(config: &Config) -> ExitCode {
         },
     }
     // Uid 0 reaches the first one alone.
-    let found = [CONTROL_PRIVILEGED, CONTROL].map(|name| protocol::connected(&pipe().join(name), protocol::UI));
-    let Some(socket) = found.into_iter().find_map(Result::ok) else {
+    let connected = |name| protocol::connected(&pipe().join(name), protocol::UI);
+    let Ok(socket) = connected(CONTROL_PRIVILEGED).or_else(|_| connected(CONTROL)) else {
         eprintln!("Cannot find MPS control daemon process");
         return ExitCode::FAILURE;
     };

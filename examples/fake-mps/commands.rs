@@ -1,16 +1,16 @@
 //! The commands, and what the daemon answers: nothing, or lines.
 
 use crate::config::Config;
-use crate::daemon::{Daemon, Server};
+use crate::daemon::{Daemon, Front, Server};
 use crate::{protocol, scan};
 use rustix::net::{Shutdown, shutdown};
 use tranche_core::mps::version::{Commanders, MemoryLimits};
 
 /// Whether the command is one to end that this user may give. The real daemon waits for the clients of its servers, at
 /// most for the seconds of `-t`; this one does not.
-pub(crate) fn is_quit(daemon: &mut Daemon, uid: u32, command: &str) -> bool {
+pub(crate) fn is_quit(daemon: &mut Daemon, front: &Front, command: &str) -> bool {
     let mut words = command.split_whitespace();
-    if words.next() != Some("quit") || !is_owner(uid) {
+    if words.next() != Some("quit") || !front.is_privileged {
         return false;
     }
     let timeout = (words.next() == Some("-t"))
@@ -26,12 +26,8 @@ pub(crate) fn is_quit(daemon: &mut Daemon, uid: u32, command: &str) -> bool {
     true
 }
 
-fn is_owner(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
-}
-
 /// The lines of the answer.
-pub(crate) fn answer(daemon: &mut Daemon, config: &Config, uid: u32, command: &str) -> Vec<String> {
+pub(crate) fn answer(daemon: &mut Daemon, config: &Config, front: &Front, command: &str) -> Vec<String> {
     let command = command.trim_start();
     let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let version = daemon.version;
@@ -40,10 +36,10 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, uid: u32, command: &s
     match word {
         "quit" => vec!["Not enough privilege to execute quit command".to_owned()],
         "get_server_list" => numbers(daemon.servers.iter().map(|server| server.process.id())),
-        "start_server" => start_server(daemon, config, uid, rest),
+        "start_server" => start_server(daemon, config, front.uid, rest),
         "get_default_active_thread_percentage" => vec![daemon.defaults.percentage()],
         "set_default_active_thread_percentage" => {
-            if let Some(refused) = refused(daemon, uid) {
+            if let Some(refused) = refused(daemon, front) {
                 return refused;
             }
             if !daemon.defaults.set_percentage(rest) {
@@ -60,7 +56,7 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, uid: u32, command: &s
         _ if word.contains("pinned_mem_limit") && form == MemoryLimits::None => unknown(),
         "get_default_device_pinned_mem_limit" => daemon.defaults.memory(form, rest).into_iter().collect(),
         "set_default_device_pinned_mem_limit" => {
-            if let Some(refused) = refused(daemon, uid) {
+            if let Some(refused) = refused(daemon, front) {
                 return refused;
             }
             daemon.defaults.set_memory(form, rest);
@@ -74,7 +70,7 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, uid: u32, command: &s
         _ if !version.has_clients => unknown(),
         "get_default_client_priority" => vec![daemon.defaults.priority.to_string()],
         "set_default_client_priority" => {
-            if let Some(refused) = refused(daemon, uid) {
+            if let Some(refused) = refused(daemon, front) {
                 return refused;
             }
             match scan::int(rest).map_or(0, |(priority, _)| priority) {
@@ -90,8 +86,9 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, uid: u32, command: &s
 }
 
 /// Why this user may not change the defaults; `None` if it may.
-fn refused(daemon: &Daemon, uid: u32) -> Option<Vec<String>> {
-    let may = daemon.version.commanders == Commanders::AnyUser || is_owner(uid);
+fn refused(daemon: &Daemon, front: &Front) -> Option<Vec<String>> {
+    let may = daemon.version.commanders == Commanders::AnyUser || front.is_privileged;
+    let uid = front.uid;
     // 580 corrected the sentence.
     let who = if daemon.version.major >= 580 {
         "user who started"
@@ -111,8 +108,7 @@ fn start_server(daemon: &mut Daemon, config: &Config, by: u32, rest: &str) -> Ve
     let Some((uid, _)) = number else {
         return vec!["A user id (UID) is required to start a new server".to_owned()];
     };
-    let uid = uid.cast_unsigned();
-    if by != 0 && by != uid {
+    if by != 0 && by != uid.cast_unsigned() {
         return vec![match daemon.version.commanders {
             Commanders::AnyUser => format!("Insufficient privileges for UID {by}"),
             Commanders::RootAndOwner => {

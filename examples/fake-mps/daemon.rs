@@ -31,6 +31,7 @@ pub(crate) struct Daemon {
 pub(crate) struct Server {
     pub(crate) process: Child,
     handle: Option<OwnedFd>,
+    is_ready: bool,
     pub(crate) uid: u32,
     pub(crate) limits: Limits,
     pub(crate) clients: Vec<Client>,
@@ -44,8 +45,10 @@ pub(crate) struct Client {
 }
 
 /// A front end.
-struct Front {
-    uid: u32,
+pub(crate) struct Front {
+    pub(crate) uid: u32,
+    /// Whether it came by `control_privileged`, which decides what it may do.
+    pub(crate) is_privileged: bool,
     connection: OwnedFd,
 }
 
@@ -97,10 +100,10 @@ impl Daemon {
                 self.ended(at);
             }
             if is_ready(control.as_fd()) {
-                self.accept(control);
+                self.accept(control, false);
             }
             if is_ready(privileged.as_fd()) {
-                self.accept(privileged);
+                self.accept(privileged, true);
             }
             for client in std::mem::take(&mut self.waiting) {
                 self.attach(client);
@@ -128,13 +131,17 @@ impl Daemon {
     }
 
     /// Greets a connection, and waits until it has said what it is: for as long as it takes.
-    fn accept(&mut self, socket: &OwnedFd) {
+    fn accept(&mut self, socket: &OwnedFd, is_privileged: bool) {
         self.log.line("Accepting connection...");
         let Ok(connection) = accept_with(socket, SocketFlags::CLOEXEC) else {
             return;
         };
-        let _ = protocol::put(&connection, protocol::HELLO);
-        if protocol::receive(&connection).as_deref() != Some(protocol::CREDENTIALS) {
+        if protocol::put(&connection, protocol::HELLO).is_err() {
+            self.log.line("Unable to accept connection");
+            return;
+        }
+        // Any packet will do: the credentials are the kernel's.
+        if protocol::receive(&connection).is_none() {
             self.log.line("User did not send valid credentials");
             return;
         }
@@ -145,9 +152,15 @@ impl Daemon {
         let kind = protocol::receive(&connection);
         match kind.as_deref().and_then(protocol::numbered) {
             None => self.log.line("Unable to read new connection type information"),
+            // A second front end is closed without a word.
+            Some((protocol::UI, _)) if !self.fronts.is_empty() => {}
             Some((protocol::UI, _)) => {
                 self.log.line("NEW UI");
-                self.fronts.push(Front { uid, connection });
+                self.fronts.push(Front {
+                    uid,
+                    is_privileged,
+                    connection,
+                });
             }
             Some((protocol::CLIENT, _)) => {
                 let text =
@@ -194,10 +207,10 @@ impl Daemon {
         if config.faults.dies_after.is_some_and(|most| self.commands > most) {
             std::process::abort();
         }
-        if commands::is_quit(self, front.uid, command) {
+        if commands::is_quit(self, front, command) {
             return Said::Quit;
         }
-        for line in commands::answer(self, &config, front.uid, command) {
+        for line in commands::answer(self, &config, front, command) {
             self.log.line(&line);
             let _ = say(line.as_bytes());
         }
@@ -235,23 +248,25 @@ impl Daemon {
         servers.find(|server| i64::from(server.process.id()) == i64::from(pid))
     }
 
-    /// Starts the server of a user, if it does not run. The daemon waits a moment for one that fails.
-    pub(crate) fn start_server(&mut self, config: &Config, uid: u32) {
-        let uid = if self.multi_user { 0 } else { uid };
+    /// Starts the server of a user, if it does not run.
+    pub(crate) fn start_server(&mut self, config: &Config, uid: i32) {
+        let named = uid;
+        let uid = if self.multi_user { 0 } else { uid.cast_unsigned() };
         if self.servers.iter().any(|server| server.uid == uid) {
             return;
         }
-        let Ok(process) = server::start(config) else {
+        let Ok((process, is_ready)) = server::start(config) else {
             self.status = 1;
             return;
         };
         self.log
-            .line(&format!("Starting new server {} for user {uid}", process.id()));
+            .line(&format!("Starting new server {} for user {named}", process.id()));
         let pid = Pid::from_raw(process.id().cast_signed());
         let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         self.servers.push(Server {
             process,
             handle,
+            is_ready,
             uid,
             limits: self.defaults.clone(),
             clients: Vec::new(),
@@ -267,12 +282,12 @@ impl Daemon {
             self.waiting.push(client);
             return;
         }
-        self.start_server(&Config::read(), uid);
+        self.start_server(&Config::read(), uid.cast_signed());
         let Some(server) = self.servers.iter_mut().find(|server| server.uid == uid) else {
             return;
         };
-        // A server that fails does so at once, and its clients lose their connection.
-        if server.process.try_wait().is_ok_and(|ended| ended.is_some()) {
+        // The clients of a server that failed lose their connection.
+        if !server.is_ready {
             return;
         }
         let text = format!(

@@ -3,15 +3,22 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What each record begins with.
+/// What each record begins with, with who writes in the lowest bits: 0 is the daemon.
 const MAGIC: u32 = 0xabcd_e000;
 
+/// Who writes, by these bits.
+const WRITERS: [&str; 4] = ["Control", "Server", "Client", "Other"];
+
 /// The numbers before the text: the magic number, the process, year, month, day, day of the week, hour, minute, second,
-/// millisecond, who writes, and the length of the text.
+/// millisecond, and the length of the text in two of them.
 const HEADER: usize = 12;
+
+/// Where the length is.
+const LENGTH: usize = 10;
 
 /// The longest text that the reader has room for. The real daemon does not check it, and ends by SIGSEGV.
 const MOST: u32 = 1 << 16;
@@ -21,10 +28,20 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Writes records to the pipe at `path`, and starts the thread that reads them into `target`.
-    pub(crate) fn open(path: &Path, mut target: Box<dyn Write + Send>) -> std::io::Result<Self> {
+    /// What is at `path` at the very start: a pipe that somebody reads, or a file. The real daemon follows a link here,
+    /// and writes its records into what it finds.
+    pub(crate) fn left(path: &Path) -> Option<File> {
+        let mut options = File::options();
+        options.write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+    }
+
+    /// Starts the thread that reads the pipe at `path` into `target`. Records go to `left`, or to the pipe.
+    pub(crate) fn open(path: &Path, left: Option<File>, mut target: Box<dyn Write + Send>) -> std::io::Result<Self> {
         let mut reader = File::options().read(true).write(true).open(path)?;
-        let pipe = File::options().write(true).open(path)?;
+        let pipe = match left {
+            Some(left) => left,
+            None => File::options().write(true).open(path)?,
+        };
         std::thread::spawn(move || {
             while let Some(line) = record(&mut reader) {
                 let _ = target.write_all(line.as_bytes());
@@ -51,8 +68,8 @@ impl Log {
             number(of_day / 60 % 60),
             number(of_day % 60),
             now.subsec_millis(),
-            0,
             length,
+            0,
         ];
         let mut bytes: Vec<u8> = header.iter().flat_map(|number| number.to_ne_bytes()).collect();
         bytes.extend_from_slice(&text.as_bytes()[..length as usize]);
@@ -72,17 +89,18 @@ fn record(pipe: &mut File) -> Option<String> {
             header[at * 4 + 3],
         ])
     };
-    if number(HEADER - 1) > MOST {
+    if number(LENGTH) > MOST {
         std::process::abort();
     }
-    let mut text = vec![0; number(HEADER - 1) as usize];
+    let mut text = vec![0; number(LENGTH) as usize];
     pipe.read_exact(&mut text).ok()?;
     let [year, month, day] = [2, 3, 4].map(number);
     let [hour, minute, second, millisecond] = [6, 7, 8, 9].map(number);
     let pid = number(1);
     let text = String::from_utf8_lossy(&text);
+    let writer = WRITERS[(number(0) & 3) as usize];
     Some(format!(
-        "[{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03} Control {pid:>5}] {text}\n"
+        "[{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03} {writer} {pid:>5}] {text}\n"
     ))
 }
 

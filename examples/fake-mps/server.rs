@@ -1,6 +1,7 @@
 //! A server process. The daemon starts one at the first client; it only exists.
 
 use crate::config::{Config, hang};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -15,11 +16,16 @@ pub(crate) fn wait(config: &Config) -> ExitCode {
     if config.server_fails() {
         return ExitCode::FAILURE;
     }
+    let _ = std::io::stdout().write_all(READY);
+    let _ = std::io::stdout().flush();
     hang()
 }
 
-/// Starts the server program that the daemon's PATH finds. Without a PATH that is /bin and /usr/bin (execvp(3)).
-pub(crate) fn start(config: &Config) -> std::io::Result<Child> {
+/// What a server that runs writes to its standard output.
+const READY: &[u8] = b"r";
+
+/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and /usr/bin (execvp(3)).
+pub(crate) fn start(config: &Config) -> std::io::Result<(Child, bool)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_owned());
     let mut places: Vec<PathBuf> = path.split(':').map(|place| PathBuf::from(place).join(SERVER)).collect();
     let own = std::env::current_exe()?;
@@ -34,8 +40,17 @@ pub(crate) fn start(config: &Config) -> std::io::Result<Child> {
     if found.is_none() {
         command.arg0(MISSING);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn()
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut said = [0; 1];
+    let is_ready = child
+        .stdout
+        .take()
+        .is_some_and(|mut stdout| stdout.read_exact(&mut said).is_ok());
+    Ok((child, is_ready))
 }
 
 /// Ends a server.

@@ -74,7 +74,29 @@ fn in_background(arguments: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let _ = io::stdout().write_all(&said);
+    // The real one has it in a buffer when it forks, so that both print it.
+    print!("{}", warning(&log_directory()));
     ExitCode::FAILURE
+}
+
+/// The directory of the logs, which is made if it is missing.
+fn log_directory() -> PathBuf {
+    let logs = std::env::var_os("CUDA_MPS_LOG_DIRECTORY");
+    let logs = logs.map_or_else(|| PathBuf::from("/var/log/nvidia-mps"), PathBuf::from);
+    let _ = fs::create_dir(&logs).and_then(|()| fs::set_permissions(&logs, Permissions::from_mode(0o700)));
+    logs
+}
+
+/// What is printed about a directory for logs that cannot be used.
+fn warning(logs: &Path) -> String {
+    let access = rustix::fs::access(logs, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK);
+    match access {
+        Ok(()) => String::new(),
+        Err(_) => format!(
+            "Warning: Failed writing log files to directory [{}]. No logs will be available.\n",
+            logs.display()
+        ),
+    }
 }
 
 /// Makes the files, and serves until the end. `Err` is what is printed.
@@ -82,9 +104,9 @@ fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
     let version = config.version();
     let pipe = pipe();
     let no_access = || format!("Cannot access CUDA_MPS_PIPE_DIRECTORY={}\n", pipe.display());
-    let logs =
-        std::env::var_os("CUDA_MPS_LOG_DIRECTORY").map_or_else(|| PathBuf::from("/var/log/nvidia-mps"), PathBuf::from);
-    let _ = fs::create_dir(&logs).and_then(|()| fs::set_permissions(&logs, Permissions::from_mode(0o700)));
+    let logs = log_directory();
+    print!("{}", warning(&logs));
+    let left = Log::left(&pipe.join(LOG));
     let mask = umask(Bits::empty());
     let made = fs::create_dir(&pipe);
     if let Err(e) = made
@@ -115,6 +137,7 @@ fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
     }
     let fifo = pipe.join(LOG);
     // It may be left of a daemon before.
+    let _ = fs::remove_file(&fifo);
     let _ = mknodat(CWD, &fifo, FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o777), 0);
     let _ = fs::set_permissions(&fifo, Permissions::from_mode(0o777));
     let in_background = std::env::var_os(BACKGROUND).is_some();
@@ -129,7 +152,7 @@ fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
         }
         false => Box::new(io::stdout()),
     };
-    let mut log = Log::open(&fifo, target).map_err(|_| no_access())?;
+    let mut log = Log::open(&fifo, left, target).map_err(|_| no_access())?;
     log.line(&format!(
         "Starting control daemon using socket {}",
         pipe.join(CONTROL).display()

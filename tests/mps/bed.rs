@@ -128,7 +128,7 @@ impl Bed {
             .stderr(File::create(&err).unwrap());
         let mut child = command.process_group(0).spawn().unwrap();
         let how = match wait(&mut child, PATIENCE) {
-            Some(status) => self::how(status),
+            Some(status) => how_it_ended(status),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -175,7 +175,7 @@ impl Bed {
         while !self.listens() {
             if let Some(status) = daemon.process.try_wait().unwrap() {
                 let out = fs::read_to_string(&daemon.output).unwrap_or_default();
-                let how = how(status);
+                let how = how_it_ended(status);
                 return Err(Ran {
                     how,
                     out: self.normal(&out),
@@ -195,11 +195,20 @@ impl Bed {
         Ok(daemon)
     }
 
-    /// Whether a daemon has made all of its files.
+    /// Whether a daemon listens, and has made all of its files.
     pub(crate) fn listens(&self) -> bool {
-        let control = fs::metadata(self.pipe().join(CONTROL));
-        let has_number = || fs::metadata(self.pipe().join(PID_FILE)).is_ok_and(|file| file.len() > 0);
-        control.is_ok_and(|control| control.mode() & 0o777 == 0o666) && (!self.version.has_pid_file || has_number())
+        let control = self.pipe().join(CONTROL);
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        // The flag of a socket that listens. The name stays while its file is replaced.
+        let end = format!(" {}", control.display());
+        let is_bound = sockets
+            .lines()
+            .any(|line| line.ends_with(&end) && line.contains(" 00010000 "));
+        let has_mode = fs::metadata(&control).is_ok_and(|control| control.mode() & 0o777 == 0o666);
+        let number = fs::read_to_string(self.pipe().join(PID_FILE)).unwrap_or_default();
+        // A number that a test left is longer than that of a process.
+        let lives = || number.len() > 7 || fs::exists(format!("/proc/{number}")).unwrap();
+        is_bound && has_mode && (!self.version.has_pid_file || (!number.is_empty() && lives()))
     }
 
     /// The lines of a log of the daemon, without their times, and without those whose order is left to chance.
@@ -286,7 +295,7 @@ impl Daemon {
 
     /// How it ends within a moment, or `runs`.
     pub(crate) fn end(&mut self) -> String {
-        wait(&mut self.process, Duration::from_millis(500)).map_or_else(|| "runs".to_owned(), how)
+        wait(&mut self.process, Duration::from_millis(500)).map_or_else(|| "runs".to_owned(), how_it_ended)
     }
 }
 
@@ -319,7 +328,7 @@ fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
-fn how(status: ExitStatus) -> String {
+fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit {code}"),
         (_, Some(signal)) => format!("signal {signal}"),

@@ -379,13 +379,19 @@ fn users(bed: &Bed, transcript: &mut Transcript) {
     bed.clear();
     let _daemon = bed.start(&["-f"]).unwrap();
     fs::remove_file(bed.pipe().join(CONTROL_PRIVILEGED)).unwrap();
-    transcript.note(
-        "root without control_privileged",
-        vec![
-            bed.say("get_server_list").line(),
-            bed.say("set_default_active_thread_percentage 60").line(),
-        ],
-    );
+    for command in [
+        "get_server_list",
+        "set_default_active_thread_percentage 60",
+        "set_default_device_pinned_mem_limit 0 1G",
+        "set_default_client_priority 1",
+        "start_server -uid 1000",
+        "shutdown_server 1",
+        "terminate_client 1 2",
+        "quit",
+    ] {
+        let name = format!("root without control_privileged: {command}");
+        transcript.note(&name, vec![bed.say(command).line()]);
+    }
     fs::set_permissions(bed.pipe(), Permissions::from_mode(0o700)).unwrap();
     transcript.note(
         "uid 1000 without access to the directory",
@@ -504,20 +510,8 @@ fn logs(bed: &Bed, transcript: &mut Transcript) {
     // A record as a server writes it.
     let text = b"a line of another process";
     let mut record: Vec<u8> = Vec::new();
-    let header = [
-        0xabcd_e000,
-        42,
-        2031,
-        2,
-        3,
-        1,
-        4,
-        5,
-        6,
-        7,
-        0,
-        u32::try_from(text.len()).unwrap(),
-    ];
+    let length = u32::try_from(text.len()).unwrap();
+    let header = [0xabcd_e003, 42, 2031, 2, 3, 1, 4, 5, 6, 7, length, 0];
     header
         .iter()
         .for_each(|number: &u32| record.extend(number.to_ne_bytes()));
