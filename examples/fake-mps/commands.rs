@@ -54,7 +54,13 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, front: &Front, comman
         | "set_active_thread_percentage"
         | "get_device_client_list" => of_server(daemon, word, rest),
         _ if word.contains("pinned_mem_limit") && form == MemoryLimits::None => unknown(),
-        "get_default_device_pinned_mem_limit" => daemon.defaults.memory(form, rest).into_iter().collect(),
+        "get_default_device_pinned_mem_limit" => {
+            let memory = daemon.defaults.memory(form, rest);
+            if memory.is_none() {
+                daemon.log.line("No default pinned memory limit set for the device!");
+            }
+            memory.into_iter().collect()
+        }
         "set_default_device_pinned_mem_limit" => {
             if let Some(refused) = refused(daemon, front) {
                 return refused;

@@ -161,6 +161,9 @@ fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
         "To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY={}",
         pipe.display()
     ));
+    if version.major >= 580 {
+        log.line("CUDA MPS Control binary version: 13000");
+    }
     let privileged = listening(&pipe.join(CONTROL_PRIVILEGED))?;
     let control = listening(&pipe.join(CONTROL))?;
     let _ = fs::set_permissions(pipe.join(CONTROL), Permissions::from_mode(0o666));

@@ -23,8 +23,8 @@ pub(crate) fn mode(version: &Version, arguments: &[String]) -> Mode {
             ["-h" | "--help"] => Mode::Usage(0),
             _ => Mode::FrontEnd,
         },
-        Options::MultiUserServer => each(&words, &["-multiuser-server"]),
-        Options::Getopt => each(&words, &["-multiuser-server", "-M", "--multiuser-server"]),
+        Options::MultiUserServer => each(&words, &["-multiuser-server"], 1),
+        Options::Getopt => each(&words, &["-multiuser-server", "-M", "--multiuser-server"], 0),
     }
 }
 
@@ -35,8 +35,9 @@ fn daemon(in_background: bool, multi_user: bool) -> Mode {
     }
 }
 
-/// Each argument counts; the last one of `-d` and `-f` does.
-fn each(words: &[&str], multi_user_names: &[&str]) -> Mode {
+/// Each argument counts; the last one of `-d` and `-f` does. With an argument that is not known, the exit code is
+/// `unknown`.
+fn each(words: &[&str], multi_user_names: &[&str], unknown: u8) -> Mode {
     if let ["-h" | "--help"] = words {
         return Mode::Usage(0);
     }
@@ -47,7 +48,7 @@ fn each(words: &[&str], multi_user_names: &[&str]) -> Mode {
             "-d" => background = Some(true),
             "-f" => background = Some(false),
             name if multi_user_names.contains(&name) => multi_user = true,
-            _ => return Mode::Usage(1),
+            _ => return Mode::Usage(unknown),
         }
     }
     match background {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tranche_core::mps::version::{CONTROL, PID_FILE, SERVER, Version};
 
 /// How long a program may take before that is the answer: one that hangs takes as long.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(1000);
 
 pub(crate) struct Bed {
     top: tempfile::TempDir,
