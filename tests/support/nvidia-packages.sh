@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches packages of NVIDIA's driver from Debian's component non-free, one of each branch, and unpacks them:
 #
-#     fetch.sh DIRECTORY PACKAGE BRANCH...
+#     nvidia-packages.sh DIRECTORY PACKAGE BRANCH...
 #
 # DIRECTORY/PACKAGE/BRANCH has the files of the newest version of that branch that the archive has. Nothing is installed,
 # and the machine's own lists of packages stay as they are. Prints a line for each branch: the branch, and the version or

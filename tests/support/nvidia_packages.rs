@@ -1,4 +1,4 @@
-//! Where NVIDIA's programs are, of each branch that Debian has.
+//! NVIDIA's own programs and libraries, of each branch of the driver that Debian has: fetched once, and unpacked.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,20 @@ pub(crate) fn unpacked(package: &'static str, branch: u32) -> Result<Unpacked, S
     of_package[&branch].clone()
 }
 
+impl Unpacked {
+    /// CUDA's library, in a package `libcuda1`.
+    pub(crate) fn cuda(&self) -> PathBuf {
+        let mut entries = walkdir::WalkDir::new(&self.root).into_iter().flatten();
+        let is_library = |name: &str| name.starts_with("libcuda.so.");
+        let found =
+            entries.find(|entry| entry.file_type().is_file() && entry.file_name().to_str().is_some_and(is_library));
+        found.unwrap().into_path()
+    }
+}
+
 fn fetch(package: &str) -> Fetched {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/nvidia");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mps/fetch.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nvidia-packages.sh");
     let branches = BRANCHES.map(|branch| branch.to_string());
     let ran = Command::new(script)
         .arg(&directory)
