@@ -166,6 +166,7 @@ impl DaemonRow {
             DaemonState::Starting => "starting",
             DaemonState::Running => "running",
             DaemonState::Failed => "failed",
+            DaemonState::ServerFailed => "server-failed",
             DaemonState::Foreign => "foreign",
             DaemonState::Stopping => "stopping",
         }

@@ -2,3 +2,4 @@
 
 pub mod as_user;
 pub mod descriptor;
+pub mod peer_process;

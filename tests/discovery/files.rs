@@ -119,7 +119,7 @@ fn search_paths_take_the_place_of_the_known_ones() {
         ..options()
     };
     let none = bed.look_with(&elsewhere);
-    assert!(!has_file(&none, "libcuda.so.450.248.02"));
+    assert!(!has_file(&none, "libcuda.so.555.58.02"));
     let absent = none
         .absent
         .iter()
@@ -128,7 +128,7 @@ fn search_paths_take_the_place_of_the_known_ones() {
     assert_eq!(absent.looked_in, ["/opt/driver/lib"]);
     fs::create_dir_all(bed.host.path("/opt/driver")).unwrap();
     symlink("/usr/lib/x86_64-linux-gnu", bed.host.path("/opt/driver/lib")).unwrap();
-    assert!(has_file(&bed.look_with(&elsewhere), "libcuda.so.450.248.02"));
+    assert!(has_file(&bed.look_with(&elsewhere), "libcuda.so.555.58.02"));
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn a_cache_that_lies_costs_a_line_and_no_library() {
 fn what_is_no_library_is_left_out() {
     let bed = bed(SMALL);
     let dir = "/usr/lib/x86_64-linux-gnu";
-    let broken = format!("{dir}/libnvidia-opencl.so.450.248.02");
+    let broken = format!("{dir}/libnvidia-opencl.so.555.58.02");
     fs::write(bed.host.path(&broken), "#!/bin/sh\n").unwrap();
-    symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.450.248.02"))).unwrap();
+    symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.555.58.02"))).unwrap();
     let inventory = bed.look();
-    assert!(!has_file(&inventory, "libnvidia-opencl.so.450.248.02"));
+    assert!(!has_file(&inventory, "libnvidia-opencl.so.555.58.02"));
     let told = warnings(&inventory);
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|w| w.starts_with(&format!(
-        "{dir}/libnvidia-new.so.450.248.02: is a link that leads nowhere"
+        "{dir}/libnvidia-new.so.555.58.02: is a link that leads nowhere"
     ))));
     assert!(
         told.iter()
@@ -172,12 +172,12 @@ fn a_library_of_a_new_driver_needs_no_list() {
     let bed = bed(SMALL);
     let dir = bed.host.path("/usr/lib/x86_64-linux-gnu");
     fs::copy(
-        dir.join("libcuda.so.450.248.02"),
-        dir.join("libnvidia-tomorrow.so.450.248.02"),
+        dir.join("libcuda.so.555.58.02"),
+        dir.join("libnvidia-tomorrow.so.555.58.02"),
     )
     .unwrap();
     let inventory = bed.look();
-    let new = file(&inventory, "/usr/lib/x86_64-linux-gnu/libnvidia-tomorrow.so.450.248.02");
+    let new = file(&inventory, "/usr/lib/x86_64-linux-gnu/libnvidia-tomorrow.so.555.58.02");
     assert!(matches!(new.kind, FileKind::Library { .. }));
     assert_eq!(new.capability, DriverCapability::Compute);
 }

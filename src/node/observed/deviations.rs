@@ -96,6 +96,7 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
     for daemon in &observed.daemons {
         let text = match daemon.state {
             DaemonState::Failed => "its MPS daemon does not run and could not be started again; see tranche mps status",
+            DaemonState::ServerFailed => "the server of its MPS daemon does not start; see tranche mps status",
             DaemonState::Foreign => "another program runs an MPS daemon for it, so no share of it is given out",
             DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => continue,
         };
