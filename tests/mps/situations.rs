@@ -47,7 +47,9 @@ fn end_background(bed: &Bed) {
 fn unless_refused(ran: &Ran) -> String {
     let is_silent = ran.err.is_empty() || ran.err == "Cannot send command to MPS control daemon process\n";
     match ran.how.as_str() {
-        "exit 0" | "exit 1" if ran.out.is_empty() && is_silent => "closed, with a code that is left to chance".to_owned(),
+        "exit 0" | "exit 1" if ran.out.is_empty() && is_silent => {
+            "closed, with a code that is left to chance".to_owned()
+        }
         _ => ran.line(),
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod fake_host;
 pub(crate) mod fake_mps;
 pub(crate) mod glibc_image;
 pub(crate) mod init;
+pub(crate) mod nvidia_packages;
 pub(crate) mod old_kernel;
 pub(crate) mod on_host;
 pub(crate) mod openmetrics;
