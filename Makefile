@@ -1,6 +1,9 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
 # make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
+# make test-real-mps   compares the stand-in for NVIDIA's MPS programs with the real ones, and lets a real client reach a
+#                   server: packages of Debian's component non-free, 12 MB, fetched into target/nvidia (a minute; a part of
+#                   make test where that can be reached)
 # make test-mig-exact   compares the planner of MIG with a list of all states, for a large sample of wishes (seconds,
 #                   after a release build of tranche-plan)
 # make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
@@ -84,7 +87,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -141,6 +144,12 @@ kubelet-tests:
 
 test-kubelet: rust
 	$(CARGO) test -p tranche-kubelet
+
+# Prints the table, and what was not compared.
+test-real-mps: rust
+	@rm -f target/not-run-mps.txt
+	@TRANCHE_TEST_NOT_RUN="$(CURDIR)/target/not-run-mps.txt" $(CARGO) test --all-features --test mps
+	@sort -u target/not-run-mps.txt 2> /dev/null || true
 
 # Prints how many pairs of a state and a wish were compared for each product.
 test-mig-exact: rust

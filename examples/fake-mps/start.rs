@@ -34,23 +34,10 @@ pub(crate) fn run(config: &Config, arguments: &[String]) -> ExitCode {
         Mode::Daemon {
             in_background: true, ..
         } if std::env::var_os(BACKGROUND).is_none() => in_background(arguments),
-        Mode::Daemon { multi_user, .. } => {
-            let session = rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
-            config.record("start", json!({"arguments": arguments, "session": session}));
-            match config.start_fault() {
-                None | Some(Fault::Garbage | Fault::Endless) => {}
-                Some(Fault::Hung) => hang(),
-                Some(Fault::Dies) => std::process::abort(),
-                Some(Fault::Refuse) => {
-                    println!("Failed to start the MPS control daemon");
-                    return ExitCode::FAILURE;
-                }
-            }
-            serve(config, multi_user).unwrap_or_else(|why| {
-                print!("{why}");
-                ExitCode::FAILURE
-            })
-        }
+        Mode::Daemon { multi_user, .. } => serve(config, arguments, multi_user).unwrap_or_else(|why| {
+            print!("{why}");
+            ExitCode::FAILURE
+        }),
     }
 }
 
@@ -100,7 +87,7 @@ fn warning(logs: &Path) -> String {
 }
 
 /// Makes the files, and serves until the end. `Err` is what is printed.
-fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
+fn serve(config: &Config, arguments: &[String], multi_user: bool) -> Result<ExitCode, String> {
     let version = config.version();
     let pipe = pipe();
     let no_access = || format!("Cannot access CUDA_MPS_PIPE_DIRECTORY={}\n", pipe.display());
@@ -113,6 +100,15 @@ fn serve(config: &Config, multi_user: bool) -> Result<ExitCode, String> {
         && e.kind() != io::ErrorKind::AlreadyExists
     {
         return Err(no_access());
+    }
+    // A program that only asks which options there are names no directory that could be made.
+    let session = rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+    config.record("start", json!({"arguments": arguments, "session": session}));
+    match config.start_fault() {
+        None | Some(Fault::Garbage | Fault::Endless) => {}
+        Some(Fault::Hung) => hang(),
+        Some(Fault::Dies) => std::process::abort(),
+        Some(Fault::Refuse) => return Err("Failed to start the MPS control daemon\n".to_owned()),
     }
     let file = |name| {
         let mut options = File::options();

@@ -1,6 +1,6 @@
 //! The programs of one branch, real or fake, and directories for their daemons.
 
-use crate::packages::Unpacked;
+use crate::support::nvidia_packages::Unpacked;
 use crate::support::{fake_mps, programs};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

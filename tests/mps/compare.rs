@@ -2,11 +2,13 @@
 
 use crate::bed::Bed;
 use crate::on_purpose::{ON_PURPOSE, SITUATIONS};
-use crate::support::skip;
-use crate::{commands, packages, situations};
+use crate::support::{nvidia_packages as packages, skip};
+use crate::{commands, situations};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Instant;
 use tranche_core::mps::version::Version;
 
@@ -18,6 +20,13 @@ impl Transcript {
     pub(crate) fn note(&mut self, situation: &str, lines: Vec<String>) {
         let before = self.0.insert(situation.to_owned(), lines);
         assert!(before.is_none(), "two situations are named {situation}");
+    }
+
+    /// All of it, for a person.
+    fn text(&self) -> String {
+        let entries = self.0.iter();
+        let entries = entries.map(|(name, lines)| format!("{name}\n    {}\n", lines.join("\n    ")));
+        entries.collect()
     }
 }
 
@@ -47,6 +56,12 @@ fn compare(branch: u32) {
             .map(|bed| scope.spawn(|| transcript(bed)))
             .map(|thread| thread.join().unwrap())
     });
+    if let Some(directory) = std::env::var_os("TRANCHE_TEST_TRANSCRIPTS").map(PathBuf::from) {
+        fs::create_dir_all(&directory).unwrap();
+        for (name, transcript) in [("real", &real), ("fake", &fake)] {
+            fs::write(directory.join(format!("{branch}.{name}")), transcript.text()).unwrap();
+        }
+    }
     let mut equal = 0;
     let mut explained = 0;
     let mut unexplained = String::new();
@@ -90,6 +105,30 @@ fn the_fake_is_equal_to_the_real_daemon_of_550() {
 #[test]
 fn the_fake_is_equal_to_the_real_daemon_of_555() {
     compare(555);
+}
+
+/// What a daemon of 580.159.04 answered on an H200, of which no package can be fetched: commands after `> `, and lines.
+const RECORDED: &str = include_str!("580.txt");
+
+#[test]
+fn the_fake_answers_as_580_was_seen_to() {
+    let bed = Bed::fake(Version::of_driver(580).unwrap());
+    bed.clear();
+    let _daemon = bed.start(&["-f"]).unwrap();
+    let mut answers = 0;
+    for entry in RECORDED.split("> ").skip(1) {
+        let (command, answer) = entry.split_once('\n').unwrap();
+        let ran = bed.say(command);
+        assert_eq!(
+            (ran.how.as_str(), ran.out.as_str(), ran.err.as_str()),
+            ("exit 0", answer, ""),
+            "{command}"
+        );
+        answers += 1;
+    }
+    assert_eq!(answers, RECORDED.lines().filter(|line| line.starts_with("> ")).count());
+    let report = format!("MPS 580: {answers} situations, {answers} equal to a record of 580.159.04\n");
+    let _ = std::io::stderr().write_all(report.as_bytes());
 }
 
 #[test]

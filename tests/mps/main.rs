@@ -6,7 +6,8 @@
 //! differs between branches is data (`tranche_core::mps::version`). What the fake does otherwise on purpose is listed in
 //! [`on_purpose`]; nothing else may differ.
 //!
-//! `make test-real-mps` runs this alone and prints the table. `fetch.sh` fetches the packages, 0.8 MB. A branch that
+//! `make test-real-mps` runs this alone and prints the table. `tests/support/nvidia-packages.sh` fetches the
+//! packages. A branch that
 //! cannot be fetched is left out by name.
 #![allow(
     clippy::unwrap_used,
@@ -25,6 +26,5 @@ mod client;
 mod commands;
 mod compare;
 mod on_purpose;
-mod packages;
 mod raw;
 mod situations;

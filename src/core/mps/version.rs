@@ -50,7 +50,8 @@ impl Options {
 pub enum Commanders {
     /// Any user that reaches the socket `control`, but for a server of another user and the end of the daemon.
     AnyUser,
-    /// Uid 0 and the uid of the daemon. Others may ask.
+    /// Those that connect by `control_privileged`, which its mode allows to the daemon's user and to root. By `control`,
+    /// every user may ask, and uid 0 may not change anything either.
     RootAndOwner,
 }
 
@@ -134,6 +135,11 @@ impl Version {
 }
 
 /// The socket that clients connect to, and every user that cannot connect to [`CONTROL_PRIVILEGED`].
+///
+/// The daemon serves one front end at a time, of all users and of both sockets: while one is connected, also one that says
+/// nothing, it closes every other one. That one prints nothing or `Cannot send command to MPS control daemon process`,
+/// and ends with 1 or with 0, because its two threads notice the end at the same time. So exit code 0 without an answer
+/// does not say that a command was read. Seen on 470, 535, 550 and 555. CUDA processes are served meanwhile.
 pub use super::CONTROL;
 
 /// The socket that the front end of uid 0 connects to first.
@@ -162,7 +168,8 @@ pub const FILES: [(&str, u32); 5] = [
 /// What the daemon removes when it is told to quit. A daemon that a signal ends removes nothing.
 pub const REMOVED_BY_QUIT: [&str; 2] = [LOG, PID_FILE];
 
-/// The longest path of a socket, in bytes.
+/// The longest path of a socket, in bytes; `control_privileged` is the longest one. With one more, the daemon ends with 1
+/// and says nothing.
 pub const LONGEST_SOCKET: usize = 106;
 
 /// The program that the daemon starts for the first client, found by the daemon's PATH.
