@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acts;
 mod cluster_policy;
 mod commands;
 mod ended;
@@ -19,6 +20,7 @@ mod idle;
 mod killed;
 mod kubernetes;
 mod limits;
+mod lives;
 mod names;
 mod podman;
 mod process;

@@ -65,7 +65,11 @@ impl Scene {
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
-            programs::install(program, scene.at(name));
+            // TEMPORARY-BEFORE
+            let before = std::env::var("TRANCHE_BEFORE")
+                .ok()
+                .map(|dir| format!("{dir}/{name}-before"));
+            programs::install(before.as_deref().unwrap_or(program), scene.at(name));
         }
         Some(scene)
     }

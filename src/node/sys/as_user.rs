@@ -195,6 +195,8 @@ mod tests {
 
     const BOB: u32 = 65_533;
     const EVE: u32 = 65_532;
+    /// No other test has processes of this user, all of which are killed.
+    const NOT_SHARED: u32 = 64_321;
 
     fn is_root(test: &str) -> bool {
         let is_root = nix::unistd::geteuid().is_root();
@@ -262,13 +264,13 @@ mod tests {
         }
         let mut command = Command::new("perl");
         command.args(["-e", "$| = 1; print 1; kill('KILL', -1) while 1"]);
-        let mut shooter = command.uid(EVE).gid(EVE).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shooter = command.uid(NOT_SHARED).gid(NOT_SHARED).stdout(Stdio::piped()).spawn().unwrap();
         shooter.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let of_shooter = handle(&shooter);
-        let asked = |_| signal(EVE, &[of_shooter.as_fd()], None).unwrap();
+        let asked = |_| signal(NOT_SHARED, &[of_shooter.as_fd()], None).unwrap();
         assert!((0..300).map(asked).all(|answers| answers == [Answer::Sent]));
         assert_eq!(
-            signal(EVE, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(),
+            signal(NOT_SHARED, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(),
             [Answer::Sent]
         );
         shooter.wait().unwrap();
