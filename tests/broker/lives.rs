@@ -198,8 +198,10 @@ fn whatever_processes_become_and_whenever_the_broker_is_killed_nobody_else_s_are
         done += now;
         for life in &mut all {
             let left = life.processes();
-            left.iter()
-                .for_each(|pid| drop(kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL)));
+            for pid in left {
+                // It may have ended by now.
+                let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
+            }
             if let Some(cgroup) = &life.cgroup {
                 let mut below: Vec<_> = walkdir::WalkDir::new(&cgroup.0)
                     .min_depth(1)

@@ -65,11 +65,7 @@ impl Scene {
             ("tranche", env!("CARGO_BIN_EXE_tranche")),
             ("tranche-oci", env!("CARGO_BIN_EXE_tranche-oci")),
         ] {
-            // TEMPORARY-BEFORE
-            let before = std::env::var("TRANCHE_BEFORE")
-                .ok()
-                .map(|dir| format!("{dir}/{name}-before"));
-            programs::install(before.as_deref().unwrap_or(program), scene.at(name));
+            programs::install(program, scene.at(name));
         }
         Some(scene)
     }
