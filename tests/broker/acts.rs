@@ -3,151 +3,16 @@
 
 use crate::limits::{refresh, scene};
 use crate::scene::{BOB, GPU_0, Scene, container};
+use crate::support::changing::{BECOME, Canary, Program, STUBBORN, becomes_root, maps, setuid_program};
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{skip, until};
 use serde_json::{Value, json};
-use std::fs::{self, Permissions};
-use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
 /// Everything of users is ended after a second, and killed a second later.
 pub(crate) const RULES: &str = "    default: {maxShares: 10, maxHold: 1s, atLimit: end, grace: 1s}\n";
-
-/// A process that does not outlive the test.
-pub(crate) struct Program {
-    pub(crate) child: Child,
-    stdin: ChildStdin,
-}
-
-impl Program {
-    /// A process of `uid` that runs a script of perl. It has printed a byte, and reads lines.
-    pub(crate) fn new(uid: u32, script: &str) -> Program {
-        let mut command = Command::new("perl");
-        command.args(["-e", &format!("$| = 1; {script}")]).uid(uid).gid(uid);
-        Program::of(command)
-    }
-
-    /// The same in a user namespace of its own, which `uid` makes. Its users are still to be named.
-    pub(crate) fn in_namespace(uid: u32, script: &str) -> Program {
-        Program::new(uid, &format!("{UNSHARE} {script}"))
-    }
-
-    fn of(mut command: impl std::borrow::BorrowMut<Command>) -> Program {
-        let command = command.borrow_mut();
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let stdin = child.stdin.take().unwrap();
-        let mut program = Program { child, stdin };
-        program.has_printed();
-        program
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn has_printed(&mut self) {
-        self.child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    }
-
-    /// Lets it read a line, if it does.
-    pub(crate) fn line(&mut self) {
-        let _ = self.stdin.write_all(b"\n");
-    }
-
-    /// Lets it read a line, and waits until it has printed another byte.
-    fn go_on(&mut self) {
-        self.line();
-        self.has_printed();
-    }
-
-    pub(crate) fn lives(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    fn is_killed(&mut self) -> bool {
-        until("it is killed", || !self.lives());
-        self.child.wait().unwrap().signal() == Some(9)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Makes a user namespace (unshare(2)). A program that makes it and executes this one loses its rights in it meanwhile.
-const UNSHARE: &str = if cfg!(target_arch = "x86_64") {
-    "require POSIX; syscall(272, 0x10000000) == 0 or die;"
-} else {
-    "require POSIX; syscall(97, 0x10000000) == 0 or die;"
-};
-
-/// Becomes user 0 of the namespace.
-pub(crate) const BECOME: &str = "POSIX::setuid(0) or die;";
-
-/// A process that writes down each signal that it gets and can write down.
-pub(crate) struct Canary {
-    pub(crate) program: Program,
-    signals: PathBuf,
-}
-
-/// What a canary does in addition.
-const RECORDS: &str = "for my $s (qw(HUP INT QUIT TERM USR1 USR2 ALRM CONT)) { $SIG{$s} = sub { open(my $f, '>>', $ARGV[0]); \
-                       print $f $s } } ";
-
-impl Canary {
-    /// One of the user `uid` of the host.
-    pub(crate) fn of_user(top: &Path, name: &str, uid: u32) -> Canary {
-        let signals = file(top, name);
-        let mut command = Command::new("perl");
-        command
-            .args(["-e", &format!("$| = 1; {RECORDS} print 1; sleep 1000 while 1")])
-            .arg(&signals);
-        let program = Program::of(command.uid(uid).gid(uid));
-        Canary { program, signals }
-    }
-
-    /// One that root started in a user namespace with this map, in which it became user 0.
-    pub(crate) fn in_namespace(top: &Path, name: &str, map: &str) -> Canary {
-        let signals = file(top, name);
-        let script = format!("$| = 1; {UNSHARE} {RECORDS} print 1; <STDIN>; {BECOME} print 2; sleep 1000 while 1");
-        let mut command = Command::new("perl");
-        command.args(["-e", &script]).arg(&signals);
-        let mut program = Program::of(command);
-        fs::write(format!("/proc/{}/uid_map", program.pid()), map).unwrap();
-        program.go_on();
-        Canary { program, signals }
-    }
-
-    /// Whether it lives, and nobody has signalled it.
-    pub(crate) fn is_untouched(&mut self) -> bool {
-        self.program.lives() && fs::read_to_string(&self.signals).unwrap().is_empty()
-    }
-}
-
-fn file(top: &Path, name: &str) -> PathBuf {
-    let file = top.join(name);
-    fs::write(&file, "").unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-    file
-}
-
-/// The maps of two containers of root: all users of the host, and those of LXC, in which the user is mapped as well.
-fn maps() -> [(&'static str, String); 2] {
-    let lxc = format!("0 100000 1000\n1000 {BOB} 1\n1001 101001 64535\n");
-    [("all", "0 0 65536\n".to_owned()), ("lxc", lxc)]
-}
 
 pub(crate) fn enter(scene: &Scene, id: &str, pid: u32) -> Result<Value, String> {
     let fields = json!({"device": GPU_0, "share": "any", "container": container(id), "pid": pid});
@@ -160,22 +25,6 @@ fn not_ended(scene: &Scene) -> Vec<String> {
     let claims = list["claims"].as_array().unwrap();
     let why = |claim: &Value| Some(claim["cannot_be_ended"].as_str()?.to_owned());
     claims.iter().filter_map(why).collect()
-}
-
-/// A copy of setpriv that anybody becomes root with.
-pub(crate) fn setuid_program(scene: &Scene) -> PathBuf {
-    let path = scene.at("setuid");
-    fs::copy("/usr/bin/setpriv", &path).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o4755)).unwrap();
-    path
-}
-
-/// What a program does that becomes root's at SIGTERM.
-pub(crate) fn becomes_root(setuid: &Path) -> String {
-    format!(
-        "$SIG{{TERM}} = sub {{ exec '{}', qw(--reuid=0 --regid=0 --clear-groups sleep 1000) }}; print 1; sleep 1000 while 1",
-        setuid.display()
-    )
 }
 
 #[test]
@@ -250,14 +99,11 @@ fn another_user_s_process_in_the_cgroup_of_a_claim_is_shown_and_neither_signalle
     }
 }
 
-/// What ignores SIGTERM.
-const STUBBORN: &str = "$SIG{TERM} = 'IGNORE'; print 1; sleep 1000 while 1";
-
 #[test]
 fn a_program_that_becomes_root_s_at_sigterm_is_not_killed_and_its_claim_says_so() {
     let test = "a_program_that_becomes_root_s_at_sigterm_is_not_killed_and_its_claim_says_so";
     let Some(scene) = scene(test, RULES) else { return };
-    let mut program = Program::new(BOB, &becomes_root(&setuid_program(&scene)));
+    let mut program = Program::new(BOB, &becomes_root(&setuid_program(&scene.at(""))));
     enter(&scene, "c", program.pid()).unwrap();
     let is_root = || {
         let status = fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();

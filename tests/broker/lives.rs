@@ -3,8 +3,9 @@
 //!
 //! `TRANCHE_TEST_LIVES` sets their number.
 
-use crate::acts::{BECOME, Canary, Program, becomes_root, enter, setuid_program};
+use crate::acts::enter;
 use crate::scene::{BOB, Scene};
+use crate::support::changing::{BECOME, Canary, Program, becomes_root, setuid_program};
 use crate::support::test_cgroup::TestCgroup;
 use crate::support::{skip, until};
 use nix::sys::signal::{Signal, kill};
@@ -166,7 +167,7 @@ fn whatever_processes_become_and_whenever_the_broker_is_killed_nobody_else_s_are
     let policy = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, devices: [0], replicas: 90}\n  \
                   quota: {shares: 80, all: 80}\n  users:\n    default: {maxShares: 80, maxHold: 1s, atLimit: end, grace: 1s}\n";
     fs::write(scene.at("policy.yaml"), policy).unwrap();
-    let setuid = setuid_program(&scene);
+    let setuid = setuid_program(&scene.at(""));
     let seed = std::env::var("TRANCHE_TEST_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
     let mut chance = Chance(seed);
     let (mut done, mut killed, mut frozen, mut wrong) = (0, 0, 0, Vec::new());
