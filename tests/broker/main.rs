@@ -12,6 +12,7 @@
 mod support;
 
 mod children;
+mod acts;
 mod cluster_policy;
 mod commands;
 mod ended;
@@ -20,6 +21,7 @@ mod idle;
 mod killed;
 mod kubernetes;
 mod limits;
+mod lives;
 mod names;
 mod podman;
 mod process;

@@ -5,6 +5,7 @@
 
 pub(crate) mod bless;
 pub(crate) mod cuda_client;
+pub(crate) mod changing;
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;
 pub(crate) mod fake_host;
