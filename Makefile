@@ -1,6 +1,9 @@
 # make demo         starts a container with a MIG device of a machine that is made of files
 # make test         installs what the tests need (on Debian, as root) and runs all tests but those of tranche-kubelet
 # make test-kubelet builds tranche-kubelet and runs its tests before a fake kubelet (minutes the first time: tokio, tonic)
+# make test-real-mps   compares the stand-in for NVIDIA's MPS programs with the real ones, and lets a real client reach a
+#                   server: packages of Debian's component non-free, 12 MB, fetched into target/nvidia (a minute; a part of
+#                   make test where that can be reached)
 # make test-mig-exact   compares the planner of MIG with a list of all states, for a large sample of wishes (seconds,
 #                   after a release build of tranche-plan)
 # make bless        writes the expected output of tests anew (cdi-specs, src/plan/sim, tests/data/doctor, docs/support.md);
@@ -13,6 +16,8 @@
 #                   reboot (minutes)
 # make test-engines SUITE=bookworm   runs the tests of engines with those of a Debian suite: bookworm, trixie or sid, in a
 #                   root that is kept (minutes, as root)
+# make test-real-driver   gives the files of NVIDIA's drivers 470, 535 and 550, from Debian's packages, to containers of
+#                   Debian 11, 12 and 13 (minutes and 3 GiB the first time, as root)
 # make fuzz SECONDS=60   runs the fuzz target of each parser for this many seconds (nightly Rust and cargo-fuzz)
 # make bench        measures starts, generation and tranche-kubelet, as ratios within one run
 # make build lint
@@ -84,7 +89,7 @@ cli oci: export TRANCHE_VERSION := $(TRANCHE_VERSION)
 # Programs that were compiled in pieces differ from build to build.
 cli oci verify: export CARGO_INCREMENTAL := 0
 
-.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-engines bless attack attack-long mutants test-vm bench fuzz lint packages
+.PHONY: build cli oci verify rust demo test tests kubelet-tests test-kubelet test-mig-exact test-real-mps test-engines test-real-driver bless attack attack-long mutants test-vm bench fuzz lint packages
 
 build: cli oci verify
 
@@ -142,6 +147,12 @@ kubelet-tests:
 test-kubelet: rust
 	$(CARGO) test -p tranche-kubelet
 
+# Prints the table, and what was not compared.
+test-real-mps: rust
+	@rm -f target/not-run-mps.txt
+	@TRANCHE_TEST_NOT_RUN="$(CURDIR)/target/not-run-mps.txt" $(CARGO) test --all-features --test mps
+	@sort -u target/not-run-mps.txt 2> /dev/null || true
+
 # Prints how many pairs of a state and a wish were compared for each product.
 test-mig-exact: rust
 	$(CARGO) test --release -p tranche-plan --lib -- --ignored --nocapture brute_force
@@ -152,6 +163,13 @@ test-engines: rust
 	@tests/bed/packages.sh suites
 	@$(MAKE) --no-print-directory --jobs=2 verify tests
 	@TRANCHE_VERIFY="$(CURDIR)/$(VERIFY)" CARGO="$(CARGO)" tests/suites/run.sh "$(SUITE)" target/suites
+
+test-real-driver: rust
+	@tests/bed/packages.sh suites
+	@tests/bed/packages.sh demo
+	@$(MAKE) --no-print-directory verify
+	$(CARGO) build --all-features --bin tranche --bin tranche-oci
+	@tests/real-driver/run.sh "$(CURDIR)/$(DEMO)/tranche" "$(CURDIR)/$(DEMO)/tranche-oci" "$(CURDIR)/$(VERIFY)" target/real-driver
 
 # The tests that have files of expected output, with the switch that writes these files.
 bless:

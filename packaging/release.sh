@@ -41,6 +41,7 @@ TRANCHE_TEST_STRICT=1 make test-packages KUBELET_PROGRAM=target/kubelet/tranche-
 for suite in bookworm trixie sid; do
     make test-engines SUITE="$suite"
 done
+make test-real-driver
 make test-dist
 packaging/reproduce.sh package-kubelet dist
 

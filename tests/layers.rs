@@ -93,7 +93,7 @@ const LAYERS: &[(&str, &[(&str, &str)])] = &[
             ("peer", ""),
             ("facts", "generate mutex planning"),
             ("observe", ""),
-            ("control", "facts mutex peer planning"),
+            ("control", "facts mutex peer planning sys"),
             ("mig", "control facts held planning replace state_file"),
             (
                 "refresh",

@@ -1,35 +1,16 @@
 //! The two sides that connect to a daemon: the front end, which takes commands on standard input, and a CUDA process.
 
 use crate::config::{Config, Fault, hang};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
-};
+use crate::protocol;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use tranche_core::mps::version::{CONTROL, CONTROL_PRIVILEGED};
 
 /// The pipe directory, or the default of CUDA.
 pub(crate) fn pipe() -> PathBuf {
     std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map_or_else(|| PathBuf::from("/tmp/nvidia-mps"), PathBuf::from)
-}
-
-fn connected(name: &str) -> rustix::io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &SocketAddrUnix::new(pipe().join(name))?)?;
-    Ok(socket)
-}
-
-/// Receives one packet; `None` if the daemon has ended the connection.
-fn answer(socket: &OwnedFd) -> Option<Vec<u8>> {
-    let mut buffer = vec![0; 1 << 16];
-    match recv(socket, &mut buffer[..], RecvFlags::empty()) {
-        Ok((_, 0)) | Err(_) => None,
-        Ok((_, read)) => {
-            buffer.truncate(read);
-            Some(buffer)
-        }
-    }
 }
 
 /// The front end: sends each line of standard input, and prints what the daemon answers.
@@ -52,30 +33,41 @@ pub(crate) fn commands(config: &Config) -> ExitCode {
             }
         },
     }
-    let Ok(socket) = connected("control_privileged") else {
-        println!("Cannot find MPS control daemon process");
+    // Uid 0 reaches the first one alone.
+    let connected = |name| protocol::connected(&pipe().join(name), protocol::UI);
+    let Ok(socket) = connected(CONTROL_PRIVILEGED).or_else(|_| connected(CONTROL)) else {
+        eprintln!("Cannot find MPS control daemon process");
         return ExitCode::FAILURE;
     };
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        if send(&socket, line.as_bytes(), SendFlags::NOSIGNAL).is_err() {
-            println!("Failed to send a command");
+    let Ok(answers) = socket.try_clone() else {
+        return ExitCode::FAILURE;
+    };
+    let reader = std::thread::spawn(move || print_answers(&answers));
+    for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+        let text = [line.split(|byte| *byte == 0).next().unwrap_or_default(), b"\n\0"].concat();
+        let length = (text.len() as u64).to_ne_bytes();
+        if protocol::put(&socket, &length).is_err() || protocol::put(&socket, &text).is_err() {
+            eprintln!("Cannot send command to MPS control daemon process");
             return ExitCode::FAILURE;
         }
-        // Pieces of an answer, and then a packet that says that it is complete.
-        loop {
-            match answer(&socket) {
-                None if line.starts_with("quit") => return ExitCode::SUCCESS,
-                None => {
-                    println!("Connection to the daemon is broken");
+    }
+    // It may have ended because it was told to.
+    let _ = protocol::put(&socket, &0_u64.to_ne_bytes());
+    reader.join().unwrap_or(ExitCode::FAILURE)
+}
+
+/// Prints what the daemon answers, until it says with which code to end.
+fn print_answers(socket: &OwnedFd) -> ExitCode {
+    while let Some(packet) = protocol::receive(socket) {
+        match protocol::numbered(&packet) {
+            Some((protocol::TEXT, text)) => {
+                let line = [text, b"\n"].concat();
+                if io::stdout().write_all(&line).is_err() {
                     return ExitCode::FAILURE;
                 }
-                Some(end) if end == crate::daemon::END => break,
-                Some(text) => {
-                    if io::stdout().write_all(&text).is_err() {
-                        return ExitCode::FAILURE;
-                    }
-                }
             }
+            Some((protocol::END, code)) => return ExitCode::from(code.first().copied().unwrap_or(1)),
+            _ => return ExitCode::FAILURE,
         }
     }
     ExitCode::SUCCESS
@@ -83,14 +75,11 @@ pub(crate) fn commands(config: &Config) -> ExitCode {
 
 /// A CUDA process.
 pub(crate) fn run(command: &[String]) -> ExitCode {
-    let Ok(socket) = connected("control") else {
+    let Ok(socket) = protocol::connected(&pipe().join(CONTROL), protocol::CLIENT) else {
         println!("no daemon");
         return ExitCode::FAILURE;
     };
-    if send(&socket, crate::daemon::ATTACH.as_bytes(), SendFlags::NOSIGNAL).is_err() {
-        return ExitCode::FAILURE;
-    }
-    let Some(limits) = answer(&socket) else {
+    let Some(limits) = protocol::receive(&socket) else {
         println!("not attached");
         return ExitCode::FAILURE;
     };
@@ -106,7 +95,7 @@ pub(crate) fn run(command: &[String]) -> ExitCode {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
-    match answer(&socket) {
+    match protocol::receive(&socket) {
         Some(text) => println!("{}", String::from_utf8_lossy(&text)),
         None => println!("lost the daemon"),
     }

@@ -4,6 +4,7 @@
 //! ```json
 //! {
 //!   "record": "/tmp/x/record",
+//!   "version": 550,
 //!   "faults": {
 //!     "start": "slow:500",
 //!     "commands": {"quit": "hung", "get_server_list": "garbage"},
@@ -14,11 +15,14 @@
 //! }
 //! ```
 //!
+//! `version` is the branch of the driver that the programs are of; without it, they are of the newest one that was seen.
+//! The variable FAKE_MPS_VERSION wins.
+//!
 //! A fault is `hung` (the whole daemon never answers again), `refuse` (a line that is an error), `garbage` (bytes that
 //! are not text), `endless`, `slow:MS`, or `dies` (the process ends at once, without an answer). `start` is what
 //! happens before the daemon listens. `*` among `commands` means every command, and `front` one that the program which
-//! takes the commands makes of every command itself. With `stubborn`, the daemon ignores SIGTERM. After `dies_after`
-//! commands the daemon ends.
+//! takes the commands makes of every command itself. `server` is what a server does: `refuse` is that it ends at once. With
+//! `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,6 +31,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+use tranche_core::mps::version::{VERSIONS, Version};
 
 /// The name of the file.
 const NAME: &str = "fake-mps.json";
@@ -36,6 +41,7 @@ const NAME: &str = "fake-mps.json";
 pub(crate) struct Config {
     /// Where each start and each command is appended, one JSON object a line.
     pub(crate) record: Option<PathBuf>,
+    version: Option<u32>,
     #[serde(default)]
     pub(crate) faults: Faults,
     /// The directory of the file.
@@ -47,6 +53,7 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Faults {
     start: Option<String>,
+    server: Option<String>,
     commands: BTreeMap<String, String>,
     pub(crate) dies_after: Option<usize>,
     pub(crate) stubborn: bool,
@@ -77,6 +84,23 @@ impl Config {
         let mut config: Self = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         config.directory = file.parent().unwrap_or(&file).to_owned();
         config
+    }
+
+    /// The version that the programs are of.
+    pub(crate) fn version(&self) -> &'static Version {
+        let newest = VERSIONS[VERSIONS.len() - 1].major;
+        let major = from_environment().or(self.version).unwrap_or(newest);
+        Version::of_driver(major).unwrap_or_else(|| panic!("{NAME}: no version {major}"))
+    }
+
+    /// Whether a test chose the version. Without that, a server is also found beside the control program.
+    pub(crate) fn is_strict(&self) -> bool {
+        from_environment().or(self.version).is_some()
+    }
+
+    /// Whether a server ends at once.
+    pub(crate) fn server_fails(&self) -> bool {
+        self.faults.server.as_deref().and_then(fault).is_some()
     }
 
     /// Appends an event. The fields that every event has: the process, its user, and its environment.
@@ -121,6 +145,10 @@ impl Config {
     pub(crate) fn policy_fault(&self) -> Option<Fault> {
         self.faults.policy.as_deref().and_then(fault)
     }
+}
+
+fn from_environment() -> Option<u32> {
+    std::env::var("FAKE_MPS_VERSION").ok()?.parse().ok()
 }
 
 /// The fault of this name; waits for one that is only slow.

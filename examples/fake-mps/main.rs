@@ -3,8 +3,8 @@
 //!
 //! The control program takes the command line and the commands of the real one, so that a test sees what a machine with
 //! a GPU would get: which commands, in which order, with which environment and by which user. [`config`] says what it
-//! records and how it fails. Like the real daemon, it has `control`, `control_privileged`, `control_lock`, `log` and
-//! `nvidia-cuda-mps-control.pid` in its pipe directory, and listens for packets.
+//! records, how it fails and of which driver it is. It is compared with NVIDIA's own programs (tests/mps): options,
+//! answers, exit codes, files and their modes, packets and the log. What differs on purpose is listed there.
 //!
 //! `fake-mps client [COMMAND…]` stands in for a CUDA process: it connects to the daemon of `CUDA_MPS_PIPE_DIRECTORY`,
 //! prints the limits that it got, runs the command if there is one, and stays connected until its standard input ends
@@ -22,11 +22,17 @@
 )]
 
 mod client;
+mod commands;
 mod config;
 mod daemon;
 mod limits;
+mod log;
 mod policy;
+mod protocol;
+mod scan;
 mod server;
+mod start;
+mod usage;
 
 use config::Config;
 use std::path::Path;
@@ -39,12 +45,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = words.collect();
     let name = Path::new(&program).file_name().unwrap_or_default();
     match name.to_str().unwrap_or_default() {
-        "nvidia-cuda-mps-server" => server::wait(),
+        "nvidia-cuda-mps-server" => server::wait(&config),
+        server::MISSING => ExitCode::FAILURE,
         "nvidia-smi" => policy::run(&config, &arguments),
-        _ => match arguments.first().map(String::as_str) {
-            Some("client") => client::run(&arguments[1..]),
-            Some(_) => daemon::run(&config, &arguments),
-            None => client::commands(&config),
+        _ => match arguments.split_first() {
+            Some((first, rest)) if first == "client" => client::run(rest),
+            _ => start::run(&config, &arguments),
         },
     }
 }

@@ -1,29 +1,60 @@
 //! A server process. The daemon starts one at the first client; it only exists.
 
-use crate::config::hang;
-use nix::sys::signal::Signal;
+use crate::config::{Config, hang};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use tranche_core::mps::version::SERVER;
+
+/// The name of this program where the server was not found: it ends at once, as the real daemon's child does.
+pub(crate) const MISSING: &str = "server-not-found";
 
 /// What `nvidia-cuda-mps-server` does: it waits until it is ended. A server outlives a control daemon that was killed.
-pub(crate) fn wait() -> ExitCode {
+/// With the fault `server: refuse`, it ends as one does that finds no device.
+pub(crate) fn wait(config: &Config) -> ExitCode {
+    if config.server_fails() {
+        return ExitCode::FAILURE;
+    }
+    let _ = std::io::stdout().write_all(READY);
+    let _ = std::io::stdout().flush();
     hang()
 }
 
-/// Starts the server program, which must be in the directory of this one.
-pub(crate) fn start() -> Child {
-    let own = std::env::current_exe().unwrap();
-    let server = own.with_file_name("nvidia-cuda-mps-server");
-    let mut command = match server.exists() {
-        true => Command::new(server),
-        false => panic!("{}: not found", server.display()),
+/// What a server that runs writes to its standard output.
+const READY: &[u8] = b"r";
+
+/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and /usr/bin (execvp(3)).
+pub(crate) fn start(config: &Config) -> std::io::Result<(Child, bool)> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_owned());
+    let mut places: Vec<PathBuf> = path.split(':').map(|place| PathBuf::from(place).join(SERVER)).collect();
+    let own = std::env::current_exe()?;
+    if !config.is_strict() {
+        places.push(own.with_file_name(SERVER));
+    }
+    let found = places.into_iter().find(|place| place.is_file());
+    let mut command = match &found {
+        Some(server) => Command::new(server),
+        None => Command::new(&own),
     };
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("nvidia-cuda-mps-server")
+    if found.is_none() {
+        command.arg0(MISSING);
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut said = [0; 1];
+    let is_ready = child
+        .stdout
+        .take()
+        .is_some_and(|mut stdout| stdout.read_exact(&mut said).is_ok());
+    Ok((child, is_ready))
 }
 
 /// Ends a server.
 pub(crate) fn end(mut server: Child) {
-    let pid = nix::unistd::Pid::from_raw(server.id().cast_signed());
-    let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+    let _ = server.kill();
     let _ = server.wait();
 }

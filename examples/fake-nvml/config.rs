@@ -49,6 +49,9 @@ pub(crate) struct Faults {
     pub(crate) init_ms: u64,
     /// nvmlInit makes this file, and leaves a process in a session of its own that holds a lock on it.
     pub(crate) fork: Option<PathBuf>,
+    /// nvmlInit makes the driver's control node here, by a program that it executes, as the real library does by
+    /// nvidia-modprobe, and fails without it.
+    pub(crate) node: Option<PathBuf>,
     /// What the strings are like.
     #[serde(default)]
     pub(crate) strings: Strings,

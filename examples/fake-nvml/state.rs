@@ -175,6 +175,15 @@ pub(crate) fn init() -> nvmlReturn_t {
         if let Some(path) = &world.config.faults.fork {
             leave_a_process_behind(path);
         }
+        if let Some(path) = &world.config.faults.node
+            && !path.exists()
+        {
+            let mut mknod = std::process::Command::new("/usr/bin/mknod");
+            let made = mknod.arg(path).args(["c", "195", "255"]).status();
+            if !made.is_ok_and(|status| status.success()) {
+                return nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED;
+            }
+        }
         std::thread::sleep(std::time::Duration::from_millis(world.config.faults.init_ms));
     }
     match WORLD.get().and_then(|world| world.config.faults.init.as_deref()) {

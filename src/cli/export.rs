@@ -106,8 +106,7 @@ fn of_share(names: &[String], inventory: &Inventory, sharing: &Sharing) -> Resul
             .env
             .extend(variables.map(|(name, value)| (name.to_owned(), value)));
         for directory in inside.directories {
-            let access = if directory.read_only { "ro" } else { "rw" };
-            let options = vec![access.to_owned(), "rbind".to_owned()];
+            let options = vec!["ro".to_owned(), "rbind".to_owned()];
             edits.mounts.insert(
                 directory.path,
                 MountEdit {

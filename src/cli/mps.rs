@@ -148,7 +148,10 @@ fn status(args: &StatusArgs) -> Result<ExitCode> {
     if devices.is_empty() && problems.is_empty() && !args.json {
         out::note("no device is changed for shares");
     }
-    let is_wrong = |daemon: &DaemonStatus| matches!(daemon.state, DaemonState::Failed | DaemonState::Foreign);
+    let is_wrong = |daemon: &DaemonStatus| {
+        use DaemonState::{Failed, Foreign, ServerFailed};
+        matches!(daemon.state, Failed | Foreign | ServerFailed)
+    };
     let has_wrong_daemon = devices.iter().filter_map(|device| device.daemon.as_ref()).any(is_wrong);
     match has_wrong_daemon || !problems.is_empty() {
         true => Ok(out::code(Kind::Found)),

@@ -6,11 +6,14 @@ mod modules;
 mod prepare_removal;
 
 use anyhow::{Result, bail};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use tranche_core::error::Error;
 use tranche_host::examine::{self, HostOptions};
-use tranche_plan::inventory::Inventory;
+use tranche_host::{Roots, driver_params};
+use tranche_node::device_files::{FileOwner, NodeSet, nodes};
+use tranche_plan::inventory::{Inventory, Source};
 
 #[derive(clap::Subcommand)]
 pub(super) enum Verb {
@@ -50,4 +53,55 @@ fn examine(host: &HostOptions) -> Result<(Inventory, Vec<Error>)> {
         .map(|warning| Error::failed(&warning.object, &warning.text))
         .collect();
     Ok((inventory, wrong))
+}
+
+/// The host with its device nodes, of which those that were missing have been made.
+struct WithNodes {
+    inventory: Inventory,
+    /// The paths of the nodes that were made.
+    made: BTreeSet<String>,
+    /// What is not the driver's node, and what could not be made.
+    wrong: Vec<Error>,
+}
+
+impl WithNodes {
+    /// The host as it is.
+    ///
+    /// # Errors
+    /// Returns the errors of [`examine`].
+    fn without_making(host: &HostOptions) -> Result<Self> {
+        let (inventory, wrong) = examine(host)?;
+        Ok(Self {
+            inventory,
+            made: BTreeSet::new(),
+            wrong,
+        })
+    }
+}
+
+/// Makes the nodes of `set` that do not exist.
+///
+/// Without the control node NVML does not answer, and it makes none here: the process that asks it has no right to. What it
+/// alone knows of, such as the capabilities of MIG, follows when it has been asked again.
+///
+/// # Errors
+/// Returns the errors of [`examine`], or one if the module's parameters cannot be read.
+fn make_nodes(host: &HostOptions, set: NodeSet) -> Result<WithNodes> {
+    let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
+    let mut made = BTreeSet::new();
+    loop {
+        let (inventory, mut wrong) = examine(host)?;
+        let before = made.len();
+        for file in nodes(&inventory, set).iter().filter(|file| !file.node.present) {
+            match file.make(owner) {
+                Ok(()) => {
+                    made.insert(file.node.host.as_str().to_owned());
+                }
+                Err(error) => wrong.push(error),
+            }
+        }
+        if inventory.source == Source::Nvml || made.len() == before {
+            return Ok(WithNodes { inventory, made, wrong });
+        }
+    }
 }

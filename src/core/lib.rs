@@ -9,7 +9,7 @@
 //! | [`error`] | the one-line message for people, and the exit code |
 //! | [`types`] | newtypes for what must not be mixed up, such as paths of the host and of a container |
 //! | [`bounded`] | reads input of a limited size |
-//! | [`mps`] | how a client of MPS connects to its daemon |
+//! | [`mps`] | how a client of MPS connects to its daemon, and how daemons of drivers differ |
 //! | [`personality`] | which part of `tranche-oci` runs, by the name that it was called by |
 //! | [`ldcache`] | the format of the loader's cache (ld.so.cache) |
 //! | [`elf`] | what a shared library says about itself |

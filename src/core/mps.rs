@@ -1,4 +1,6 @@
-//! How a client of MPS connects to the daemon of a device.
+//! How a client of MPS connects to the daemon of a device, and how the daemons of drivers differ.
+
+pub mod version;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -4,8 +4,10 @@
 //! There is no other record: a process that is killed at any point leaves a journal, and the next one makes the machine
 //! agree with the ledger again or puts the device back as it was.
 
+mod blocked;
 mod cgroup_limit;
 mod changes;
+mod client_user;
 mod daemon;
 mod device;
 mod devices;

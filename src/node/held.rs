@@ -5,6 +5,7 @@ mod claim;
 pub mod containers;
 pub mod earlier;
 pub mod idleness;
+pub mod not_ended;
 pub mod root_only;
 pub mod specs;
 pub mod user_wait;

@@ -17,6 +17,7 @@ pub use status::{Status, problems};
 
 use crate::accounts::{AccountSources, Accounts};
 use crate::control::{DaemonState, PublicDevice, PublicStatus};
+use crate::held::not_ended::{self, NotEnded};
 use crate::held::specs::Specs;
 use crate::held::user_wait::{self, UserWait};
 use crate::held::{Held, HeldUsage, View, by_broker, idleness, root_only};
@@ -165,6 +166,7 @@ impl DaemonRow {
             DaemonState::Starting => "starting",
             DaemonState::Running => "running",
             DaemonState::Failed => "failed",
+            DaemonState::ServerFailed => "server-failed",
             DaemonState::Foreign => "foreign",
             DaemonState::Stopping => "stopping",
         }
@@ -267,10 +269,14 @@ impl Observed {
             self.problems.push(error);
             Idleness::default()
         });
+        let not_ended = not_ended::read(&options.state_dir).unwrap_or_else(|error| {
+            self.problems.push(error);
+            NotEnded::default()
+        });
         for claim in self.books.claims() {
             let mut held = self.view.held(claim);
             if let Some(limits) = &limits {
-                limits.show(&mut held, claim, &idleness);
+                limits.show(&mut held, claim, &idleness, &not_ended);
             }
             self.claims.push(held);
         }

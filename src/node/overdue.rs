@@ -1,6 +1,7 @@
 //! What users hold for longer than the policy lets them, or without using it, on this machine.
 
 use crate::accounts::{Account, Accounts};
+use crate::held::not_ended::NotEnded;
 use crate::held::{Held, HeldIdle, HeldTooLong};
 use tranche_core::ledger::Claim;
 use tranche_plan::hold::{self, Overdue};
@@ -45,9 +46,11 @@ impl TimeLimits<'_> {
         held.into_iter().chain(idle).collect()
     }
 
-    /// Writes into `held`, which shows `claim`, whether it is held for too long, and for how long it is idle.
-    pub fn show(&self, held: &mut Held, claim: &Claim, idleness: &Idleness) {
+    /// Writes into `held`, which shows `claim`, whether it is held for too long, for how long it is idle, and why it
+    /// cannot be ended.
+    pub fn show(&self, held: &mut Held, claim: &Claim, idleness: &Idleness, not_ended: &NotEnded) {
         let Some(limits) = self.of_user(claim) else { return };
+        held.cannot_be_ended = not_ended.get(&hold::key(claim)).cloned();
         let too_long = limits.hold.and_then(|limit| Overdue::held(claim, limit, self.uptime));
         held.too_long = too_long.map(|overdue| HeldTooLong {
             by_seconds: overdue.by.as_secs(),

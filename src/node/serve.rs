@@ -24,6 +24,7 @@ mod program;
 mod queue;
 mod quota;
 mod refusal;
+mod signals;
 mod socket;
 mod status;
 mod ticker;
@@ -49,7 +50,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
-use tranche_core::error::{Context, Result};
+use tranche_core::error::{Context, Result, line};
 
 /// How a broker serves.
 #[derive(Debug, Clone)]
@@ -83,6 +84,10 @@ pub fn serve(
 ) -> Result<()> {
     // The ledger is there from now on, so that its changes can be watched.
     drop(Claims::open(&options.state_dir)?);
+    // What an earlier broker left frozen was being ended, and is ended later.
+    if let Err(error) = hold::thaw_left(&options.state_dir) {
+        tracing::warn!("{}", line(&error));
+    }
     // A byte wakes the thread that watches; when writing ends, the thread ends.
     let (wake, woken) = UnixStream::pair().about("broker", "cannot make a pair of sockets")?;
     for end in [&wake, &woken] {
@@ -137,6 +142,17 @@ pub fn serve(
     });
     socket.stopping();
     served
+}
+
+/// Lets run again what a broker that was killed has left frozen, if no broker runs now: one that runs has done so.
+///
+/// # Errors
+/// Returns an error if the file that names it cannot be used, or if the kernel does not do it.
+pub fn thaw_left(state_dir: &Path) -> Result<()> {
+    match socket::lock(state_dir)? {
+        Some(_lock) => hold::thaw_left(state_dir),
+        None => Ok(()),
+    }
 }
 
 /// What is done with a connection.

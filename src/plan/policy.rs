@@ -11,7 +11,7 @@ mod runtime;
 mod users;
 
 pub use kubernetes::{Door, KubernetesEntry, KubernetesSection};
-pub use mps::{MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers};
+pub use mps::{MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsSettings, MpsUsers};
 pub use runtime::{
     AcceptAnnotations, AcceptEnvironment, ClaimsFromEnvironment, CudaCompatMode, MaxWait, NvidiaCli, RuntimeMode,
     RuntimeSettings,

@@ -83,7 +83,7 @@ const BROKEN: &[Broken] = &[
     Broken {
         what: "a library that is no ELF file",
         host: T4,
-        by: |host| put(host, &format!("{LIBDIR}/libnvidia-ml.so.450.248.02"), b"no library"),
+        by: |host| put(host, &format!("{LIBDIR}/libnvidia-ml.so.555.58.02"), b"no library"),
         code: 1,
         line: "libnvidia-ml",
         devices: &["0", "1"],

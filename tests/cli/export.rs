@@ -83,7 +83,7 @@ const SHOWN: &str = "\
 /dev/nvidiactl
 /usr/lib/x86_64-linux-gnu/libcuda.so
 /usr/lib/x86_64-linux-gnu/libcuda.so.1
-/usr/lib/x86_64-linux-gnu/libcuda.so.450.248.02
+/usr/lib/x86_64-linux-gnu/libcuda.so.555.58.02
 LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu/vdpau
 NVIDIA_VISIBLE_DEVICES=void
 ";

@@ -123,6 +123,29 @@ fn nodes_belong_to_whom_the_driver_s_parameters_say() {
     assert_eq!((mode, gid), (0o660, 44));
 }
 
+/// NVIDIA's library fails without its control node. It is asked again when that has been made, and then it names the MIG
+/// devices, whose nodes follow.
+#[test]
+fn a_host_without_any_node_gets_all_of_them_at_once() {
+    let Some(place) = Place::of("a_host_without_any_node_gets_all_of_them_at_once", "dgx-a100-mig") else {
+        return;
+    };
+    let facts = place.host("fake-nvml.json");
+    let mut nvml: serde_json::Value = serde_json::from_str(&fs::read_to_string(&facts).unwrap()).unwrap();
+    nvml["faults"]["node"] = place.host("dev/nvidiactl").to_str().unwrap().into();
+    fs::write(&facts, nvml.to_string()).unwrap();
+    let before = place.nodes();
+    for path in before.keys() {
+        fs::remove_file(place.host(path)).unwrap();
+    }
+    let said = place.run("create-device-nodes", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let after = place.nodes();
+    for (path, (number, ..)) in before {
+        assert_eq!(after.get(&path).map(|node| node.0), Some(number), "{path}: {said:?}");
+    }
+}
+
 #[test]
 fn what_is_not_the_driver_s_node_is_reported_and_kept() {
     let Some(place) = Place::of("what_is_not_the_driver_s_node_is_reported_and_kept", "t4x2-old-driver") else {

@@ -192,10 +192,10 @@ fn library_and_module_of_different_versions() {
         let inventory = bed.look();
         let driver = inventory.driver.as_ref().unwrap();
         assert_eq!(driver.version.as_str(), module);
-        assert!(has_file(&inventory, "libcuda.so.450.248.02"), "{what}");
+        assert!(has_file(&inventory, "libcuda.so.555.58.02"), "{what}");
         for line in warnings(&inventory) {
             assert!(
-                line.contains(module) && line.contains("450.248.02") && line.contains("reboot"),
+                line.contains(module) && line.contains("555.58.02") && line.contains("reboot"),
                 "{what}: {line}"
             );
         }

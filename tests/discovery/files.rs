@@ -31,6 +31,56 @@ fn libraries_have_their_links() {
     assert!(links("libGLX_nvidia").contains(&pair("libGLX_indirect.so.0", "libGLX_nvidia.so.V")));
 }
 
+/// Debian has a directory for the libraries of each driver, which no loader searches, and links above it for the names that
+/// programs open. Drivers up to 470 have an NVVM library with a version of its own.
+#[test]
+fn links_of_debian_s_layout_are_where_programs_look() {
+    let bed = bed("workstation-rtx4090");
+    let version = bed.look().driver.as_ref().unwrap().version.to_string();
+    let (above, dir) = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current");
+    fs::create_dir_all(bed.host.path(dir)).unwrap();
+    let name = |stem: &str| format!("{stem}.so.{version}");
+    let move_library = |stem: &str, to: &str| {
+        let from = bed.host.path(&format!("{above}/{}", name(stem)));
+        fs::rename(from, bed.host.path(&format!("{dir}/{to}"))).unwrap();
+    };
+    for stem in ["libcuda", "libnvidia-nvvm", "libGLX_nvidia", "libnvidia-allocator"] {
+        move_library(stem, &name(stem));
+    }
+    let nvvm = name("libnvidia-nvvm");
+    symlink(format!("{dir}/{nvvm}"), bed.host.path(&format!("{above}/{nvvm}"))).unwrap();
+    let links = |inventory: &Inventory, name: &str| -> Vec<(String, String)> {
+        let links = &file(inventory, &format!("{dir}/{name}")).links;
+        links.iter().map(|l| (l.path.to_string(), l.target.clone())).collect()
+    };
+    let link = |path: &str, target: &str| (format!("{above}/{path}"), target.replace('V', &version));
+    let inventory = bed.look();
+    for (stem, path, target) in [
+        ("libnvidia-nvvm", nvvm.as_str(), "nvidia/current/libnvidia-nvvm.so.V"),
+        ("libcuda", "libcuda.so", "nvidia/current/libcuda.so.1"),
+        (
+            "libGLX_nvidia",
+            "libGLX_indirect.so.0",
+            "nvidia/current/libGLX_nvidia.so.V",
+        ),
+        (
+            "libnvidia-allocator",
+            "gbm/nvidia-drm_gbm.so",
+            "../nvidia/current/libnvidia-allocator.so.1",
+        ),
+    ] {
+        let links = links(&inventory, &name(stem));
+        assert!(links.contains(&link(path, target)), "{stem}: {links:?}");
+    }
+    fs::remove_file(bed.host.path(&format!("{above}/{nvvm}"))).unwrap();
+    fs::rename(
+        bed.host.path(&format!("{dir}/{nvvm}")),
+        bed.host.path(&format!("{dir}/libnvidia-nvvm.so.4.0.0")),
+    )
+    .unwrap();
+    assert!(has_file(&bed.look(), "libnvidia-nvvm.so.4.0.0"));
+}
+
 #[test]
 fn libraries_of_32_bits_on_request() {
     let bed = bed("fedora-workstation");
@@ -69,7 +119,7 @@ fn search_paths_take_the_place_of_the_known_ones() {
         ..options()
     };
     let none = bed.look_with(&elsewhere);
-    assert!(!has_file(&none, "libcuda.so.450.248.02"));
+    assert!(!has_file(&none, "libcuda.so.555.58.02"));
     let absent = none
         .absent
         .iter()
@@ -78,7 +128,7 @@ fn search_paths_take_the_place_of_the_known_ones() {
     assert_eq!(absent.looked_in, ["/opt/driver/lib"]);
     fs::create_dir_all(bed.host.path("/opt/driver")).unwrap();
     symlink("/usr/lib/x86_64-linux-gnu", bed.host.path("/opt/driver/lib")).unwrap();
-    assert!(has_file(&bed.look_with(&elsewhere), "libcuda.so.450.248.02"));
+    assert!(has_file(&bed.look_with(&elsewhere), "libcuda.so.555.58.02"));
 }
 
 #[test]
@@ -101,15 +151,15 @@ fn a_cache_that_lies_costs_a_line_and_no_library() {
 fn what_is_no_library_is_left_out() {
     let bed = bed(SMALL);
     let dir = "/usr/lib/x86_64-linux-gnu";
-    let broken = format!("{dir}/libnvidia-opencl.so.450.248.02");
+    let broken = format!("{dir}/libnvidia-opencl.so.555.58.02");
     fs::write(bed.host.path(&broken), "#!/bin/sh\n").unwrap();
-    symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.450.248.02"))).unwrap();
+    symlink("nowhere", bed.host.path(&format!("{dir}/libnvidia-new.so.555.58.02"))).unwrap();
     let inventory = bed.look();
-    assert!(!has_file(&inventory, "libnvidia-opencl.so.450.248.02"));
+    assert!(!has_file(&inventory, "libnvidia-opencl.so.555.58.02"));
     let told = warnings(&inventory);
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().any(|w| w.starts_with(&format!(
-        "{dir}/libnvidia-new.so.450.248.02: is a link that leads nowhere"
+        "{dir}/libnvidia-new.so.555.58.02: is a link that leads nowhere"
     ))));
     assert!(
         told.iter()
@@ -122,12 +172,12 @@ fn a_library_of_a_new_driver_needs_no_list() {
     let bed = bed(SMALL);
     let dir = bed.host.path("/usr/lib/x86_64-linux-gnu");
     fs::copy(
-        dir.join("libcuda.so.450.248.02"),
-        dir.join("libnvidia-tomorrow.so.450.248.02"),
+        dir.join("libcuda.so.555.58.02"),
+        dir.join("libnvidia-tomorrow.so.555.58.02"),
     )
     .unwrap();
     let inventory = bed.look();
-    let new = file(&inventory, "/usr/lib/x86_64-linux-gnu/libnvidia-tomorrow.so.450.248.02");
+    let new = file(&inventory, "/usr/lib/x86_64-linux-gnu/libnvidia-tomorrow.so.555.58.02");
     assert!(matches!(new.kind, FileKind::Library { .. }));
     assert_eq!(new.capability, DriverCapability::Compute);
 }

@@ -49,6 +49,31 @@ fn what_the_library_forks_ends_with_it() {
     }
 }
 
+/// As root, NVIDIA's library makes the nodes that it does not find, by a setuid program.
+#[test]
+fn a_look_makes_no_device_node() {
+    if !support::rights::is_root_of_machine() {
+        return skip::not_run("a_look_makes_no_device_node", "needs root to make a node at all");
+    }
+    let bed = bed(SMALL);
+    let node = bed.host.path("/dev/nvidiactl");
+    bed.remove("/dev/nvidiactl");
+    bed.faults(serde_json::json!({"node": node}));
+    let inventory = bed.look();
+    assert_eq!(inventory.source, Source::Proc);
+    assert!(!node.exists(), "the library made {}", node.display());
+    assert!(
+        warnings(&inventory)
+            .iter()
+            .any(|line| line.contains("tranche system create-device-nodes")),
+        "{:?}",
+        warnings(&inventory)
+    );
+    // The question about processes is asked in another way: by a process without a namespace of its own.
+    let (_, _, said) = tranche(&["top", "--once", "--root", bed.host.root.to_str().unwrap()]);
+    assert!(!node.exists(), "the library made {}: {said}", node.display());
+}
+
 /// A crash is reported as a crash, and at once, although a process that the library forked keeps the pipe open.
 #[test]
 fn a_crash_is_told_although_a_forked_process_lives() {

@@ -26,6 +26,7 @@ mod loader_engines;
 mod mig;
 mod mps;
 mod quadlet;
+mod real_mps;
 mod requests;
 mod rootless_shares;
 mod runtime;

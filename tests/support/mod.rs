@@ -4,12 +4,14 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod bless;
+pub(crate) mod cuda_client;
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;
 pub(crate) mod fake_host;
 pub(crate) mod fake_mps;
 pub(crate) mod glibc_image;
 pub(crate) mod init;
+pub(crate) mod nvidia_packages;
 pub(crate) mod old_kernel;
 pub(crate) mod on_host;
 pub(crate) mod openmetrics;

@@ -17,6 +17,21 @@ impl TestCgroup {
         } else {
             Path::new("/sys/fs/cgroup")
         };
+        Self::below(top, name)
+    }
+
+    /// One of version 2.
+    ///
+    /// # Errors
+    /// Returns why this machine has none for tests.
+    #[allow(dead_code, reason = "other tests use the rest")]
+    pub(crate) fn version_2(name: &str) -> Result<Self, String> {
+        let places = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+        let top = places.into_iter().find(|top| top.join("cgroup.procs").exists());
+        Self::below(top.ok_or("no cgroups of version 2 are mounted")?, name)
+    }
+
+    fn below(top: &Path, name: &str) -> Result<Self, String> {
         let path = top.join(format!("tranche-test-{name}-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self(path))

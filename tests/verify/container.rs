@@ -55,7 +55,7 @@ fn with_shares(name: &str, script: &str, look: impl Fn(Engine, &Session)) {
         // The driver of this host is too old to say it.
         host.nvml(|config| (0..2).for_each(|gpu| config["gpus"][gpu]["cores"] = 2560.into()))
             .unwrap();
-        CUDA.install(&host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.450.248.02"), &[])
+        CUDA.install(&host.path("/usr/lib/x86_64-linux-gnu/libcuda.so.555.58.02"), &[])
             .unwrap();
         let glibc = bed.at("glibc");
         fs::create_dir(&glibc).unwrap();

@@ -13,17 +13,20 @@ use tranche_core::ledger::process::Machine;
 use tranche_core::text::shown;
 use tranche_node::claim_spec;
 use tranche_node::held::root_only;
+use tranche_node::serve::thaw_left;
 
 pub(super) fn run(at: &PlaceArgs) -> Result<ExitCode> {
     let state_dir = &at.state.state_dir;
     root_only::check(state_dir)?;
+    let thawed = thaw_left(state_dir);
     let claims = Claims::open(state_dir)?;
     // Locked to the end: `claim create` writes a specification before its claim, and holds the lock meanwhile.
     let locked = claims.lock()?;
     let Collected { ended, problems } = locked.collect()?;
     let mut problems: Vec<Error> = problems.into_iter().map(Error::from).collect();
-    let mut removed = Vec::new();
     let is_whole = problems.is_empty();
+    problems.extend(thawed.err());
+    let mut removed = Vec::new();
     if is_whole {
         let books = locked.books()?;
         let claims: Vec<&Claim> = books.claims().collect();

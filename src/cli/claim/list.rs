@@ -129,6 +129,7 @@ fn text(name: &str, held: &Held) -> String {
         ("holder", held.holder()),
         ("time left", left),
         ("idle for", idle),
+        ("cannot be ended", or_dash(held.cannot_be_ended.as_ref())),
         ("when its container ends", afterwards.to_owned()),
         ("user", held.uid.to_string()),
         ("created", utc(held.since)),

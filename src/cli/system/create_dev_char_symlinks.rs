@@ -1,6 +1,6 @@
 //! `tranche system create-dev-char-symlinks`.
 
-use super::{examine, modules};
+use super::{WithNodes, make_nodes, modules};
 use crate::look::LookArgs;
 use crate::out;
 use crate::place::HostArgs;
@@ -8,8 +8,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tranche_core::error::Error;
-use tranche_host::{Roots, driver_params};
-use tranche_node::device_files::{FileOwner, LinkChange, NodeSet, links, nodes};
+use tranche_node::device_files::{LinkChange, NodeSet, links};
 use tranche_node::replace::make_directory;
 
 /// Make the links in /dev/char that lead from the numbers of the driver's devices to their nodes
@@ -45,14 +44,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             out::note(command);
         }
     }
-    let (inventory, mut wrong) = examine(&host)?;
-    if args.create_device_nodes && !args.dry_run {
-        let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
-        let missing = nodes(&inventory, NodeSet::All)
-            .into_iter()
-            .filter(|file| !file.node.present);
-        wrong.extend(missing.filter_map(|file| file.make(owner).err()));
-    }
+    let WithNodes {
+        inventory, mut wrong, ..
+    } = match args.create_device_nodes && !args.dry_run {
+        true => make_nodes(&host, NodeSet::All)?,
+        false => WithNodes::without_making(&host)?,
+    };
     let directory = std::path::absolute(&args.dev_char_path)?;
     if !args.dry_run {
         make_directory(&directory)?;

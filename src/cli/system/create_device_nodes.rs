@@ -1,15 +1,14 @@
 //! `tranche system create-device-nodes`.
 
-use super::{examine, modules};
+use super::{WithNodes, make_nodes, modules};
 use crate::look::LookArgs;
 use crate::out;
 use crate::place::HostArgs;
 use anyhow::Result;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
-use tranche_core::error::Result as Checked;
-use tranche_host::{Roots, driver_params};
-use tranche_node::device_files::{DeviceFile, FileOwner, NodeSet, nodes};
+use tranche_node::device_files::{DeviceFile, NodeSet, nodes};
 
 /// Make the driver's device nodes in /dev that do not exist
 ///
@@ -45,6 +44,18 @@ struct MadeNode<'a> {
     made: bool,
 }
 
+impl<'a> MadeNode<'a> {
+    fn of(file: &DeviceFile<'a>, made: &BTreeSet<String>) -> Self {
+        let node = file.node;
+        Self {
+            path: node.host.as_str(),
+            major: node.major,
+            minor: node.minor,
+            made: !node.present || made.contains(node.host.as_str()),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let host = args.at.options(&args.how);
     if args.load_kernel_modules {
@@ -52,20 +63,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             out::note(command);
         }
     }
-    let (inventory, mut wrong) = examine(&host)?;
     let set = match args.control_devices {
         true => NodeSet::Control,
         false => NodeSet::All,
     };
+    let WithNodes { inventory, made, wrong } = match args.dry_run {
+        true => WithNodes::without_making(&host)?,
+        false => make_nodes(&host, set)?,
+    };
     let files = nodes(&inventory, set);
-    let owner = FileOwner::parse(&driver_params(&Roots::new(&host.roots)?)?);
-    let mut report = Vec::new();
-    for file in &files {
-        match make(file, owner, args.dry_run) {
-            Ok(node) => report.push(node),
-            Err(error) => wrong.push(error),
-        }
-    }
+    let report: Vec<_> = files.iter().map(|file| MadeNode::of(file, &made)).collect();
     match args.json {
         true => out::json(&report)?,
         false => report.iter().filter(|node| node.made).for_each(|node| {
@@ -78,18 +85,4 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         out::note("there are no device nodes to make: the driver's modules are not loaded");
     }
     Ok(out::complain_all(&wrong))
-}
-
-/// Makes one node, if it does not exist.
-fn make<'a>(file: &DeviceFile<'a>, owner: FileOwner, dry_run: bool) -> Checked<MadeNode<'a>> {
-    let node = file.node;
-    if !node.present && !dry_run {
-        file.make(owner)?;
-    }
-    Ok(MadeNode {
-        path: node.host.as_str(),
-        major: node.major,
-        minor: node.minor,
-        made: !node.present,
-    })
 }

@@ -82,7 +82,9 @@ impl Reader<'_> {
         let (stem, tail) = name.split_once(".so.")?;
         let known = lists::LIBRARIES.iter().find(|l| l.stem == stem);
         let own_version = known.is_some_and(|l| l.own_version);
-        let is_wanted = tail == self.version.as_str() || (own_version && is_numbers(tail));
+        let is_wanted = tail == self.version.as_str()
+            || (own_version && is_numbers(tail))
+            || known.is_some_and(|l| l.once == Some(tail));
         is_wanted.then(|| Wanted {
             stem,
             capability: known.map_or(lists::UNKNOWN, |l| l.capability),
@@ -117,7 +119,9 @@ impl Reader<'_> {
             {
                 files.insert(host.clone(), file);
             }
-            let Some(file) = files.get(&host) else { continue };
+            let Some(file) = files.get_mut(&host) else { continue };
+            file.links
+                .extend(link_from_above(listing, &entry.name, &file.container));
             // A package with a version of its own may be in any directory, which need not be one of the driver's.
             if !wanted.own_version {
                 let dir = HostMount {
@@ -167,8 +171,13 @@ impl Reader<'_> {
         if plain != name && path.has_sibling(&plain) {
             links.insert(dir.join(&plain), soname.unwrap_or(name).to_owned());
         }
+        let (searched, inside) = searched(&dir);
         for (_, link, target) in lists::LINKS.iter().filter(|(of, _, _)| *of == stem) {
-            links.insert(dir.join(link), target.replace("{version}", self.version.as_str()));
+            let target = target.replace("{version}", self.version.as_str());
+            let (up, file) = target
+                .strip_prefix("../")
+                .map_or(("", target.as_str()), |file| ("../", file));
+            links.insert(searched.join(link), format!("{up}{inside}{file}"));
         }
         links.into_iter().map(|(path, target)| Link { path, target }).collect()
     }
@@ -201,6 +210,26 @@ impl Reader<'_> {
         }
         files
     }
+}
+
+/// The directory in which programs look for the links of a library in `dir`, and the way from there to `dir`.
+fn searched(dir: &ContainerPath) -> (ContainerPath, &'static str) {
+    let above = dir.as_str().strip_suffix(lists::ONE_DRIVER);
+    match above.and_then(|above| ContainerPath::new(above).ok()) {
+        Some(above) => (above, lists::FROM_ABOVE),
+        None => (dir.clone(), ""),
+    }
+}
+
+/// The link `name` of a directory to a library in a directory below it. Programs may open a library by this name, which
+/// is not its SONAME: `libnvidia-nvvm.so.VERSION` (Debian bug 1030336).
+fn link_from_above(listing: &LibraryListing<'_>, name: &str, library: &ContainerPath) -> Option<Link> {
+    let below = library.below(listing.dir.as_str())?.strip_prefix('/')?;
+    let directory = ContainerPath::new(listing.dir.as_str()).ok()?;
+    below.contains('/').then(|| Link {
+        path: directory.join(name),
+        target: below.to_owned(),
+    })
 }
 
 fn is_numbers(tail: &str) -> bool {

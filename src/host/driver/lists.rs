@@ -16,6 +16,8 @@ pub(super) struct ListedLibrary {
     pub capability: DriverCapability,
     /// Whether it has a version of its own, not the driver's.
     pub own_version: bool,
+    /// A version of its own that it had in older drivers, up to 470.
+    pub once: Option<&'static str>,
 }
 
 const fn driver(stem: &'static str, capability: DriverCapability) -> ListedLibrary {
@@ -23,6 +25,7 @@ const fn driver(stem: &'static str, capability: DriverCapability) -> ListedLibra
         stem,
         capability,
         own_version: false,
+        once: None,
     }
 }
 
@@ -31,6 +34,7 @@ const fn own(stem: &'static str, capability: DriverCapability) -> ListedLibrary 
         stem,
         capability,
         own_version: true,
+        once: None,
     }
 }
 
@@ -46,7 +50,10 @@ pub(super) const LIBRARIES: &[ListedLibrary] = &[
     driver("libnvidia-compiler", Compute),
     driver("libnvidia-fatbinaryloader", Compute),
     driver("libnvidia-gpucomp", Compute),
-    driver("libnvidia-nvvm", Compute),
+    ListedLibrary {
+        once: Some("4.0.0"),
+        ..driver("libnvidia-nvvm", Compute)
+    },
     own("libnvidia-nvvm70", Compute),
     driver("libnvidia-opencl", Compute),
     driver("libnvidia-pkcs11", Compute),
@@ -126,6 +133,13 @@ pub(super) const LIBRARY_DIRS: &[&str] = &[
     "/lib",
     "/run/opengl-driver/lib",
 ];
+
+/// The end of a directory that Debian has for the libraries of one driver. Loaders search the directory above it, where
+/// programs look for what they open by a fixed name.
+pub(super) const ONE_DRIVER: &str = "/nvidia/current";
+
+/// The way into that directory from the one above.
+pub(super) const FROM_ABOVE: &str = "nvidia/current/";
 
 /// Directories with 32-bit libraries only.
 pub(super) const LIBRARY_DIRS_32: &[&str] = &[

@@ -56,7 +56,10 @@ pub(super) fn missing_function(error: &NvmlError) -> Option<&str> {
 pub fn meaning(error: &NvmlError) -> String {
     let text = match error {
         NvmlError::NoPermission => "no permission; is the device node open to this user?",
-        NvmlError::DriverNotLoaded => "the driver is not loaded; load it with modprobe nvidia",
+        NvmlError::DriverNotLoaded => {
+            "the driver is not loaded, or its device nodes are missing; load it with modprobe nvidia, or run tranche system \
+             create-device-nodes"
+        }
         NvmlError::FunctionNotFound => "the library lacks a function of the driver",
         NvmlError::GpuLost => "the GPU is lost; it fell off the bus",
         NvmlError::ResetRequired => "the GPU needs a reset",

@@ -1,6 +1,7 @@
 //! The child's end of the pipe.
 
 use super::answer::Line;
+use super::confine;
 use super::convert::{meaning, missing_function};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, setrlimit};
@@ -25,7 +26,8 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Takes standard output, and leaves /dev/null to the library, which might print. Prepares the process for its end.
+    /// Takes standard output, and leaves /dev/null to the library, which might print. Prepares the process for its end,
+    /// and gives up what the library may not do.
     ///
     /// # Errors
     /// Returns `BrokenPipe` if the parent has ended, or the kernel's error.
@@ -43,6 +45,7 @@ impl Pipe {
         }
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         nix::unistd::dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
+        confine::enter()?;
         Ok(Self {
             file,
             missing: BTreeSet::new(),

@@ -81,6 +81,9 @@ pub(super) struct DaemonRecord {
     /// How often in a row it did not answer.
     #[serde(skip)]
     pub(super) misses: u32,
+    /// Since when it did not answer, in seconds since 1970; `None` while it does.
+    #[serde(skip)]
+    pub(super) silent_since: Option<u64>,
     /// Its state for people, if that does not follow from the rest.
     #[serde(skip)]
     pub(super) state: Option<DaemonState>,

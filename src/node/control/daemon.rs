@@ -5,18 +5,27 @@
 //! by now.
 
 mod answer;
+mod blocked;
 mod directories;
+mod environment;
+mod log;
+mod options;
 mod process;
 mod socket;
 
-pub(super) use answer::Unexpected;
-pub(super) use directories::{Directories, OUTPUT};
+use answer::Size;
+pub(super) use answer::{Defaults, Unexpected};
+pub(super) use blocked::Blocker;
+pub(super) use directories::{Directories, OUTPUT, WORK};
+pub(super) use environment::DaemonEnvironment;
+pub(super) use options::{MANY_USERS, takes_many_users};
 pub(super) use process::{Processes, describe};
 
 use super::changes::ProcessRecord;
 use super::device::SeenDaemon;
 use super::goal::Limits;
 use super::target::ControlTarget;
+use log::LastServer;
 use socket::Listening;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +33,7 @@ use std::time::{Duration, Instant};
 use tranche_core::execute::Program;
 use tranche_core::types::MemorySize;
 use tranche_host::program::{self, ProgramError};
+use tranche_plan::policy::MpsUsers;
 
 /// How long the daemon may take to answer a command.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,8 +47,18 @@ const QUIT: Duration = Duration::from_secs(4);
 /// How long a process that was killed may keep its socket.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// How long a server may take from its start until it is ready: without persistence mode, the driver starts the GPU
+/// first.
+const SERVER_START: Duration = Duration::from_secs(30);
+
 /// The command that every daemon answers, by which it is checked.
 const CHECK: &str = "get_default_active_thread_percentage";
+
+/// The index of the device among those that the daemon sees, which is one.
+const ONLY_DEVICE: &str = "0";
+
+/// The limit of memory of a client without one of its own.
+const CHECK_MEMORY: &str = "get_default_device_pinned_mem_limit 0";
 
 /// What went wrong with a daemon.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +72,14 @@ pub(super) enum DaemonError {
     /// The host lacks the program.
     #[error("nvidia-cuda-mps-control was not found among the driver's programs")]
     NoProgram,
+    /// The host lacks the program that the daemon starts.
+    #[error("nvidia-cuda-mps-server, which the daemon starts, was not found among the driver's programs")]
+    NoServer,
+    /// The policy wants a daemon for all users, and the program cannot be one.
+    #[error(
+        "nvidia-cuda-mps-control does not take -multiuser-server (drivers from 555 on do), and the policy says users: many"
+    )]
+    OneUser,
     /// The device has no UUID to start a daemon for.
     #[error("the device has no UUID")]
     NoUuid,
@@ -64,6 +92,13 @@ pub(super) enum DaemonError {
     /// Its directories.
     #[error(transparent)]
     Directory(#[from] tranche_core::error::Error),
+}
+
+impl DaemonError {
+    /// Whether the daemon did not answer at all.
+    pub(super) fn is_silence(&self) -> bool {
+        matches!(self, Self::NoAnswer(_, ProgramError::Silent(_)))
+    }
 }
 
 /// How daemons are started.
@@ -90,7 +125,7 @@ pub(super) struct Daemon<'a> {
 
 impl Daemon<'_> {
     fn directories(&self) -> Directories {
-        Directories::of(&self.target.pipe)
+        self.target.directories()
     }
 
     /// Looks at the daemon without asking it. `record` is the process that was started, if one is known; `is_begun`
@@ -98,7 +133,7 @@ impl Daemon<'_> {
     pub(super) fn look(&self, record: Option<&ProcessRecord>, is_begun: bool) -> SeenDaemon {
         let directories = self.directories();
         let is_recorded = |pid: Option<u32>| record.is_some_and(|record| pid == Some(record.pid));
-        let mut listening = socket::listening(&directories.pipe);
+        let mut listening = socket::listening(&directories.work);
         // A process that is killed no longer counts as one while its threads still close its files.
         let until = Instant::now() + CLOSING;
         while matches!(&listening, Listening::Peer(peer) if is_recorded(peer.pid))
@@ -106,7 +141,7 @@ impl Daemon<'_> {
             && Instant::now() < until
         {
             std::thread::sleep(Duration::from_millis(5));
-            listening = socket::listening(&directories.pipe);
+            listening = socket::listening(&directories.work);
         }
         match (&listening, record) {
             (Listening::Peer(peer), Some(record)) if is_recorded(peer.pid) && self.processes.lives(record) => {
@@ -121,19 +156,15 @@ impl Daemon<'_> {
             }
             _ => {}
         }
-        if let Some(record) = record.filter(|record| self.processes.lives(record)) {
-            // A tenant may have replaced the socket. The kept one is the daemon's.
-            let kept = socket::listening(&directories.keep);
-            if matches!(kept, Listening::Peer(peer) if is_recorded(peer.pid)) {
-                return match directories.repair() {
-                    Ok(()) => SeenDaemon::Running(record.clone()),
-                    Err(error) => SeenDaemon::Silent(error.to_string()),
-                };
-            }
+        if record.is_some_and(|record| self.processes.lives(record)) {
             return SeenDaemon::Silent(match listening {
                 Listening::Full => "its queue of clients is full".to_owned(),
                 Listening::Nobody(_) | Listening::Peer(_) => "its socket was removed".to_owned(),
             });
+        }
+        // The directory of the clients is the one that another program's daemon would have.
+        if matches!(listening, Listening::Nobody(_)) {
+            listening = socket::listening(&self.target.pipe);
         }
         match listening {
             Listening::Peer(peer) => SeenDaemon::Foreign(self.processes.name(peer)),
@@ -158,13 +189,91 @@ impl Daemon<'_> {
         Ok(self.directories().bound_logs()?)
     }
 
-    /// Checks that the daemon answers, and waits longer the more often it did not: the machine may be busy, and to
-    /// replace the daemon ends the work of its clients. Returns its default percentage.
+    /// Checks that the daemon answers within `patience`. Returns its defaults; those of memory only if it has such
+    /// limits.
     ///
     /// # Errors
     /// Returns an error if it does not answer, or answers as no daemon does.
-    pub(super) fn check(&self, misses: u32) -> Result<f64, DaemonError> {
-        self.ask_within(CHECK, PATIENCE * (1 << misses.min(3)), answer::percentage)
+    pub(super) fn check(&self, patience: Duration) -> Result<Defaults, DaemonError> {
+        match self.target.limits_memory {
+            true => self.ask_within(&format!("{CHECK}\n{CHECK_MEMORY}"), patience, answer::defaults),
+            false => {
+                let percentage = self.ask_within(CHECK, patience, answer::percentage)?;
+                Ok(Defaults {
+                    percentage,
+                    memory: None,
+                })
+            }
+        }
+    }
+
+    /// How long to wait for an answer: longer the more often none came, because the machine may be busy, and to replace
+    /// the daemon ends the work of its clients.
+    pub(super) fn patience(misses: u32) -> Duration {
+        PATIENCE * (1 << misses.min(3))
+    }
+
+    /// The connection that the daemon waits for now; `None` also if that cannot be learnt.
+    pub(super) fn served(&self, process: &ProcessRecord) -> Option<u64> {
+        let connection = blocked::served(process, &self.directories().work).ok()??;
+        Some(connection.inode)
+    }
+
+    /// Shuts down the connections that keep the daemon from others. Returns whose they were.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel does not say which they are, or does not give them to this process.
+    pub(super) fn free(&self, process: &ProcessRecord) -> io::Result<Vec<Blocker>> {
+        if let LastServer::Starting(server) = self.directories().last_server()
+            && self.processes.started_within(server, SERVER_START)
+        {
+            return Ok(Vec::new());
+        }
+        blocked::free(process, &self.directories().work, self.processes)
+    }
+
+    /// Why the server that was started last does not serve clients, if it has failed.
+    pub(super) fn server_failure(&self) -> Option<String> {
+        match self.directories().last_server() {
+            LastServer::Failed(why) => Some(why),
+            LastServer::None | LastServer::Starting(_) | LastServer::Ready => None,
+        }
+    }
+
+    /// Lets the daemon start a server again after one has failed, and waits until it is ready or has failed, too.
+    ///
+    /// # Errors
+    /// Returns an error if the daemon does not take the command.
+    pub(super) fn try_server(&self) -> Result<(), DaemonError> {
+        let before = self.directories().last_server();
+        self.ask("start_server -uid 0", answer::nothing)?;
+        let until = Instant::now() + PATIENCE;
+        let mut has_begun = false;
+        while Instant::now() < until {
+            let last = self.directories().last_server();
+            has_begun |= last != before;
+            if has_begun && !matches!(last, LastServer::Starting(_)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Whether the daemon serves the processes of several users at the same time: as it was started, or as the program
+    /// would start it.
+    pub(super) fn serves_many(&self, process: Option<&ProcessRecord>) -> bool {
+        if let Some(process) = process.filter(|process| self.processes.lives(process)) {
+            return self.processes.has_argument(process.pid, MANY_USERS);
+        }
+        self.target.users != MpsUsers::One && self.takes_many_users()
+    }
+
+    fn takes_many_users(&self) -> bool {
+        let (control, environment) = (self.target.control.as_deref(), self.target.environment());
+        control
+            .zip(environment)
+            .is_some_and(|(control, environment)| takes_many_users(control, &environment))
     }
 
     /// Checks what can be known before anything is changed.
@@ -173,8 +282,14 @@ impl Daemon<'_> {
     /// Returns why no daemon can be started for this device.
     pub(super) fn check_start(&self) -> Result<(), DaemonError> {
         self.program()?;
+        if self.target.server.is_none() {
+            return Err(DaemonError::NoServer);
+        }
         if self.target.uuid.is_none() {
             return Err(DaemonError::NoUuid);
+        }
+        if self.target.users == MpsUsers::Many && !self.takes_many_users() {
+            return Err(DaemonError::OneUser);
         }
         Ok(self.directories().check_length()?)
     }
@@ -188,11 +303,11 @@ impl Daemon<'_> {
         let directories = self.directories();
         // What an earlier daemon left: its servers, which would keep the device, and its sockets.
         self.processes.end_all(&directories.log).map_err(DaemonError::End)?;
-        directories.prepare()?;
+        directories.prepare(self.serves_many(None))?;
         let mut child = self.launch()?;
         let until = Instant::now() + START;
         loop {
-            if let Listening::Peer(peer) = socket::listening(&directories.pipe) {
+            if let Listening::Peer(peer) = socket::listening(&directories.work) {
                 let own = peer.pid.filter(|pid| self.processes.is_daemon(*pid, &directories.log));
                 let Some(process) = own.and_then(|pid| self.processes.record(pid)) else {
                     let who = self.processes.name(peer);
@@ -203,7 +318,7 @@ impl Daemon<'_> {
                 // It listens for clients before it takes commands, and before it has made all of its files.
                 if self.takes_commands() || Instant::now() >= until {
                     child.leave();
-                    directories.keep()?;
+                    directories.open_to_clients(self.serves_many(Some(&process)))?;
                     return Ok(process);
                 }
             }
@@ -228,7 +343,8 @@ impl Daemon<'_> {
 
     /// Whether the program for commands finds the daemon. What the daemon answers is checked when its limits are set.
     fn takes_commands(&self) -> bool {
-        !matches!(self.check(0), Err(DaemonError::NoAnswer(_, ProgramError::Failed(..))))
+        let asked = self.ask(CHECK, answer::percentage);
+        !matches!(asked, Err(DaemonError::NoAnswer(_, ProgramError::Failed(..))))
     }
 
     fn launch(&self) -> Result<process::Starting, DaemonError> {
@@ -266,47 +382,57 @@ impl Daemon<'_> {
         }
     }
 
-    /// Sets the limits of clients without limits of their own, and checks that the daemon has them. Returns what a
-    /// person should know.
+    /// Sets the limits of clients without limits of their own, and checks that the daemon and its servers have them.
     ///
     /// A default is what servers get that are started later. Each running server is set, too; there, clients that
-    /// connect later get it (MPS documentation, "set_active_thread_percentage").
+    /// connect later get it (MPS documentation, "set_active_thread_percentage"). Memory is limited by the index of the
+    /// only device that the daemon sees: by UUID, daemons up to 555 clear that limit and answer nothing.
     ///
     /// # Errors
-    /// Returns an error if the daemon does not take a limit.
-    pub(super) fn set_limits(&self, limits: Limits) -> Result<Option<String>, DaemonError> {
-        let uuid = self.target.uuid.as_deref().ok_or(DaemonError::NoUuid)?;
+    /// Returns an error if the daemon does not take a limit, or has another one afterwards.
+    pub(super) fn set_limits(&self, limits: Limits) -> Result<(), DaemonError> {
         let (memory, compute) = (limits.memory.map(MemorySize::mib), limits.compute.get());
         if let Some(mib) = memory {
-            let command = format!("set_default_device_pinned_mem_limit {uuid} {mib}M");
+            let command = format!("set_default_device_pinned_mem_limit {ONLY_DEVICE} {mib}M");
             self.ask(&command, answer::accepted_size)?;
         }
         let command = format!("set_default_active_thread_percentage {compute}");
         self.ask(&command, answer::accepted_percentage)?;
         for server in self.ask("get_server_list", answer::pids)? {
-            if let Some(mib) = memory {
-                let command = format!("set_device_pinned_mem_limit {server} {uuid} {mib}M");
-                self.ask(&command, answer::accepted_size)?;
-            }
-            let command = format!("set_active_thread_percentage {server} {compute}");
-            self.ask(&command, answer::accepted_percentage)?;
+            self.set_limits_of(server, limits)?;
         }
-        let set = self.check(0)?;
-        if !limits.is_percentage(set) {
-            let wrong = Unexpected::other(&format!("{set}"), &format!("{compute}"));
-            return Err(DaemonError::Unexpected(CHECK.to_owned(), wrong));
+        let set = self.check(PATIENCE)?;
+        if !limits.is_percentage(set.percentage) {
+            return Err(Self::other(CHECK, &set.percentage.to_string(), &compute.to_string()));
         }
-        let Some(mib) = memory else { return Ok(None) };
-        let has = self.ask(&format!("get_default_device_pinned_mem_limit {uuid}"), answer::size)?;
-        Ok(match has {
-            Some(size) if size.may_be(mib) => None,
-            Some(size) => Some(format!(
-                "its MPS daemon reports a limit of memory of {size}, and {mib}M was set"
-            )),
-            None => Some(format!(
-                "its MPS daemon does not report the limit of memory of {mib}M that was set"
-            )),
-        })
+        Self::is_memory(CHECK_MEMORY, set.memory, memory)
+    }
+
+    fn set_limits_of(&self, server: u32, limits: Limits) -> Result<(), DaemonError> {
+        if let Some(mib) = limits.memory.map(MemorySize::mib) {
+            let command = format!("set_device_pinned_mem_limit {server} {ONLY_DEVICE} {mib}M");
+            self.ask(&command, answer::accepted_size)?;
+            let command = format!("get_device_pinned_mem_limit {server} {ONLY_DEVICE}");
+            let has = self.ask(&command, answer::size)?;
+            Self::is_memory(&command, has, Some(mib))?;
+        }
+        let compute = limits.compute.get();
+        let command = format!("set_active_thread_percentage {server} {compute}");
+        self.ask(&command, answer::accepted_percentage)
+    }
+
+    /// Refuses a limit of memory that is not the one that was set, in MiB.
+    fn is_memory(command: &str, has: Option<Size>, set: Option<u64>) -> Result<(), DaemonError> {
+        match (has, set) {
+            (_, None) => Ok(()),
+            (Some(size), Some(mib)) if size.may_be(mib) => Ok(()),
+            (Some(size), Some(mib)) => Err(Self::other(command, &size.to_string(), &format!("{mib}M"))),
+            (None, Some(mib)) => Err(Self::other(command, "", &format!("{mib}M"))),
+        }
+    }
+
+    fn other(command: &str, answer: &str, expected: &str) -> DaemonError {
+        DaemonError::Unexpected(command.to_owned(), Unexpected::other(answer, expected))
     }
 
     /// The clients of the daemon, each with its server, by their numbers in the pid namespace of the daemon.
@@ -336,7 +462,7 @@ impl Daemon<'_> {
             .collect();
         match lines.is_empty() {
             true => Ok(()),
-            false => self.ask_within(&lines.join("\n"), patience, answer::nothing),
+            false => self.ask_within(&lines.join("\n"), patience, answer::terminated),
         }
     }
 
@@ -347,9 +473,10 @@ impl Daemon<'_> {
     pub(super) fn end(&self, record: Option<&ProcessRecord>) -> Result<(), DaemonError> {
         let directories = self.directories();
         if let Some(record) = record.filter(|record| self.processes.lives(record)) {
-            // Seconds that its servers get. A daemon that does not answer, or is not asked because its sockets are not
-            // its own any more, is ended by a signal.
-            if directories.repair().is_ok() && self.ask_within("quit -t 1", QUIT, answer::nothing).is_ok() {
+            // Seconds that its servers get. A daemon that does not answer is ended by a signal.
+            // After a server that failed, the program and the daemon end with 1 all the same (550 and later).
+            let asked = self.ask_within("quit -t 1", QUIT, answer::nothing);
+            if matches!(asked, Ok(()) | Err(DaemonError::NoAnswer(_, ProgramError::Failed(..)))) {
                 self.processes.wait(record, QUIT);
             }
         }
@@ -378,7 +505,8 @@ impl Daemon<'_> {
         read: fn(&str) -> Result<T, Unexpected>,
     ) -> Result<T, DaemonError> {
         let shown = commands.lines().next().unwrap_or_default();
-        let environment = [("CUDA_MPS_PIPE_DIRECTORY", self.target.pipe.as_path())];
+        let directories = self.directories();
+        let environment = [("CUDA_MPS_PIPE_DIRECTORY", directories.work.as_path())];
         let answer = program::text_of(self.program()?, &[], &environment, &format!("{commands}\n"), patience);
         let answer = answer.map_err(|error| DaemonError::NoAnswer(shown.to_owned(), error))?;
         read(&answer).map_err(|error| DaemonError::Unexpected(shown.to_owned(), error))

@@ -23,6 +23,10 @@ const MOST_MISSES: u32 = 3;
 /// After so many daemons that failed one after another, no other is started until nothing is claimed any more.
 const MOST_FAILURES: u32 = 5;
 
+/// Where the kernel does not say which client keeps the daemon from answering, the daemon is not ended before it has been
+/// silent for so many seconds: a client that blocks it may leave.
+const MOST_SILENCE: u64 = 30;
+
 /// A daemon that ran for so many seconds did not fail at its start.
 const STEADY: u64 = 60;
 
@@ -35,8 +39,12 @@ pub(super) enum SeenDaemon {
     Running(ProcessRecord),
     /// As [`SeenDaemon::Running`], and another program has set other limits.
     Altered(ProcessRecord),
+    /// As [`SeenDaemon::Running`], and the server that it starts for clients ends before it is ready: why.
+    NoServer(ProcessRecord, String),
     /// The process does not answer, or not as a daemon does: why.
     Silent(String),
+    /// As [`SeenDaemon::Silent`], and it is unknown whether a client keeps it from answering.
+    Unexamined(String),
     /// Another program listens: which.
     Foreign(String),
 }
@@ -112,7 +120,7 @@ pub(super) fn settle(
             true => machine.daemon(record),
             false => SeenDaemon::Absent,
         };
-        note(changes, &seen);
+        note(changes, &seen, machine.now());
         let step = next(goal, changes.as_ref(), &seen, machine.now());
         let relies_on_mode = match &step {
             Some(step) => *step == Step::Start,
@@ -131,21 +139,26 @@ pub(super) fn settle(
 
 /// Counts how often the daemon did not answer, and takes one for its own that was started by a process that was killed
 /// before it could record that.
-fn note(changes: &mut Option<DeviceChanges>, seen: &SeenDaemon) {
+fn note(changes: &mut Option<DeviceChanges>, seen: &SeenDaemon, now: u64) {
     let Some(daemon) = changes.as_mut().and_then(|changes| changes.daemon.as_mut()) else {
         return;
     };
     match seen {
         SeenDaemon::Running(process) => {
             daemon.process = Some(process.clone());
-            (daemon.misses, daemon.state) = (0, None);
+            (daemon.misses, daemon.silent_since, daemon.state) = (0, None, None);
+        }
+        SeenDaemon::NoServer(process, _) => {
+            daemon.process = Some(process.clone());
+            (daemon.misses, daemon.silent_since, daemon.state) = (0, None, Some(DaemonState::ServerFailed));
         }
         SeenDaemon::Altered(process) => {
             daemon.process = Some(process.clone());
-            (daemon.misses, daemon.state, daemon.limits) = (0, None, None);
+            (daemon.misses, daemon.silent_since, daemon.state, daemon.limits) = (0, None, None, None);
         }
-        SeenDaemon::Silent(_) => {
+        SeenDaemon::Silent(_) | SeenDaemon::Unexamined(_) => {
             daemon.misses += 1;
+            daemon.silent_since.get_or_insert(now);
             daemon.state = Some(DaemonState::Failed);
         }
         SeenDaemon::Foreign(_) => daemon.state = Some(DaemonState::Foreign),
@@ -228,8 +241,21 @@ fn toward_daemon(
         }
         SeenDaemon::Absent => Some(Step::Start),
         SeenDaemon::Silent(why) if !record.is_ready || record.misses >= MOST_MISSES => Some(Step::Replace(why.clone())),
-        SeenDaemon::Silent(why) => Some(Step::Refuse(format!("its MPS daemon does not answer: {why}"))),
-        SeenDaemon::Running(_) | SeenDaemon::Altered(_) => match record.limits {
+        SeenDaemon::Unexamined(why)
+            if !record.is_ready
+                || record
+                    .silent_since
+                    .is_some_and(|since| now.saturating_sub(since) >= MOST_SILENCE) =>
+        {
+            Some(Step::Replace(why.clone()))
+        }
+        SeenDaemon::Silent(why) | SeenDaemon::Unexamined(why) => {
+            Some(Step::Refuse(format!("its MPS daemon does not answer: {why}")))
+        }
+        SeenDaemon::NoServer(_, why) if !is_exact => {
+            Some(Step::Refuse(format!("its MPS server does not start: {why}")))
+        }
+        SeenDaemon::Running(_) | SeenDaemon::Altered(_) | SeenDaemon::NoServer(..) => match record.limits {
             Some(set) if set == limits => None,
             Some(set) if !is_exact && set.covers(limits) => None,
             Some(set) if !is_exact => Some(Step::SetLimits(set.max(limits))),
@@ -304,7 +330,7 @@ fn perform(
             let daemon = changes.daemon.get_or_insert_default();
             daemon.why = Some(why);
             machine.end(daemon)?;
-            daemon.misses = 0;
+            (daemon.misses, daemon.silent_since) = (0, None);
         }
         Step::Stop => {
             let daemon = changes.daemon.get_or_insert_default();
@@ -484,7 +510,7 @@ fn note_start(goal: &Goal, changes: &mut DeviceChanges, now: u64) {
     }
     daemon.since = Some(now);
     daemon.process = None;
-    (daemon.misses, daemon.state) = (0, None);
+    (daemon.misses, daemon.silent_since, daemon.state) = (0, None, None);
 }
 
 fn start(changes: &mut DeviceChanges, machine: &mut impl ControlledMachine) -> Result<()> {

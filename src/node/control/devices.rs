@@ -1,6 +1,8 @@
 //! All devices of the machine that are changed for shares.
 
+use super::blocked::Blocked;
 use super::changes::DeviceChanges;
+use super::client_user::client_uid;
 use super::daemon::{Daemon, Processes, Starter};
 use super::device::settle;
 use super::goal::{Goal, goal, is_live, whole};
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use tranche_core::claims::Claims;
 use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, ContainerName, InitProcess};
+use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, HostPath, Strategy};
 
 /// How old an answer of a daemon may be when a claim is granted.
@@ -33,6 +36,11 @@ const PULSE: Duration = Duration::from_secs(1);
 
 /// How long the clients of a container that is about to be killed may take to end.
 const DRAIN: Duration = Duration::from_millis(400);
+
+/// What is said of a daemon that an earlier version started.
+const OF_EARLIER_VERSION: &str = "its MPS daemon was started by an earlier version of tranche: its containers can write the \
+                                  daemon's directory, so nothing is guaranteed to them (grades: none); it serves no new \
+                                  container, and is replaced when they have ended";
 
 /// How devices are changed.
 #[derive(Debug, Clone)]
@@ -67,6 +75,10 @@ struct Slot {
     target: Option<ControlTarget>,
     changes: Option<DeviceChanges>,
     answered: Option<Instant>,
+    /// The connection that the daemon waited for at the last look.
+    served: Option<u64>,
+    /// Which holders blocked the daemon.
+    blocked: Blocked,
     problems: Vec<String>,
 }
 
@@ -146,6 +158,11 @@ impl Control {
         let facts = self.facts.now();
         if let Some(target) = slot.target.as_ref().filter(|_| slot.changes.is_some()) {
             let mut target = target.clone();
+            let record = slot.changes.as_ref().and_then(|changes| changes.daemon.as_ref());
+            let process = record.and_then(|record| record.process.as_ref());
+            if !process.is_some_and(|process| self.tools.processes.lives(process)) {
+                target.leave_earlier_version(self.options.state_dir.as_path());
+            }
             // An upgrade of the driver replaces its files. If the host cannot be examined, they are where they were.
             if let Ok(facts) = &facts {
                 target.find_programs(facts.inventory.driver.as_ref(), &self.options.root);
@@ -171,19 +188,34 @@ impl Control {
         let Slot {
             changes,
             answered,
+            served,
+            blocked,
             problems,
             ..
         } = slot;
         problems.clear();
+        let mut blockers = Vec::new();
         let mut device = RealDevice {
             tools: &self.tools,
             target,
             shown: &self.shown,
             answered,
             freshness,
+            is_granted: !goal.is_exact,
+            served,
+            blockers: &mut blockers,
             problems,
         };
         let settled = settle(goal, changes, &mut device);
+        if !blockers.is_empty() {
+            blocked.add(blockers, &self.live(&target.key)?, &self.tools.processes, now());
+        }
+        problems.extend(blocked.lines());
+        if changes.as_ref().is_some_and(|changes| changes.daemon.is_some())
+            && target.directories().is_of_earlier_version()
+        {
+            problems.push(OF_EARLIER_VERSION.to_owned());
+        }
         if let Err(error) = &settled {
             problems.push(error.to_string());
         }
@@ -209,7 +241,10 @@ impl Control {
             self.tools.journals.write(&target, Some(changes))?;
         }
         let claims: Vec<&Claim> = claims.iter().collect();
-        let goal = goal(&claims, &target, Some(changes), now());
+        let mut goal = goal(&claims, &target, Some(changes), now());
+        if claims.is_empty() && target.directories().is_of_earlier_version() && !changes.is_kept {
+            goal.daemon = None;
+        }
         self.settle(slot, &target, &goal, HEALTH)?;
         if goal.daemon.is_some() && slot.changes.is_some() {
             self.follow_driver(slot, &target, &goal)?;
@@ -296,6 +331,32 @@ impl Control {
         .map_err(|error| error.hint("stop them first, or use --force: their processes lose the device"))
     }
 
+    /// Refuses claims of several users on a device whose daemon serves one user at a time: the processes of the second
+    /// one would wait until those of the first one have ended.
+    fn refuse_second_user(&self, slot: &Slot, target: &ControlTarget, claims: &[&Claim]) -> Result<()> {
+        let claims = claims.iter().filter(|claim| claim.part.strategy() == Strategy::Mps);
+        let users: BTreeMap<u32, &Claim> = claims.map(|claim| (client_uid(claim), *claim)).collect();
+        if users.len() < 2 {
+            return Ok(());
+        }
+        let record = slot.changes.as_ref().and_then(|changes| changes.daemon.as_ref());
+        let process = record.and_then(|record| record.process.as_ref());
+        if self.daemon(target).serves_many(process) {
+            return Ok(());
+        }
+        let users: Vec<String> = users
+            .iter()
+            .map(|(uid, claim)| format!("uid {uid} ({})", claim.who()))
+            .collect();
+        let driver = target.driver.as_deref().unwrap_or("of this version");
+        let what = format!(
+            "its MPS daemon serves one user at a time (driver {driver}): {}",
+            some(&users)
+        );
+        Err(Error::failed(target.device, what)
+            .hint("run the containers as one user, or upgrade the driver: from 555 on, one daemon serves all users"))
+    }
+
     fn not_shared(key: &DeviceKey) -> Error {
         let what = "is not shared by MPS with a daemon that tranche manages";
         Error::usage(key, what).hint("see: tranche plan")
@@ -306,11 +367,25 @@ impl MachineControl for Control {
     fn prepare(&self, device: &DeviceKey) -> Result<()> {
         let slot = self.slot(device);
         let mut slot = lock(&slot);
-        let Some(target) = self.target(&slot, device)? else {
+        let Some(mut target) = self.target(&slot, device)? else {
             return Ok(());
         };
         let claims = self.live(device)?;
         let claims: Vec<&Claim> = claims.iter().collect();
+        if target.directories().is_of_earlier_version() && slot.changes.is_some() {
+            // The claim that is granted is one of them.
+            if claims.len() > 1 {
+                let what = "its MPS daemon was started by an earlier version of tranche, and serves no new container";
+                return Err(Error::failed(target.device, what)
+                    .hint("it is replaced when the containers that hold shares of the device have ended"));
+            }
+            self.settle(&mut slot, &target, &Goal::default(), Duration::ZERO)?;
+            match self.target(&slot, device)? {
+                Some(now) => target = now,
+                None => return Ok(()),
+            }
+        }
+        self.refuse_second_user(&slot, &target, &claims)?;
         if slot.changes.is_none() && goal(&claims, &target, None, now()).is_empty() {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::cgroup_limit::{WantedLimit, wanted};
 use super::changes::DeviceChanges;
+use super::daemon::Defaults;
 use super::target::ControlTarget;
 use serde::{Deserialize, Serialize};
 use tranche_core::ledger::{Claim, ClaimState, HeldPart, Holder};
@@ -27,6 +28,16 @@ impl Limits {
     /// Whether a daemon that reports `percentage` as its default has this limit of compute.
     pub(super) fn is_percentage(self, percentage: f64) -> bool {
         (percentage - f64::from(self.compute.get())).abs() < 0.5
+    }
+
+    /// Whether a daemon with these defaults has these limits. It rounds sizes down to a unit.
+    pub(super) fn are(self, defaults: Defaults) -> bool {
+        let has_memory = match (self.memory, defaults.memory) {
+            (Some(set), Some(has)) => has.may_be(set.mib()),
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        has_memory && self.is_percentage(defaults.percentage)
     }
 
     /// The larger one of each.
@@ -112,7 +123,7 @@ pub(super) fn goal(claims: &[&Claim], target: &ControlTarget, changes: Option<&D
 /// All of a device.
 pub(super) fn whole(target: &ControlTarget) -> Limits {
     Limits {
-        memory: target.memory,
+        memory: target.memory.filter(|_| target.limits_memory),
         compute: Percent::ALL,
     }
 }

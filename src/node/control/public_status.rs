@@ -87,6 +87,9 @@ pub struct PublicDaemon {
     pub since: Option<u64>,
     /// How often it was started again after it had died.
     pub restarts: u32,
+    /// Whether an earlier version of tranche started it.
+    #[serde(default)]
+    pub is_of_earlier_version: bool,
 }
 
 impl PublicStatus {
@@ -122,6 +125,7 @@ impl PublicStatus {
                 state: daemon.state,
                 since: daemon.since,
                 restarts: daemon.restarts,
+                is_of_earlier_version: daemon.is_of_earlier_version,
             });
         }
         Self {
@@ -267,6 +271,7 @@ mod tests {
                 pid: Some(4711),
                 since: Some(1_000),
                 restarts: 2,
+                is_of_earlier_version: false,
                 memory_mib: None,
                 compute_percent: None,
                 lost: vec![LostClients {

@@ -2,7 +2,7 @@
 
 use super::cgroup_limit::CgroupLimit;
 use super::changes::{DaemonRecord, DeviceChanges, ProcessRecord};
-use super::daemon::{Daemon, DaemonError, Processes, Starter, describe};
+use super::daemon::{Blocker, Daemon, DaemonError, Defaults, Processes, Starter, describe};
 use super::device::{ControlledMachine, SeenDaemon};
 use super::goal::Limits;
 use super::journal::Journals;
@@ -50,11 +50,58 @@ pub(super) struct RealDevice<'a> {
     pub(super) answered: &'a mut Option<Instant>,
     /// How old an answer of the daemon may be.
     pub(super) freshness: Duration,
+    /// Whether a claim is about to be granted.
+    pub(super) is_granted: bool,
+    /// The connection that the daemon waited for at the last look.
+    pub(super) served: &'a mut Option<u64>,
+    /// Who kept the daemon from others.
+    pub(super) blockers: &'a mut Vec<Blocker>,
     /// What differs from what it should be and cannot be corrected.
     pub(super) problems: &'a mut Vec<String>,
 }
 
+/// How long a daemon may take to answer that has waited for one client since the last look.
+const HELD_UP: Duration = Duration::from_millis(500);
+
 impl RealDevice<'_> {
+    /// Asks the daemon for its defaults. If it does not answer because it waits for a client, that client's connection
+    /// is shut down, and the daemon is asked again.
+    fn ask(&mut self, running: &ProcessRecord, misses: u32, is_held_up: bool) -> Result<Defaults, SeenDaemon> {
+        let patience = if is_held_up { HELD_UP } else { Daemon::patience(misses) };
+        let error = match self.own_daemon().check(patience) {
+            Ok(defaults) => return Ok(defaults),
+            Err(error) => error,
+        };
+        if !error.is_silence() {
+            return Err(SeenDaemon::Silent(error.to_string()));
+        }
+        match self.own_daemon().free(running) {
+            Err(why) => Err(SeenDaemon::Unexamined(format!(
+                "{error}; which client it waits for is unknown: {why}"
+            ))),
+            Ok(blockers) if blockers.is_empty() => Err(SeenDaemon::Silent(error.to_string())),
+            Ok(blockers) => {
+                self.blockers.extend(blockers);
+                let asked = self.own_daemon().check(Daemon::patience(misses));
+                // A client blocks it again: it is not replaced for that.
+                asked.map_err(|error| SeenDaemon::Unexamined(error.to_string()))
+            }
+        }
+    }
+
+    /// What the log says of the server, if it does not start. Before a claim is granted, it is started again.
+    fn server_failure(&self) -> Option<String> {
+        let daemon = self.own_daemon();
+        let failure = daemon.server_failure()?;
+        if !self.is_granted {
+            return Some(failure);
+        }
+        match daemon.try_server() {
+            Ok(()) => daemon.server_failure(),
+            Err(error) => Some(format!("{failure}; {error}")),
+        }
+    }
+
     pub(super) fn own_daemon(&self) -> Daemon<'_> {
         Daemon {
             target: self.target,
@@ -105,23 +152,35 @@ impl ControlledMachine for RealDevice<'_> {
         };
         let running = running.clone();
         if let Err(error) = daemon.repair() {
-            return SeenDaemon::Silent(error.to_string());
+            self.problems.push(error.to_string());
         }
+        let served = self.own_daemon().served(&running);
+        let is_held_up = served.is_some() && served == *self.served;
+        *self.served = served;
         // One that is not ready yet is checked when its limits are set.
         let is_ready = record.is_some_and(|record| record.is_ready);
         let is_fresh = self.answered.is_some_and(|at| at.elapsed() < self.freshness);
-        if is_ready && !is_fresh {
+        if is_ready && (!is_fresh || is_held_up) {
             *self.answered = None;
             let misses = record.map_or(0, |record| record.misses);
             let set = record.and_then(|record| record.limits);
-            match self.own_daemon().check(misses) {
-                Err(error) => return SeenDaemon::Silent(error.to_string()),
-                Ok(has) if set.is_some_and(|set| !set.is_percentage(has)) => seen = SeenDaemon::Altered(running),
+            match self.ask(&running, misses, is_held_up) {
+                Err(silent) => return silent,
+                Ok(has) if set.is_some_and(|set| !set.are(has)) => seen = SeenDaemon::Altered(running.clone()),
                 Ok(_) => {}
             }
             *self.answered = Some(Instant::now());
             if let Err(error) = self.own_daemon().bound_logs() {
                 self.problems.push(error.to_string());
+            }
+        }
+        if is_ready && let Some(why) = self.server_failure() {
+            let problem = format!("its MPS server does not start: {why}");
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+            if seen == SeenDaemon::Running(running.clone()) {
+                seen = SeenDaemon::NoServer(running, why);
             }
         }
         seen
@@ -184,10 +243,9 @@ impl ControlledMachine for RealDevice<'_> {
     }
 
     fn set_limits(&mut self, limits: Limits) -> Result<()> {
-        let remark = self.own_daemon().set_limits(limits);
-        let remark = remark.map_err(|error| self.wrong("does not take its limits", &error))?;
+        let set = self.own_daemon().set_limits(limits);
+        set.map_err(|error| self.wrong("does not take its limits", &error))?;
         *self.answered = Some(Instant::now());
-        self.problems.extend(remark);
         Ok(())
     }
 

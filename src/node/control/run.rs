@@ -1,17 +1,17 @@
 //! Becomes the MPS daemon of a device: what `tranche mps run` does, in a unit of systemd or as a child of the broker.
 
-use super::daemon::{Directories, OUTPUT};
+use super::daemon::{MANY_USERS, OUTPUT, takes_many_users};
 use super::journal::Journals;
-use super::target::ControlTarget;
 use std::convert::Infallible;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
+use tranche_plan::policy::MpsUsers;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
-/// device and its directories alone.
+/// device, its directories, and where the driver's programs and libraries are.
 ///
 /// # Errors
 /// Returns why the control program cannot be executed.
@@ -21,36 +21,29 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
         error.hint("tranche mps start DEVICE starts one")
     };
     let journal = Journals::open(state_dir)?.read(instance)?.ok_or_else(nothing)?;
-    let ControlTarget {
-        control: Some(control),
-        uuid: Some(uuid),
-        pipe,
-        multi_user,
-        ..
-    } = &journal.target
-    else {
+    let target = &journal.target;
+    let (Some(control), Some(uuid), Some(environment)) = (&target.control, &target.uuid, target.environment()) else {
         return Err(Error::failed(
-            journal.target.device,
+            target.device,
             "its journal has no UUID or no control program",
         ));
     };
     journal.changes.daemon.as_ref().ok_or_else(nothing)?;
-    let log = Directories::of(pipe).log;
+    let directories = target.directories();
+    let many_users = target.users != MpsUsers::One && takes_many_users(control, &environment);
     // In a session of its own, what ends the broker, or its terminal, does not end the daemon.
     let mut command = Program::new(control);
-    command.arg("-f").args(multi_user.then_some("-multiuser-server"));
+    command.arg("-f").args(many_users.then_some(MANY_USERS));
+    command.envs(environment.search());
     command.env("CUDA_VISIBLE_DEVICES", uuid);
-    command.env("CUDA_MPS_PIPE_DIRECTORY", pipe);
-    command.env("CUDA_MPS_LOG_DIRECTORY", &log);
-    let output = log.join(OUTPUT);
+    command.env("CUDA_MPS_PIPE_DIRECTORY", &directories.work);
+    command.env("CUDA_MPS_LOG_DIRECTORY", &directories.log);
+    // With -f, the daemon and its servers log to standard output alone.
+    let output = directories.log.join(OUTPUT);
     let mut options = OpenOptions::new();
-    let file = options
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&output);
+    let file = options.create(true).append(true).mode(0o600).open(&output);
     let file = file.about(output.display(), "cannot be written")?;
+    file.set_len(0).about(output.display(), "cannot be emptied")?;
     command
         .stdout(file.try_clone().about(output.display(), "cannot be written")?)
         .stderr(file);

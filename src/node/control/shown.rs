@@ -53,7 +53,7 @@ fn controlled(target: &ControlTarget, changes: &DeviceChanges, problems: &[Strin
     ControlledDevice {
         device: target.cdi_name.clone(),
         key: target.key.clone(),
-        daemon: changes.daemon.as_ref().map(daemon_status),
+        daemon: changes.daemon.as_ref().map(|record| daemon_status(record, target)),
         compute_mode_before: before.and_then(word),
         time_slice: changes.time_slice.as_ref().and_then(|change| word(change.set)),
         cgroup_limits: changes.cgroups.iter().map(cgroup_memory).collect(),
@@ -70,7 +70,7 @@ fn cgroup_memory(limit: &CgroupLimit) -> CgroupMemory {
     }
 }
 
-fn daemon_status(record: &DaemonRecord) -> DaemonStatus {
+fn daemon_status(record: &DaemonRecord, target: &ControlTarget) -> DaemonStatus {
     let limits = record.limits;
     DaemonStatus {
         state: record.state.unwrap_or(match record.is_ready {
@@ -80,6 +80,7 @@ fn daemon_status(record: &DaemonRecord) -> DaemonStatus {
         pid: record.process.as_ref().map(|process| process.pid),
         since: record.since,
         restarts: record.restarts,
+        is_of_earlier_version: target.directories().is_of_earlier_version(),
         memory_mib: limits.and_then(|limits| limits.memory).map(MemorySize::mib),
         compute_percent: limits.map(|limits| limits.compute.get()),
         lost: record.lost.clone(),

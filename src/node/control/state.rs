@@ -47,6 +47,10 @@ pub struct DaemonStatus {
     pub since: Option<u64>,
     /// How often it was started again after it had died, since something of the device was claimed first.
     pub restarts: u32,
+    /// Whether an earlier version of tranche started it: its containers can write its directory, and nothing is
+    /// guaranteed to them.
+    #[serde(default)]
+    pub is_of_earlier_version: bool,
     /// The limit of memory of a client without one of its own, in MiB.
     pub memory_mib: Option<u64>,
     /// The same for compute, in percent.
@@ -63,6 +67,8 @@ pub enum DaemonState {
     Starting,
     /// It answers.
     Running,
+    /// It answers, and the server that it starts for clients ends before it is ready.
+    ServerFailed,
     /// It does not answer, or has ended, and it could not be started again.
     Failed,
     /// Another program started it. tranche leaves it alone, and gives out no share of the device.

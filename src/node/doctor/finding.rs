@@ -137,6 +137,10 @@ tranche_core::types::words! {
         StatusDamaged = "status-damaged",
         /// An MPS daemon of tranche could not be started again.
         MpsFailed = "mps-failed",
+        /// The server of a daemon does not start.
+        MpsServerFailed = "mps-server-failed",
+        /// A daemon was started by an earlier version of tranche.
+        MpsEarlierVersion = "mps-earlier-version",
         /// Another program runs an MPS daemon for a device of tranche.
         MpsForeign = "mps-foreign",
         /// The policy leaves the MPS daemons to the operator, and one does not run.

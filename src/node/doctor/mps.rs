@@ -23,7 +23,11 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
         )
     }));
     let running: Vec<String> = subject.daemons_of(DAEMON).map(|pid| pid.to_string()).collect();
-    let working = managed.iter().filter(|(_, is)| *is == DaemonCondition::Working).count();
+    let runs = |is: &DaemonCondition| {
+        use DaemonCondition::{OfEarlierVersion, ServerFailed, Working};
+        matches!(is, Working | OfEarlierVersion | ServerFailed)
+    };
+    let working = managed.iter().filter(|(_, is)| runs(is)).count();
     // A foreign daemon of a managed device is reported above.
     let is_reported = managed.iter().any(|(_, is)| *is == DaemonCondition::Foreign);
     if running.len() > working && !subject.mps.is_external && !is_reported {
@@ -60,6 +64,19 @@ pub(super) fn check(subject: &DoctorSubject) -> Vec<Diagnosis> {
 fn of(device: &str, condition: DaemonCondition) -> Option<Diagnosis> {
     match condition {
         DaemonCondition::Working => None,
+        DaemonCondition::OfEarlierVersion => Some(Diagnosis::wrong(
+            Finding::MpsEarlierVersion,
+            format!("{device}: an earlier version of tranche started its MPS daemon"),
+            "its containers can write the daemon's directory, so nothing is guaranteed to them, and no other container \
+             gets a share of the device",
+            "end the containers that hold shares of the device; the daemon is replaced then",
+        )),
+        DaemonCondition::ServerFailed => Some(Diagnosis::wrong(
+            Finding::MpsServerFailed,
+            format!("{device}: its MPS daemon runs, and the server that it starts for clients does not"),
+            "CUDA programs in the share fail with error 805, and no further share of the device is given out",
+            "tranche mps status shows the last line of the server",
+        )),
         DaemonCondition::Failed => Some(Diagnosis::wrong(
             Finding::MpsFailed,
             format!("{device}: its MPS daemon does not run, and could not be started again"),

@@ -179,6 +179,10 @@ pub struct MpsFacts {
 pub enum DaemonCondition {
     /// It runs, or is being started or stopped.
     Working,
+    /// It runs, and was started by an earlier version of tranche.
+    OfEarlierVersion,
+    /// It runs, and the server that it starts for clients does not.
+    ServerFailed,
     /// It could not be started again.
     Failed,
     /// Another program runs one for the device.

@@ -510,6 +510,22 @@ fn mps_daemons_of_others_and_what_is_left_of_one() {
         subject.mps.managed = managed(DaemonCondition::Failed);
     });
     fires(
+        Finding::MpsServerFailed,
+        "the server that it starts for clients",
+        |subject, _| {
+            subject.mps.managed = managed(DaemonCondition::ServerFailed);
+            subject.daemons = vec![control(7)];
+        },
+    );
+    fires(
+        Finding::MpsEarlierVersion,
+        "an earlier version of tranche",
+        |subject, _| {
+            subject.mps.managed = managed(DaemonCondition::OfEarlierVersion);
+            subject.daemons = vec![control(7)];
+        },
+    );
+    fires(
         Finding::MpsForeign,
         "another program runs an MPS daemon for it",
         |subject, _| {

@@ -55,6 +55,9 @@ pub struct Held {
     /// For how long it has done nothing, where the policy limits that; `null` elsewhere, and where nobody has looked.
     #[serde(default)]
     pub idle: Option<HeldIdle>,
+    /// Why the broker cannot end its holder, as the policy wants it; `null` if it can, or if it does not want to.
+    #[serde(default)]
+    pub cannot_be_ended: Option<String>,
     /// Whether it is released together with its container.
     pub once: bool,
     /// Whether containers of engines that run as root may use it, although it belongs to another user.
@@ -182,6 +185,7 @@ impl Held {
             seconds_left: claim.until.map(|until| until.saturating_sub(uptime)),
             too_long: None,
             idle: None,
+            cannot_be_ended: None,
             once: claim.once,
             for_root: claim.for_root,
             spec_file: claim.spec_file.clone(),

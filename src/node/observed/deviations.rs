@@ -96,6 +96,7 @@ pub(super) fn find(observed: &Observed, plan: Option<&Plan>) -> Vec<Deviation> {
     for daemon in &observed.daemons {
         let text = match daemon.state {
             DaemonState::Failed => "its MPS daemon does not run and could not be started again; see tranche mps status",
+            DaemonState::ServerFailed => "the server of its MPS daemon does not start; see tranche mps status",
             DaemonState::Foreign => "another program runs an MPS daemon for it, so no share of it is given out",
             DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => continue,
         };
@@ -175,11 +176,12 @@ fn of_memory(held: &Held) -> Option<Deviation> {
 fn of_time(held: &Held) -> Option<Deviation> {
     let too_long = held.too_long.as_ref()?;
     let text = format!(
-        "{} by {} is held {} longer than maxHold in {} allows",
+        "{} by {} is held {} longer than maxHold in {} allows{}",
         held.cdi,
         held.by(),
         span(too_long.by_seconds),
-        too_long.limit
+        too_long.limit,
+        not_ended(held)
     );
     Some(Deviation::of(&held.device, DeviationKind::HeldTooLong, text))
 }
@@ -188,13 +190,20 @@ fn of_idleness(held: &Held) -> Option<Deviation> {
     let idle = held.idle.as_ref()?;
     idle.by_seconds?;
     let text = format!(
-        "{} by {} has done nothing for {}, which is longer than idle in {} allows",
+        "{} by {} has done nothing for {}, which is longer than idle in {} allows{}",
         held.cdi,
         held.by(),
         span(idle.seconds?),
-        idle.limit
+        idle.limit,
+        not_ended(held)
     );
     Some(Deviation::of(&held.device, DeviationKind::IdleTooLong, text))
+}
+
+/// Why it is still held although the policy ends it.
+fn not_ended(held: &Held) -> String {
+    let why = held.cannot_be_ended.as_ref();
+    why.map_or_else(String::new, |why| format!("; it cannot be ended: {why}"))
 }
 
 /// Processes without a claim on devices that are handed out with one. If a holder of the device is in a foreign pid

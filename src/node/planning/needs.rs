@@ -1,7 +1,6 @@
 //! What must be running or set on the host for shares, as commands that an administrator can run.
 
 use tranche_plan::derive::Sharing;
-use tranche_plan::policy::MpsUsers;
 use tranche_plan::share::{Need, Share, SplitDevice};
 
 /// The text before the commands.
@@ -51,17 +50,14 @@ fn commands(need: &Need) -> Vec<String> {
         Need::MpsDaemon {
             uuid,
             pipe,
-            users,
+            many_users,
             memory,
             compute,
         } => {
             let (device, pipe) = (named(uuid), format!("CUDA_MPS_PIPE_DIRECTORY={pipe}"));
-            let many = match users {
-                MpsUsers::Many => " -multiuser-server",
-                MpsUsers::One => "",
-            };
+            let many = if *many_users { " -multiuser-server" } else { "" };
             let start = format!("CUDA_VISIBLE_DEVICES={device} {pipe} nvidia-cuda-mps-control -d{many}");
-            let memory = memory.map(|memory| format!("set_default_device_pinned_mem_limit {device} {}M", memory.mib()));
+            let memory = memory.map(|memory| format!("set_default_device_pinned_mem_limit 0 {}M", memory.mib()));
             let compute = compute.map(|percent| format!("set_default_active_thread_percentage {}", percent.get()));
             let defaults = memory.into_iter().chain(compute);
             let defaults = defaults.map(|command| format!("echo {command} | {pipe} nvidia-cuda-mps-control"));
@@ -129,8 +125,7 @@ mod tests {
         let start = format!("CUDA_VISIBLE_DEVICES={uuid} {pipe} nvidia-cuda-mps-control -d -multiuser-server");
         assert_eq!(commands[1], start);
         let memory = plan(mps).devices[0].shares[0].memory.unwrap().mib() * 4;
-        let expected =
-            format!("echo set_default_device_pinned_mem_limit {uuid} {memory}M | {pipe} nvidia-cuda-mps-control");
+        let expected = format!("echo set_default_device_pinned_mem_limit 0 {memory}M | {pipe} nvidia-cuda-mps-control");
         assert_eq!(commands[2], expected);
         let expected = format!("echo set_default_active_thread_percentage 100 | {pipe} nvidia-cuda-mps-control");
         assert_eq!(commands[3..], [expected]);

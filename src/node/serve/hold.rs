@@ -3,15 +3,20 @@
 
 mod ending;
 mod engine;
+mod frozen;
+mod members;
 mod rest;
 mod terminals;
 mod work;
 
+pub(super) use frozen::thaw_left;
+
 use super::commands::Commands;
 use crate::claim_spec;
-use crate::held::idleness;
+use crate::held::not_ended::NotEnded;
+use crate::held::{idleness, not_ended};
 use crate::overdue::TimeLimits;
-use ending::Ending;
+use ending::{Ending, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -36,8 +41,9 @@ type ClaimKey = String;
 #[derive(Default)]
 struct Acted {
     told: BTreeSet<(ClaimKey, Exceeded)>,
-    /// `None`: its holder cannot be ended.
-    ending: BTreeMap<ClaimKey, Option<Ending>>,
+    ending: BTreeMap<ClaimKey, Ending>,
+    /// `None` until it was written: that of an earlier broker is not true any more.
+    not_ended: Option<NotEnded>,
     /// `None` until it was read: that of an earlier broker counts on.
     idleness: Option<Idleness>,
     /// Of which claims it was said that their idle time is unknown.
@@ -68,6 +74,7 @@ impl Acted {
         let Some(policy) = policy.filter(|policy| policy.limits_time()) else {
             let idleness = Idleness::default();
             idleness::write(&idleness, commands.state_dir())?;
+            not_ended::write(&NotEnded::new(), commands.state_dir())?;
             *self = Self::default();
             return Ok(SELDOM);
         };
@@ -116,11 +123,23 @@ impl Acted {
                     }
                 }
                 // Once in a look, also for a claim that exceeds both limits.
-                Due::End if ended.insert(key) => self.end(key, &who, one, &claims),
+                Due::End if ended.insert(key) => self.end(key, &who, one, &claims, commands.state_dir()),
                 Due::End => {}
             }
         }
+        self.write_not_ended(commands)?;
         Ok(OFTEN)
+    }
+
+    /// Writes down which claims cannot be ended, if that has changed.
+    fn write_not_ended(&mut self, commands: &Commands<'_>) -> Result<()> {
+        let stuck = |(key, ending): (&ClaimKey, &Ending)| Some((key.clone(), ending.stuck()?.to_owned()));
+        let now: NotEnded = self.ending.iter().filter_map(stuck).collect();
+        if self.not_ended.as_ref() != Some(&now) {
+            not_ended::write(&now, commands.state_dir())?;
+            self.not_ended = Some(now);
+        }
+        Ok(())
     }
 
     /// Finds out which claims have worked, and writes down since when the others have not.
@@ -164,32 +183,35 @@ impl Acted {
         Ok(idleness)
     }
 
-    /// Begins to end the holder of a claim, or goes on with it.
-    fn end(&mut self, key: &str, who: &str, one: &Overdue<'_>, claims: &Claims) {
-        let (grace, uptime) = (one.limit.value.grace.get(), claims.uptime());
+    /// Begins to end the holder of a claim, or goes on with it. One that cannot be ended is tried again at each look.
+    fn end(&mut self, key: &str, who: &str, one: &Overdue<'_>, claims: &Claims, state_dir: &Path) {
+        let grace = one.limit.value.grace.get();
         let Some(process) = &one.claim.process else { return };
-        // A claim that was made beforehand may have another container by now.
-        let known = self.ending.get_mut(key).filter(|known| {
-            let Some(ending) = known else { return true };
-            ending.is_of(process)
-        });
-        let done = match known {
-            None => {
-                let begun = Ending::ask(one.claim, process, grace, claims.machine(), uptime);
-                let (ending, done) = match begun {
-                    Ok((ending, what)) => (Some(ending), Ok(Some(what))),
-                    Err(why) => (None, Err(why)),
-                };
-                self.ending.insert(key.to_owned(), ending);
-                done
-            }
-            Some(Some(ending)) => ending.go_on(grace, claims.machine(), uptime),
-            Some(None) => Ok(None),
+        let place = Place {
+            machine: claims.machine(),
+            state_dir,
+            uptime: claims.uptime(),
         };
-        match done {
-            Ok(Some(what)) => tracing::warn!("{who}: process {}: {what}", process.pid),
-            Ok(None) => {}
-            Err(why) => tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid),
+        // A claim that was made beforehand may have another container by now.
+        let known = self.ending.get_mut(key).filter(|ending| ending.is_of(process));
+        let (done, was_stuck, stuck) = match known {
+            None => {
+                let (ending, done) = Ending::ask(one.claim, process, grace, place);
+                let stuck = ending.stuck().map(str::to_owned);
+                self.ending.insert(key.to_owned(), ending);
+                (done, None, stuck)
+            }
+            Some(ending) => {
+                let was_stuck = ending.stuck().map(str::to_owned);
+                let done = ending.go_on(grace, place);
+                (done, was_stuck, ending.stuck().map(str::to_owned))
+            }
+        };
+        if let Some(what) = done {
+            tracing::warn!("{who}: process {}: {what}", process.pid);
+        }
+        if let Some(why) = stuck.filter(|why| was_stuck.as_ref() != Some(why)) {
+            tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid);
         }
     }
 }

@@ -84,6 +84,7 @@ fn why_refused(device: &ControlledDevice) -> Option<String> {
             let why = device.problems.last().cloned();
             Some(why.unwrap_or_else(|| "its MPS daemon does not serve tranche's clients".to_owned()))
         }
+        DaemonState::ServerFailed => Some("its MPS server does not start".to_owned()),
         DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => None,
     }
 }
@@ -224,6 +225,7 @@ mod tests {
             device: "nvidia.com/gpu=1".into(),
             key: "GPU-11111111".parse().unwrap(),
             daemon: Some(DaemonStatus {
+                is_of_earlier_version: false,
                 state,
                 pid: None,
                 since: None,

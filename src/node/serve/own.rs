@@ -7,7 +7,7 @@ use super::quota::ClientQuota;
 use super::refusal::reserve_refused;
 use crate::claim_spec::{self, ClaimFile, describe, is_of_user};
 use crate::facts::Facts;
-use crate::held::{ClaimNames, Held, idleness};
+use crate::held::{ClaimNames, Held, idleness, not_ended};
 use crate::overdue::TimeLimits;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -208,9 +208,10 @@ pub(super) fn list(commands: &Commands<'_>, peer: &BrokerClient) -> Result<Value
         uptime: claims.uptime(),
     };
     let idleness = idleness::read(commands.state_dir())?;
+    let not_ended = not_ended::read(commands.state_dir())?;
     let shown = |claim| {
         let mut shown = held(claim, &plan, claims.uptime());
-        limits.show(&mut shown, claim, &idleness);
+        limits.show(&mut shown, claim, &idleness, &not_ended);
         shown
     };
     let own: Vec<Held> = own.map(shown).collect();

@@ -1,15 +1,20 @@
 //! The other end of a connection, as the kernel knows it.
 
 use super::nested::numbers_here;
+use super::signals::{handle, signal};
 use crate::peer::Peer;
+use crate::sys::as_user::Answer;
 use std::fs;
 use std::io;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use tranche_core::error::{Error, Result};
+use tranche_core::error::{Context, Error, Result};
 use tranche_core::ledger::InitProcess;
 use tranche_core::ledger::process::Machine;
+
+/// The most processes that are looked at because the client may mean them by a number.
+const MOST_NUMBERS: usize = 16;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,16 +51,17 @@ impl BrokerClient {
         };
         let is_here = namespace(&at(client), "pid") == namespace(Path::new("/proc/self"), "pid");
         let numbers = if is_here { vec![pid] } else { numbers_here(client, pid) };
-        match numbers
-            .iter()
-            .find(|number| self.is_owner() || owns(self.uid, **number))
-        {
-            Some(number) => machine.process(*number),
-            None if numbers.is_empty() => Err(Error::failed(
+        for number in numbers.iter().take(MOST_NUMBERS) {
+            if let Some(init) = self.own(*number, machine)? {
+                return Ok(init);
+            }
+        }
+        match numbers.is_empty() {
+            true => Err(Error::failed(
                 format!("process {pid}"),
                 "has ended or does not exist in the pid namespace of the client",
             )),
-            None => {
+            false => {
                 // One that does not exist is nobody's, and that is the better reason.
                 numbers
                     .iter()
@@ -65,20 +71,20 @@ impl BrokerClient {
             }
         }
     }
-}
 
-/// Whether the user `uid` may end the process `pid`: it runs as the user, or in a user namespace in which the user is
-/// mapped.
-pub(super) fn owns(uid: u32, pid: u32) -> bool {
-    let directory = at(pid);
-    let status = fs::read_to_string(directory.join("status")).unwrap_or_default();
-    if real_uid(&status) == Some(uid) {
-        return true;
+    /// Process `pid`, if the user may signal it. The kernel says whether.
+    fn own(self, pid: u32, machine: &Machine) -> Result<Option<InitProcess>> {
+        if self.is_owner() {
+            return machine.process(pid).map(Some);
+        }
+        // One that has ended is nobody's.
+        let (Some(process), Ok(record)) = (handle(pid), machine.process(pid)) else {
+            return Ok(None);
+        };
+        // After it was recorded: while the process of the handle has not ended, no other one has its number.
+        let answer = signal(self.uid, &process, None).about(format!("process {pid}"), "cannot be asked about")?;
+        Ok((answer == Answer::Sent).then_some(record))
     }
-    let own = namespace(Path::new("/proc/self"), "user");
-    let is_below = namespace(&directory, "user").is_some_and(|of_client| Some(of_client) != own);
-    let map = fs::read_to_string(directory.join("uid_map")).unwrap_or_default();
-    is_below && maps(&map, uid)
 }
 
 pub(super) fn at(pid: u32) -> PathBuf {
@@ -89,27 +95,6 @@ pub(super) fn at(pid: u32) -> PathBuf {
 pub(super) fn namespace(directory: &Path, kind: &str) -> Option<u64> {
     let file = directory.join("ns").join(kind);
     Some(fs::metadata(file).ok()?.st_ino())
-}
-
-/// The real user in the text of `/proc/PID/status` (proc(5)).
-fn real_uid(status: &str) -> Option<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Whether `uid` is one of the outer users in the text of `/proc/PID/uid_map` (user_namespaces(7)): each line has the
-/// first inner id, the first outer id and their number.
-fn maps(map: &str, uid: u32) -> bool {
-    map.lines().any(|line| {
-        let numbers: Vec<u64> = line
-            .split_ascii_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        match numbers[..] {
-            [_, first, count] => (first..first.saturating_add(count)).contains(&u64::from(uid)),
-            _ => false,
-        }
-    })
 }
 
 #[cfg(test)]
@@ -166,21 +151,5 @@ mod tests {
         let unseen = BrokerClient { uid: 65533, pid: None };
         let line = tranche_core::error::line(&unseen.init(1, &machine).unwrap_err());
         assert!(line.contains("process 1: cannot be seen by the broker"), "{line}");
-    }
-
-    #[test]
-    fn a_map_has_ranges_of_outer_users() {
-        // podman: root is the user, and the rest are subordinate ids.
-        let map = "         0       1000          1\n         1     100000      65536\n";
-        for (uid, is_in) in [
-            (1000, true),
-            (1001, false),
-            (100_000, true),
-            (165_536, false),
-            (0, false),
-        ] {
-            assert_eq!(maps(map, uid), is_in, "{uid}");
-        }
-        assert!(!maps("0 x 4294967295\n", 1) && !maps("", 0));
     }
 }

@@ -104,6 +104,18 @@ fn another(path: &Path) -> Error {
     Error::failed(path.display(), "another broker serves it").hint("stop that one first, or give another --state-dir")
 }
 
+/// The lock of a broker in `state_dir`; `None` if a broker has it.
+///
+/// # Errors
+/// Returns an error if the directory cannot be used.
+pub(super) fn lock(state_dir: &Path) -> Result<Option<StateLock>> {
+    let Some(state) = LedgerDirectory::state(state_dir, Missing::Leave)? else {
+        return Ok(None);
+    };
+    // Whatever keeps this process from the lock, it does nothing without it.
+    Ok(ledger::lock(&state, LOCK, Duration::ZERO).ok())
+}
+
 /// A given socket, if it is of the right kind.
 fn listener_of(given: OwnedFd) -> Result<UnixListener> {
     let is_right = socket_domain(&given) == Ok(AddressFamily::UNIX)

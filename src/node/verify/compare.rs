@@ -262,7 +262,13 @@ fn own_limit(report: &CudaReport, device: &Visible) -> Option<u64> {
     let entries = report.environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")?;
     let of_device = entries.split(',').find_map(|entry| {
         let (name, size) = entry.split_once('=')?;
-        (device.uuid.as_deref() == Some(without_kind(name.trim()))).then_some(size.trim())
+        let name = name.trim();
+        // An index counts the devices that the process sees.
+        let is_meant = match name.parse::<usize>() {
+            Ok(index) => report.devices.get(index).is_some_and(|other| other.uuid == device.uuid),
+            Err(_) => device.uuid.as_deref() == Some(without_kind(name)),
+        };
+        is_meant.then_some(size.trim())
     })?;
     let size = of_device.trim_end_matches('B');
     let number = |unit: char| size.strip_suffix(unit)?.parse::<u64>().ok();

@@ -197,9 +197,8 @@ impl<'a> Claimer<'a> {
         edits
             .env
             .extend(environment.map(|(name, value)| (name.to_owned(), value)));
-        for DirectoryInContainer { path, host, read_only } in inside.directories {
-            let access = if read_only { "ro" } else { "rw" };
-            let options = [access, "nosuid", "nodev", "noexec", "rbind", "rprivate"].map(str::to_owned);
+        for DirectoryInContainer { path, host } in inside.directories {
+            let options = ["ro", "nosuid", "nodev", "noexec", "rbind", "rprivate"].map(str::to_owned);
             let options = options.to_vec();
             edits.mounts.insert(path, MountEdit { host, options });
         }

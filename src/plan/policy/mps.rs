@@ -11,10 +11,10 @@ pub struct MpsSettings {
     pub users: MpsUsers,
     /// The device's compute mode while it is shared.
     pub compute_mode: MpsComputeMode,
-    /// What a container may do in the daemon's pipe directory.
-    pub pipe: MpsPipe,
     /// Which mechanisms keep the limits.
     pub enforcement: MpsEnforcement,
+    /// What follows when a container blocks the daemon again and again.
+    pub blocked: MpsBlocked,
     /// Seconds without a claim after which the device is restored to its previous state; `None` for the default.
     pub grace: Option<u32>,
 }
@@ -34,8 +34,11 @@ pub enum MpsDaemonOwner {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MpsUsers {
-    /// Those of all users, by one server (`-multiuser-server`, Volta and later).
+    /// Those of all users where the control program of the driver accepts `-multiuser-server`, and those of one user at
+    /// a time elsewhere.
     #[default]
+    Auto,
+    /// Those of all users, by one server. Refused where the control program cannot do it.
     Many,
     /// Those of one user at a time.
     One,
@@ -52,16 +55,16 @@ pub enum MpsComputeMode {
     Keep,
 }
 
-/// How the daemon's pipe directory is mounted in a container. Connecting to a socket works on a read-only mount;
-/// creating and removing files does not (path_resolution(7), open(2), "EROFS").
+/// What follows when the processes of one container block the MPS daemon of its device more than once: a client that
+/// connects and says nothing keeps the daemon from every other client, until the broker closes its connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MpsPipe {
-    /// Processes may create files there, and may remove the daemon's sockets.
+pub enum MpsBlocked {
+    /// The broker names the container in `tranche mps status` and in its log.
     #[default]
-    Writable,
-    /// Processes can only connect.
-    ReadOnly,
+    Report,
+    /// In addition, the container is ended.
+    End,
 }
 
 /// Which mechanisms keep the limits of shares under MPS.

@@ -190,7 +190,7 @@ fn mig_strategy_is_single(document: &Document<'_>, flags: &Node, warnings: &mut 
 #[cfg(test)]
 mod tests {
     use super::super::{
-        Amount, DeviceSet, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsSettings, MpsUsers, Parts,
+        Amount, DeviceSet, MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsSettings, MpsUsers, Parts,
         Strategy, WholeDevice,
     };
     use super::*;
@@ -225,7 +225,7 @@ mod tests {
     fn everything_of_ours() {
         let p = policy(
             "version: v1\nsharing:\n  mps:\n    daemon: external\n    users: one\n    computeMode: keep\n    pipe: read-only\n    \
-             enforcement: v2\n    grace: 5\n    resources:\n    \
+             enforcement: v2\n    blocked: end\n    grace: 5\n    resources:\n    \
              - name: nvidia.com/gpu\n      devices: [0, \"1:0\"]\n      shares:\n      \
              - {name: big, compute: 80%, memory: 64Gi}\n      - {name: small, compute: 20, memory: 10%, priority: below-normal}\n  \
              timeSlicing:\n    interval: short\n    resources:\n    - {name: nvidia.com/gpu, devices: 2, replicas: 4, rename: slice}\n  \
@@ -235,8 +235,8 @@ mod tests {
             daemon: MpsDaemonOwner::External,
             users: MpsUsers::One,
             compute_mode: MpsComputeMode::Keep,
-            pipe: MpsPipe::ReadOnly,
             enforcement: MpsEnforcement::V2,
+            blocked: MpsBlocked::End,
             grace: Some(5),
         };
         assert_eq!(p.mps, mps);
@@ -256,7 +256,7 @@ mod tests {
     fn without_a_word_the_broker_runs_the_daemon_and_nobody_waits() {
         let p = policy("sharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 2}\n");
         assert_eq!(p.mps.daemon, MpsDaemonOwner::Managed);
-        assert_eq!(p.mps.pipe, MpsPipe::Writable);
+        assert_eq!((p.mps.users, p.mps.blocked), (MpsUsers::Auto, MpsBlocked::Report));
         assert_eq!(p.mps.enforcement, MpsEnforcement::Auto);
         assert_eq!((p.wait.to_string().as_str(), p.quota.shares), ("0s", 4));
         let nothing = policy("sharing:\n  quota: {shares: 0}\n  wait: 45\n");

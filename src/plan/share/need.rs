@@ -1,6 +1,6 @@
 //! What must be running or set on the host for shares of a device.
 
-use crate::policy::{Interval, MpsUsers};
+use crate::policy::Interval;
 use tranche_core::types::{GpuIndex, HostPath, MemorySize, Percent};
 
 /// One thing that must be running or set before a share is worth what the plan says.
@@ -17,8 +17,8 @@ pub enum Need {
         uuid: Option<String>,
         /// The directory of its sockets.
         pipe: HostPath,
-        /// Whose processes it serves.
-        users: MpsUsers,
+        /// Whether it serves the processes of several users at the same time.
+        many_users: bool,
         /// The limit of memory that it gives a client without one of its own; `None`: no limit. A process that an
         /// engine starts by `exec` is such a client, because it gets no environment from CDI.
         memory: Option<MemorySize>,

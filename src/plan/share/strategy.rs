@@ -160,15 +160,13 @@ pub struct InContainer {
     pub daemon: Option<HostPath>,
 }
 
-/// A directory of the host that a container has.
+/// A directory of the host that a container has, and cannot write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryInContainer {
     /// Its path in the container.
     pub path: ContainerPath,
     /// Its path on the host.
     pub host: HostPath,
-    /// Processes of the container cannot create or remove files in it.
-    pub read_only: bool,
 }
 
 /// The variables that a share with this promise sets in its container.
@@ -189,7 +187,8 @@ mod tests {
                 daemon: Default::default(),
                 users: Default::default(),
                 exclusive_process,
-                pipe: Default::default(),
+                blocked: Default::default(),
+                driver: None,
                 memory,
                 grace: 30,
             })

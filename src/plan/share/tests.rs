@@ -422,28 +422,108 @@ fn a_plan_is_read_from_its_json() {
 }
 
 #[test]
-fn the_owner_of_the_daemon_and_the_pipe_are_carried_in_the_plan() {
+fn the_owner_of_the_daemon_is_carried_in_the_plan() {
     let of = |keys: &str| {
         let yaml = format!(
             "sharing:\n  mps:\n{keys}    resources:\n    - {{name: nvidia.com/gpu, devices: [0], replicas: 2}}\n"
         );
         planned(&yaml).devices.remove(0)
     };
-    let (managed, external) = (
-        of(""),
-        of("    daemon: external\n    pipe: read-only\n    enforcement: v2\n"),
-    );
+    let (managed, external) = (of(""), of("    daemon: external\n    enforcement: v2\n"));
     assert!(managed.method.is_managed() && !external.method.is_managed());
     let Method::Mps(mps) = external.method else { panic!() };
     assert_eq!(mps.memory, MemoryLimitBy::Mps(NoCgroupLimit::Policy));
-    let read_only = |split: &SplitDevice| {
-        let share = &split.shares[0];
-        let inside = split
-            .in_container(split.promise(share), share.priority, &run())
-            .unwrap();
-        inside.directories.iter().map(|one| one.read_only).collect::<Vec<_>>()
+}
+
+/// A host with the driver of this version.
+fn with_driver(version: &str) -> Inventory {
+    let mut inventory = host();
+    inventory.driver.as_mut().unwrap().version = version.parse().unwrap();
+    inventory
+}
+
+fn under(driver: &str, keys: &str, parts: &str) -> Result<SplitDevice> {
+    let yaml =
+        format!("sharing:\n  mps:\n{keys}    resources:\n    - {{name: nvidia.com/gpu, devices: [0], {parts}}}\n");
+    plan(&policy(&yaml), &with_driver(driver)).map(|mut plan| plan.devices.remove(0))
+}
+
+/// Seen on NVIDIA's own programs: tranche_core::mps::version.
+#[test]
+fn the_version_of_the_driver_says_what_its_mps_daemon_can_do() {
+    let needs_many = |split: &SplitDevice| {
+        let mut needs = split.needs(&run()).into_iter();
+        needs.find_map(|need| match need {
+            Need::MpsDaemon { many_users, .. } => Some(many_users),
+            _ => None,
+        })
     };
-    assert_eq!((read_only(&managed), read_only(&external)), (vec![false], vec![true]));
+    let equal = "replicas: 2";
+    for (driver, users, many) in [
+        ("550.163.01", "", false),
+        ("555.58.02", "", true),
+        ("580.159.04", "", true),
+        ("580.159.04", "    users: one\n", false),
+    ] {
+        assert_eq!(
+            needs_many(&under(driver, users, equal).unwrap()),
+            Some(many),
+            "{driver} {users}"
+        );
+    }
+    let lines = |split: &SplitDevice| split.shares[0].guarantees.not_available.join("; ");
+    assert!(lines(&under("550.163.01", "", equal).unwrap()).contains("users: one user at a time"));
+    assert!(!lines(&under("555.58.02", "", equal).unwrap()).contains("users:"));
+    let refused = under("550.163.01", "    users: many\n", equal).unwrap_err().to_string();
+    assert!(
+        refused.contains("MPS of driver 550 serves one user at a time"),
+        "{refused}"
+    );
+    // 470 answers `Unknown command` to every command about memory.
+    let refused = under("470.256.02", "", equal).unwrap_err().to_string();
+    assert!(
+        refused.contains("MPS of driver 470 has no limits of memory"),
+        "{refused}"
+    );
+    let compute = under("470.256.02", "", "shares: [{name: a, compute: 50%}]").unwrap();
+    assert_eq!(compute.shares[0].memory, None);
+    let needs = compute.needs(&run());
+    assert!(
+        needs
+            .iter()
+            .any(|need| matches!(need, Need::MpsDaemon { memory: None, .. })),
+        "{needs:?}"
+    );
+}
+
+#[test]
+fn a_daemon_that_every_user_commands_makes_its_limits_advisory() {
+    let grades = |driver: &str| {
+        let split = under(driver, "", "replicas: 2").unwrap();
+        let guarantees = &split.shares[0].guarantees;
+        (
+            guarantees.memory.grade,
+            guarantees.compute.grade,
+            guarantees.memory.root,
+        )
+    };
+    assert_eq!(grades("535.261.03"), (Grade::Advisory, Grade::Advisory, Grade::None));
+    assert_eq!(grades("550.163.01"), (Grade::Soft, Grade::Soft, Grade::Advisory));
+}
+
+/// By UUID, daemons up to 555 clear the limit of device 0.
+#[test]
+fn a_client_gets_its_limit_of_memory_by_the_index_of_its_only_device() {
+    let split = under("550.163.01", "", "replicas: 2").unwrap();
+    let share = &split.shares[0];
+    let inside = split
+        .in_container(split.promise(share), share.priority, &run())
+        .unwrap();
+    let limit = inside
+        .environment
+        .iter()
+        .find(|(name, _)| *name == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    assert_eq!(limit.unwrap().1, format!("0={}M", share.memory.unwrap().mib()));
 }
 
 #[test]

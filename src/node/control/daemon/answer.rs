@@ -33,6 +33,24 @@ pub(super) fn percentage(answer: &str) -> Result<f64, Unexpected> {
     percentage.ok_or_else(|| Unexpected::other(answer, "a percentage"))
 }
 
+/// What a daemon gives to clients that have no limits of their own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::control) struct Defaults {
+    /// Compute, in percent.
+    pub(in crate::control) percentage: f64,
+    /// Memory; `None` if it is not limited.
+    pub(in crate::control) memory: Option<Size>,
+}
+
+/// The answers of two commands: a percentage, and a size or nothing.
+pub(super) fn defaults(answer: &str) -> Result<Defaults, Unexpected> {
+    let (first, rest) = answer.trim().split_once('\n').unwrap_or((answer, ""));
+    Ok(Defaults {
+        percentage: percentage(first)?,
+        memory: size(rest)?,
+    })
+}
+
 /// Nothing, or the percentage that was set.
 pub(super) fn accepted_percentage(answer: &str) -> Result<(), Unexpected> {
     match answer.trim() {
@@ -43,7 +61,7 @@ pub(super) fn accepted_percentage(answer: &str) -> Result<(), Unexpected> {
 
 /// A size of memory, with the unit in which the daemon gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
+pub(in crate::control) struct Size {
     number: u64,
     mib: u64,
 }
@@ -51,7 +69,7 @@ pub(super) struct Size {
 impl Size {
     /// Whether the daemon may mean this number of MiB. It rounds down to whole units: in NVIDIA's documentation of the
     /// GPU Operator it answers `3G` although the limit is not a whole number of GiB.
-    pub(super) fn may_be(self, mib: u64) -> bool {
+    pub(in crate::control) fn may_be(self, mib: u64) -> bool {
         mib / self.mib == self.number
     }
 }
@@ -95,6 +113,15 @@ pub(super) fn pids(answer: &str) -> Result<Vec<u32>, Unexpected> {
     pids.ok_or_else(|| Unexpected::other(answer, "numbers of processes"))
 }
 
+/// What the end of each client answers: 0, or nothing before 580; any other number is an error of the driver.
+pub(super) fn terminated(answer: &str) -> Result<(), Unexpected> {
+    let mut lines = answer.lines().map(str::trim).filter(|line| !line.is_empty());
+    match lines.all(|line| line == "0") {
+        true => Ok(()),
+        false => Err(Unexpected::other(answer, "0")),
+    }
+}
+
 /// Nothing.
 pub(super) fn nothing(answer: &str) -> Result<(), Unexpected> {
     match answer.trim() {
@@ -135,6 +162,25 @@ mod tests {
         }
         assert!(nothing(" \n").is_ok() && accepted_percentage("").is_ok() && accepted_percentage("40.0").is_ok());
         assert!(nothing("40.0").is_err() && accepted_percentage("Failed").is_err());
+    }
+
+    /// As 580.159.04 answers with a client, without one and without a server.
+    #[test]
+    fn a_client_that_was_ended_is_a_zero() {
+        assert!(terminated("0\n").is_ok() && terminated("0\n0\n").is_ok() && terminated("").is_ok());
+        for bad in ["201", "0\n201", "Server 4711 not found\nServer 4711 not found!\n1"] {
+            assert!(terminated(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn two_defaults_are_two_lines() {
+        let of = |answer: &str| {
+            defaults(answer).map(|defaults| (defaults.percentage, defaults.memory.map(|m| m.to_string())))
+        };
+        assert_eq!(of("33.0\n14G\n"), Ok((33.0, Some("14G".to_owned()))));
+        assert_eq!(of("100.0\n"), Ok((100.0, None)));
+        assert!(of("100.0\nUnknown command \"x\"").is_err() && of("").is_err());
     }
 
     #[test]

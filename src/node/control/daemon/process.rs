@@ -3,6 +3,7 @@
 use crate::control::changes::ProcessRecord;
 use crate::peer::Peer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{SysconfVar, sysconf};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsStr;
 use std::fs;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tranche_core::error::Result;
 use tranche_core::ledger::process::{CgroupState, Machine};
 use tranche_core::ledger::{Cgroup, InitProcess};
+use tranche_core::mps::version::SERVER;
 use tranche_core::text::shown;
 
 /// How long a process may take to end after SIGTERM, and then after SIGKILL.
@@ -22,9 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The variable that only tranche's daemons have with a directory of tranche's own: root alone can enter it.
 const MARK: &str = "CUDA_MPS_LOG_DIRECTORY";
-
-/// The program that the control program starts.
-const SERVER: &str = "nvidia-cuda-mps-server";
 
 /// The processes of this machine.
 #[derive(Debug)]
@@ -69,10 +68,29 @@ impl Processes {
     }
 
     /// Whether the process still runs.
-    pub(super) fn lives(&self, record: &ProcessRecord) -> bool {
+    pub(in crate::control) fn lives(&self, record: &ProcessRecord) -> bool {
         // The kernel's rounding may differ by a tick.
         let now = self.record(record.pid);
         now.is_some_and(|now| now.start.abs_diff(record.start) <= 1)
+    }
+
+    /// Whether the process runs, and was started a shorter time ago.
+    pub(super) fn started_within(&self, pid: u32, time: Duration) -> bool {
+        let uptime = fs::read_to_string("/proc/uptime").ok();
+        let uptime = uptime.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+        let (Some(process), Some(uptime), Some(ticks)) = (self.record(pid), uptime, ticks) else {
+            return false;
+        };
+        #[allow(clippy::cast_precision_loss, reason = "ticks since boot are far below 2^52")]
+        let started = process.start as f64 / ticks as f64;
+        uptime - started < time.as_secs_f64()
+    }
+
+    /// Whether the process was started with this argument.
+    pub(super) fn has_argument(&self, pid: u32, argument: &str) -> bool {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
     }
 
     /// Whether the process was started as a daemon with this directory for its log, or is a server of it. Servers may

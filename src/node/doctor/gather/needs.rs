@@ -41,9 +41,12 @@ pub(super) fn broker(plan: &Plan, makes_instances: bool, state_dir: &Path) -> Br
 pub(super) fn mps(public: Option<&PublicStatus>, plan: Option<&Plan>, state_dir: Option<&HostPath>) -> MpsFacts {
     let devices = public.into_iter().flat_map(|public| &public.devices);
     let managed = devices.filter_map(|device| {
-        let condition = match device.daemon.as_ref()?.state {
+        let daemon = device.daemon.as_ref()?;
+        let condition = match daemon.state {
+            DaemonState::Running if daemon.is_of_earlier_version => DaemonCondition::OfEarlierVersion,
             DaemonState::Starting | DaemonState::Running | DaemonState::Stopping => DaemonCondition::Working,
             DaemonState::Failed => DaemonCondition::Failed,
+            DaemonState::ServerFailed => DaemonCondition::ServerFailed,
             DaemonState::Foreign => DaemonCondition::Foreign,
         };
         Some((device.device.clone(), condition))

@@ -152,6 +152,8 @@ const FIXES: &[(Finding, Shown)] = &[
     (Finding::BrokerRefuses, Person("starts the broker again")),
     (Finding::StatusDamaged, Person("removes the file")),
     (Finding::MpsFailed, Person("looks for the fault of the daemon")),
+    (Finding::MpsServerFailed, Person("looks for the fault of the driver")),
+    (Finding::MpsEarlierVersion, Person("decides when the containers end")),
     (Finding::MpsForeign, Person("decides which daemon stays")),
     (Finding::MpsStopped, Person("starts the own daemon")),
     (Finding::MpsUnknown, Person("decides which daemon stays")),

@@ -1,154 +1,158 @@
-//! What else is in the cgroup of a holder that is being ended.
+//! What is in the cgroup of a holder that is being ended, and how it is ended: each process as the user of the claim, so
+//! that the kernel decides which of them the user may end.
+//!
+//! `cgroup.kill` is not written: it kills whatever is in the cgroup at that moment, also another user's process that the
+//! user has just moved into it. What is frozen starts no other process, so that each one can be signalled by itself.
 
-use super::ending::{handle, send};
-use crate::serve::peer::owns;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
-use rustix::process::Signal;
+use super::frozen::Frozen;
+use super::members::{FoundCgroup, is_removed, processes};
+use crate::serve::signals::handle;
+use crate::sys::as_user::{self, Answer, MOST};
+use nix::sys::signal::Signal;
 use std::io;
-use std::os::fd::OwnedFd;
-use tranche_core::ledger::process::{CgroupState, Machine};
-use tranche_core::ledger::{Cgroup, InitProcess};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tranche_core::error::line;
+use tranche_core::ledger::Cgroup;
+use tranche_core::text::shown;
 
-/// Sends `signal` to each process of the user `uid` in the recorded cgroup. SIGKILL goes to the cgroup as a whole where
-/// the kernel can do that (cgroup.kill of version 2), so that nothing forks away from it. Returns how many were there.
-///
-/// # Errors
-/// Returns a line if the cgroup cannot be read, or if a process of another user is in it.
-pub(super) fn signal(record: &InitProcess, uid: u32, machine: &Machine, signal: Signal) -> Result<usize, String> {
-    let Some(cgroup) = &record.cgroup else { return Ok(0) };
-    let list = || machine.processes(record).map_err(|error| error.to_string());
-    let found: Vec<(u32, OwnedFd)> = list()?
-        .into_iter()
-        .filter_map(|pid| Some((pid, handle(pid)?)))
-        .collect();
-    // After the handles were opened: a number that is still listed is that of the handle's process, or this has ended.
-    let now = list()?;
-    let (own, others): (Vec<_>, Vec<_>) = found
-        .iter()
-        .filter(|(pid, _)| now.contains(pid))
-        .partition(|(pid, _)| owns(uid, *pid));
-    if signal == Signal::KILL
-        && !own.is_empty()
-        && others.is_empty()
-        && machine.cgroup(cgroup).is_ok_and(|state| state == CgroupState::Version2)
-        && kill_all(cgroup).is_ok()
-    {
-        return Ok(own.len());
+/// For how long a cgroup is signalled again and again in one look, and stays frozen.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const TICK: Duration = Duration::from_millis(5);
+
+/// What was found in a cgroup.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// How many processes were signalled, or could be.
+    pub(super) own: usize,
+    /// One of them.
+    last: u32,
+    /// A process that the user may not signal.
+    foreign: Option<u32>,
+    /// How many there are in pid namespaces that cannot be seen from here.
+    unseen: usize,
+}
+
+impl Found {
+    fn nothing_is_left(&self) -> bool {
+        self.own == 0 && self.foreign.is_none() && self.unseen == 0
     }
-    for (_, process) in &own {
-        send(process, signal)?;
-    }
-    // One that has ended since is nobody's.
-    let is_there = |pid: &u32| machine.process(*pid).is_ok() && !owns(uid, *pid);
-    match others.iter().map(|(pid, _)| pid).find(|pid| is_there(pid)) {
-        Some(pid) => Err(format!("process {pid} of its cgroup is not the user's")),
-        None => Ok(own.len()),
+
+    /// A line about what the user may not signal.
+    fn refused(&self) -> Option<String> {
+        match (self.foreign, self.unseen) {
+            (Some(pid), _) => Some(foreign(pid)),
+            (None, 0) => None,
+            (None, count) => Some(format!("{count} of its processes cannot be seen by the broker")),
+        }
     }
 }
 
-/// Writes the file that kills all processes of a cgroup. It fails if another cgroup is in its place.
-fn kill_all(cgroup: &Cgroup) -> io::Result<()> {
-    let directory = openat(
-        CWD,
-        &cgroup.path,
-        OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    if fstat(&directory)?.st_ino != cgroup.inode {
-        return Err(io::Error::other("is another cgroup"));
+/// A line about a process that the user may not signal.
+pub(super) fn foreign(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+    let program = field("Name:").map_or_else(String::new, |name| format!(" ({})", shown(name.trim())));
+    let uids = field("Uid:").and_then(|uids| uids.split_ascii_whitespace().next());
+    let whose = uids.map_or_else(String::new, |uid| format!(", of user {uid},"));
+    format!("process {pid}{program}{whose} is not the user's to end")
+}
+
+/// Sends `signal` to each process of a cgroup that the user `uid` may signal; without a signal, nothing is sent.
+///
+/// # Errors
+/// Returns an error if the cgroup cannot be looked at, or if nothing can be done as the user.
+fn signal(cgroup: &FoundCgroup, uid: u32, signal: Option<Signal>) -> io::Result<Found> {
+    let mut found = Found::default();
+    cgroup.each(&mut |directory| {
+        let all = processes(directory)?;
+        found.unseen += all.iter().filter(|pid| **pid == 0).count();
+        let seen: Vec<u32> = all.into_iter().filter(|pid| *pid != 0).collect();
+        seen.chunks(MOST)
+            .try_for_each(|some| found.signal(directory, some, uid, signal))
+    })?;
+    Ok(found)
+}
+
+impl Found {
+    fn signal(&mut self, directory: BorrowedFd<'_>, pids: &[u32], uid: u32, signal: Option<Signal>) -> io::Result<()> {
+        let handles: Vec<(u32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, handle(*pid)?))).collect();
+        // After the handles were opened: a number that is still listed is that of the handle's process, or this has
+        // ended.
+        let now: std::collections::BTreeSet<u32> = processes(directory)?.into_iter().collect();
+        let members: Vec<&(u32, OwnedFd)> = handles.iter().filter(|(pid, _)| now.contains(pid)).collect();
+        let to: Vec<BorrowedFd<'_>> = members.iter().map(|(_, process)| process.as_fd()).collect();
+        let answers = as_user::signal(uid, &to, signal)?;
+        for ((pid, _), answer) in members.iter().zip(answers) {
+            match answer {
+                Answer::Sent => (self.own, self.last) = (self.own + 1, *pid),
+                Answer::Ended => {}
+                Answer::Refused => self.foreign = Some(*pid),
+            }
+        }
+        Ok(())
     }
-    let file = openat(
-        directory,
-        "cgroup.kill",
-        OFlags::WRONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    rustix::io::write(file, b"1")?;
-    Ok(())
+}
+
+/// The recorded cgroup; `None` if it was removed.
+fn open(record: &Cgroup) -> Result<Option<FoundCgroup>, String> {
+    FoundCgroup::open(record).map_err(|error| format!("{}: {error}", record.path))
+}
+
+/// Asks every process of the recorded cgroup to end, by SIGTERM. Returns how many were asked.
+///
+/// # Errors
+/// Returns a line if the cgroup cannot be looked at, or if a process in it is not the user's to end. The others were
+/// asked then.
+pub(super) fn terminate(record: &Cgroup, uid: u32) -> Result<usize, String> {
+    let Some(cgroup) = open(record)? else { return Ok(0) };
+    let found = try_signal(&cgroup, record, uid, Some(Signal::SIGTERM))?;
+    found.refused().map_or(Ok(found.own), Err)
+}
+
+/// Kills every process of the recorded cgroup that the user may kill, until none of them is left. Meanwhile it is
+/// frozen, if it is one of version 2.
+///
+/// # Errors
+/// Returns a line if something is left, about one of these processes.
+pub(super) fn kill(record: &Cgroup, uid: u32, state_dir: &Path) -> Result<(), String> {
+    let Some(cgroup) = open(record)? else { return Ok(()) };
+    let found = try_signal(&cgroup, record, uid, None)?;
+    // What nobody may signal is not frozen either.
+    if found.own == 0 {
+        return found.refused().map_or(Ok(()), Err);
+    }
+    let (_frozen, why_not) = match Frozen::new(&cgroup, record, state_dir) {
+        Ok(frozen) => (frozen, None),
+        Err(error) => (None, Some(line(&error))),
+    };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let found = try_signal(&cgroup, record, uid, Some(Signal::SIGKILL))?;
+        if found.nothing_is_left() {
+            return Ok(());
+        }
+        if found.own == 0 {
+            return found.refused().map_or(Ok(()), Err);
+        }
+        if Instant::now() >= until {
+            let left = format!("process {} has not ended after SIGKILL", found.last);
+            return Err(why_not.map_or(left.clone(), |why| format!("{left}; {why}")));
+        }
+        sleep(TICK);
+    }
+}
+
+fn try_signal(cgroup: &FoundCgroup, record: &Cgroup, uid: u32, what: Option<Signal>) -> Result<Found, String> {
+    match signal(cgroup, uid, what) {
+        Err(error) if is_removed(&error) => Ok(Found::default()),
+        Err(error) => Err(format!("{}: {error}", record.path)),
+        Ok(found) => Ok(found),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_cgroup::TestCgroup;
-    use std::fs;
-    use std::process::{Child, Command, Stdio};
-    use std::time::Duration;
-
-    /// A process of `uid` that ignores SIGTERM.
-    fn stubborn(uid: u32) -> Child {
-        let mut command = Command::new("setpriv");
-        command.args([
-            format!("--reuid={uid}"),
-            format!("--regid={uid}"),
-            "--clear-groups".into(),
-        ]);
-        command.args(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.1; done"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        // The shell writes a line when it ignores the signal.
-        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        child
-    }
-
-    #[test]
-    fn what_ignores_sigterm_is_killed_with_the_rest_of_its_cgroup_and_with_nobody_else_s() {
-        let test = "serve::hold::rest::what_ignores_sigterm_is_killed_with_the_rest_of_its_cgroup";
-        if !nix::unistd::geteuid().is_root() {
-            println!("not run: {test}: not root");
-            return;
-        }
-        let cgroup = match TestCgroup::new("rest") {
-            Ok(cgroup) => cgroup,
-            Err(why) => {
-                println!("not run: {test}: {why}");
-                return;
-            }
-        };
-        let machine = Machine::here().unwrap();
-        // The children of the shells are their own, and end by themselves.
-        let [mut init, mut left, mut other] = [65533, 65533, 65532].map(stubborn);
-        cgroup.add(init.id());
-        let mut record = machine.process(init.id()).unwrap();
-        // A child of the shell may be in it already, and then it is not taken for its own.
-        let path = cgroup.0.to_str().unwrap().to_owned();
-        record.cgroup = Some(Cgroup {
-            inode: std::os::linux::fs::MetadataExt::st_ino(&fs::metadata(&path).unwrap()),
-            path,
-            top: None,
-        });
-        cgroup.add(left.id());
-        cgroup.add(other.id());
-        let (mut ending, what) = super::super::ending::tests::begin(&record, 65533, &machine);
-        assert_eq!(what, "asked to end, by SIGTERM");
-        let grace = Duration::from_secs(10);
-        assert_eq!(ending.go_on(grace, &machine, 1009), Ok(None));
-        assert!(
-            [&mut init, &mut left]
-                .into_iter()
-                .all(|one| one.try_wait().unwrap().is_none())
-        );
-        let told = ending.go_on(grace, &machine, 1010).unwrap_err();
-        assert!(told.ends_with("of its cgroup is not the user's"), "{told}");
-        for child in [&mut init, &mut left] {
-            let status = child.wait().unwrap();
-            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
-        }
-        assert!(other.try_wait().unwrap().is_none(), "it is another user's");
-        other.kill().unwrap();
-        other.wait().unwrap();
-
-        // What outlives an init that has ended is ended without it.
-        let mut left = stubborn(65533);
-        cgroup.add(left.id());
-        let (mut ending, _) = super::super::ending::tests::begin(&record, 65533, &machine);
-        let killed = ending.go_on(grace, &machine, 1010).unwrap();
-        assert_eq!(
-            killed.as_deref(),
-            Some("killed, because it has not ended within the grace")
-        );
-        assert_eq!(
-            std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()),
-            Some(9)
-        );
-    }
-}
+mod tests;

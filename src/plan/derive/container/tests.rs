@@ -149,7 +149,7 @@ fn a_share_under_mps_has_its_limits_in_sum_and_nothing_else_in_its_container() {
     assert_eq!(edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "50");
     assert!(edits.env["CUDA_MPS_PIPE_DIRECTORY"].contains("mps"));
     assert_eq!(edits.mounts.len(), 1, "the pipe directory");
-    assert!(edits.mounts.values().all(|mount| mount.options[0] == "rw"));
+    assert!(edits.mounts.values().all(|mount| mount.options[0] == "ro"));
     let read_only = self::host(&MPS.replace("mps:\n", "mps:\n    pipe: read-only\n"));
     let read_only = read_only.container(&[], &[("start-1", &two)]).unwrap();
     let mounts = &read_only.devices[0].edits.mounts;

@@ -6,7 +6,7 @@
 use crate::inventory::DriverCapability;
 use crate::policy::{
     AcceptAnnotations, AcceptEnvironment, Amount, ClaimsFromEnvironment, DeviceSet, Door, Interval, MaxWait,
-    MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsPipe, MpsUsers, Placed, Placement, Priority, QueueSettings,
+    MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsEnforcement, MpsUsers, Placed, Placement, Priority, QueueSettings,
     Quota, ReplicaNames, RuntimeMode, UserPolicy, WholeDevice,
 };
 use serde::de::value::SeqAccessDeserializer;
@@ -107,16 +107,25 @@ pub(super) struct MpsSection {
     pub(super) users: MpsUsers,
     #[serde(default)]
     pub(super) compute_mode: MpsComputeMode,
-    #[serde(default)]
-    pub(super) pipe: MpsPipe,
+    pub(super) pipe: Option<Placed<MpsPipe>>,
     #[serde(default)]
     pub(super) enforcement: MpsEnforcement,
+    #[serde(default)]
+    pub(super) blocked: MpsBlocked,
     pub(super) grace: Option<u32>,
     #[serde(default)]
     pub(super) rename_by_default: bool,
     #[serde(default)]
     pub(super) fail_requests_greater_than_one: bool,
     pub(super) resources: Option<Placed<Vec<Placed<Entry>>>>,
+}
+
+/// How earlier versions could mount the daemon's directory in a container. It is read-only now, whatever is written.
+#[derive(Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MpsPipe {
+    Writable,
+    ReadOnly,
 }
 
 #[derive(serde::Deserialize)]

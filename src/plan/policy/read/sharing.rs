@@ -1,7 +1,7 @@
 //! The `sharing` part of a policy.
 
 use super::entry::{Around, read_split};
-use super::sections::{DedicatedSection, Entry, SharingSection};
+use super::sections::{DedicatedSection, Entry, MpsPipe, SharingSection};
 use crate::policy::{MpsSettings, Placed, Policy, Split, Strategy};
 use tranche_core::error::Result;
 use tranche_core::types::Place;
@@ -31,12 +31,18 @@ pub(super) fn read(file: &str, sharing: SharingSection, mig_too: bool, warnings:
         fail_requests_greater_than_one,
     };
     if let Some(Placed { place, value: mps }) = sharing.mps {
+        if let Some(pipe) = mps.pipe.filter(|pipe| pipe.value == MpsPipe::Writable) {
+            let place = pipe.place.of(file);
+            warnings.push(format!(
+                "{place}: pipe: writable has no effect: containers can only connect to the daemon; remove the line"
+            ));
+        }
         policy.mps = MpsSettings {
             daemon: mps.daemon,
             users: mps.users,
             compute_mode: mps.compute_mode,
-            pipe: mps.pipe,
             enforcement: mps.enforcement,
+            blocked: mps.blocked,
             grace: mps.grace,
         };
         let around = around(Strategy::Mps, mps.rename_by_default, mps.fail_requests_greater_than_one);

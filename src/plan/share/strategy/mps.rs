@@ -4,12 +4,13 @@
 use super::memory_limit::{MemoryLimitBy, NoCgroupLimit, choose};
 use super::{DirectoryInContainer, GuaranteeRule, InContainer, MostShares, Rules, Size};
 use crate::inventory::{Architecture, HostDevice, Inventory, VirtualizationMode};
-use crate::policy::{MpsComputeMode, MpsDaemonOwner, MpsPipe, MpsUsers, Policy, Priority, Split};
+use crate::policy::{MpsBlocked, MpsComputeMode, MpsDaemonOwner, MpsUsers, Parts, Policy, Priority, Split};
 use crate::share::arithmetic::memory_of;
 use crate::share::guarantee::{Dimension, Grade};
 use crate::share::{Need, Share, SplitDevice};
 use serde::{Deserialize, Serialize};
 use tranche_core::error::{Error, Result};
+use tranche_core::mps::version::{Commanders, MemoryLimits, VERSIONS, Version};
 use tranche_core::types::{ContainerPath, CudaVersion, HostPath, MemorySize, Percent, Promise};
 
 /// Where CUDA looks for the daemon when nothing says otherwise. A process that an engine starts by `exec` gets no
@@ -19,6 +20,7 @@ const PIPE_IN_CONTAINER: &str = "/tmp/nvidia-mps";
 const DOCUMENTATION: &str =
     "CUDA MPS documentation, \"Memory Protection and Error Containment\" and \"Resource Provisioning\"";
 const CGROUP_LIMIT: &str = "CUDA MPS documentation, \"MPS v3 Memory Partitioning\"";
+const COMMANDS: &str = "NVIDIA's control daemons of drivers 470 and 535, which take commands from any user";
 const ON_MIG: &str = "NVIDIA MIG user guide, \"CUDA MPS\": no EXCLUSIVE_PROCESS on MIG";
 
 /// Seconds without a claim after which a device is put back, if the policy does not say it.
@@ -46,8 +48,12 @@ pub struct Mps {
     pub users: MpsUsers,
     /// Whether the device is set to EXCLUSIVE_PROCESS while it is shared.
     pub exclusive_process: bool,
-    /// What a container may do in the daemon's pipe directory.
-    pub pipe: MpsPipe,
+    /// What follows when a container blocks the daemon again and again.
+    #[serde(default)]
+    pub blocked: MpsBlocked,
+    /// The branch of the driver, which decides what its MPS daemon can do; `None` if it is unknown.
+    #[serde(default)]
+    pub driver: Option<u32>,
     /// What keeps the limits of memory.
     #[serde(default)]
     pub memory: MemoryLimitBy,
@@ -62,6 +68,8 @@ impl Mps {
             let error = policy.wrong(split.place, target, what);
             return Err(error.hint("use timeSlicing for this device"));
         }
+        let driver = inventory.driver.as_ref().map(|driver| driver.version.major());
+        refuse_missing(policy, target, split, driver)?;
         let is_vgpu = target.gpu.virtualization == Some(VirtualizationMode::Vgpu);
         let wanted = policy.mps.compute_mode == MpsComputeMode::Exclusive;
         Ok(Self {
@@ -69,10 +77,63 @@ impl Mps {
             users: policy.mps.users,
             // MIG has no exclusive mode (MIG user guide, "CUDA MPS"), and a vGPU guest cannot set one.
             exclusive_process: wanted && target.mig.is_none() && !is_vgpu,
-            pipe: policy.mps.pipe,
+            blocked: policy.mps.blocked,
+            driver,
             memory: choose(&policy.mps, target, inventory),
             grace: policy.mps.grace.unwrap_or(DEFAULT_GRACE),
         })
+    }
+}
+
+/// The row of the driver of this branch; that of the oldest driver that was seen for an older one. `None` if the branch
+/// is unknown: then the program says at its start what it can do.
+fn version(driver: Option<u32>) -> Option<&'static Version> {
+    let [oldest, ..] = &VERSIONS;
+    driver.map(|major| Version::of_driver(major).unwrap_or(oldest))
+}
+
+/// Refuses what the daemon of this driver cannot do.
+fn refuse_missing(policy: &Policy, target: HostDevice<'_>, split: &Split, driver: Option<u32>) -> Result<()> {
+    let (Some(major), Some(version)) = (driver, version(driver)) else {
+        return Ok(());
+    };
+    if policy.mps.users == MpsUsers::Many && !version.options.has_multi_user_server() {
+        let what = format!("MPS of driver {major} serves one user at a time, and users: many needs driver 555");
+        return Err(policy
+            .wrong(split.place, target, &what)
+            .hint("set sharing.mps.users: auto"));
+    }
+    let has_memory = match &split.parts {
+        Parts::Equal(_) => true,
+        Parts::Named(shares) => shares.iter().any(|share| share.memory.is_some()),
+        Parts::Whole => false,
+    };
+    if has_memory && version.memory_limits == MemoryLimits::None {
+        let what = format!("MPS of driver {major} has no limits of memory, so a share's memory would not be limited");
+        let hint = "write shares without memory, use timeSlicing, or upgrade the driver (535 has such limits)";
+        return Err(policy.wrong(split.place, target, &what).hint(hint));
+    }
+    Ok(())
+}
+
+impl Mps {
+    /// Whether one server serves the processes of several users at the same time, as far as the driver's version says.
+    pub fn serves_many(&self) -> bool {
+        match self.users {
+            MpsUsers::One => false,
+            MpsUsers::Many => true,
+            MpsUsers::Auto => version(self.driver).is_none_or(|version| version.options.has_multi_user_server()),
+        }
+    }
+
+    /// Whether the daemon can limit the memory of its clients.
+    pub fn limits_memory(&self) -> bool {
+        version(self.driver).is_none_or(|version| version.memory_limits != MemoryLimits::None)
+    }
+
+    /// Whether every user who reaches the daemon's socket can change its limits.
+    fn obeys_everybody(&self) -> bool {
+        version(self.driver).is_some_and(|version| version.commanders == Commanders::AnyUser)
     }
 }
 
@@ -123,6 +184,10 @@ impl Rules for Mps {
                 Grade::Hard,
                 "the driver's limit of the container's cgroup (not measured here); managed memory is not counted",
             ),
+            (Dimension::Memory, true, _) if self.obeys_everybody() => (
+                Grade::Advisory,
+                "MPS limit of each process; any user can command the MPS daemon of this driver (before 550)",
+            ),
             (Dimension::Memory, true, true) => (
                 Grade::Soft,
                 "MPS limit of each process, device in EXCLUSIVE_PROCESS; a process can raise it to the largest claim's",
@@ -132,6 +197,10 @@ impl Rules for Mps {
                 "MPS limit of each process; one that unsets a variable leaves MPS and its limit",
             ),
             (Dimension::Compute, false, _) => (Grade::None, "the share has no ceiling"),
+            (Dimension::Compute, true, _) if self.obeys_everybody() => (
+                Grade::Advisory,
+                "MPS active thread percentage; any user can command the MPS daemon of this driver (before 550)",
+            ),
             (Dimension::Compute, true, true) => (
                 Grade::Soft,
                 "MPS active thread percentage, device in EXCLUSIVE_PROCESS; a ceiling, not a reservation",
@@ -148,6 +217,7 @@ impl Rules for Mps {
         };
         let source = match grade {
             Grade::Hard => CGROUP_LIMIT,
+            Grade::Advisory if self.obeys_everybody() => COMMANDS,
             Grade::Advisory => ON_MIG,
             Grade::Soft | Grade::None => DOCUMENTATION,
         };
@@ -161,8 +231,12 @@ impl Rules for Mps {
     }
 
     fn not_used(&self, on_mig: bool) -> Vec<&'static str> {
+        let one_user = (self.users == MpsUsers::Auto && !self.serves_many()).then_some(
+            "users: one user at a time shares the device, because the MPS daemon of this driver serves one; from 555 on it \
+             serves several",
+        );
         if on_mig {
-            return Vec::new();
+            return one_user.into_iter().collect();
         }
         let (memory, has_namespaces) = match self.memory {
             MemoryLimitBy::Cgroup => (None, true),
@@ -176,7 +250,8 @@ impl Rules for Mps {
              can be changed while it has clients",
         );
         let partition = "compute: static SM partition (CUDA 13.1, Ampere)";
-        memory.into_iter().chain(namespaces).chain([partition]).collect()
+        let lines = [memory, namespaces, Some(partition), one_user];
+        lines.into_iter().flatten().collect()
     }
 
     /// Sets every variable that MPS reads, so that what an image or its user sets is written over.
@@ -208,8 +283,9 @@ impl Rules for Mps {
             ("CUDA_VISIBLE_DEVICES", uuid.clone()),
         ];
         if let Some(mib) = memory {
-            // By UUID: an ordinal means different devices in the container and in the daemon.
-            environment.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("{uuid}={mib}M")));
+            // By index, as the daemon's own limit: the container sees this device alone. By UUID works on driver 580; the
+            // commands of daemons up to 555 take a UUID for a limit of 0 that clears the limit of device 0.
+            environment.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={mib}M")));
             environment.push(("NVIDIA_GPU_MEMORY_LIMIT", mib.to_string()));
         }
         let pipe = pipe_directory(device, state_dir);
@@ -218,7 +294,6 @@ impl Rules for Mps {
             directories: vec![DirectoryInContainer {
                 path: ContainerPath::new(PIPE_IN_CONTAINER)?,
                 host: pipe.clone(),
-                read_only: self.pipe == MpsPipe::ReadOnly,
             }],
             daemon: Some(pipe),
         })
@@ -233,8 +308,8 @@ impl Rules for Mps {
         let daemon = Need::MpsDaemon {
             uuid: device.uuid.clone(),
             pipe: pipe_directory(device, state_dir),
-            users: self.users,
-            memory,
+            many_users: self.serves_many(),
+            memory: memory.filter(|_| self.limits_memory()),
             compute,
         };
         let cgroup = (self.memory == MemoryLimitBy::Cgroup).then_some(Need::CgroupLimit);

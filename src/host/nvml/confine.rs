@@ -1,0 +1,39 @@
+//! What the process that loads NVIDIA's library gives up first.
+//!
+//! As root, the library makes what it does not find: it executes `nvidia-modprobe`, which makes `/dev/nvidiactl` with mode
+//! 0666 and loads the driver's modules, also on a machine that keeps its GPUs for virtual machines. Asking a machine must
+//! not change it. Its nodes are made by `tranche system create-device-nodes` alone.
+
+use caps::errors::CapsError;
+use caps::{CapSet, Capability};
+use nix::sys::prctl::set_no_new_privs;
+use std::io;
+
+/// What makes a device node, and what loads a module.
+const GIVEN_UP: [Capability; 2] = [Capability::CAP_MKNOD, Capability::CAP_SYS_MODULE];
+
+/// Gives up for this process, and for every program that it executes, the right to make device nodes and to load modules:
+/// `nvidia-modprobe` is setuid, so that a program of any user can execute it as root.
+///
+/// With no_new_privs, a program that root executes has at most the capabilities that its caller has (capabilities(7)), so
+/// the bounding set needs no change, which would need a capability.
+///
+/// # Errors
+/// Returns the kernel's error. The library must not be loaded then.
+pub(super) fn enter() -> io::Result<()> {
+    set_no_new_privs()?;
+    give_up().map_err(io::Error::other)
+}
+
+fn give_up() -> Result<(), CapsError> {
+    // The ambient set, which older kernels lack, loses what the inheritable set loses.
+    for set in [CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        let mut left = caps::read(None, set)?;
+        let before = left.len();
+        left.retain(|capability| !GIVEN_UP.contains(capability));
+        if left.len() != before {
+            caps::set(None, set, &left)?;
+        }
+    }
+    Ok(())
+}
