@@ -202,7 +202,7 @@ mod tests {
     fn status(mut program: Program) -> String {
         program.args([
             "-c",
-            "cat /proc/$$/status; echo; echo /proc/$$/fd/*; cat /proc/$$/stat; pwd; env",
+            "cat /proc/$$/status; echo; echo $(ls /proc/$$/fd); cat /proc/$$/stat; pwd; env",
         ]);
         let output = program.output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -227,8 +227,7 @@ mod tests {
         assert_eq!(field(&status, "SigBlk:"), "0".repeat(16));
         assert_eq!(field(&status, "SigIgn:"), "0".repeat(16));
         let pid = field(&status, "Pid:");
-        let fds: Vec<String> = (0..3).map(|fd| format!("/proc/{pid}/fd/{fd}")).collect();
-        assert!(status.lines().any(|line| line == fds.join(" ")), "{status}");
+        assert!(status.lines().any(|line| line == "0 1 2"), "{status}");
         let stat = status
             .lines()
             .find(|line| line.starts_with(&format!("{pid} (")))

@@ -5,7 +5,7 @@
 
 use crate::scene::{BOB, GPU_0, POLICY, Scene, Sleeper};
 use crate::support::{programs, skip, until};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -37,6 +37,9 @@ const WITNESS: &str = r#"seen() {
     mv "$1.new" "$1"
 }
 "#;
+
+/// A program of perl that executes its arguments with SIGUSR2 blocked. A shell would unblock it.
+const BLOCKING: &str = "sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR2)); exec @ARGV";
 
 /// A broker whose podman and getent are scripts, and a directory into which everybody may write.
 struct Bed {
@@ -74,7 +77,7 @@ impl Bed {
         let inside = format!(
             "mount -t tmpfs none /run && mount --bind {getent} /usr/bin/getent && if [ -e /usr/bin/podman ]; then mount \
              --bind {podman} /usr/bin/podman; else mkdir -p /run/current-system/sw/bin && cp {podman} \
-             /run/current-system/sw/bin/podman; fi && exec \"$@\"",
+             /run/current-system/sw/bin/podman; fi && exec perl -MPOSIX -e '{BLOCKING}' \"$@\"",
             getent = at("getent"),
             podman = at("podman"),
         );
@@ -129,20 +132,20 @@ struct Seen {
 impl Seen {
     fn of(text: &str) -> Self {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let after = |begin: &str| {
-            lines
-                .iter()
-                .filter_map(move |line| line.strip_prefix(begin))
-                .map(str::to_owned)
+        let after = |begin: &str| -> Vec<String> {
+            let found = lines.iter().filter_map(|line| line.strip_prefix(begin));
+            found.map(str::to_owned).collect()
         };
-        let stat = after("stat ").next().unwrap();
+        let stat = after("stat ").remove(0);
         let (pid, rest) = (stat.split_once(' ').unwrap().0, stat.rsplit_once(") ").unwrap().1);
         let stat = [pid].into_iter().chain(rest.split(' ')).map(str::to_owned).collect();
         let status = lines.iter().filter_map(|line| line.split_once(":\t"));
         let status = status
             .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
             .collect();
-        let fds = after("fd ").filter_map(|line| Some((line.split_once(' ')?.0.parse().ok()?, line)));
+        let fds = after("fd ")
+            .into_iter()
+            .filter_map(|line| Some((line.split_once(' ')?.0.parse().ok()?, line)));
         let fds = fds
             .map(|(number, line)| (number, line.split_once(' ').unwrap().1.to_owned()))
             .collect();
@@ -236,15 +239,14 @@ fn from_a_terminal_programs_get_nothing_of_its_user() {
         return;
     };
     // Descriptors that are open, signals that are ignored or blocked, little to be killed, and much to be opened.
+    let code = bed.scene.at("code");
     let line = format!(
-        "trap '' USR1 HUP QUIT TERM; exec 7</etc/shadow 8<>/dev/tty; echo -500 > /proc/self/oom_score_adj; ulimit -n \
-         4000; umask 0; exec nice -n -5 {}",
-        bed.broker()
+        "trap : INT; trap '' USR1 HUP QUIT TERM; exec 7</etc/shadow 8<>/dev/tty; echo -500 > /proc/self/oom_score_adj; \
+         ulimit -n 4000; umask 0; nice -n -5 {}; echo code $? > {}",
+        bed.broker(),
+        code.display()
     );
-    let blocked = SigSet::from_iter([Signal::SIGUSR2, Signal::SIGTERM, Signal::SIGINT]);
-    blocked.thread_block().unwrap();
     let mut started = in_terminal(&line, &bed.scene.at("terminal"));
-    blocked.thread_unblock().unwrap();
     wait_for(&bed);
     let pid = bed.pid();
     let broker = Seen::now(pid);
@@ -252,7 +254,12 @@ fn from_a_terminal_programs_get_nothing_of_its_user() {
     assert_eq!(broker.fds[&0], "/dev/null", "{broker:?}");
     // Otherwise the test shows nothing.
     assert!(broker.fds.values().any(|leads| leads == "/etc/shadow"), "{broker:?}");
-    assert_ne!(broker.status["SigIgn"], "0".repeat(16), "{broker:?}");
+    let set = |name: &str| u64::from_str_radix(&broker.status[name], 16).unwrap();
+    let has = |set: u64, signal: Signal| set & 1 << (signal as i32 - 1) != 0;
+    assert!(
+        has(set("SigIgn"), Signal::SIGUSR1) && has(set("SigBlk"), Signal::SIGUSR2),
+        "{broker:?}"
+    );
     let podman = bed.end_a_container();
     podman.assert_clean(&bed.scene.at("podman"));
     podman.assert_is_bob();
@@ -261,6 +268,30 @@ fn from_a_terminal_programs_get_nothing_of_its_user() {
     assert_eq!(getent.status["Uid"], ["0"; 4].join("\t"));
     // Ctrl-C still ends it, and its exit code is still seen.
     started.0.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    until("it has ended", || code.exists() && !fs::read(&code).unwrap().is_empty());
+    assert_eq!(fs::read_to_string(&code).unwrap(), "code 0\n");
+}
+
+/// The kernel then takes the terminal from the whole session, and Ctrl-C is nobody's.
+#[test]
+fn the_leader_of_a_terminal_s_session_gives_it_up_too_and_lives() {
+    let Some(bed) = Bed::new(
+        "children::the_leader_of_a_terminal_s_session_gives_it_up_too_and_lives",
+        "",
+    ) else {
+        return;
+    };
+    let mut started = in_terminal(&format!("exec {}", bed.broker()), &bed.scene.at("terminal"));
+    wait_for(&bed);
+    let pid = bed.pid();
+    let broker = Seen::now(pid);
+    assert_eq!(
+        (&broker.stat[0], broker.terminal()),
+        (&broker.stat[4], "0"),
+        "{broker:?}"
+    );
+    bed.end_a_container().assert_clean(&bed.scene.at("podman"));
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(started.0.wait().unwrap().code(), Some(0));
 }
 

@@ -103,12 +103,23 @@ fn leave_session() -> Result<(), Errno> {
 
 /// No signal is blocked, and none is ignored: a program that its starter let ignore SIGTERM could not be ended.
 fn default_signals() {
-    // SAFETY: all fields are numbers or null pointers, for which zero is a value: SIG_DFL, no flags, an empty mask.
-    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    /// Bytes of a set of signals (rt_sigaction(2)).
+    const SET: usize = 8;
+    // The kernel's structure of an action is at most four words (linux/signal.h): SIG_DFL, no flags, an empty mask. The
+    // C library would refuse its own signals, which a starter may ignore, too.
+    let default = [0u64; 8];
     for signal in 1..=SIGNALS {
-        // The C library refuses its own signals, and the kernel SIGKILL and SIGSTOP.
-        // SAFETY: the pointer is valid, and the action calls no function.
-        unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
+        // The kernel refuses SIGKILL and SIGSTOP.
+        // SAFETY: the pointer is to more bytes than the kernel reads, and the action calls no function.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                SET,
+            )
+        };
     }
     // SAFETY: zero is the empty set.
     let none: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -134,7 +134,7 @@ fn a_lock_that_is_held_long_names_who_holds_it() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     // flock leaves the lock to what it runs.
-    let child = nix::unistd::Pid::from_raw(child.trim().parse().unwrap());
+    let child = Pid::from_raw(child.trim().parse().unwrap());
     kill(child, Signal::SIGKILL).unwrap();
     scene.claim("1", "two", &init).unwrap();
 }
