@@ -11,8 +11,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod children;
 mod acts;
+mod children;
 mod cluster_policy;
 mod commands;
 mod ended;

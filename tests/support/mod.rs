@@ -4,8 +4,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod bless;
-pub(crate) mod cuda_client;
 pub(crate) mod changing;
+pub(crate) mod cuda_client;
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;
 pub(crate) mod fake_host;
