@@ -2,6 +2,7 @@
 
 use crate::bed::{Bed, Client, UNEQUAL, container, planned};
 use crate::support::rights;
+use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -77,6 +78,49 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
         ["command quit -t 1", "compute mode 0"]
     );
     bed.assert_as_it_was(&control);
+}
+
+/// The broker waits for signals that it blocks, and a daemon that inherited that could only be killed.
+#[test]
+fn a_daemon_inherits_no_signals_and_no_files_of_the_broker() {
+    let bed = Bed::new(UNEQUAL);
+    let control = bed.control();
+    let leaked = fs::File::open("/proc/self/mounts").unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    let blocked = SigSet::from_iter([Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM]);
+    blocked.thread_block().unwrap();
+    bed.start(&control, "small");
+    blocked.thread_unblock().unwrap();
+    let pid = bed.device(&control).daemon.unwrap().pid.unwrap();
+    let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    let status = file("status");
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    // The fake is a program of Rust, which ignores SIGPIPE by itself.
+    assert_eq!(
+        (set("SigBlk:"), set("SigIgn:")),
+        (0, 1 << (Signal::SIGPIPE as i32 - 1)),
+        "{status}"
+    );
+    let stat = file("stat");
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    assert_eq!(
+        (fields[3], fields[4]),
+        (pid.to_string().as_str(), "0"),
+        "a session without a terminal"
+    );
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let leads = fs::read_link(entry.unwrap().path()).unwrap_or_default();
+        assert!(!leads.ends_with("mounts"), "{}", leads.display());
+    }
+    assert_eq!(
+        fs::read_link(format!("/proc/{pid}/cwd")).unwrap(),
+        std::path::Path::new("/")
+    );
+    bed.stop("small");
+    control.tick();
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub fn at_limit(words: LastWords) {
     // SAFETY: the action is a function of this type, which is safe in a signal handler. The sets are local.
     unsafe {
         libc::sigaction(libc::SIGXCPU, &raw const action, null_mut());
-        // Whoever started this process may block the signal; the kernel then kills at the hard limit without a word.
+        // The starter may have blocked the signal; the kernel then kills at the hard limit without a word.
         let mut signal: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut signal);
         libc::sigaddset(&raw mut signal, libc::SIGXCPU);

@@ -79,7 +79,7 @@ fn a_hook_that_its_limit_of_processor_time_ends_leaves_its_message() {
     let lock = File::create(scene.state_dir().join("ledger/lock")).unwrap();
     let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|e| e.1).unwrap();
     let mut hook = scene.hook("claim", "2", "/b", "slow", second.pid());
-    // Whoever started it may have blocked the signal.
+    // Its starter may have blocked the signal.
     let hook = blocking(Signal::SIGXCPU, || hook.stderr(Stdio::piped()).spawn().unwrap());
     let tasks = format!("/proc/{}/task", hook.id());
     // A thread of it waits for the lock.
