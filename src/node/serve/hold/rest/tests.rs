@@ -257,3 +257,38 @@ fn a_cgroup_that_was_removed_has_nobody_and_a_directory_is_none() {
     };
     assert_eq!(terminate(&directory, BOB), Ok(0));
 }
+
+/// A process that waits in the kernel does not end by SIGKILL: the freezer of version 1 holds it there.
+#[test]
+fn what_waits_in_the_kernel_holds_nobody_up_and_is_said() {
+    let test = "serve::hold::rest::what_waits_in_the_kernel_holds_nobody_up_and_is_said";
+    let freezer = std::path::Path::new("/sys/fs/cgroup/freezer").join(format!("tranche-test-{}", std::process::id()));
+    if !nix::unistd::geteuid().is_root() || fs::create_dir(&freezer).is_err() {
+        println!("not run: {test}: no freezer of version 1");
+        return;
+    }
+    let Some(cgroup) = cgroup("what_waits_in_the_kernel_holds_nobody_up_and_is_said", 2) else { return };
+    let place = TestPlace::new();
+    let mut waits = stubborn(BOB);
+    let mut other = stubborn(BOB);
+    cgroup.add(waits.id());
+    let mut recorded = place.machine.process(waits.id()).unwrap();
+    recorded.cgroup = Some(record(&cgroup));
+    cgroup.add(other.id());
+    fs::write(freezer.join("cgroup.procs"), waits.id().to_string()).unwrap();
+    fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    until("it waits", || fs::read_to_string(freezer.join("freezer.state")).unwrap() == "FROZEN\n");
+    let (mut ending, _) = place.ask(&recorded, BOB);
+    let begun = Instant::now();
+    assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1010)), None);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let expected = format!("process {} has not ended after SIGKILL", waits.id());
+    assert_eq!(ending.stuck(), Some(expected.as_str()));
+    assert!(is_killed(&mut other) && waits.try_wait().unwrap().is_none());
+    assert_eq!(fs::read_to_string(cgroup.0.join("cgroup.freeze")).unwrap(), "0\n");
+    fs::write(freezer.join("freezer.state"), "THAWED").unwrap();
+    assert!(is_killed(&mut waits));
+    until("it is empty", || fs::remove_dir(&freezer).is_ok());
+    assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1015)), None);
+    assert_eq!(ending.stuck(), None);
+}
