@@ -262,12 +262,14 @@ fn a_cgroup_that_was_removed_has_nobody_and_a_directory_is_none() {
 #[test]
 fn what_waits_in_the_kernel_holds_nobody_up_and_is_said() {
     let test = "serve::hold::rest::what_waits_in_the_kernel_holds_nobody_up_and_is_said";
-    let freezer = std::path::Path::new("/sys/fs/cgroup/freezer").join(format!("tranche-test-{}", std::process::id()));
+    let freezer = Path::new("/sys/fs/cgroup/freezer").join(format!("tranche-test-{}", std::process::id()));
     if !nix::unistd::geteuid().is_root() || fs::create_dir(&freezer).is_err() {
         println!("not run: {test}: no freezer of version 1");
         return;
     }
-    let Some(cgroup) = cgroup("what_waits_in_the_kernel_holds_nobody_up_and_is_said", 2) else { return };
+    let Some(cgroup) = cgroup("what_waits_in_the_kernel_holds_nobody_up_and_is_said", 2) else {
+        return;
+    };
     let place = TestPlace::new();
     let mut waits = stubborn(BOB);
     let mut other = stubborn(BOB);
@@ -277,7 +279,9 @@ fn what_waits_in_the_kernel_holds_nobody_up_and_is_said() {
     cgroup.add(other.id());
     fs::write(freezer.join("cgroup.procs"), waits.id().to_string()).unwrap();
     fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
-    until("it waits", || fs::read_to_string(freezer.join("freezer.state")).unwrap() == "FROZEN\n");
+    until("it waits", || {
+        fs::read_to_string(freezer.join("freezer.state")).unwrap() == "FROZEN\n"
+    });
     let (mut ending, _) = place.ask(&recorded, BOB);
     let begun = Instant::now();
     assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1010)), None);
@@ -291,4 +295,41 @@ fn what_waits_in_the_kernel_holds_nobody_up_and_is_said() {
     until("it is empty", || fs::remove_dir(&freezer).is_ok());
     assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1015)), None);
     assert_eq!(ending.stuck(), None);
+}
+
+/// How long it takes to end a cgroup of 64 processes, beside kill(2) for each of them.
+#[test]
+fn an_end_as_the_user_takes_a_moment() {
+    let Some(cgroup) = cgroup("an_end_as_the_user_takes_a_moment", 2) else {
+        return;
+    };
+    let place = TestPlace::new();
+    let mut times = [const { Vec::new() }; 2];
+    for round in 0..10 {
+        let mut children: Vec<Child> = (0..64).map(|_| sleeping()).collect();
+        children.iter().for_each(|child| cgroup.add(child.id()));
+        let begun = Instant::now();
+        match round % 2 {
+            0 => children.iter_mut().for_each(|child| child.kill().unwrap()),
+            _ => kill(&record(&cgroup), BOB, place.state.path()).unwrap(),
+        }
+        children.iter_mut().for_each(|child| assert!(is_killed(child)));
+        times[round % 2].push(begun.elapsed());
+    }
+    let [plain, as_user] = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2]
+    });
+    println!("64 processes: kill(2) {plain:?}, as the user and frozen {as_user:?}");
+    assert!(as_user < plain + Duration::from_secs(1), "{as_user:?}");
+}
+
+fn sleeping() -> Child {
+    Command::new("sleep")
+        .arg("1000")
+        .uid(BOB)
+        .gid(BOB)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
 }
