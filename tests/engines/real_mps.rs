@@ -27,16 +27,21 @@ step generate tranche cdi generate $place --cdi-version 0.5 --hook-path "$oci" -
 "$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
-client() {
-    podman run --rm --network=none $limits --device nvidia.com/gpu=1.$2 --user "$1" --rootfs "$3" /bin/client
-}
-step sockets podman run --rm --network=none $limits --device nvidia.com/gpu=1.small --rootfs "$1" /bin/ls -A /tmp/nvidia-mps
-step root client 0:0 big "$1"
-step user client 1000:1000 small "$1"
-# The daemon ends a moment after the last claim, and its log stays.
+# All containers start before the first client: a share whose server does not start is refused from then on.
+step big start big "$1" --device nvidia.com/gpu=1.big
+chown -R 100000:100000 "$2"
+[ -z "$namespace" ] || step small start small "$2" --device nvidia.com/gpu=1.small --uidmap 0:100000:65536 --gidmap 0:100000:65536
+step sockets podman exec big /bin/ls -A /tmp/nvidia-mps
+refused() { podman exec "$1" /bin/touch /tmp/nvidia-mps/new 2>&1 | grep -c 'Read-only file system'; }
+step writes refused big
+step root podman exec big /bin/client
+step user podman exec --user 1000:1000 big /bin/client
+[ -z "$namespace" ] || step namespace podman exec small /bin/client
 step log find /run/tranche/mps-log -name output.log -exec cat '{}' ';'
 step status tranche mps status
-sleep 3
+podman rm --all --force --time 0 > /dev/null 2>&1
+over() { ! test -e /run/tranche/control/1.json; }
+await over
 kill "$broker"
 wait "$broker" 2> /dev/null
 "#;
@@ -76,6 +81,8 @@ fn a_real_client_in_a_container_reaches_the_start_of_a_server() {
         let stub = stub.unwrap_or_else(|| panic!("the host has no {library}")).into_path();
         fs::remove_file(&stub).unwrap();
         fs::copy(cuda.cuda(), &stub).unwrap();
+        // The broker gives the daemon the directory of the library, unless a C library of another system is in it.
+        fs::remove_file(stub.with_file_name("libc.so.6")).unwrap();
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
         let place = place(&bed).join(" ");
         let program = env!("CARGO_BIN_EXE_tranche");
@@ -83,14 +90,24 @@ fn a_real_client_in_a_container_reaches_the_start_of_a_server() {
         let made = bed.at("client");
         fs::create_dir(&made).unwrap();
         cuda_client::image(&made).unwrap();
-        let fill = format!("cp -a \"{}/.\" \"$1/\" 2> /dev/null", made.display());
-        let script = format!("place='{place}'\nprogram='{program}'\n{fill}\n{SCRIPT}");
-        let session = session(&bed, engine, 1, &script);
+        let fill = format!(
+            "for image; do cp -a \"{}/.\" \"$image/\" 2> /dev/null; done",
+            made.display()
+        );
+        // Before 555, the daemon serves one user at a time, and a second one is refused.
+        let namespace = if branch >= 555 { "yes" } else { "" };
+        let script = format!("place='{place}'\nprogram='{program}'\nnamespace={namespace}\n{fill}\n{SCRIPT}");
+        let session = session(&bed, engine, 2, &script);
         session.ok("generate");
         let log = session.step("log").text.clone();
         assert_eq!(session.ok("sockets").trim(), "control", "{driver}");
+        assert_eq!(session.ok("writes").trim(), "1", "{driver}: the directory is read-only");
         assert_eq!(session.ok("root").trim(), "uid 0: cuInit 805", "{driver}: {log}");
         assert_eq!(session.ok("user").trim(), "uid 1000: cuInit 805", "{driver}: {log}");
+        if !namespace.is_empty() {
+            assert_eq!(session.ok("namespace").trim(), "uid 0: cuInit 805", "{driver}: {log}");
+            assert!(log.contains(" from user 100000: "), "{driver}: {log}");
+        }
         for line in [
             "Starting new server",
             "Driver initialization failed with: no CUDA-capable device is detected",
