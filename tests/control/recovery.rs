@@ -21,7 +21,11 @@ fn the_next_broker_adopts_the_daemon() {
     let control = bed.control();
     assert_eq!(bed.pid(&control), pid, "it is shown at once");
     assert!(control.tick().is_some());
-    assert_eq!(bed.fake.lines(), ["command get_default_active_thread_percentage"]);
+    let asked = [
+        "command get_default_active_thread_percentage",
+        "command get_default_device_pinned_mem_limit 0",
+    ];
+    assert_eq!(bed.fake.lines(), asked);
     let daemon = bed.device(&control).daemon.unwrap();
     assert_eq!(
         (daemon.state, daemon.pid, daemon.restarts),

@@ -20,11 +20,11 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
         "compute mode 3".to_owned(),
         "start -f -multiuser-server".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command set_default_device_pinned_mem_limit {uuid} 4912M"),
+        "command set_default_device_pinned_mem_limit 0 4912M".to_owned(),
         "command set_default_active_thread_percentage 20".to_owned(),
         "command get_server_list".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command get_default_device_pinned_mem_limit {uuid}"),
+        "command get_default_device_pinned_mem_limit 0".to_owned(),
     ];
     assert_eq!(bed.fake.lines(), expected);
     let start = &bed.fake.events()[1];
@@ -68,7 +68,6 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
 fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
     let bed = Bed::new(UNEQUAL);
     let control = bed.control();
-    let uuid = bed.uuid();
     bed.start(&control, "small");
     let client = Client::attach(&bed);
     let server = client.server();
@@ -76,13 +75,14 @@ fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
     bed.start(&control, "big");
     let set = |mib: u32, percent: u32| {
         [
-            format!("command set_default_device_pinned_mem_limit {uuid} {mib}M"),
+            format!("command set_default_device_pinned_mem_limit 0 {mib}M"),
             format!("command set_default_active_thread_percentage {percent}"),
             "command get_server_list".to_owned(),
-            format!("command set_device_pinned_mem_limit {server} {uuid} {mib}M"),
+            format!("command set_device_pinned_mem_limit {server} 0 {mib}M"),
+            format!("command get_device_pinned_mem_limit {server} 0"),
             format!("command set_active_thread_percentage {server} {percent}"),
             "command get_default_active_thread_percentage".to_owned(),
-            format!("command get_default_device_pinned_mem_limit {uuid}"),
+            "command get_default_device_pinned_mem_limit 0".to_owned(),
         ]
     };
     assert_eq!(bed.fake.lines(), set(19651, 80));

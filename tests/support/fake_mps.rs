@@ -85,7 +85,15 @@ impl FakeMps {
                 other => other.to_owned(),
             }
         };
-        self.events().iter().map(line).collect()
+        // The broker asks the control program what it can do, where no daemon can work.
+        let is_question = |event: &&Value| {
+            event["event"] == "start" && event["environment"]["CUDA_MPS_PIPE_DIRECTORY"] == "/dev/null/none"
+        };
+        self.events()
+            .iter()
+            .filter(|event| !is_question(event))
+            .map(line)
+            .collect()
     }
 
     /// Forgets what was recorded.
