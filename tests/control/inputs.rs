@@ -400,7 +400,7 @@ sharing:
     assert_eq!(environment["CUDA_VISIBLE_DEVICES"], mig);
     assert_eq!(
         Path::new(environment["CUDA_MPS_PIPE_DIRECTORY"].as_str().unwrap()),
-        bed.state().join("mps/0-1")
+        bed.state().join("mps-daemon/0-1")
     );
     assert_eq!(bed.device(&control).device, "nvidia.com/gpu=0:1");
     bed.stop("small");

@@ -30,7 +30,11 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
     let start = &bed.fake.events()[1];
     let environment = json!({
         "CUDA_VISIBLE_DEVICES": uuid,
-        "CUDA_MPS_PIPE_DIRECTORY": bed.pipe(),
+        "PATH": format!(
+            "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            bed.host.root.join("usr/bin").display()
+        ),
+        "CUDA_MPS_PIPE_DIRECTORY": bed.state().join("mps-daemon/0"),
         "CUDA_MPS_LOG_DIRECTORY": bed.state().join("mps-log/0"),
     });
     assert_eq!(start["environment"], environment);
@@ -44,7 +48,8 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
             .is_socket()
     );
     let mode = |path: &str| fs::metadata(bed.state().join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("mps"), mode("mps/0"), mode("mps/.0")), (0o755, 0o755, 0o700));
+    assert_eq!((mode("mps"), mode("mps/0")), (0o755, 0o755));
+    assert_eq!((mode("mps-daemon"), mode("mps-daemon/0")), (0o710, 0o700));
     assert_eq!((mode("mps-log/0"), mode("control")), (0o700, 0o700));
 
     let device = bed.device(&control);
