@@ -1,6 +1,6 @@
 //! Signals that are sent with the rights of a user, so that the kernel decides who may signal whom (kill(2)).
 //!
-//! A child process has the user as its effective user, and nothing of root: no capability, no group. It sends the
+//! For root, that is root with its rights. For others, a child process has the user as its effective user, and nothing of root: no capability, no group. It sends the
 //! signals by handle, says what the kernel answered, and ends. The kernel compares the effective and the real user of
 //! who signals with the real and the saved user of who is signalled. Therefore the child's real and saved user is one
 //! that no process has: the user can neither signal nor trace the child, and so cannot keep it from its work.
@@ -103,7 +103,11 @@ fn close_others(kept: &[i32]) {
 /// What the child does. It writes 0 and an error number for each process, or the error number of what kept it from
 /// becoming the user.
 fn child(uid: u32, processes: &[BorrowedFd<'_>], signal: i32, answers: &mut [i32], to: BorrowedFd<'_>) -> ! {
-    let became = become_user(uid).map_or_else(rustix::io::Errno::raw_os_error, |()| 0);
+    // A container of root's engine may run as any user, and root may end it.
+    let became = match uid {
+        0 => 0,
+        _ => become_user(uid).map_or_else(rustix::io::Errno::raw_os_error, |()| 0),
+    };
     write(to, &became.to_ne_bytes());
     if became == 0 {
         for (process, answer) in processes.iter().zip(answers.iter_mut()) {

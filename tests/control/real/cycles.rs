@@ -4,7 +4,7 @@
 use super::{RealBed, each, until};
 use crate::bed::UNEQUAL;
 use std::collections::BTreeSet;
-use tranche_node::control::{Control, MachineControl};
+use tranche_node::control::{Control, DaemonState, MachineControl};
 
 /// Cycles of each branch, unless TRANCHE_TEST_CYCLES says another number.
 const CYCLES: u32 = 20;
@@ -39,7 +39,8 @@ fn assert_agrees(real: &RealBed, control: &Control, held: &BTreeSet<&str>, step:
         || {
             control.tick();
             let daemon = control.devices().first().and_then(|device| device.daemon.clone());
-            daemon.is_some_and(|daemon| daemon.compute_percent == Some(*percent) && daemon.pid.is_some())
+            daemon
+                .is_some_and(|daemon| daemon.compute_percent == Some(*percent) && daemon.state == DaemonState::Running)
         },
     );
     assert_eq!(
