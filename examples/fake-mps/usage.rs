@@ -60,9 +60,9 @@ fn each(words: &[&str], multi_user_names: &[&str], unknown: u8) -> Mode {
 /// The text, with the year of the version.
 pub(crate) fn text(version: &Version) -> String {
     let year = match version.major {
-        ..=470 => 2017,
-        ..=550 => 2023,
-        ..=555 => 2024,
+        0..535 => 2017,
+        535..555 => 2023,
+        555..580 => 2024,
         _ => 2025,
     };
     format!(
