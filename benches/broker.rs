@@ -10,7 +10,8 @@
 //! about users, to one that limits what each user may hold and for how long, and to such a one in which another user
 //! waits. The base is a request that changes nothing.
 //!
-//! The signals that the broker sends as a user are sent beside those of kill(2), to processes that only get them asked for.
+//! The signals that the broker sends as a user are compared with kill(2). Nothing is sent: the kernel is asked whether it
+//! might be.
 //!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
@@ -144,7 +145,8 @@ fn main() {
     of_users(top.path(), rounds * 20);
 }
 
-/// Signals that are sent as a user, by a child process, beside kill(2): to one process, and to as many as one child signals.
+/// Signals that are sent as a user, by a child process, beside kill(2): to one process, and to as many as one child
+/// signals.
 fn as_users(rounds: usize) {
     if !nix::unistd::geteuid().is_root() {
         println!("not run: benches/broker: not root");
@@ -177,7 +179,8 @@ fn as_users(rounds: usize) {
     }
     let [plain, one, many] = times.map(|times| median(times).as_secs_f64() * 1e6);
     println!(
-        "a signal as a user: kill(2) {plain:.1} us, one by a child {one:.0} us ({:.0} times), {MOST} by a child {many:.0} us ({:.0} us each)",
+        "a signal as a user: kill(2) {plain:.1} us, one by a child {one:.0} us ({:.0} times), {MOST} by a child \
+         {many:.0} us ({:.0} us each)",
         one / plain,
         many / MOST as f64
     );

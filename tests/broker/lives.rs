@@ -139,6 +139,15 @@ impl Life {
     }
 }
 
+impl Drop for Life {
+    /// Nothing of it outlives a test that fails.
+    fn drop(&mut self) {
+        if let Some(cgroup) = &self.cgroup {
+            let _ = fs::write(cgroup.0.join("cgroup.kill"), "1");
+        }
+    }
+}
+
 /// Kills the broker `pid` while something is frozen, after a time of chance, or when `most` is over. Returns whether
 /// something was frozen then.
 fn hunt(state: &Path, pid: u32, chance: &mut Chance, most: Duration) -> bool {
@@ -197,13 +206,9 @@ fn whatever_processes_become_and_whenever_the_broker_is_killed_nobody_else_s_are
         assert!(!scene.at("state/frozen.json").exists());
         wrong.extend(all.iter_mut().flat_map(Life::wrong));
         done += now;
-        for life in &mut all {
-            let left = life.processes();
-            for pid in left {
-                // It may have ended by now.
-                let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
-            }
+        for life in &all {
             if let Some(cgroup) = &life.cgroup {
+                fs::write(cgroup.0.join("cgroup.kill"), "1").unwrap();
                 let mut below: Vec<_> = walkdir::WalkDir::new(&cgroup.0)
                     .min_depth(1)
                     .into_iter()

@@ -88,8 +88,8 @@ pub fn signal(uid: u32, processes: &[BorrowedFd<'_>], signal: Option<Signal>) ->
     }
 }
 
-/// Closes everything but `kept`, which are in their order. So the child has no lock of its parent's, not even if that is
-/// killed now. Before Linux 5.9 they stay open for the short time that the child lives.
+/// Closes everything but `kept`, which are in their order. So the child has no lock of its parent's, not even if that
+/// is killed now. Before Linux 5.9, all of them stay open for the short time that the child lives.
 fn close_others(kept: &[i32]) {
     let mut first = 0;
     for descriptor in kept {

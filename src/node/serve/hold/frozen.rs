@@ -1,8 +1,8 @@
 //! A cgroup that is frozen while its processes are ended, so that none of them starts another one, becomes another
 //! user's or executes another program meanwhile.
 //!
-//! What is frozen is written down before, in `frozen.json` in the state directory: whoever kills the broker does not
-//! leave it frozen, because the next broker and `tranche claim gc` let it run again.
+//! What is frozen is written down before, in `frozen.json` in the state directory. If the broker is killed, it does not
+//! stay frozen: the next broker and `tranche claim gc` let it run again.
 
 use super::members::{FoundCgroup, is_removed, is_set};
 use crate::state_file::{self, FileForm};

@@ -1,4 +1,5 @@
-//! The processes of a recorded cgroup, found through a handle of it, however many cgroups are below it and however deep.
+//! The processes of a recorded cgroup, found through a handle of it, however many cgroups are below it and however
+//! deep.
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, fstatfs, openat};
 use std::fs::File;

@@ -1,8 +1,9 @@
-//! What is in the cgroup of a holder that is being ended, and how it is ended: each process as the user of the claim, so
-//! that the kernel decides which of them the user may end.
+//! What is in the cgroup of a holder that is being ended, and how it is ended: each process as the user of the claim,
+//! so that the kernel decides which of them the user may end.
 //!
-//! `cgroup.kill` is not written: it kills whatever is in the cgroup at that moment, also another user's process that the
-//! user has just moved into it. What is frozen starts no other process, so that each one can be signalled by itself.
+//! `cgroup.kill` is not written: it kills everything that is in the cgroup at that moment, also another user's process
+//! that the user has just moved into it. What is frozen starts no other process, so that each one can be signalled by
+//! itself.
 
 use super::frozen::Frozen;
 use super::members::{FoundCgroup, is_removed, processes};
