@@ -117,8 +117,8 @@ impl Program {
         self
     }
 
-    /// Lets it get SIGTERM when the thread that starts it ends, for example because this program is killed: in a session
-    /// of its own, Ctrl-C does not reach it. Only for a program for whose end that thread waits.
+    /// Lets it get SIGTERM when the thread that starts it ends, for example because this program is killed: in a
+    /// session of its own, Ctrl-C does not reach it. Only for a program for whose end that thread waits.
     pub fn ends_with_caller(&mut self) -> &mut Self {
         self.setup.ends_with_parent = true;
         self
