@@ -10,6 +10,8 @@
 //! about users, to one that limits what each user may hold and for how long, and to such a one in which another user
 //! waits. The base is a request that changes nothing.
 //!
+//! The signals that the broker sends as a user are sent beside those of kill(2), to processes that only get them asked for.
+//!
 //! ```text
 //! make bench                    # builds tranche-oci as it is shipped
 //! ```
@@ -26,6 +28,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -35,7 +38,7 @@ use std::time::{Duration, Instant};
 use crun::median;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::process::Uid;
+use rustix::process::{PidfdFlags, Uid, pidfd_open};
 use rustix::thread::set_thread_res_uid;
 use serde_json::{Value, json};
 use support::init::Init;
@@ -46,6 +49,7 @@ use tranche_node::control::{ControlledDevice, DriverAccess, MachineControl};
 use tranche_node::facts::{Facts, HostFacts};
 use tranche_node::planning::PolicyOptions;
 use tranche_node::serve::{ServeOptions, Socket, serve};
+use tranche_node::sys::as_user::{Answer, MOST, signal};
 
 /// A machine that is always ready.
 struct Ready;
@@ -103,6 +107,7 @@ fn main() {
         return;
     }
     let rounds: usize = std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
+    as_users(rounds * 20);
     let Some(oci) = std::env::var_os("TRANCHE_OCI_STATIC").map(PathBuf::from) else {
         println!("not run: benches/broker: TRANCHE_OCI_STATIC is not set: run `make bench`");
         return;
@@ -137,6 +142,49 @@ fn main() {
     drop(socket);
     cold(&oci, top.path(), rounds);
     of_users(top.path(), rounds * 20);
+}
+
+/// Signals that are sent as a user, by a child process, beside kill(2): to one process, and to as many as one child signals.
+fn as_users(rounds: usize) {
+    if !nix::unistd::geteuid().is_root() {
+        println!("not run: benches/broker: not root");
+        return;
+    }
+    let sleeping = |_| {
+        let mut command = Command::new("sleep");
+        command.arg("1000").uid(USERS[0]).gid(USERS[0]).spawn().unwrap()
+    };
+    let mut children: Vec<Child> = (0..MOST).map(sleeping).collect();
+    let pid = |child: &Child| rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let handle = |child: &Child| pidfd_open(pid(child), PidfdFlags::empty()).unwrap();
+    let handles: Vec<OwnedFd> = children.iter().map(handle).collect();
+    let all: Vec<_> = handles.iter().map(AsFd::as_fd).collect();
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        let begun = Instant::now();
+        kill(Pid::from_raw(i32::try_from(children[0].id()).unwrap()), None).unwrap();
+        times[0].push(begun.elapsed());
+        for (times, processes) in times[1..].iter_mut().zip([&all[..1], &all]) {
+            let begun = Instant::now();
+            assert!(
+                signal(USERS[0], processes, None)
+                    .unwrap()
+                    .iter()
+                    .all(|answer| *answer == Answer::Sent)
+            );
+            times.push(begun.elapsed());
+        }
+    }
+    let [plain, one, many] = times.map(|times| median(times).as_secs_f64() * 1e6);
+    println!(
+        "a signal as a user: kill(2) {plain:.1} us, one by a child {one:.0} us ({:.0} times), {MOST} by a child {many:.0} us ({:.0} us each)",
+        one / plain,
+        many / MOST as f64
+    );
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 /// The hook `verb` of a container with one of a hundred shares.

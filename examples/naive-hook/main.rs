@@ -24,6 +24,7 @@
     reason = "a program that is meant to be wrong"
 )]
 
+mod broker;
 mod claims;
 mod fence;
 mod files;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         (Some("hook"), Some(verb @ ("claim" | "release"))) => claims::run(verb, rest, &naive),
         (Some("hook"), Some(verb)) => hook(verb, rest, &naive),
         (Some("cdi"), Some(_)) => outside::specs(rest),
+        (Some("broker"), _) => broker::run(&arguments, &naive),
         (Some("inventory" | "list"), _) => outside::library(&arguments),
         _ => Ok(()),
     };

@@ -11,6 +11,8 @@ pub(crate) enum Actor {
     EngineUser,
     /// A user of the host who may not use an engine.
     LocalUser,
+    /// A user of the host for whom the broker acts: whose programs it ends.
+    ServedUser,
     /// The archive of a container that is restored.
     Checkpoint,
     /// Another program's specifications.
@@ -23,7 +25,8 @@ pub(crate) enum Actor {
 
 /// The attacks of each actor, by the beginnings of their names. The first one that fits counts; all others are of an
 /// image.
-const ATTACKS: [(&str, Actor); 28] = [
+const ATTACKS: [(&str, Actor); 29] = [
+    ("acts::", Actor::ServedUser),
     ("bundles::nodes_and_mounts", Actor::EngineUser),
     ("bundles::a_config_that_lies", Actor::EngineUser),
     ("bundles::the_hosts_own_root", Actor::EngineUser),
@@ -70,6 +73,7 @@ impl Actor {
             Self::Tenant => "a tenant's process",
             Self::EngineUser => "a user of a root engine",
             Self::LocalUser => "a local user",
+            Self::ServedUser => "a user for whom the broker acts",
             Self::Checkpoint => "a restored checkpoint",
             Self::OtherVendor => "another vendor's specification",
             Self::Driver => "the driver's library",

@@ -11,6 +11,7 @@
 mod support;
 
 mod actors;
+mod acts;
 mod bundles;
 mod claims;
 mod conduct;

@@ -95,16 +95,8 @@ fn for_a_second(rules: &str) -> String {
     )
 }
 
-#[test]
-fn what_is_held_for_too_long_is_told_once_or_released_with_its_specification() {
-    let test = "what_is_held_for_too_long_is_told_once_or_released_with_its_specification";
-    let Some(mut scene) = scene(test, &for_a_second("atLimit: release")) else {
-        return;
-    };
-    scene.stop(Signal::SIGTERM);
-    let journal = scene.at("journal");
-    let broker = scene.command().stderr(fs::File::create(&journal).unwrap()).spawn();
-    scene.watch(broker.unwrap());
+/// Writes the specifications and what the broker knows of the host.
+pub(crate) fn refresh(scene: &Scene) {
     let mut refresh = Command::new(scene.at("tranche"));
     refresh.args(["cdi", "refresh", "--inventory=sim:t4x2"]).env_clear();
     for (option, path) in [
@@ -116,6 +108,19 @@ fn what_is_held_for_too_long_is_told_once_or_released_with_its_specification() {
         refresh.arg(scene.option(option, path));
     }
     assert!(refresh.output().unwrap().status.success());
+}
+
+#[test]
+fn what_is_held_for_too_long_is_told_once_or_released_with_its_specification() {
+    let test = "what_is_held_for_too_long_is_told_once_or_released_with_its_specification";
+    let Some(mut scene) = scene(test, &for_a_second("atLimit: release")) else {
+        return;
+    };
+    scene.stop(Signal::SIGTERM);
+    let journal = scene.at("journal");
+    let broker = scene.command().stderr(fs::File::create(&journal).unwrap()).spawn();
+    scene.watch(broker.unwrap());
+    refresh(&scene);
     let root = scene.tranche_of_root(&["claim", "create", "--name=r", "--device=0"]);
     assert!(root.status.success(), "{root:?}");
     scene.claim(ANN, "a").unwrap();

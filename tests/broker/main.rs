@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acts;
 mod children;
 mod cluster_policy;
 mod commands;
@@ -20,6 +21,7 @@ mod idle;
 mod killed;
 mod kubernetes;
 mod limits;
+mod lives;
 mod names;
 mod podman;
 mod process;

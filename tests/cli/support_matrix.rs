@@ -1,9 +1,11 @@
 //! docs/support.md is written from the rows in `support_matrix/rows.rs`, and each test that a row names exists.
 
+mod drivers;
 mod rows;
 mod seen;
 
 use crate::support::bless;
+use drivers::DRIVERS;
 use rows::{BY_HAND, COLUMNS, FACTS, ROWS, Row};
 use seen::{SUITES, Seen};
 use std::fs;
@@ -81,8 +83,9 @@ A test writes this page from `tests/cli/support_matrix/rows.rs`, and checks that
 
 `make test-engines SUITE=…` runs the tests with the engines of Debian 12 (bookworm), Debian 13 (trixie) and Debian unstable
 (sid), in a root of that suite, and writes what it saw to `tests/suites/seen`; the versions and dates below are from there.
-`make test` uses the programs that are installed, and lists a test whose program is missing as \"not run\". The GPU, NVML and
-the MPS daemon are fakes in all of them. No cell of this page is about a real GPU.
+`make test` uses the programs that are installed, and lists a test whose program is missing as \"not run\". The GPU and NVML are
+fakes in all of them, and so is the MPS daemon but for the tests that [Drivers](#drivers) names. No cell of the matrix is about a
+real GPU.
 ";
 
 /// What the cells of the matrix say.
@@ -147,7 +150,7 @@ fn page() -> String {
     for Row { program, tried, .. } in &ROWS {
         page += &format!("| {program} | {} |\n", tried.map(Tried::cell).join(" | "));
     }
-    page += "\n## Tests and reasons\n";
+    page += &format!("\n{DRIVERS}\n## Tests and reasons\n");
     for row in &ROWS {
         page += &format!("\n### {}\n\n", row.program);
         if !row.packages.is_empty() {

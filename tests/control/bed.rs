@@ -200,8 +200,32 @@ impl Bed {
         };
         let claims = Claims::open(&self.state()).unwrap();
         claims
-            .enter(&entry, Holder::Container(container(share)), Some(init))
+            .enter(&entry, Holder::Container(self.container(share)), Some(init))
             .unwrap();
+    }
+
+    /// Makes a bundle for the container of a share, whose processes run as this user.
+    pub(crate) fn set_user(&self, share: &str, uid: u32) {
+        let bundle = self.bundles().join(share);
+        fs::create_dir_all(&bundle).unwrap();
+        let config = serde_json::json!({"process": {"user": {"uid": uid, "gid": uid}}});
+        fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+    }
+
+    fn bundles(&self) -> PathBuf {
+        self.at("bundles")
+    }
+
+    /// The container that holds a share.
+    pub(crate) fn container(&self, share: &str) -> ContainerName {
+        let bundle = self.bundles().join(share);
+        match bundle.exists() {
+            true => ContainerName {
+                bundle: bundle.to_str().unwrap().to_owned(),
+                ..container(share)
+            },
+            false => container(share),
+        }
     }
 
     /// Claims the whole device for a container.
@@ -241,7 +265,7 @@ impl Bed {
     pub(crate) fn stop(&self, share: &str) {
         self.kill(share);
         let claims = Claims::open(&self.state()).unwrap();
-        let holder = Holder::Container(container(share));
+        let holder = Holder::Container(self.container(share));
         let problems = claims.release(&holder, Some(&self.key), None).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
     }
@@ -269,7 +293,7 @@ impl Bed {
         let error = control.prepare(&self.key).unwrap_err().to_string();
         let claims = Claims::open(&self.state()).unwrap();
         claims
-            .release_failed_start(&Holder::Container(container(share)), &self.key)
+            .release_failed_start(&Holder::Container(self.container(share)), &self.key)
             .unwrap();
         self.kill(share);
         error
@@ -328,7 +352,7 @@ impl Bed {
             "{:?}",
             fs::read_dir(self.pipe()).unwrap().collect::<Vec<_>>()
         );
-        assert!(!self.state().join("mps/.0").exists());
+        assert!(!self.state().join("mps-daemon/0").exists());
         assert_eq!(self.daemons(), Vec::<u32>::new());
         assert_eq!(self.cgroup_limits(), BTreeMap::new());
     }

@@ -52,18 +52,17 @@ fn unequal_shares_have_unequal_limits_until_the_last_claim_has_ended() {
     };
     let bed = Bed::with_cgroup_limits(UNEQUAL);
     let control = bed.control();
-    let uuid = bed.uuid();
     start(&bed, &control, "small", &small);
     // The hook of the container ends now, and its program starts.
     let expected = [
         "compute mode 3".to_owned(),
         "start -f -multiuser-server".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command set_default_device_pinned_mem_limit {uuid} 4912M"),
+        "command set_default_device_pinned_mem_limit 0 4912M".to_owned(),
         "command set_default_active_thread_percentage 20".to_owned(),
         "command get_server_list".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command get_default_device_pinned_mem_limit {uuid}"),
+        "command get_default_device_pinned_mem_limit 0".to_owned(),
         limit(&small, "4912 MiB"),
     ];
     assert_eq!(bed.fake.lines(), expected);

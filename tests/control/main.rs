@@ -17,6 +17,7 @@ mod cgroups_killed;
 mod faults;
 mod inputs;
 mod pipes;
+mod real;
 mod recovery;
 mod removal;
 mod slices;

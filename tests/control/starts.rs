@@ -6,6 +6,7 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranche_node::control::{Control, DaemonState, MachineControl};
@@ -21,20 +22,31 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
         "compute mode 3".to_owned(),
         "start -f -multiuser-server".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command set_default_device_pinned_mem_limit {uuid} 4912M"),
+        "command set_default_device_pinned_mem_limit 0 4912M".to_owned(),
         "command set_default_active_thread_percentage 20".to_owned(),
         "command get_server_list".to_owned(),
         "command get_default_active_thread_percentage".to_owned(),
-        format!("command get_default_device_pinned_mem_limit {uuid}"),
+        "command get_default_device_pinned_mem_limit 0".to_owned(),
     ];
     assert_eq!(bed.fake.lines(), expected);
     let start = &bed.fake.events()[1];
     let environment = json!({
         "CUDA_VISIBLE_DEVICES": uuid,
-        "CUDA_MPS_PIPE_DIRECTORY": bed.pipe(),
+        "CUDA_MPS_PIPE_DIRECTORY": bed.state().join("mps-daemon/0"),
         "CUDA_MPS_LOG_DIRECTORY": bed.state().join("mps-log/0"),
     });
-    assert_eq!(start["environment"], environment);
+    let mut of_daemon = start["environment"].clone();
+    // The server is found there.
+    let path = of_daemon.as_object_mut().unwrap().remove("PATH").unwrap();
+    let programs = bed.host.root.join("usr/bin");
+    assert!(
+        path.as_str()
+            .unwrap()
+            .split(':')
+            .any(|place| Path::new(place) == programs),
+        "{path}"
+    );
+    assert_eq!(of_daemon, environment);
     assert_eq!(start["uid"], nix::unistd::getuid().as_raw());
     assert_eq!(start["session"], start["pid"], "a session of its own");
     assert_eq!(bed.mode(), Some(3));
@@ -45,7 +57,8 @@ fn the_first_claim_starts_a_daemon_and_the_last_one_leaves_the_machine_as_it_was
             .is_socket()
     );
     let mode = |path: &str| fs::metadata(bed.state().join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("mps"), mode("mps/0"), mode("mps/.0")), (0o755, 0o755, 0o700));
+    assert_eq!((mode("mps"), mode("mps/0")), (0o755, 0o755));
+    assert_eq!((mode("mps-daemon"), mode("mps-daemon/0")), (0o710, 0o700));
     assert_eq!((mode("mps-log/0"), mode("control")), (0o700, 0o700));
 
     let device = bed.device(&control);
@@ -112,7 +125,6 @@ fn a_daemon_inherits_no_signals_and_no_files_of_the_broker() {
 fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
     let bed = Bed::new(UNEQUAL);
     let control = bed.control();
-    let uuid = bed.uuid();
     bed.start(&control, "small");
     let client = Client::attach(&bed);
     let server = client.server();
@@ -120,13 +132,14 @@ fn limits_follow_the_largest_claim_and_running_servers_are_set_too() {
     bed.start(&control, "big");
     let set = |mib: u32, percent: u32| {
         [
-            format!("command set_default_device_pinned_mem_limit {uuid} {mib}M"),
+            format!("command set_default_device_pinned_mem_limit 0 {mib}M"),
             format!("command set_default_active_thread_percentage {percent}"),
             "command get_server_list".to_owned(),
-            format!("command set_device_pinned_mem_limit {server} {uuid} {mib}M"),
+            format!("command set_device_pinned_mem_limit {server} 0 {mib}M"),
+            format!("command get_device_pinned_mem_limit {server} 0"),
             format!("command set_active_thread_percentage {server} {percent}"),
             "command get_default_active_thread_percentage".to_owned(),
-            format!("command get_default_device_pinned_mem_limit {uuid}"),
+            "command get_default_device_pinned_mem_limit 0".to_owned(),
         ]
     };
     assert_eq!(bed.fake.lines(), set(19651, 80));

@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod bless;
+pub(crate) mod changing;
 pub(crate) mod cuda_client;
 pub(crate) mod engines;
 pub(crate) mod facts_of_spec;

@@ -303,7 +303,7 @@ impl Daemon<'_> {
         let directories = self.directories();
         // What an earlier daemon left: its servers, which would keep the device, and its sockets.
         self.processes.end_all(&directories.log).map_err(DaemonError::End)?;
-        directories.prepare(self.serves_many(None))?;
+        directories.prepare()?;
         let mut child = self.launch()?;
         let until = Instant::now() + START;
         loop {

@@ -45,6 +45,8 @@ pub(super) enum SeenDaemon {
     Silent(String),
     /// As [`SeenDaemon::Silent`], and it is unknown whether a client keeps it from answering.
     Unexamined(String),
+    /// As [`SeenDaemon::Silent`], because clients keep it from answering, whose connections were shut down.
+    Blocked(String),
     /// Another program listens: which.
     Foreign(String),
 }
@@ -161,6 +163,7 @@ fn note(changes: &mut Option<DeviceChanges>, seen: &SeenDaemon, now: u64) {
             daemon.silent_since.get_or_insert(now);
             daemon.state = Some(DaemonState::Failed);
         }
+        SeenDaemon::Blocked(_) => daemon.state = Some(DaemonState::Failed),
         SeenDaemon::Foreign(_) => daemon.state = Some(DaemonState::Foreign),
         SeenDaemon::Absent => daemon.state = Some(DaemonState::Failed),
     }
@@ -249,7 +252,7 @@ fn toward_daemon(
         {
             Some(Step::Replace(why.clone()))
         }
-        SeenDaemon::Silent(why) | SeenDaemon::Unexamined(why) => {
+        SeenDaemon::Silent(why) | SeenDaemon::Unexamined(why) | SeenDaemon::Blocked(why) => {
             Some(Step::Refuse(format!("its MPS daemon does not answer: {why}")))
         }
         SeenDaemon::NoServer(_, why) if !is_exact => {

@@ -185,7 +185,9 @@ fn libraries(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
         })
     };
     let is_found = root == Path::new("/") && SEARCHED.iter().any(|known| is_searched(&known));
-    (!is_found).then(|| in_root(root, file).parent().map(Path::to_owned))?
+    let dir = in_root(root, file).parent()?.to_owned();
+    // The programs run with the host's loader, which a C library of another system does not fit.
+    (!is_found && !dir.join("libc.so.6").exists()).then_some(dir)
 }
 
 /// The library of NVML, in `root`.

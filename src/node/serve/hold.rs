@@ -1,6 +1,7 @@
 //! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it
 //! (`idle`).
 
+mod blockers;
 mod ending;
 mod engine;
 mod frozen;
@@ -16,6 +17,7 @@ use crate::claim_spec;
 use crate::held::not_ended::NotEnded;
 use crate::held::{idleness, not_ended};
 use crate::overdue::TimeLimits;
+use blockers::Blockers;
 use ending::{Ending, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,11 +56,14 @@ struct Acted {
 /// again, and gives a holder its time to end again.
 pub(super) fn run(commands: &Commands<'_>, until: &Receiver<()>) {
     let mut acted = Acted::default();
+    let mut blockers = Blockers::default();
     loop {
-        let next = acted.look(commands).unwrap_or_else(|error| {
+        let seldom = |error| {
             tracing::warn!("{}", line(&error));
             SELDOM
-        });
+        };
+        let next = acted.look(commands).unwrap_or_else(seldom);
+        let next = next.min(blockers.look(commands).unwrap_or_else(seldom));
         if until.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
             return;
         }
@@ -123,7 +128,10 @@ impl Acted {
                     }
                 }
                 // Once in a look, also for a claim that exceeds both limits.
-                Due::End if ended.insert(key) => self.end(key, &who, one, &claims, commands.state_dir()),
+                Due::End if ended.insert(key) => {
+                    let grace = one.limit.value.grace.get();
+                    end(&mut self.ending, key, one.claim, grace, &claims, commands.state_dir());
+                }
                 Due::End => {}
             }
         }
@@ -182,37 +190,45 @@ impl Acted {
         idleness::write(&idleness, commands.state_dir())?;
         Ok(idleness)
     }
+}
 
-    /// Begins to end the holder of a claim, or goes on with it. One that cannot be ended is tried again at each look.
-    fn end(&mut self, key: &str, who: &str, one: &Overdue<'_>, claims: &Claims, state_dir: &Path) {
-        let grace = one.limit.value.grace.get();
-        let Some(process) = &one.claim.process else { return };
-        let place = Place {
-            machine: claims.machine(),
-            state_dir,
-            uptime: claims.uptime(),
-        };
-        // A claim that was made beforehand may have another container by now.
-        let known = self.ending.get_mut(key).filter(|ending| ending.is_of(process));
-        let (done, was_stuck, stuck) = match known {
-            None => {
-                let (ending, done) = Ending::ask(one.claim, process, grace, place);
-                let stuck = ending.stuck().map(str::to_owned);
-                self.ending.insert(key.to_owned(), ending);
-                (done, None, stuck)
-            }
-            Some(ending) => {
-                let was_stuck = ending.stuck().map(str::to_owned);
-                let done = ending.go_on(grace, place);
-                (done, was_stuck, ending.stuck().map(str::to_owned))
-            }
-        };
-        if let Some(what) = done {
-            tracing::warn!("{who}: process {}: {what}", process.pid);
+/// Begins to end the holder of a claim, or goes on with it: it is asked to, and killed when `grace` is over. One that cannot
+/// be ended is tried again at each look.
+fn end(
+    known: &mut BTreeMap<ClaimKey, Ending>,
+    key: &str,
+    claim: &Claim,
+    grace: Duration,
+    claims: &Claims,
+    state_dir: &Path,
+) {
+    let Some(process) = &claim.process else { return };
+    let place = Place {
+        machine: claims.machine(),
+        state_dir,
+        uptime: claims.uptime(),
+    };
+    // A claim that was made beforehand may have another container by now.
+    let begun = known.get_mut(key).filter(|ending| ending.is_of(process));
+    let (done, was_stuck, stuck) = match begun {
+        None => {
+            let (ending, done) = Ending::ask(claim, process, grace, place);
+            let stuck = ending.stuck().map(str::to_owned);
+            known.insert(key.to_owned(), ending);
+            (done, None, stuck)
         }
-        if let Some(why) = stuck.filter(|why| was_stuck.as_ref() != Some(why)) {
-            tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid);
+        Some(ending) => {
+            let was_stuck = ending.stuck().map(str::to_owned);
+            let done = ending.go_on(grace, place);
+            (done, was_stuck, ending.stuck().map(str::to_owned))
         }
+    };
+    let who = claim.who();
+    if let Some(what) = done {
+        tracing::warn!("{who}: process {}: {what}", process.pid);
+    }
+    if let Some(why) = stuck.filter(|why| was_stuck.as_ref() != Some(why)) {
+        tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Signals that are sent with the rights of a user, so that the kernel decides who may signal whom (kill(2)).
 //!
-//! A child process has the user as its effective user, and nothing of root: no capability, no group. It sends the
+//! For root, that is root with its rights. For others, a child process has the user as its effective user, and nothing of root: no capability, no group. It sends the
 //! signals by handle, says what the kernel answered, and ends. The kernel compares the effective and the real user of
 //! who signals with the real and the saved user of who is signalled. Therefore the child's real and saved user is one
 //! that no process has: the user can neither signal nor trace the child, and so cannot keep it from its work.
@@ -60,11 +60,18 @@ pub fn signal(uid: u32, processes: &[BorrowedFd<'_>], signal: Option<Signal>) ->
     let number = signal.map_or(0, |signal| signal as i32);
     let mut words = [0; MOST];
     let answers = words.get_mut(..processes.len()).unwrap_or_default();
+    let mut descriptors = [i32::MAX; MOST + 1];
     let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let open = processes.iter().map(AsRawFd::as_raw_fd).chain([writing.as_raw_fd()]);
+    descriptors.iter_mut().zip(open).for_each(|(place, open)| *place = open);
+    descriptors.sort_unstable();
     // SAFETY: this process has several threads, so the child only makes system calls until it ends: `child` allocates
     // nothing, takes no lock, cannot panic, and returns to nobody.
     match unsafe { fork() }? {
-        ForkResult::Child => child(uid, processes, number, answers, writing.as_fd()),
+        ForkResult::Child => {
+            close_others(&descriptors);
+            child(uid, processes, number, answers, writing.as_fd())
+        }
         ForkResult::Parent { child } => {
             drop(writing);
             let mut bytes = Vec::with_capacity((MOST + 1) * WORD);
@@ -80,10 +87,27 @@ pub fn signal(uid: u32, processes: &[BorrowedFd<'_>], signal: Option<Signal>) ->
     }
 }
 
+/// Closes everything but `kept`, which are in their order. So the child has no lock of its parent's, not even if that is
+/// killed now. Before Linux 5.9 they stay open for the short time that the child lives.
+fn close_others(kept: &[i32]) {
+    let mut first = 0;
+    for descriptor in kept {
+        if first < *descriptor {
+            // SAFETY: the child uses none of these, and runs nothing that belongs to their owners.
+            unsafe { libc::syscall(libc::SYS_close_range, first, descriptor - 1, 0) };
+        }
+        first = descriptor.saturating_add(1);
+    }
+}
+
 /// What the child does. It writes 0 and an error number for each process, or the error number of what kept it from
 /// becoming the user.
 fn child(uid: u32, processes: &[BorrowedFd<'_>], signal: i32, answers: &mut [i32], to: BorrowedFd<'_>) -> ! {
-    let became = become_user(uid).map_or_else(rustix::io::Errno::raw_os_error, |()| 0);
+    // A container of root's engine may run as any user, and root may end it.
+    let became = match uid {
+        0 => 0,
+        _ => become_user(uid).map_or_else(rustix::io::Errno::raw_os_error, |()| 0),
+    };
     write(to, &became.to_ne_bytes());
     if became == 0 {
         for (process, answer) in processes.iter().zip(answers.iter_mut()) {
@@ -195,6 +219,8 @@ mod tests {
 
     const BOB: u32 = 65_533;
     const EVE: u32 = 65_532;
+    /// No other test has processes of this user, all of which are killed.
+    const NOT_SHARED: u32 = 64_321;
 
     fn is_root(test: &str) -> bool {
         let is_root = nix::unistd::geteuid().is_root();
@@ -262,13 +288,18 @@ mod tests {
         }
         let mut command = Command::new("perl");
         command.args(["-e", "$| = 1; print 1; kill('KILL', -1) while 1"]);
-        let mut shooter = command.uid(EVE).gid(EVE).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shooter = command
+            .uid(NOT_SHARED)
+            .gid(NOT_SHARED)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         shooter.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let of_shooter = handle(&shooter);
-        let asked = |_| signal(EVE, &[of_shooter.as_fd()], None).unwrap();
+        let asked = |_| signal(NOT_SHARED, &[of_shooter.as_fd()], None).unwrap();
         assert!((0..300).map(asked).all(|answers| answers == [Answer::Sent]));
         assert_eq!(
-            signal(EVE, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(),
+            signal(NOT_SHARED, &[of_shooter.as_fd()], Some(Signal::SIGKILL)).unwrap(),
             [Answer::Sent]
         );
         shooter.wait().unwrap();

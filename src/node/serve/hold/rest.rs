@@ -18,8 +18,11 @@ use tranche_core::error::line;
 use tranche_core::ledger::Cgroup;
 use tranche_core::text::shown;
 
-/// For how long a cgroup is signalled again and again in one look, and stays frozen.
+/// For how long a cgroup is signalled again and again, and stays frozen, after the last time that fewer were left.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// For how long in one look, however many end meanwhile.
+const LONGEST: Duration = Duration::from_secs(10);
 
 const TICK: Duration = Duration::from_millis(5);
 
@@ -129,9 +132,13 @@ pub(super) fn kill(record: &Cgroup, uid: u32, state_dir: &Path) -> Result<(), St
         Ok(frozen) => (frozen, None),
         Err(error) => (None, Some(line(&error))),
     };
-    let until = Instant::now() + PATIENCE;
+    let longest = Instant::now() + LONGEST;
+    let (mut least, mut until) = (usize::MAX, longest);
     loop {
         let found = try_signal(&cgroup, record, uid, Some(Signal::SIGKILL))?;
+        if found.own < least {
+            (least, until) = (found.own, longest.min(Instant::now() + PATIENCE));
+        }
         if found.nothing_is_left() {
             return Ok(());
         }

@@ -257,3 +257,79 @@ fn a_cgroup_that_was_removed_has_nobody_and_a_directory_is_none() {
     };
     assert_eq!(terminate(&directory, BOB), Ok(0));
 }
+
+/// A process that waits in the kernel does not end by SIGKILL: the freezer of version 1 holds it there.
+#[test]
+fn what_waits_in_the_kernel_holds_nobody_up_and_is_said() {
+    let test = "serve::hold::rest::what_waits_in_the_kernel_holds_nobody_up_and_is_said";
+    let freezer = Path::new("/sys/fs/cgroup/freezer").join(format!("tranche-test-{}", std::process::id()));
+    if !nix::unistd::geteuid().is_root() || fs::create_dir(&freezer).is_err() {
+        println!("not run: {test}: no freezer of version 1");
+        return;
+    }
+    let Some(cgroup) = cgroup("what_waits_in_the_kernel_holds_nobody_up_and_is_said", 2) else {
+        return;
+    };
+    let place = TestPlace::new();
+    let mut waits = stubborn(BOB);
+    let mut other = stubborn(BOB);
+    cgroup.add(waits.id());
+    let mut recorded = place.machine.process(waits.id()).unwrap();
+    recorded.cgroup = Some(record(&cgroup));
+    cgroup.add(other.id());
+    fs::write(freezer.join("cgroup.procs"), waits.id().to_string()).unwrap();
+    fs::write(freezer.join("freezer.state"), "FROZEN").unwrap();
+    until("it waits", || {
+        fs::read_to_string(freezer.join("freezer.state")).unwrap() == "FROZEN\n"
+    });
+    let (mut ending, _) = place.ask(&recorded, BOB);
+    let begun = Instant::now();
+    assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1010)), None);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let expected = format!("process {} has not ended after SIGKILL", waits.id());
+    assert_eq!(ending.stuck(), Some(expected.as_str()));
+    assert!(is_killed(&mut other) && waits.try_wait().unwrap().is_none());
+    assert_eq!(fs::read_to_string(cgroup.0.join("cgroup.freeze")).unwrap(), "0\n");
+    fs::write(freezer.join("freezer.state"), "THAWED").unwrap();
+    assert!(is_killed(&mut waits));
+    until("it is empty", || fs::remove_dir(&freezer).is_ok());
+    assert_eq!(ending.go_on(Duration::from_secs(10), place.at(1015)), None);
+    assert_eq!(ending.stuck(), None);
+}
+
+/// How long it takes to end a cgroup of 64 processes, beside kill(2) for each of them.
+#[test]
+fn an_end_as_the_user_takes_a_moment() {
+    let Some(cgroup) = cgroup("an_end_as_the_user_takes_a_moment", 2) else {
+        return;
+    };
+    let place = TestPlace::new();
+    let mut times = [const { Vec::new() }; 2];
+    for round in 0..10 {
+        let mut children: Vec<Child> = (0..64).map(|_| sleeping()).collect();
+        children.iter().for_each(|child| cgroup.add(child.id()));
+        let begun = Instant::now();
+        match round % 2 {
+            0 => children.iter_mut().for_each(|child| child.kill().unwrap()),
+            _ => kill(&record(&cgroup), BOB, place.state.path()).unwrap(),
+        }
+        children.iter_mut().for_each(|child| assert!(is_killed(child)));
+        times[round % 2].push(begun.elapsed());
+    }
+    let [plain, as_user] = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2]
+    });
+    println!("64 processes: kill(2) {plain:?}, as the user and frozen {as_user:?}");
+    assert!(as_user < plain + Duration::from_secs(1), "{as_user:?}");
+}
+
+fn sleeping() -> Child {
+    Command::new("sleep")
+        .arg("1000")
+        .uid(BOB)
+        .gid(BOB)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
