@@ -117,8 +117,8 @@ impl Program {
         self
     }
 
-    /// Lets it get SIGTERM when the thread that starts it ends, for example because this program is killed: in a session
-    /// of its own, Ctrl-C does not reach it. Only for a program for whose end that thread waits.
+    /// Lets it get SIGTERM when the thread that starts it ends, for example because this program is killed: in a
+    /// session of its own, Ctrl-C does not reach it. Only for a program for whose end that thread waits.
     pub fn ends_with_caller(&mut self) -> &mut Self {
         self.setup.ends_with_parent = true;
         self
@@ -198,11 +198,12 @@ mod tests {
     use nix::sys::signal::{SigSet, Signal};
     use rustix::io::{FdFlags, fcntl_setfd};
 
-    /// The fields of `/proc/PID/status` of a shell that `program` starts.
+    /// The fields of `/proc/PID/status` of a shell that `program` starts, and more. The shell waits for another one
+    /// meanwhile: while it starts a program, it blocks signals.
     fn status(mut program: Program) -> String {
         program.args([
             "-c",
-            "cat /proc/$$/status; echo; echo $(ls /proc/$$/fd); cat /proc/$$/stat; pwd; env",
+            "(cat /proc/$$/status; echo; echo $(ls /proc/$$/fd); cat /proc/$$/stat; pwd; env); exit 0",
         ]);
         let output = program.output().unwrap();
         assert!(output.status.success(), "{output:?}");

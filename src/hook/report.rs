@@ -29,7 +29,7 @@ pub(crate) struct HookReport<'w> {
 }
 
 impl<'w> HookReport<'w> {
-    /// A report of the command `command VERB`, whose messages are kept in `state_dir`, or in the directory of this user.
+    /// A report of the command `command VERB`. Its messages are kept in `state_dir`, or in the directory of this user.
     pub(crate) fn new(command: &str, verb: Option<&str>, state_dir: PathBuf, lines: &'w mut dyn Write) -> Self {
         let prefix = match verb {
             Some(verb) => format!("tranche-oci: {command} {verb}"),

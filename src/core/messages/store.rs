@@ -215,7 +215,7 @@ impl Messages {
     }
 }
 
-/// A message as it is in its file. The file may end in a part of a line, if the disk was full, so this begins a new one.
+/// A message as it is in its file. The file may end in a part of a line, if the disk was full: this begins a new one.
 fn line_of(message: &Message) -> serde_json::Result<Vec<u8>> {
     let mut line = vec![b'\n'];
     serde_json::to_writer(&mut line, &message.bounded())?;

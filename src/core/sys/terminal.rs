@@ -10,8 +10,8 @@ use nix::libc;
 use std::mem::MaybeUninit;
 
 /// Gives up the controlling terminal of this process, if it has one. Its number, its parent and its process group stay
-/// as they are: a shell still controls it as a job, and Ctrl-C still reaches it. If it leads the session of the terminal,
-/// the kernel takes the terminal from the session, and Ctrl-C reaches nobody.
+/// as they are: a shell still controls it as a job, and Ctrl-C still reaches it. If it leads the session of the
+/// terminal, the kernel takes the terminal from the session, and Ctrl-C reaches nobody.
 ///
 /// Only system calls: a child between fork(2) and execve(2) may call it.
 ///

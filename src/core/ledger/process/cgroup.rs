@@ -349,8 +349,8 @@ fn present(cgroup: &Cgroup) -> io::Result<Option<&Path>> {
     }
 }
 
-/// The numbers of the processes that the cgroup has, and those below it. Takes the longer the more there are, and is not
-/// called while the ledger is locked.
+/// The numbers of the processes that the cgroup has, and those below it. Takes the longer the more there are, and is
+/// not called while the ledger is locked.
 ///
 /// # Errors
 /// As [`present`], and returns an error if there are more cgroups or processes than are listed.
