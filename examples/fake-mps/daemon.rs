@@ -7,12 +7,13 @@ use crate::limits::Limits;
 use crate::log::Log;
 use crate::{protocol, server};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitCode};
+use std::time::Duration;
 use tranche_core::mps::version::{REMOVED_BY_QUIT, Version};
 
 pub(crate) struct Daemon {
@@ -227,8 +228,11 @@ impl Daemon {
             let _ = std::fs::remove_file(pipe().join(name));
         }
         // The log's thread writes this line.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let _ = protocol::put_numbered(&front.connection, protocol::END, &u32::from(self.status).to_ne_bytes());
+        // What is not read when it closes would take the last packet from the front end (ECONNRESET).
+        let _ = set_socket_timeout(&front.connection, Timeout::Recv, Some(Duration::from_millis(100)));
+        while protocol::receive(&front.connection).is_some() {}
         ExitCode::from(self.status)
     }
 
