@@ -93,11 +93,6 @@ impl Config {
         Version::of_driver(major).unwrap_or_else(|| panic!("{NAME}: no version {major}"))
     }
 
-    /// Whether a test chose the version. Without that, a server is also found beside the control program.
-    pub(crate) fn is_strict(&self) -> bool {
-        from_environment().or(self.version).is_some()
-    }
-
     /// Whether a server ends at once.
     pub(crate) fn server_fails(&self) -> bool {
         self.faults.server.as_deref().and_then(fault).is_some()

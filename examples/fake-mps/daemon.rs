@@ -164,6 +164,8 @@ impl Daemon {
                 });
             }
             Some((protocol::CLIENT, _)) => {
+                // One server for all is that of root.
+                let uid = if self.multi_user { 0 } else { uid };
                 let text =
                     format!("NEW CLIENT {pid} from user {uid}: Server is not ready, push client to pending list");
                 self.log.line(&text);
@@ -211,7 +213,7 @@ impl Daemon {
         if commands::is_quit(self, front, command) {
             return Said::Quit;
         }
-        for line in commands::answer(self, &config, front, command) {
+        for line in commands::answer(self, front, command) {
             self.log.line(&line);
             let _ = say(line.as_bytes());
         }
@@ -253,13 +255,13 @@ impl Daemon {
     }
 
     /// Starts the server of a user, if it does not run.
-    pub(crate) fn start_server(&mut self, config: &Config, uid: i32) {
-        let named = uid;
-        let uid = if self.multi_user { 0 } else { uid.cast_unsigned() };
+    pub(crate) fn start_server(&mut self, uid: i32) {
+        let named = if self.multi_user { 0 } else { uid };
+        let uid = named.cast_unsigned();
         if self.servers.iter().any(|server| server.uid == uid) {
             return;
         }
-        let Ok((process, is_ready)) = server::start(config) else {
+        let Ok((process, is_ready)) = server::start() else {
             self.status = 1;
             return;
         };
@@ -286,7 +288,7 @@ impl Daemon {
             self.waiting.push(client);
             return;
         }
-        self.start_server(&Config::read(), uid.cast_signed());
+        self.start_server(uid.cast_signed());
         let Some(server) = self.servers.iter_mut().find(|server| server.uid == uid) else {
             return;
         };

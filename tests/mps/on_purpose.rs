@@ -16,7 +16,7 @@ pub(crate) const ON_PURPOSE: [(&str, &str); 5] = [
     ),
     (
         "a failed server ends its clients' connections at once",
-        "the real daemon tries again, about twelve times within half a second, before it does",
+        "the real daemon tries again, six times within half a second, before it does",
     ),
     (
         "a false length in a record of the log ends it at once",
