@@ -15,14 +15,14 @@
 //! }
 //! ```
 //!
-//! `version` is the branch of the driver that the programs are of; without it, they are of the newest one that was seen.
-//! The variable FAKE_MPS_VERSION wins.
+//! `version` is the branch of the driver that the programs are of; without it, they are of the newest one that was
+//! seen. The variable FAKE_MPS_VERSION wins.
 //!
 //! A fault is `hung` (the whole daemon never answers again), `refuse` (a line that is an error), `garbage` (bytes that
 //! are not text), `endless`, `slow:MS`, or `dies` (the process ends at once, without an answer). `start` is what
 //! happens before the daemon listens. `*` among `commands` means every command, and `front` one that the program which
-//! takes the commands makes of every command itself. `server` is what a server does: `refuse` is that it ends at once. With
-//! `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
+//! takes the commands makes of every command itself. `server` is what a server does: `refuse` is that it ends at once.
+//! With `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

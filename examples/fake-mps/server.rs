@@ -24,7 +24,8 @@ pub(crate) fn wait(config: &Config) -> ExitCode {
 /// What a server that runs writes to its standard output.
 const READY: &[u8] = b"r";
 
-/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and /usr/bin (execvp(3)).
+/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and
+/// /usr/bin (execvp(3)).
 pub(crate) fn start() -> std::io::Result<(Child, bool)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_owned());
     let mut places = path.split(':').map(|place| PathBuf::from(place).join(SERVER));

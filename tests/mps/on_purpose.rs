@@ -4,7 +4,7 @@
 pub(crate) const ON_PURPOSE: [(&str, &str); 5] = [
     (
         "its server starts without a GPU, and accepts clients",
-        "so that tests see shares with clients; the comparison makes it fail as the real one does (fault `server: refuse`)",
+        "so that tests see shares with clients; the comparison makes it fail like the real one (`server: refuse`)",
     ),
     (
         "its clients get their limits as text, and its server runs as the daemon's user",
