@@ -24,14 +24,17 @@ in_own() {
         -oAcquire::Languages=none -oAcquire::Retries=1 -oAcquire::http::Timeout=20 "$@"
 }
 
-# The lists are a day old at most.
+# The lists are a day old at most. An archive that cannot be reached is asked once.
+is_unreachable=
 update() {
+    [ -z "$is_unreachable" ] || return 1
     [ -z "$(find "$own/updated" -mmin -1440 2> /dev/null)" ] || return 0
     found=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2> /dev/null |
         grep 'debian.org/debian$' | head -n 1)
     mirror=${found:-$mirror}
     for suite in $suites; do echo "deb $mirror $suite non-free"; done > "$own/sources.list"
-    in_own apt-get update > "$own/log" 2>&1 && ! grep -q '^[WE]:' "$own/log" && touch "$own/updated"
+    in_own apt-get update > "$own/log" 2>&1 && ! grep -q '^[WE]:' "$own/log" && touch "$own/updated" ||
+        { is_unreachable=yes; return 1; }
 }
 
 fetch() {
