@@ -37,7 +37,7 @@ pub(crate) fn tick_until(bed: &Bed, control: &Control, is_so: impl Fn(&Controlle
 
 #[test]
 fn a_daemon_that_cannot_serve_is_ended_and_the_claim_is_refused_with_the_reason() {
-    let set = "its MPS daemon does not take its limits: set_default_device_pinned_mem_limit 0";
+    let set = "its MPS daemon does not take its limits: set_default_device_pinned_mem_limit 0 ";
     let cases: [(Value, &str, &str); 10] = [
         (
             json!({"start": "dies"}),

@@ -1,6 +1,7 @@
 //! A real client of MPS in a container of a real engine: CUDA's library of Debian's package libcuda1, NVIDIA's daemon and
 //! server of the same version, and tranche's broker between them. The GPU is a fake, so that the server finds no device,
-//! and cuInit ends with 805.
+//! and cuInit ends with 805. In a user namespace, the same client is in `tests/mps/client.rs`: podman as root with
+//! `--uidmap` cannot run hooks that read the bundle (docs/engines.md).
 
 use crate::shares::place;
 use crate::support::{cuda_client, engines, fake_host, glibc_image, nvidia_packages, programs, session, skip};
@@ -27,16 +28,18 @@ step generate tranche cdi generate $place --cdi-version 0.5 --hook-path "$oci" -
 "$program" broker $place --spec-dir /run/cdi < /dev/null > "$bed/broker.log" 2>&1 &
 broker=$!
 await test -S /run/tranche/broker.sock
-client() {
-    podman run --rm --network=none $limits --device nvidia.com/gpu=1.$2 --user "$1" --rootfs "$3" /bin/client
-}
-step sockets podman run --rm --network=none $limits --device nvidia.com/gpu=1.small --rootfs "$1" /bin/ls -A /tmp/nvidia-mps
-step root client 0:0 big "$1"
-step user client 1000:1000 small "$1"
-# The daemon ends a moment after the last claim, and its log stays.
+# Both clients are in one container: a share whose server does not start is refused from then on.
+step big start big "$1" --device nvidia.com/gpu=1.big
+step sockets podman exec big /bin/ls -A /tmp/nvidia-mps
+refused() { podman exec "$1" /bin/touch /tmp/nvidia-mps/new 2>&1 | grep -c 'Read-only file system'; }
+step writes refused big
+step root podman exec big /bin/client
+step user podman exec --user 1000:1000 big /bin/client
 step log find /run/tranche/mps-log -name output.log -exec cat '{}' ';'
 step status tranche mps status
-sleep 3
+podman rm --all --force --time 0 > /dev/null 2>&1
+over() { ! test -e /run/tranche/control/1.json; }
+await over
 kill "$broker"
 wait "$broker" 2> /dev/null
 "#;
@@ -76,6 +79,8 @@ fn a_real_client_in_a_container_reaches_the_start_of_a_server() {
         let stub = stub.unwrap_or_else(|| panic!("the host has no {library}")).into_path();
         fs::remove_file(&stub).unwrap();
         fs::copy(cuda.cuda(), &stub).unwrap();
+        // The broker gives the daemon the directory of the library, unless a C library of another system is in it.
+        fs::remove_file(stub.with_file_name("libc.so.6")).unwrap();
         fs::write(bed.at("policy.yaml"), POLICY).unwrap();
         let place = place(&bed).join(" ");
         let program = env!("CARGO_BIN_EXE_tranche");
@@ -83,12 +88,16 @@ fn a_real_client_in_a_container_reaches_the_start_of_a_server() {
         let made = bed.at("client");
         fs::create_dir(&made).unwrap();
         cuda_client::image(&made).unwrap();
-        let fill = format!("cp -a \"{}/.\" \"$1/\" 2> /dev/null", made.display());
+        let fill = format!(
+            "for image; do cp -a \"{}/.\" \"$image/\" 2> /dev/null; done",
+            made.display()
+        );
         let script = format!("place='{place}'\nprogram='{program}'\n{fill}\n{SCRIPT}");
         let session = session(&bed, engine, 1, &script);
         session.ok("generate");
         let log = session.step("log").text.clone();
         assert_eq!(session.ok("sockets").trim(), "control", "{driver}");
+        assert_eq!(session.ok("writes").trim(), "1", "{driver}: the directory is read-only");
         assert_eq!(session.ok("root").trim(), "uid 0: cuInit 805", "{driver}: {log}");
         assert_eq!(session.ok("user").trim(), "uid 1000: cuInit 805", "{driver}: {log}");
         for line in [
