@@ -16,7 +16,7 @@ if [ "$1" -eq 0 ]; then
     done
     rm -f /etc/tmpfiles.d/tranche-mps.conf
     # An MPS daemon that containers still use has its sockets there.
-    if [ -z "$(find /run/tranche/mps -type s 2> /dev/null | head -n 1)" ]; then
+    if [ -z "$(find /run/tranche/mps /run/tranche/mps-daemon -type s 2> /dev/null | head -n 1)" ]; then
         rm -rf /run/tranche
     fi
 fi

@@ -32,7 +32,7 @@ pub use state::{CgroupMemory, ControlledDevice, DaemonState, DaemonStatus, LostC
 
 use std::time::Duration;
 use tranche_core::error::Result;
-use tranche_core::ledger::ContainerName;
+use tranche_core::ledger::{Claim, ContainerName};
 use tranche_core::types::DeviceKey;
 
 /// What the broker asks of the machine. Every call may come at any time and from several threads: a slow change of one
@@ -56,6 +56,10 @@ pub trait MachineControl: Send + Sync {
     /// follow the claims, and a device that nobody has claimed for a while is put back as it was. Returns when to call
     /// again; `None` if nothing of the machine is changed now, so that nobody has to watch it.
     fn tick(&self) -> Option<Duration>;
+
+    /// The claims of holders that have kept an MPS daemon from others repeatedly, of devices whose policy says that such
+    /// a holder is ended.
+    fn blockers(&self) -> Vec<Claim>;
 
     /// Starts the daemon of `device` although nothing is claimed, and keeps it until [`MachineControl::stop`].
     ///

@@ -342,3 +342,37 @@ fn a_broker_that_is_killed_before_its_first_claim_is_served_leaves_nothing_if_th
     assert_eq!(control.tick(), None);
     bed.assert_as_it_was(&control);
 }
+
+/// Its journal has no directory that the daemon works in: that is the one of its clients.
+#[test]
+fn a_daemon_of_an_earlier_version_serves_its_containers_and_no_others() {
+    let bed = Bed::new(UNEQUAL);
+    let control = bed.control();
+    bed.start(&control, "small");
+    let pid = bed.pid(&control);
+    drop(control);
+    bed.edit_journal(|journal| drop(journal["target"].as_object_mut().unwrap().remove("work")));
+    let control = bed.control();
+    assert!(control.tick().is_some());
+    let device = bed.device(&control);
+    let daemon = device.daemon.unwrap();
+    assert!(daemon.is_of_earlier_version && daemon.pid == Some(pid), "{daemon:?}");
+    assert!(
+        device.problems.iter().any(|line| line.contains("grades: none")),
+        "{:?}",
+        device.problems
+    );
+    let refused = bed.refused(&control, "big");
+    assert!(
+        refused.contains("was started by an earlier version of tranche"),
+        "{refused}"
+    );
+    assert_eq!(bed.pid(&control), pid, "its container keeps it");
+    bed.stop("small");
+    bed.start(&control, "big");
+    let daemon = bed.device(&control).daemon.unwrap();
+    assert!(!daemon.is_of_earlier_version && daemon.pid != Some(pid), "{daemon:?}");
+    bed.stop("big");
+    assert_eq!(control.tick(), None);
+    bed.assert_as_it_was(&control);
+}

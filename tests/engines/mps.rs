@@ -163,7 +163,7 @@ step after tranche status
             .as_str()
             .unwrap()
             .to_owned();
-        let memory = |mib: u32| format!("command set_default_device_pinned_mem_limit {uuid} {mib}M");
+        let memory = |mib: u32| format!("command set_default_device_pinned_mem_limit 0 {mib}M");
         let compute = |percent: u32| format!("command set_default_active_thread_percentage {percent}");
         let order = [
             at("compute mode 3"),

@@ -54,10 +54,15 @@ impl FakeMps {
         fs::rename(new, self.root.join("fake-mps.json")).unwrap();
     }
 
-    /// Everything that was recorded, in order.
+    /// Everything that was recorded, in order, but for the question which options the control program takes.
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.record()).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        // The broker asks the control program what it can do, where no daemon can work.
+        let is_question = |event: &Value| {
+            event["event"] == "start" && event["environment"]["CUDA_MPS_PIPE_DIRECTORY"] == "/dev/null/none"
+        };
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        events.filter(|event| !is_question(event)).collect()
     }
 
     /// What was recorded, one short line each: `start -f`, `command quit`, `compute mode 3`, `cgroup limit NAME 4912

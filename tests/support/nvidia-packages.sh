@@ -33,8 +33,14 @@ update() {
         grep 'debian.org/debian$' | head -n 1)
     mirror=${found:-$mirror}
     for suite in $suites; do echo "deb $mirror $suite non-free"; done > "$own/sources.list"
-    in_own apt-get update > "$own/log" 2>&1 && ! grep -q '^[WE]:' "$own/log" && touch "$own/updated" ||
-        { is_unreachable=yes; return 1; }
+    # A suite may be gone, and its branches with it. The others are still there.
+    in_own apt-get update > "$own/log" 2>&1
+    if [ -n "$(find "$own/lists" -name '*_Packages*' -print -quit)" ]; then
+        touch "$own/updated"
+    else
+        is_unreachable=yes
+        return 1
+    fi
 }
 
 fetch() {

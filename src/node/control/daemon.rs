@@ -18,7 +18,8 @@ pub(super) use answer::{Defaults, Unexpected};
 pub(super) use blocked::Blocker;
 pub(super) use directories::{Directories, OUTPUT, WORK};
 pub(super) use environment::DaemonEnvironment;
-pub(super) use options::{MANY_USERS, takes_many_users};
+pub(super) use options::MANY_USERS;
+use options::takes_many_users;
 pub(super) use process::{Processes, describe};
 
 use super::changes::ProcessRecord;
@@ -303,7 +304,7 @@ impl Daemon<'_> {
         let directories = self.directories();
         // What an earlier daemon left: its servers, which would keep the device, and its sockets.
         self.processes.end_all(&directories.log).map_err(DaemonError::End)?;
-        directories.prepare(self.serves_many(None))?;
+        directories.prepare()?;
         let mut child = self.launch()?;
         let until = Instant::now() + START;
         loop {

@@ -45,6 +45,8 @@ pub(super) enum SeenDaemon {
     Silent(String),
     /// As [`SeenDaemon::Silent`], and it is unknown whether a client keeps it from answering.
     Unexamined(String),
+    /// As [`SeenDaemon::Silent`], because clients keep it from answering, whose connections were shut down.
+    Blocked(String),
     /// Another program listens: which.
     Foreign(String),
 }
@@ -62,6 +64,8 @@ pub(super) trait ControlledMachine {
     /// Refuses if a process uses the device that would lose it, or keep it from the daemon.
     fn refuse_users(&mut self) -> Result<()>;
     fn set_compute_mode(&mut self, mode: ComputeMode) -> Result<()>;
+    /// Whether the daemon that is about to be started serves several users at the same time.
+    fn serves_many_users(&mut self) -> bool;
     /// Starts the daemon, and waits until it listens.
     fn start(&mut self) -> Result<ProcessRecord>;
     /// Sets the limits of clients that have none of their own, and checks that the daemon has them.
@@ -161,6 +165,7 @@ fn note(changes: &mut Option<DeviceChanges>, seen: &SeenDaemon, now: u64) {
             daemon.silent_since.get_or_insert(now);
             daemon.state = Some(DaemonState::Failed);
         }
+        SeenDaemon::Blocked(_) => daemon.state = Some(DaemonState::Failed),
         SeenDaemon::Foreign(_) => daemon.state = Some(DaemonState::Foreign),
         SeenDaemon::Absent => daemon.state = Some(DaemonState::Failed),
     }
@@ -249,7 +254,7 @@ fn toward_daemon(
         {
             Some(Step::Replace(why.clone()))
         }
-        SeenDaemon::Silent(why) | SeenDaemon::Unexamined(why) => {
+        SeenDaemon::Silent(why) | SeenDaemon::Unexamined(why) | SeenDaemon::Blocked(why) => {
             Some(Step::Refuse(format!("its MPS daemon does not answer: {why}")))
         }
         SeenDaemon::NoServer(_, why) if !is_exact => {
@@ -290,7 +295,11 @@ fn perform(
     }
     if step == Step::Start {
         let now = machine.now();
-        intend(changes, machine, |changes| note_start(goal, changes, now))?;
+        let many_users = machine.serves_many_users();
+        intend(changes, machine, |changes| {
+            note_start(goal, changes, now);
+            changes.daemon.get_or_insert_default().many_users = many_users;
+        })?;
     }
     if let Step::SetLimits(_) = step {
         // While they are set, they are unknown.

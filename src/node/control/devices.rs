@@ -23,6 +23,7 @@ use tranche_core::error::{Error, Result, line};
 use tranche_core::ledger::{Claim, ContainerName, InitProcess};
 use tranche_core::text::some;
 use tranche_core::types::{DeviceKey, HostPath, Strategy};
+use tranche_plan::policy::MpsBlocked;
 
 /// How old an answer of a daemon may be when a claim is granted.
 const FRESH: Duration = Duration::from_secs(2);
@@ -439,6 +440,20 @@ impl MachineControl for Control {
             }
         }
         is_changed.then_some(PULSE)
+    }
+
+    fn blockers(&self) -> Vec<Claim> {
+        let slots: Vec<Arc<Mutex<Slot>>> = lock(&self.devices).values().map(Arc::clone).collect();
+        let mut found = Vec::new();
+        for slot in slots {
+            // A device that is being changed now is looked at the next time.
+            let Ok(slot) = slot.try_lock() else { continue };
+            let target = slot.target.as_ref();
+            if target.is_some_and(|target| target.blocked == MpsBlocked::End) {
+                found.extend(slot.blocked.repeated().cloned());
+            }
+        }
+        found
     }
 
     fn start(&self, device: &DeviceKey) -> Result<()> {

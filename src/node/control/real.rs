@@ -63,6 +63,9 @@ pub(super) struct RealDevice<'a> {
 /// How long a daemon may take to answer that has waited for one client since the last look.
 const HELD_UP: Duration = Duration::from_millis(500);
 
+/// How often in a row a daemon is freed that clients block.
+const MOST_TRIES: u32 = 4;
+
 impl RealDevice<'_> {
     /// Asks the daemon for its defaults. If it does not answer because it waits for a client, that client's connection
     /// is shut down, and the daemon is asked again.
@@ -75,18 +78,21 @@ impl RealDevice<'_> {
         if !error.is_silence() {
             return Err(SeenDaemon::Silent(error.to_string()));
         }
-        match self.own_daemon().free(running) {
-            Err(why) => Err(SeenDaemon::Unexamined(format!(
-                "{error}; which client it waits for is unknown: {why}"
-            ))),
-            Ok(blockers) if blockers.is_empty() => Err(SeenDaemon::Silent(error.to_string())),
-            Ok(blockers) => {
-                self.blockers.extend(blockers);
-                let asked = self.own_daemon().check(Daemon::patience(misses));
-                // A client blocks it again: it is not replaced for that.
-                asked.map_err(|error| SeenDaemon::Unexamined(error.to_string()))
+        for tries in 0..MOST_TRIES {
+            match self.own_daemon().free(running) {
+                Err(why) => {
+                    let why = format!("{error}; which client it waits for is unknown: {why}");
+                    return Err(SeenDaemon::Unexamined(why));
+                }
+                Ok(blockers) if blockers.is_empty() && tries == 0 => return Err(SeenDaemon::Silent(error.to_string())),
+                Ok(blockers) => self.blockers.extend(blockers),
+            }
+            if let Ok(defaults) = self.own_daemon().check(HELD_UP) {
+                return Ok(defaults);
             }
         }
+        // Clients block it again and again: it is not replaced for that.
+        Err(SeenDaemon::Blocked(error.to_string()))
     }
 
     /// What the log says of the server, if it does not start. Before a claim is granted, it is started again.
@@ -233,6 +239,10 @@ impl ControlledMachine for RealDevice<'_> {
             }
             Err(failure) => Err(self.no_mode("set", &failure)),
         }
+    }
+
+    fn serves_many_users(&mut self) -> bool {
+        self.own_daemon().serves_many(None)
     }
 
     fn start(&mut self) -> Result<ProcessRecord> {

@@ -1,6 +1,6 @@
 //! Becomes the MPS daemon of a device: what `tranche mps run` does, in a unit of systemd or as a child of the broker.
 
-use super::daemon::{MANY_USERS, OUTPUT, takes_many_users};
+use super::daemon::{MANY_USERS, OUTPUT};
 use super::journal::Journals;
 use std::convert::Infallible;
 use std::fs::OpenOptions;
@@ -9,7 +9,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tranche_core::error::{Context, Error, Result};
-use tranche_plan::policy::MpsUsers;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
 /// device, its directories, and where the driver's programs and libraries are.
@@ -29,9 +28,8 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
             "its journal has no UUID or no control program",
         ));
     };
-    journal.changes.daemon.as_ref().ok_or_else(nothing)?;
+    let many_users = journal.changes.daemon.as_ref().ok_or_else(nothing)?.many_users;
     let directories = target.directories();
-    let many_users = target.users != MpsUsers::One && takes_many_users(control, &environment);
     // A session of its own: what ends the broker, or its terminal, does not end the daemon. A process that leads a
     // group has that already.
     let _ = nix::unistd::setsid();

@@ -1,6 +1,7 @@
 //! The thread that acts on what users hold for longer than the policy lets them (`maxHold`), or without using it
 //! (`idle`).
 
+mod blockers;
 mod ending;
 mod engine;
 mod rest;
@@ -11,6 +12,7 @@ use super::commands::Commands;
 use crate::claim_spec;
 use crate::held::idleness;
 use crate::overdue::TimeLimits;
+use blockers::Blockers;
 use ending::Ending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,11 +50,14 @@ struct Acted {
 /// again, and gives a holder its time to end again.
 pub(super) fn run(commands: &Commands<'_>, until: &Receiver<()>) {
     let mut acted = Acted::default();
+    let mut blockers = Blockers::default();
     loop {
-        let next = acted.look(commands).unwrap_or_else(|error| {
+        let seldom = |error| {
             tracing::warn!("{}", line(&error));
             SELDOM
-        });
+        };
+        let next = acted.look(commands).unwrap_or_else(seldom);
+        let next = next.min(blockers.look(commands).unwrap_or_else(seldom));
         if until.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
             return;
         }
@@ -116,7 +121,9 @@ impl Acted {
                     }
                 }
                 // Once in a look, also for a claim that exceeds both limits.
-                Due::End if ended.insert(key) => self.end(key, &who, one, &claims),
+                Due::End if ended.insert(key) => {
+                    end(&mut self.ending, key, one.claim, one.limit.value.grace.get(), &claims)
+                }
                 Due::End => {}
             }
         }
@@ -163,34 +170,35 @@ impl Acted {
         idleness::write(&idleness, commands.state_dir())?;
         Ok(idleness)
     }
+}
 
-    /// Begins to end the holder of a claim, or goes on with it.
-    fn end(&mut self, key: &str, who: &str, one: &Overdue<'_>, claims: &Claims) {
-        let (grace, uptime) = (one.limit.value.grace.get(), claims.uptime());
-        let Some(process) = &one.claim.process else { return };
-        // A claim that was made beforehand may have another container by now.
-        let known = self.ending.get_mut(key).filter(|known| {
-            let Some(ending) = known else { return true };
-            ending.is_of(process)
-        });
-        let done = match known {
-            None => {
-                let begun = Ending::ask(one.claim, process, grace, claims.machine(), uptime);
-                let (ending, done) = match begun {
-                    Ok((ending, what)) => (Some(ending), Ok(Some(what))),
-                    Err(why) => (None, Err(why)),
-                };
-                self.ending.insert(key.to_owned(), ending);
-                done
-            }
-            Some(Some(ending)) => ending.go_on(grace, claims.machine(), uptime),
-            Some(None) => Ok(None),
-        };
-        match done {
-            Ok(Some(what)) => tracing::warn!("{who}: process {}: {what}", process.pid),
-            Ok(None) => {}
-            Err(why) => tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid),
+/// Asks the holder of `claim` to end, and kills it when `grace` is over.
+fn end(known: &mut BTreeMap<ClaimKey, Option<Ending>>, key: &str, claim: &Claim, grace: Duration, claims: &Claims) {
+    let uptime = claims.uptime();
+    let Some(process) = &claim.process else { return };
+    // A claim that was made beforehand may have another container by now.
+    let begun = known.get_mut(key).filter(|known| {
+        let Some(ending) = known else { return true };
+        ending.is_of(process)
+    });
+    let done = match begun {
+        None => {
+            let begun = Ending::ask(claim, process, grace, claims.machine(), uptime);
+            let (ending, done) = match begun {
+                Ok((ending, what)) => (Some(ending), Ok(Some(what))),
+                Err(why) => (None, Err(why)),
+            };
+            known.insert(key.to_owned(), ending);
+            done
         }
+        Some(Some(ending)) => ending.go_on(grace, claims.machine(), uptime),
+        Some(None) => Ok(None),
+    };
+    let who = claim.who();
+    match done {
+        Ok(Some(what)) => tracing::warn!("{who}: process {}: {what}", process.pid),
+        Ok(None) => {}
+        Err(why) => tracing::warn!("{who}: process {}: cannot be ended: {why}", process.pid),
     }
 }
 

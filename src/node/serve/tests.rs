@@ -50,6 +50,10 @@ impl Recorded {
 }
 
 impl MachineControl for Recorded {
+    fn blockers(&self) -> Vec<tranche_core::ledger::Claim> {
+        Vec::new()
+    }
+
     fn prepare(&self, device: &DeviceKey) -> Result<()> {
         self.say(format!("prepare {device}"), device)
     }

@@ -197,7 +197,7 @@ fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon
                 .map(|_| connect_to(&bed.pipe(), Some(Duration::from_secs(1))).unwrap())
                 .collect();
             std::thread::sleep(Duration::from_millis(200));
-            let tick = || drop(control.tick());
+            let tick = || assert!(control.tick().is_some());
             let waited = waits(&bed.pipe(), tick, Duration::from_secs(30)).expect("the neighbour is never served");
             println!(
                 "{}: {connections} idle connections: a neighbour waits {waited:?}",
@@ -212,7 +212,7 @@ fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon
             device
                 .problems
                 .iter()
-                .any(|line| line.contains("container-small") && line.contains("2 times")),
+                .any(|line| line.contains("container container-sm") && line.contains(" times")),
             "{:?}",
             device.problems
         );
@@ -246,7 +246,8 @@ fn what_a_user_commands_is_undone_where_any_user_commands_the_daemon() {
                     "set_default_active_thread_percentage 100",
                 )
                 .unwrap();
-                let is_obeyed = uid == 0 || real.branch < 550;
+                // Where commands are for root, root has to come by the other socket, which no container has.
+                let is_obeyed = real.branch < 550;
                 assert_eq!(answer == "100.0\n", is_obeyed, "uid {uid}: {answer}");
                 let memory = format!("set_default_device_pinned_mem_limit 0 {}M", 1 << 20);
                 ask(&real.control(), &bed.pipe(), uid, &memory).unwrap();

@@ -4,7 +4,8 @@
 use super::{RealBed, each, until};
 use crate::bed::UNEQUAL;
 use std::collections::BTreeSet;
-use tranche_node::control::{Control, MachineControl};
+use std::path::Path;
+use tranche_node::control::{Control, DaemonState, MachineControl};
 
 /// Cycles of each branch, unless TRANCHE_TEST_CYCLES says another number.
 const CYCLES: u32 = 20;
@@ -39,7 +40,8 @@ fn assert_agrees(real: &RealBed, control: &Control, held: &BTreeSet<&str>, step:
         || {
             control.tick();
             let daemon = control.devices().first().and_then(|device| device.daemon.clone());
-            daemon.is_some_and(|daemon| daemon.compute_percent == Some(*percent) && daemon.pid.is_some())
+            daemon
+                .is_some_and(|daemon| daemon.compute_percent == Some(*percent) && daemon.state == DaemonState::Running)
         },
     );
     assert_eq!(
@@ -71,10 +73,14 @@ fn daemon_and_ledger_agree_after_random_kills() {
             let (name, ..) = SHARES[usize::try_from(random.below(2)).unwrap()];
             let step = match random.below(5) {
                 0 if !held.is_empty() => {
+                    let before = bed.daemons();
                     for pid in bed.daemons() {
                         let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
                         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
                     }
+                    // A process that is killed keeps its socket until its last thread has ended.
+                    let is_left = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+                    until("the daemon has ended", || !before.iter().any(is_left));
                     daemons += 1;
                     // After several within a minute the broker gives up on purpose.
                     if daemons % 3 == 0

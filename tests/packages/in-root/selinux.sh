@@ -52,7 +52,7 @@ for path in tranche tranche/broker.sock tranche/mps-log tranche/mps-log/0; do
 done
 # One of the two has an effect, by the policy's equivalence of both directories.
 for path in /run /var/run; do
-    grep -q -F "$path/tranche/mps(/.*)?" "$ROOT/etc/selinux/default/contexts/files/file_contexts" ||
+    grep -q -F "$path/tranche/mps(-daemon)?(/.*)?" "$ROOT/etc/selinux/default/contexts/files/file_contexts" ||
         fail "no file context below $path"
 done
 

@@ -28,6 +28,9 @@ const CONNECTION: Duration = Duration::from_millis(250);
 /// The same for another connection of a client that was shut out a moment ago.
 const AGAIN: Duration = Duration::from_millis(20);
 
+/// How long the daemon may take to accept the next connection, on a busy machine.
+const ACCEPTING: Duration = Duration::from_millis(50);
+
 /// How often the daemon is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -109,13 +112,8 @@ pub(super) fn free(process: &ProcessRecord, work: &Path, processes: &Processes) 
     let until = Instant::now() + PATIENCE;
     let mut blockers: Vec<Blocker> = Vec::new();
     while processes.lives(process) && Instant::now() < until {
-        let Some(connection) = served(process, work)? else {
-            // The next one may be accepted in this moment.
-            sleep(LOOK);
-            match served(process, work)? {
-                None => break,
-                Some(_) => continue,
-            }
+        let Some(connection) = next_served(process, work)? else {
+            break;
         };
         let blocker = connection.blocker();
         let most = if blockers.contains(&blocker) { AGAIN } else { CONNECTION };
@@ -136,6 +134,18 @@ pub(super) fn free(process: &ProcessRecord, work: &Path, processes: &Processes) 
         }
     }
     Ok(blockers)
+}
+
+/// As [`served`], and waits a moment for the daemon to accept the next connection.
+fn next_served(process: &ProcessRecord, work: &Path) -> io::Result<Option<ServedConnection>> {
+    let until = Instant::now() + ACCEPTING;
+    loop {
+        let connection = served(process, work)?;
+        if connection.is_some() || Instant::now() >= until {
+            return Ok(connection);
+        }
+        sleep(LOOK);
+    }
 }
 
 /// The descriptor that a thread waits for, by its line in `/proc/PID/task/TID/syscall` (proc(5)): the number of the call,

@@ -86,34 +86,33 @@ impl Directories {
         }
     }
 
-    /// Makes the directories, and removes what an earlier daemon and others left in them. A server that runs as a user
-    /// other than root (`many_users` is false) has the group of root, and reaches its daemon by that.
+    /// Makes the directories, and removes what an earlier daemon and others left in them.
     ///
     /// # Errors
     /// Returns an error if a directory cannot be made or could be replaced by another user, or if something cannot be
     /// removed.
-    pub(super) fn prepare(&self, many_users: bool) -> Result<()> {
+    pub(super) fn prepare(&self) -> Result<()> {
         let pipe = open(&self.pipe)?;
         self.open_log()?;
         let work = open(&self.work)?;
-        let mode = |path: &Path, mode| {
-            let set = fs::set_permissions(path, Permissions::from_mode(mode));
-            set.about(path.display(), "cannot be closed to others")
-        };
         if let Some(parent) = self.work.parent() {
-            mode(parent, 0o710)?;
+            close(parent, 0o710)?;
         }
-        mode(&self.work, if many_users { 0o700 } else { 0o710 })?;
+        close(&self.work, 0o710)?;
         empty(&work, &self.work, None)?;
         empty(&pipe, &self.pipe, None)?;
         self.forget_kept()
     }
 
-    /// Takes the rights of others from what the daemon has made, and gives its clients the socket.
+    /// Takes the rights of others from what the daemon has made, and gives its clients the socket. A server that runs as
+    /// a user other than root (`many_users` is false) has the group of root, and reaches its daemon by that.
     ///
     /// # Errors
     /// Returns an error if a mode cannot be set, or as [`Self::publish`].
     pub(super) fn open_to_clients(&self, many_users: bool) -> Result<()> {
+        if many_users {
+            close(&self.work, 0o700)?;
+        }
         // The server of another user writes its lines into the daemon's log.
         let log = if many_users { 0o600 } else { 0o620 };
         for (name, mode) in [
@@ -256,6 +255,11 @@ fn open(path: &Path) -> Result<HostDirectory> {
     opened.ok_or_else(|| Error::failed(path.display(), "was removed while it was made"))
 }
 
+fn close(path: &Path, mode: u32) -> Result<()> {
+    let set = fs::set_permissions(path, Permissions::from_mode(mode));
+    set.about(path.display(), "cannot be closed to others")
+}
+
 fn gone(removed: std::io::Result<()>) -> std::io::Result<()> {
     match removed {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -302,7 +306,7 @@ mod tests {
     fn a_large_log_is_emptied_and_a_small_one_is_kept() {
         let top = tempfile::tempdir().unwrap();
         let directories = directories(&top);
-        directories.prepare(true).unwrap();
+        directories.prepare().unwrap();
         let log = |name: &str| directories.log.join(name);
         let large = vec![b'x'; 5 << 20];
         fs::write(log("control.log"), &large).unwrap();
@@ -331,7 +335,7 @@ mod tests {
         let directories = directories(&top);
         fs::create_dir_all(&directories.pipe).unwrap();
         symlink("/etc/passwd", directories.pipe.join("log")).unwrap();
-        directories.prepare(false).unwrap();
+        directories.prepare().unwrap();
         let _daemon = UnixListener::bind(directories.work.join(CONTROL)).unwrap();
         for name in [LOG, CONTROL_LOCK, PID_FILE] {
             fs::write(directories.work.join(name), "").unwrap();
@@ -377,7 +381,7 @@ mod tests {
     fn what_is_no_socket_is_not_given_to_clients() {
         let top = tempfile::tempdir().unwrap();
         let directories = directories(&top);
-        directories.prepare(true).unwrap();
+        directories.prepare().unwrap();
         symlink("/etc/passwd", directories.work.join(CONTROL)).unwrap();
         let error = directories.open_to_clients(true).unwrap_err().to_string();
         assert!(error.contains("is not a socket"), "{error}");

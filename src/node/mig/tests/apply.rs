@@ -25,6 +25,10 @@ pub(super) struct Daemons {
 }
 
 impl MachineControl for Daemons {
+    fn blockers(&self) -> Vec<tranche_core::ledger::Claim> {
+        Vec::new()
+    }
+
     fn prepare(&self, _: &DeviceKey) -> Result<()> {
         Ok(())
     }
