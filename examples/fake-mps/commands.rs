@@ -1,6 +1,5 @@
 //! The commands, and what the daemon answers: nothing, or lines.
 
-use crate::config::Config;
 use crate::daemon::{Daemon, Front, Server};
 use crate::{protocol, scan};
 use rustix::net::{Shutdown, shutdown};
@@ -27,7 +26,7 @@ pub(crate) fn is_quit(daemon: &mut Daemon, front: &Front, command: &str) -> bool
 }
 
 /// The lines of the answer.
-pub(crate) fn answer(daemon: &mut Daemon, config: &Config, front: &Front, command: &str) -> Vec<String> {
+pub(crate) fn answer(daemon: &mut Daemon, front: &Front, command: &str) -> Vec<String> {
     let command = command.trim_start();
     let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let version = daemon.version;
@@ -36,7 +35,7 @@ pub(crate) fn answer(daemon: &mut Daemon, config: &Config, front: &Front, comman
     match word {
         "quit" => vec!["Not enough privilege to execute quit command".to_owned()],
         "get_server_list" => numbers(daemon.servers.iter().map(|server| server.process.id())),
-        "start_server" => start_server(daemon, config, front.uid, rest),
+        "start_server" => start_server(daemon, front.uid, rest),
         "get_default_active_thread_percentage" => vec![daemon.defaults.percentage()],
         "set_default_active_thread_percentage" => {
             if let Some(refused) = refused(daemon, front) {
@@ -109,7 +108,7 @@ fn refused(daemon: &Daemon, front: &Front) -> Option<Vec<String>> {
     })
 }
 
-fn start_server(daemon: &mut Daemon, config: &Config, by: u32, rest: &str) -> Vec<String> {
+fn start_server(daemon: &mut Daemon, by: u32, rest: &str) -> Vec<String> {
     let number = rest.trim_start().strip_prefix("-uid").and_then(scan::int);
     let Some((uid, _)) = number else {
         return vec!["A user id (UID) is required to start a new server".to_owned()];
@@ -122,7 +121,7 @@ fn start_server(daemon: &mut Daemon, config: &Config, by: u32, rest: &str) -> Ve
             }
         }];
     }
-    daemon.start_server(config, uid);
+    daemon.start_server(uid);
     Vec::new()
 }
 

@@ -15,14 +15,14 @@
 //! }
 //! ```
 //!
-//! `version` is the branch of the driver that the programs are of; without it, they are of the newest one that was seen.
-//! The variable FAKE_MPS_VERSION wins.
+//! `version` is the branch of the driver that the programs are of; without it, they are of the newest one that was
+//! seen. The variable FAKE_MPS_VERSION wins.
 //!
 //! A fault is `hung` (the whole daemon never answers again), `refuse` (a line that is an error), `garbage` (bytes that
 //! are not text), `endless`, `slow:MS`, or `dies` (the process ends at once, without an answer). `start` is what
 //! happens before the daemon listens. `*` among `commands` means every command, and `front` one that the program which
-//! takes the commands makes of every command itself. `server` is what a server does: `refuse` is that it ends at once. With
-//! `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
+//! takes the commands makes of every command itself. `server` is what a server does: `refuse` is that it ends at once.
+//! With `stubborn`, the daemon ignores SIGTERM. After `dies_after` commands the daemon ends.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,11 +91,6 @@ impl Config {
         let newest = VERSIONS[VERSIONS.len() - 1].major;
         let major = from_environment().or(self.version).unwrap_or(newest);
         Version::of_driver(major).unwrap_or_else(|| panic!("{NAME}: no version {major}"))
-    }
-
-    /// Whether a test chose the version. Without that, a server is also found beside the control program.
-    pub(crate) fn is_strict(&self) -> bool {
-        from_environment().or(self.version).is_some()
     }
 
     /// Whether a server ends at once.

@@ -7,12 +7,13 @@ use crate::limits::Limits;
 use crate::log::Log;
 use crate::{protocol, server};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitCode};
+use std::time::Duration;
 use tranche_core::mps::version::{REMOVED_BY_QUIT, Version};
 
 pub(crate) struct Daemon {
@@ -163,6 +164,8 @@ impl Daemon {
                 });
             }
             Some((protocol::CLIENT, _)) => {
+                // One server for all is that of root.
+                let uid = if self.multi_user { 0 } else { uid };
                 let text =
                     format!("NEW CLIENT {pid} from user {uid}: Server is not ready, push client to pending list");
                 self.log.line(&text);
@@ -210,7 +213,7 @@ impl Daemon {
         if commands::is_quit(self, front, command) {
             return Said::Quit;
         }
-        for line in commands::answer(self, &config, front, command) {
+        for line in commands::answer(self, front, command) {
             self.log.line(&line);
             let _ = say(line.as_bytes());
         }
@@ -227,8 +230,11 @@ impl Daemon {
             let _ = std::fs::remove_file(pipe().join(name));
         }
         // The log's thread writes this line.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let _ = protocol::put_numbered(&front.connection, protocol::END, &u32::from(self.status).to_ne_bytes());
+        // What is not read when it closes would take the last packet from the front end (ECONNRESET).
+        let _ = set_socket_timeout(&front.connection, Timeout::Recv, Some(Duration::from_millis(100)));
+        while protocol::receive(&front.connection).is_some() {}
         ExitCode::from(self.status)
     }
 
@@ -249,13 +255,13 @@ impl Daemon {
     }
 
     /// Starts the server of a user, if it does not run.
-    pub(crate) fn start_server(&mut self, config: &Config, uid: i32) {
-        let named = uid;
-        let uid = if self.multi_user { 0 } else { uid.cast_unsigned() };
+    pub(crate) fn start_server(&mut self, uid: i32) {
+        let named = if self.multi_user { 0 } else { uid };
+        let uid = named.cast_unsigned();
         if self.servers.iter().any(|server| server.uid == uid) {
             return;
         }
-        let Ok((process, is_ready)) = server::start(config) else {
+        let Ok((process, is_ready)) = server::start() else {
             self.status = 1;
             return;
         };
@@ -282,7 +288,7 @@ impl Daemon {
             self.waiting.push(client);
             return;
         }
-        self.start_server(&Config::read(), uid.cast_signed());
+        self.start_server(uid.cast_signed());
         let Some(server) = self.servers.iter_mut().find(|server| server.uid == uid) else {
             return;
         };

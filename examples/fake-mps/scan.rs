@@ -33,7 +33,8 @@ pub(crate) fn float(text: &str) -> Option<f64> {
         .find_map(|part| part.parse::<f64>().ok())
 }
 
-/// A size of memory in bytes: a number by strtoull(3), and `G` or `g`. Without it, or with another letter, it is in MiB.
+/// A size of memory in bytes: a number by strtoull(3), and `G` or `g`. Without it, or with another letter, it is in
+/// MiB.
 pub(crate) fn size(text: &str) -> u64 {
     let Some((negative, digits, rest)) = digits(text) else {
         return 0;

@@ -24,15 +24,13 @@ pub(crate) fn wait(config: &Config) -> ExitCode {
 /// What a server that runs writes to its standard output.
 const READY: &[u8] = b"r";
 
-/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and /usr/bin (execvp(3)).
-pub(crate) fn start(config: &Config) -> std::io::Result<(Child, bool)> {
+/// Starts the server program that the daemon's PATH finds, and says whether it runs. Without a PATH that is /bin and
+/// /usr/bin (execvp(3)).
+pub(crate) fn start() -> std::io::Result<(Child, bool)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_owned());
-    let mut places: Vec<PathBuf> = path.split(':').map(|place| PathBuf::from(place).join(SERVER)).collect();
+    let mut places = path.split(':').map(|place| PathBuf::from(place).join(SERVER));
     let own = std::env::current_exe()?;
-    if !config.is_strict() {
-        places.push(own.with_file_name(SERVER));
-    }
-    let found = places.into_iter().find(|place| place.is_file());
+    let found = places.find(|place| place.is_file());
     let mut command = match &found {
         Some(server) => Command::new(server),
         None => Command::new(&own),

@@ -115,7 +115,7 @@ pub fn run(mut program: Program, input: &str, patience: Duration, most_bytes: us
     program.ends_with_caller().stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn()?;
     let ran = talk(&mut child, input, until, most_bytes);
-    if ran.is_err() {
+    if !matches!(ran, Ok(Some(_))) {
         // It may have ended by itself.
         let _ = child.kill();
         child.wait()?;
@@ -260,5 +260,20 @@ mod tests {
         assert_eq!(text("kill -9 $$").unwrap_err(), "ended by signal 9");
         assert_eq!(text("printf '\\377'").unwrap_err(), "an answer that is not text");
         assert_eq!(text("echo ${HOME:-no home}; pwd").unwrap(), "no home\n/\n");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_in_time_is_killed() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("pid");
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "echo $$ > \"$0\"; exec sleep 1000"])
+            .arg(&file)
+            .stdin(Stdio::null());
+        let ran = run(&mut command, "", Duration::from_millis(500), MOST_BYTES);
+        assert!(matches!(ran, Err(ProgramError::Silent(_))), "{ran:?}");
+        let pid = std::fs::read_to_string(file).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists(), "it still runs");
     }
 }

@@ -1,8 +1,10 @@
-//! A real client: CUDA's library of Debian's package libcuda1 in a container's place, and the real daemon of its version.
+//! A real client: CUDA's library of Debian's package libcuda1 in a container's place, and the real daemon of its
+//! version.
 //!
 //! cuInit connects to the daemon before it opens a device node, and the daemon starts a server, so that the way up to
-//! there needs no GPU. The client sees a directory with a hard link to `control` alone, mounted read-only, as containers
-//! of tranche do. The server then finds no device, and cuInit ends with 805 (CUDA_ERROR_MPS_CONNECTION_FAILED).
+//! there needs no GPU. The client sees a directory with a hard link to `control` alone, mounted read-only, as
+//! containers of tranche do. The server then finds no device, and cuInit ends with 805
+//! (CUDA_ERROR_MPS_CONNECTION_FAILED).
 
 use crate::bed::Bed;
 use crate::support::{cuda_client, glibc_image, nvidia_packages as packages, skip};

@@ -1,10 +1,11 @@
-//! The stand-in for NVIDIA's MPS programs (examples/fake-mps), compared with the real ones of Debian's component non-free.
+//! The stand-in for NVIDIA's MPS programs (examples/fake-mps), compared with the real ones of Debian's component
+//! non-free.
 //!
 //! The control daemon runs without a GPU. The same function runs each situation against a program, and gives a
 //! transcript: exit codes, what was printed, files with their modes, lines of the log. Numbers of processes, times and
 //! directories are replaced. The transcripts of the fake and of the real program of the same branch must be equal; what
-//! differs between branches is data (`tranche_core::mps::version`). What the fake does otherwise on purpose is listed in
-//! [`on_purpose`]; nothing else may differ.
+//! differs between branches is data (`tranche_core::mps::version`). What the fake does otherwise on purpose is listed
+//! in [`on_purpose`]; nothing else may differ.
 //!
 //! `make test-real-mps` runs this alone and prints the table. `tests/support/nvidia-packages.sh` fetches the
 //! packages. A branch that

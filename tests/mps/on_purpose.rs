@@ -4,7 +4,7 @@
 pub(crate) const ON_PURPOSE: [(&str, &str); 5] = [
     (
         "its server starts without a GPU, and accepts clients",
-        "so that tests see shares with clients; the comparison makes it fail as the real one does (fault `server: refuse`)",
+        "so that tests see shares with clients; the comparison makes it fail like the real one (`server: refuse`)",
     ),
     (
         "its clients get their limits as text, and its server runs as the daemon's user",
@@ -16,7 +16,7 @@ pub(crate) const ON_PURPOSE: [(&str, &str); 5] = [
     ),
     (
         "a failed server ends its clients' connections at once",
-        "the real daemon tries again, about twelve times within half a second, before it does",
+        "the real daemon tries again, six times within half a second, before it does",
     ),
     (
         "a false length in a record of the log ends it at once",

@@ -21,6 +21,7 @@ pub(crate) fn run(bed: &Bed, transcript: &mut Transcript) {
     quit(bed, transcript);
     users(bed, transcript);
     servers(bed, transcript);
+    many_users(bed, transcript);
     connections(bed, transcript);
     logs(bed, transcript);
 }
@@ -464,6 +465,40 @@ fn servers(bed: &Bed, transcript: &mut Transcript) {
     log.dedup();
     said.extend(log.into_iter().take(5));
     transcript.note("a client without a server", said);
+}
+
+/// One server for the processes of all users: they count as root's.
+fn many_users(bed: &Bed, transcript: &mut Transcript) {
+    bed.clear();
+    let mut lines = Vec::new();
+    match bed.start(&["-f", "-multiuser-server"]) {
+        Ok(daemon) => {
+            let client = connected(&bed.pipe().join(CONTROL), &[CREDENTIALS, &CLIENT]);
+            heard(&client);
+            lines.push(heard(&client));
+            lines.push(bed.say("start_server -uid 1000").line());
+            std::thread::sleep(Duration::from_millis(100));
+            lines.push(bed.say_as(1000, "start_server -uid 1000").line());
+            std::thread::sleep(Duration::from_millis(100));
+            let mut log = bed.log(&daemon);
+            let own = std::process::id().to_string();
+            log.retain(|line| line.contains(" user "));
+            log.iter_mut().for_each(|line| *line = line.replace(&own, "CLIENT"));
+            log.dedup();
+            lines.extend(log);
+        }
+        Err(ran) => lines.push(ran.line()),
+    }
+    transcript.note("one server for all users", lines);
+    bed.clear();
+    for name in ["pipe", "log"] {
+        std::os::unix::fs::chown(bed.at(name), Some(1000), Some(1000)).unwrap();
+    }
+    let started = bed.start_command(bed.program_as(1000, &["-f", "-multiuser-server"]));
+    transcript.note(
+        "one server for all users, asked for by uid 1000",
+        vec![self::started(&started)],
+    );
 }
 
 /// One connection after another: what one does to the others.

@@ -3,9 +3,9 @@
 #
 #     nvidia-packages.sh DIRECTORY PACKAGE BRANCH...
 #
-# DIRECTORY/PACKAGE/BRANCH has the files of the newest version of that branch that the archive has. Nothing is installed,
-# and the machine's own lists of packages stay as they are. Prints a line for each branch: the branch, and the version or
-# `-` and why it is not there. What was unpacked before is not fetched again.
+# DIRECTORY/PACKAGE/BRANCH has the files of the newest version of that branch that the archive has. Nothing is
+# installed, and the machine's own lists of packages stay as they are. Prints a line for each branch: the branch, and
+# the version or `-` and why it is not there. What was unpacked before is not fetched again.
 set -u
 directory=$1 package=$2
 shift 2
@@ -24,13 +24,23 @@ in_own() {
         -oAcquire::Languages=none -oAcquire::Retries=1 -oAcquire::http::Timeout=20 "$@"
 }
 
-# The lists are a day old at most.
+# The lists are a day old at most. An archive that cannot be reached is asked once.
+is_unreachable=
 update() {
+    [ -z "$is_unreachable" ] || return 1
     [ -z "$(find "$own/updated" -mmin -1440 2> /dev/null)" ] || return 0
-    found=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2> /dev/null | grep 'debian.org/debian$' | head -n 1)
+    found=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2> /dev/null |
+        grep 'debian.org/debian$' | head -n 1)
     mirror=${found:-$mirror}
     for suite in $suites; do echo "deb $mirror $suite non-free"; done > "$own/sources.list"
-    in_own apt-get update > "$own/log" 2>&1 && ! grep -q '^[WE]:' "$own/log" && touch "$own/updated"
+    # A suite may be gone, and its branches with it. The others are still there.
+    in_own apt-get update > "$own/log" 2>&1
+    if [ -n "$(find "$own/lists" -name '*_Packages*' -print -quit)" ]; then
+        touch "$own/updated"
+    else
+        is_unreachable=yes
+        return 1
+    fi
 }
 
 fetch() {
@@ -38,7 +48,8 @@ fetch() {
     [ -n "$version" ] || { why="the archive has no $package of $1 any more"; return 1; }
     rm -rf "$place.new"
     mkdir -p "$place.new" &&
-        (cd "$place.new" && in_own apt-get download "$package=$version" > "$own/log" 2>&1 && dpkg -x ./*.deb . && rm -f ./*.deb) &&
+        (cd "$place.new" && in_own apt-get download "$package=$version" > "$own/log" 2>&1 &&
+            dpkg -x ./*.deb . && rm -f ./*.deb) &&
         echo "$version" > "$place.new/version" && rm -rf "$place" && mv "$place.new" "$place" ||
         { why="$(grep '^E:' "$own/log" | head -n 1)"; return 1; }
 }

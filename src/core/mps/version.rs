@@ -28,8 +28,8 @@ pub struct Version {
 /// How the control program reads its command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Options {
-    /// `-d` or `-f` is the only argument. With anything else, also with two arguments, the program is a front end, which
-    /// looks for a daemon.
+    /// `-d` or `-f` is the only argument. With anything else, also with two arguments, the program is a front end,
+    /// which looks for a daemon.
     OnlyOne,
     /// `-multiuser-server` may be there in addition. Unknown arguments print the usage, exit code 1; the last one of
     /// `-d` and `-f` counts.
@@ -50,8 +50,8 @@ impl Options {
 pub enum Commanders {
     /// Any user that reaches the socket `control`, but for a server of another user and the end of the daemon.
     AnyUser,
-    /// Those that connect by `control_privileged`, which its mode allows to the daemon's user and to root. By `control`,
-    /// every user may ask, and uid 0 may not change anything either.
+    /// Those that connect by `control_privileged`, which its mode allows to the daemon's user and to root. By
+    /// `control`, every user may ask, and uid 0 may not change anything either.
     RootAndOwner,
 }
 
@@ -136,10 +136,10 @@ impl Version {
 
 /// The socket that clients connect to, and every user that cannot connect to [`CONTROL_PRIVILEGED`].
 ///
-/// The daemon serves one front end at a time, of all users and of both sockets: while one is connected, also one that says
-/// nothing, it closes every other one. That one prints nothing or `Cannot send command to MPS control daemon process`,
-/// and ends with 1 or with 0, because its two threads notice the end at the same time. So exit code 0 without an answer
-/// does not say that a command was read. Seen on 470, 535, 550 and 555. CUDA processes are served meanwhile.
+/// The daemon serves one front end at a time, of all users and of both sockets: while one is connected, also one that
+/// says nothing, it closes every other one. That one prints nothing or `Cannot send command to MPS control daemon
+/// process`, and ends with 1 or with 0, because its two threads notice the end at the same time. So exit code 0 without
+/// an answer does not say that a command was read. Seen on 470, 535, 550 and 555. CUDA processes are served meanwhile.
 pub use super::CONTROL;
 
 /// The socket that the front end of uid 0 connects to first.
@@ -154,8 +154,8 @@ pub const LOG: &str = "log";
 /// The number of the daemon, in decimal, without an end of line.
 pub const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 
-/// What the daemon makes in its pipe directory, and the mode of each whatever the umask is; of `control_privileged`, the
-/// mode with the umask 022. All versions that were seen do the same, but for the file of the number
+/// What the daemon makes in its pipe directory, and the mode of each whatever the umask is; of `control_privileged`,
+/// the mode with the umask 022. All versions that were seen do the same, but for the file of the number
 /// ([`Version::has_pid_file`]).
 pub const FILES: [(&str, u32); 5] = [
     (CONTROL, 0o666),
@@ -168,8 +168,8 @@ pub const FILES: [(&str, u32); 5] = [
 /// What the daemon removes when it is told to quit. A daemon that a signal ends removes nothing.
 pub const REMOVED_BY_QUIT: [&str; 2] = [LOG, PID_FILE];
 
-/// The longest path of a socket, in bytes; `control_privileged` is the longest one. With one more, the daemon ends with 1
-/// and says nothing.
+/// The longest path of a socket, in bytes; `control_privileged` is the longest one. With one more, the daemon ends with
+/// 1 and says nothing.
 pub const LONGEST_SOCKET: usize = 106;
 
 /// The program that the daemon starts for the first client, found by the daemon's PATH.

@@ -64,6 +64,8 @@ pub(super) struct DaemonRecord {
     pub(super) process: Option<ProcessRecord>,
     /// When it was started, in seconds since 1970.
     pub(super) since: Option<u64>,
+    /// Whether it was started for the processes of all users.
+    pub(super) many_users: bool,
     /// Whether it served clients since that start.
     pub(super) is_ready: bool,
     /// The limits that it has; `None` if they are unknown.

@@ -18,7 +18,8 @@ pub(super) use answer::{Defaults, Unexpected};
 pub(super) use blocked::Blocker;
 pub(super) use directories::{Directories, OUTPUT, WORK};
 pub(super) use environment::DaemonEnvironment;
-pub(super) use options::{MANY_USERS, takes_many_users};
+pub(super) use options::MANY_USERS;
+use options::takes_many_users;
 pub(super) use process::{Processes, describe};
 
 use super::changes::ProcessRecord;

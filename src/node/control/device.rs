@@ -64,6 +64,8 @@ pub(super) trait ControlledMachine {
     /// Refuses if a process uses the device that would lose it, or keep it from the daemon.
     fn refuse_users(&mut self) -> Result<()>;
     fn set_compute_mode(&mut self, mode: ComputeMode) -> Result<()>;
+    /// Whether the daemon that is about to be started serves several users at the same time.
+    fn serves_many_users(&mut self) -> bool;
     /// Starts the daemon, and waits until it listens.
     fn start(&mut self) -> Result<ProcessRecord>;
     /// Sets the limits of clients that have none of their own, and checks that the daemon has them.
@@ -293,7 +295,11 @@ fn perform(
     }
     if step == Step::Start {
         let now = machine.now();
-        intend(changes, machine, |changes| note_start(goal, changes, now))?;
+        let many_users = machine.serves_many_users();
+        intend(changes, machine, |changes| {
+            note_start(goal, changes, now);
+            changes.daemon.get_or_insert_default().many_users = many_users;
+        })?;
     }
     if let Step::SetLimits(_) = step {
         // While they are set, they are unknown.

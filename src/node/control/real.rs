@@ -241,6 +241,10 @@ impl ControlledMachine for RealDevice<'_> {
         }
     }
 
+    fn serves_many_users(&mut self) -> bool {
+        self.own_daemon().serves_many(None)
+    }
+
     fn start(&mut self) -> Result<ProcessRecord> {
         *self.answered = None;
         self.own_daemon()

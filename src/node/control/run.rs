@@ -1,6 +1,6 @@
 //! Becomes the MPS daemon of a device: what `tranche mps run` does, in a unit of systemd or as a child of the broker.
 
-use super::daemon::{MANY_USERS, OUTPUT, takes_many_users};
+use super::daemon::{MANY_USERS, OUTPUT};
 use super::journal::Journals;
 use std::convert::Infallible;
 use std::fs::OpenOptions;
@@ -8,7 +8,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tranche_core::error::{Context, Error, Result};
 use tranche_core::execute::Program;
-use tranche_plan::policy::MpsUsers;
 
 /// Executes the control program for the device whose journal is `instance` in `state_dir`. Its environment has the
 /// device, its directories, and where the driver's programs and libraries are.
@@ -28,9 +27,8 @@ pub fn run_daemon(state_dir: &Path, instance: &str) -> Result<Infallible> {
             "its journal has no UUID or no control program",
         ));
     };
-    journal.changes.daemon.as_ref().ok_or_else(nothing)?;
+    let many_users = journal.changes.daemon.as_ref().ok_or_else(nothing)?.many_users;
     let directories = target.directories();
-    let many_users = target.users != MpsUsers::One && takes_many_users(control, &environment);
     // In a session of its own, what ends the broker, or its terminal, does not end the daemon.
     let mut command = Program::new(control);
     command.arg("-f").args(many_users.then_some(MANY_USERS));

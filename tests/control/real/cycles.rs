@@ -4,6 +4,7 @@
 use super::{RealBed, each, until};
 use crate::bed::UNEQUAL;
 use std::collections::BTreeSet;
+use std::path::Path;
 use tranche_node::control::{Control, DaemonState, MachineControl};
 
 /// Cycles of each branch, unless TRANCHE_TEST_CYCLES says another number.
@@ -72,10 +73,14 @@ fn daemon_and_ledger_agree_after_random_kills() {
             let (name, ..) = SHARES[usize::try_from(random.below(2)).unwrap()];
             let step = match random.below(5) {
                 0 if !held.is_empty() => {
+                    let before = bed.daemons();
                     for pid in bed.daemons() {
                         let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
                         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
                     }
+                    // A process that is killed keeps its socket until its last thread has ended.
+                    let is_left = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+                    until("the daemon has ended", || !before.iter().any(is_left));
                     daemons += 1;
                     // After several within a minute the broker gives up on purpose.
                     if daemons % 3 == 0

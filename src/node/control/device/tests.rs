@@ -181,6 +181,9 @@ impl ControlledMachine for Hand<'_> {
         self.change(|world| world.mode = mode)
     }
 
+    fn serves_many_users(&mut self) -> bool {
+        true
+    }
     fn start(&mut self) -> Result<ProcessRecord> {
         assert!(
             self.is_dead || self.world.journal.as_ref().unwrap().daemon.is_some(),
