@@ -45,6 +45,9 @@ const START: Duration = Duration::from_secs(8);
 /// How long an orderly end may take: the daemon gives its servers a second.
 const QUIT: Duration = Duration::from_secs(4);
 
+/// How long a daemon that ends instead of an answer may take for it.
+const ENDING: Duration = Duration::from_millis(100);
+
 /// How long a process that was killed may keep its socket.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -317,7 +320,7 @@ impl Daemon<'_> {
                     )));
                 };
                 // It listens for clients before it takes commands, and before it has made all of its files.
-                if self.takes_commands() || Instant::now() >= until {
+                if self.takes_commands(&process) || Instant::now() >= until {
                     child.leave();
                     directories.open_to_clients(self.serves_many(Some(&process)))?;
                     return Ok(process);
@@ -342,10 +345,14 @@ impl Daemon<'_> {
         }
     }
 
-    /// Whether the program for commands finds the daemon. What the daemon answers is checked when its limits are set.
-    fn takes_commands(&self) -> bool {
-        let asked = self.ask(CHECK, answer::percentage);
-        !matches!(asked, Err(DaemonError::NoAnswer(_, ProgramError::Failed(..))))
+    /// Whether the program for commands finds the daemon. What the daemon answers is checked when its limits are set;
+    /// one that ends instead has not started.
+    fn takes_commands(&self, process: &ProcessRecord) -> bool {
+        match self.ask(CHECK, answer::percentage) {
+            Ok(_) => true,
+            Err(DaemonError::NoAnswer(_, ProgramError::Failed(..))) => false,
+            Err(_) => !self.processes.wait(process, ENDING),
+        }
     }
 
     fn launch(&self) -> Result<process::Starting, DaemonError> {
