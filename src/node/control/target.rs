@@ -184,7 +184,7 @@ fn libraries(driver: Option<&Driver>, root: &Path) -> Option<PathBuf> {
             below.components().count() == 0 || below.as_os_str().to_string_lossy().ends_with("-linux-gnu")
         })
     };
-    let is_found = root == Path::new("/") && SEARCHED.iter().any(|known| is_searched(&known));
+    let is_found = root == Path::new("/") && SEARCHED.iter().any(is_searched);
     let dir = in_root(root, file).parent()?.to_owned();
     // The programs run with the host's loader, which a C library of another system does not fit.
     (!is_found && !dir.join("libc.so.6").exists()).then_some(dir)
