@@ -57,8 +57,8 @@ pub trait MachineControl: Send + Sync {
     /// again; `None` if nothing of the machine is changed now, so that nobody has to watch it.
     fn tick(&self) -> Option<Duration>;
 
-    /// The claims of holders that have kept an MPS daemon from others repeatedly, of devices whose policy says that such
-    /// a holder is ended.
+    /// The claims of holders that have kept an MPS daemon from others repeatedly, of devices whose policy says that
+    /// such a holder is ended.
     fn blockers(&self) -> Vec<Claim>;
 
     /// Starts the daemon of `device` although nothing is claimed, and keeps it until [`MachineControl::stop`].

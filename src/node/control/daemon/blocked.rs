@@ -69,8 +69,8 @@ impl ServedConnection {
     }
 }
 
-/// The connection that the daemon `process`, which works in `work`, waits for now; `None` if it waits for nobody, or for
-/// a server of its own.
+/// The connection that the daemon `process`, which works in `work`, waits for now; `None` if it waits for nobody, or
+/// for a server of its own.
 ///
 /// # Errors
 /// Returns an error if the kernel does not say it.
@@ -148,8 +148,8 @@ fn next_served(process: &ProcessRecord, work: &Path) -> io::Result<Option<Served
     }
 }
 
-/// The descriptor that a thread waits for, by its line in `/proc/PID/task/TID/syscall` (proc(5)): the number of the call,
-/// and its arguments.
+/// The descriptor that a thread waits for, by its line in `/proc/PID/task/TID/syscall` (proc(5)): the number of the
+/// call, and its arguments.
 fn waits_for(line: &str) -> Option<RawFd> {
     let mut words = line.split_whitespace();
     let call: i64 = words.next()?.parse().ok()?;

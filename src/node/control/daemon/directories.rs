@@ -1,10 +1,10 @@
 //! The directories of a daemon.
 //!
-//! The daemon works in a directory that no container sees: it follows links when it opens its log, its lock and the file
-//! with its number, and writes there as root. Containers get a directory of its own with one name in it, a hard link of
-//! the socket that clients connect to. It is renamed over the old one, so that it changes in one step and holds in
-//! containers that run while the daemon is started again. Both directories are below the state directory, on one mount:
-//! link(2) fails with EXDEV across two.
+//! The daemon works in a directory that no container sees: it follows links when it opens its log, its lock and the
+//! file with its number, and writes there as root. Containers get a directory with one name in it, a hard link of the
+//! socket that clients connect to. It is renamed over the old one, so that it changes in one step and holds in
+//! containers that run while the daemon is started again. Both directories are below the state directory, on one
+//! mount: link(2) fails with EXDEV across two.
 //!
 //! A daemon that an earlier version of tranche started works in the directory of the containers
 //! ([`Directories::is_of_earlier_version`]). A tenant may be able to write that directory, so everything in it is
@@ -104,8 +104,8 @@ impl Directories {
         self.forget_kept()
     }
 
-    /// Takes the rights of others from what the daemon has made, and gives its clients the socket. A server that runs as
-    /// a user other than root (`many_users` is false) has the group of root, and reaches its daemon by that.
+    /// Takes the rights of others from what the daemon has made, and gives its clients the socket. A server that runs
+    /// as a user other than root (`many_users` is false) has the group of root, and reaches its daemon by that.
     ///
     /// # Errors
     /// Returns an error if a mode cannot be set, or as [`Self::publish`].

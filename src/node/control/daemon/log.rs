@@ -1,6 +1,6 @@
 //! What the daemon and its servers say in their log. `-f` writes all of it to standard output, one line each:
-//! `[2026-11-26 03:43:21.907 Control   633] Server 845 exited with status 0`. A line before the daemon has its log, such
-//! as why it does not start, has no bracket.
+//! `[2026-11-26 03:43:21.907 Control   633] Server 845 exited with status 0`. A line before the daemon has its log,
+//! such as why it does not start, has no bracket.
 
 use tranche_core::text::shown;
 

@@ -283,8 +283,8 @@ impl Rules for Mps {
             ("CUDA_VISIBLE_DEVICES", uuid.clone()),
         ];
         if let Some(mib) = memory {
-            // By index, as the daemon's own limit: the container sees this device alone. By UUID works on driver 580; the
-            // commands of daemons up to 555 take a UUID for a limit of 0 that clears the limit of device 0.
+            // By index, as the daemon's own limit: the container sees this device alone. By UUID works on driver 580;
+            // the commands of daemons up to 555 take a UUID for a limit of 0 that clears the limit of device 0.
             environment.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={mib}M")));
             environment.push(("NVIDIA_GPU_MEMORY_LIMIT", mib.to_string()));
         }
