@@ -70,6 +70,9 @@ pub(super) enum DaemonError {
     /// A command got no answer.
     #[error("{0}: {1}")]
     NoAnswer(String, #[source] ProgramError),
+    /// A command ended, and the daemon had not taken it.
+    #[error("{0}: it was not answered")]
+    Unserved(String),
     /// A command got another answer than it should.
     #[error("{0}: {1}")]
     Unexpected(String, #[source] Unexpected),
@@ -101,7 +104,14 @@ pub(super) enum DaemonError {
 impl DaemonError {
     /// Whether the daemon did not answer at all.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(self, Self::NoAnswer(_, ProgramError::Silent(_)))
+        match self {
+            Self::NoAnswer(_, ProgramError::Silent(_)) | Self::Unserved(_) => true,
+            // While another connection for commands is open, the program for commands fails or succeeds by chance.
+            Self::NoAnswer(_, ProgramError::Failed(_, line)) => {
+                line.is_empty() || line.starts_with("Cannot send command")
+            }
+            _ => false,
+        }
     }
 }
 
@@ -517,6 +527,9 @@ impl Daemon<'_> {
         let environment = [("CUDA_MPS_PIPE_DIRECTORY", directories.work.as_path())];
         let answer = program::text_of(self.program()?, &[], &environment, &format!("{commands}\n"), patience);
         let answer = answer.map_err(|error| DaemonError::NoAnswer(shown.to_owned(), error))?;
-        read(&answer).map_err(|error| DaemonError::Unexpected(shown.to_owned(), error))
+        read(&answer).map_err(|error| match answer.trim() {
+            "" => DaemonError::Unserved(shown.to_owned()),
+            _ => DaemonError::Unexpected(shown.to_owned(), error),
+        })
     }
 }

@@ -253,7 +253,16 @@ impl ControlledMachine for RealDevice<'_> {
     }
 
     fn set_limits(&mut self, limits: Limits) -> Result<()> {
-        let set = self.own_daemon().set_limits(limits);
+        let mut set = self.own_daemon().set_limits(limits);
+        // A client may have begun to block it since it was looked at.
+        if set.as_ref().is_err_and(DaemonError::is_silence)
+            && let SeenDaemon::Running(running) = self.own_daemon().look(None, true)
+            && let Ok(blockers) = self.own_daemon().free(&running)
+            && !blockers.is_empty()
+        {
+            self.blockers.extend(blockers);
+            set = self.own_daemon().set_limits(limits);
+        }
         set.map_err(|error| self.wrong("does not take its limits", &error))?;
         *self.answered = Some(Instant::now());
         Ok(())

@@ -229,6 +229,50 @@ fn a_client_that_says_nothing_costs_its_neighbours_seconds_and_nobody_the_daemon
     });
 }
 
+/// A connection that says that it sends commands, and sends none: clients are served, and nobody's commands are.
+fn front_end(pipe: &Path) -> OwnedFd {
+    let connection = connect_to(pipe, Some(Duration::from_secs(1))).unwrap();
+    for packet in [&b"OUTBCRED\0"[..], &4_u32.to_ne_bytes()] {
+        rustix::net::send(&connection, packet, rustix::net::SendFlags::NOSIGNAL).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    connection
+}
+
+#[test]
+fn a_connection_for_commands_that_sends_none_keeps_nobody_from_the_daemon() {
+    let test = "a_connection_for_commands_that_sends_none_keeps_nobody_from_the_daemon";
+    each(test, UNEQUAL, |real| {
+        let bed = &real.bed;
+        let naive = bed.at("naive");
+        let daemon = Naive::start(&real.control(), &naive);
+        let blocker = front_end(&naive);
+        let answer = ask(&real.control(), &naive, 0, "get_default_active_thread_percentage");
+        assert!(
+            answer.is_none_or(|said| said.trim().is_empty()),
+            "the attack does nothing"
+        );
+        drop((blocker, daemon));
+
+        let control = bed.control();
+        bed.claim_by("small", std::process::id());
+        control.prepare(bed.key()).unwrap();
+        let pid = bed.pid(&control);
+        let blocker = front_end(&bed.pipe());
+        // A claim with larger limits needs commands.
+        let since = Instant::now();
+        bed.claim("big");
+        control.prepare(bed.key()).unwrap();
+        println!("{}: a claim is granted after {:?}", real.branch, since.elapsed());
+        assert_eq!(bed.pid(&control), pid, "the daemon was replaced");
+        let problems = bed.device(&control).problems;
+        let named =
+            |line: &String| line.contains("container container-sm") && line.contains("its connection was closed");
+        assert!(problems.iter().any(named), "{problems:?}");
+        drop(blocker);
+    });
+}
+
 #[test]
 fn what_a_user_commands_is_undone_where_any_user_commands_the_daemon() {
     each(

@@ -1,9 +1,11 @@
 //! A client that keeps the daemon from all others.
 //!
 //! The daemon serves its connections one after another, and waits for what a client says as long as the connection is
-//! open (seen on 470 to 580). Whose connection that is, the kernel says: the system call that a thread of the daemon
-//! waits in, with the number of the descriptor. The broker takes a copy of that descriptor (pidfd_getfd(2)) and shuts
-//! the connection down, and the daemon goes on with the next one.
+//! open (seen on 470 to 580). It takes commands from one connection at a time, too: while one that has said that it
+//! sends commands is open, clients are served, and nobody else's command is. Which connection that is, the kernel says:
+//! the system call that a thread of the daemon waits in, with the number of the descriptor, or with the descriptors that
+//! it polls, to which only a connection for commands is added. The broker takes a copy of that descriptor
+//! (pidfd_getfd(2)) and shuts the connection down, and the daemon goes on with the next one.
 
 use super::process::Processes;
 use crate::control::changes::ProcessRecord;
@@ -12,12 +14,14 @@ use crate::sys::peer_process;
 use nix::libc;
 use rustix::fs::fstat;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_acceptconn;
 use rustix::net::{Shutdown, SocketAddrUnix, getsockname, shutdown};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -84,24 +88,33 @@ pub(super) fn served(process: &ProcessRecord, work: &Path) -> io::Result<Option<
     };
     for task in fs::read_dir(format!("/proc/{}/task", process.pid))? {
         let call = fs::read_to_string(task?.path().join("syscall"))?;
-        let Some(number) = waits_for(&call) else { continue };
-        let socket = match pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()) {
-            // It was closed meanwhile.
-            Err(Errno::BADF) => continue,
-            taken => taken?,
-        };
-        if !is_in(&socket, work) {
-            continue;
+        for number in waits_for(&call, process.pid)? {
+            let socket = match pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()) {
+                // It was closed meanwhile.
+                Err(Errno::BADF) => continue,
+                taken => taken?,
+            };
+            if let Some(connection) = of_client(socket, process, work)? {
+                return Ok(Some(connection));
+            }
         }
-        let Ok(peer) = Peer::of(&socket) else { continue };
-        // While a client is ended, the daemon waits for the server, whose connection is one of these, too.
-        if peer.pid.is_some_and(|pid| parent(pid) == Some(process.pid)) {
-            continue;
-        }
-        let inode = fstat(&socket)?.st_ino;
-        return Ok(Some(ServedConnection { socket, inode, peer }));
     }
     Ok(None)
+}
+
+/// `socket` as a connection of a client; `None` if it is none, or that of a server of the daemon.
+fn of_client(socket: OwnedFd, process: &ProcessRecord, work: &Path) -> io::Result<Option<ServedConnection>> {
+    // What it listens on is polled, too.
+    if !is_in(&socket, work) || socket_acceptconn(&socket)? {
+        return Ok(None);
+    }
+    let Ok(peer) = Peer::of(&socket) else { return Ok(None) };
+    // While a client is ended, the daemon waits for the server, whose connection is one of these, too.
+    if peer.pid.is_some_and(|pid| parent(pid) == Some(process.pid)) {
+        return Ok(None);
+    }
+    let inode = fstat(&socket)?.st_ino;
+    Ok(Some(ServedConnection { socket, inode, peer }))
 }
 
 /// Shuts down the connections that keep the daemon from others, until it waits for nobody. Returns whose they were.
@@ -148,14 +161,45 @@ fn next_served(process: &ProcessRecord, work: &Path) -> io::Result<Option<Served
     }
 }
 
-/// The descriptor that a thread waits for, by its line in `/proc/PID/task/TID/syscall` (proc(5)): the number of the
-/// call, and its arguments.
-fn waits_for(line: &str) -> Option<RawFd> {
+/// The descriptors that a thread of process `pid` waits for, by its line in `/proc/PID/task/TID/syscall` (proc(5)): the
+/// number of the call, and its arguments.
+///
+/// # Errors
+/// Returns an error if the memory of the process cannot be read.
+fn waits_for(line: &str, pid: u32) -> io::Result<Vec<RawFd>> {
     let mut words = line.split_whitespace();
-    let call: i64 = words.next()?.parse().ok()?;
-    let reads = [libc::SYS_recvmsg, libc::SYS_recvfrom, libc::SYS_read];
-    let first = words.next()?.strip_prefix("0x")?;
-    reads.contains(&call).then(|| RawFd::from_str_radix(first, 16).ok())?
+    let Some(call) = words.next().and_then(|word| word.parse::<i64>().ok()) else {
+        return Ok(Vec::new());
+    };
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let arguments = (argument(), argument());
+    match arguments {
+        (Some(first), _) if [libc::SYS_recvmsg, libc::SYS_recvfrom, libc::SYS_read].contains(&call) => {
+            Ok(RawFd::try_from(first).into_iter().collect())
+        }
+        (Some(list), Some(length)) if POLLS.contains(&call) => polled(pid, list, length),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The calls that wait for a list of descriptors: its address, and its length.
+#[cfg(target_arch = "x86_64")]
+const POLLS: [i64; 2] = [libc::SYS_poll, libc::SYS_ppoll];
+#[cfg(not(target_arch = "x86_64"))]
+const POLLS: [i64; 1] = [libc::SYS_ppoll];
+
+/// The most descriptors of a list that are looked at. The daemon polls three, and one connection.
+const MOST_POLLED: u64 = 64;
+
+/// The descriptors in the list of `length` structures at `address` (poll(2)).
+fn polled(pid: u32, address: u64, length: u64) -> io::Result<Vec<RawFd>> {
+    const SIZE: usize = size_of::<libc::pollfd>();
+    let length = usize::try_from(length.min(MOST_POLLED)).unwrap_or_default();
+    let mut bytes = vec![0; length * SIZE];
+    fs::File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, address)?;
+    // The number of the descriptor comes first.
+    let numbers = bytes.chunks_exact(SIZE).filter_map(|one| one.first_chunk());
+    Ok(numbers.map(|number| RawFd::from_ne_bytes(*number)).collect())
 }
 
 /// Whether the socket has its name in this directory.
@@ -193,11 +237,15 @@ mod tests {
     fn a_thread_waits_for_the_descriptor_of_its_call() {
         // Of 550.163.01 that a client blocks, and the same daemon before.
         let blocked = "47 0x4 0x7fffb2dfdd30 0x40000000 0x7fa83c9ecfc8 0x0 0x640 0x7fffb2dfdd00 0x7fa83cae4ae7";
-        assert_eq!(waits_for(blocked), Some(4));
+        assert_eq!(waits_for(blocked, 0).unwrap(), [4]);
         let idle = "7 0x196a6080 0x3 0xffffffff 0x7f86960ec8d0 0x0 0x40 0x7ffd1abc7f90 0x7f86961da26f";
-        for other in [idle, "running", "-1 0x7ffd 0x7f86", ""] {
-            assert_eq!(waits_for(other), None, "{other}");
+        for other in ["running", "-1 0x7ffd 0x7f86", ""] {
+            assert!(waits_for(other, 0).unwrap().is_empty(), "{other}");
         }
+        // A list of two, of this process.
+        let list = [(7, 1_i16, 0_i16), (9, 1, 0)].map(|(fd, events, revents)| libc::pollfd { fd, events, revents });
+        let idle = idle.replace("0x196a6080 0x3", &format!("{:p} 0x2", list.as_ptr()));
+        assert_eq!(waits_for(&idle, std::process::id()).unwrap(), [7, 9]);
     }
 
     #[test]
